@@ -1,0 +1,33 @@
+# The server (web, worker, beat) and the node agent, in one image. docker-compose.yml runs it.
+
+FROM node:22-bookworm-slim AS dashboard
+WORKDIR /build/frontend
+COPY frontend/package.json frontend/package-lock.json ./
+RUN npm ci --no-audit --no-fund
+COPY frontend/ ./
+RUN npm run build
+
+
+FROM python:3.11-slim-bookworm
+ENV PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PIP_NO_CACHE_DIR=1 \
+    PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN useradd --system --uid 10001 --create-home --home-dir /home/allotment allotment
+WORKDIR /app
+
+# Dependencies first: this layer is built again only when they change. Installed as "editable", since
+# the server serves frontend/dist from beside its sources.
+COPY pyproject.toml constraints.txt README.md ./
+RUN pip install --constraint constraints.txt --editable .
+
+COPY manage.py ./
+COPY platform/ platform/
+COPY tenants/ tenants/
+COPY scheduler/ scheduler/
+COPY --from=dashboard /build/frontend/dist/ frontend/dist/
+
+USER 10001
+EXPOSE 8000
+CMD ["python", "-m", "uvicorn", "controlplane.asgi:application", \
+     "--host", "0.0.0.0", "--port", "8000", "--no-access-log", "--timeout-graceful-shutdown", "5"]

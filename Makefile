@@ -1,0 +1,104 @@
+# Everything one does with this project. `make help` lists it.
+
+PYTHON ?= python3
+ARGS ?=
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+VENV := .venv/bin
+NPM := scripts/npm
+PYTEST := $(VENV)/python -m pytest
+# What pytest returns when no test matched.
+NO_TESTS := 5
+# Writing the schema needs settings, but connects to nothing.
+NOWHERE := DATABASE_URL=postgresql://nobody@127.0.0.1:1/none REDIS_URL=redis://127.0.0.1:1/0 \
+	ALLOT_SECRET_KEY=only-to-look-at-the-code-00000000000
+API_SCHEMA := docs/api/openapi.yaml
+FRONTEND_SOURCES := $(shell find frontend \
+	\( -name node_modules -o -name dist -o -name test-results \) -prune -o -type f -print)
+
+.PHONY: help up test test-slow test-gpu check format bench dashboard schema constraints clean setup setup-dev
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+up: ## Run the whole platform on this machine (ARGS="--port 8001 --no-demo")
+	@$(MAKE) --no-print-directory -j2 setup
+	@$(VENV)/python manage.py up $(ARGS)
+
+test: ## Run all tests but the slow ones, browser tests included (ARGS="-k name")
+	@$(MAKE) --no-print-directory -j2 setup-dev
+	@scripts/browser
+	$(PYTEST) -m "not slow and not gpu" $(ARGS)
+	$(NPM) test
+
+test-slow: ## Run the exhaustive tests
+	@$(MAKE) --no-print-directory -j2 setup-dev
+	$(PYTEST) -m slow $(ARGS) || [ $$? -eq $(NO_TESTS) ]
+
+test-gpu: ## Run the tests that need a real NVIDIA GPU
+	@$(MAKE) --no-print-directory setup-dev
+	$(PYTEST) -m gpu $(ARGS) || [ $$? -eq $(NO_TESTS) ]
+
+check: ## Lint, types, import contracts, layout, migrations, API schema, front end
+	@$(MAKE) --no-print-directory -j2 setup-dev
+	$(VENV)/ruff check .
+	$(VENV)/ruff format --check .
+	$(VENV)/mypy
+	$(VENV)/lint-imports
+	$(PYTEST) --quiet tests/test_layout.py tests/test_generated.py
+	$(NPM) run lint
+	$(NPM) exec -- tsc --noEmit
+
+format: setup-dev ## Put the code into the one format
+	$(VENV)/ruff check --fix .
+	$(VENV)/ruff format .
+
+bench: setup-dev ## Run every benchmark and print its raw numbers
+	@for script in $(filter-out benchmarks/machine.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(VENV)/python $$script || exit 1; done
+
+dashboard: frontend/dist/index.html ## Build the dashboard
+
+schema: setup-dev ## Write the API's schema, and the front end's types from it
+	@mkdir -p $(dir $(API_SCHEMA))
+	$(NOWHERE) $(VENV)/python manage.py spectacular --fail-on-warn --file $(API_SCHEMA)
+	$(NPM) run types
+
+constraints: ## Take the newest versions that pyproject.toml allows into constraints.txt
+	$(PYTHON) -m venv --clear .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --editable ".[embedded,examples,dev]"
+	{ head -1 constraints.txt; .venv-newest/bin/python -m pip freeze --exclude-editable; } > constraints.new
+	mv constraints.new constraints.txt
+	rm -rf .venv-newest
+
+clean: ## Remove everything that was built or installed here; the data in .allot stays
+	rm -rf .venv frontend/dist frontend/node_modules
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+setup: .venv/.installed frontend/dist/index.html
+	@:
+setup-dev: .venv/.installed-dev frontend/dist/index.html
+	@:
+
+.venv/.installed: pyproject.toml constraints.txt scripts/python-environment
+	@scripts/python-environment "$(PYTHON)" embedded,examples
+	@touch $@
+
+.venv/.installed-dev: pyproject.toml constraints.txt scripts/python-environment
+	@scripts/python-environment "$(PYTHON)" embedded,examples,dev
+	@touch .venv/.installed $@
+
+# Without a recent Node.js its wheel is installed into .venv, which must be there first.
+ifneq ($(shell scripts/node-is-recent && echo yes),yes)
+frontend/node_modules/.installed: | $(if $(filter setup-dev,$(MAKECMDGOALS)),.venv/.installed-dev,.venv/.installed)
+endif
+
+frontend/node_modules/.installed: frontend/package.json frontend/package-lock.json
+	@echo "Installing the dashboard's packages ..."
+	@$(NPM) ci --no-audit --no-fund --no-progress --loglevel=error
+	@touch $@
+
+frontend/dist/index.html: frontend/node_modules/.installed $(FRONTEND_SOURCES)
+	@echo "Building the dashboard ..."
+	@$(NPM) exec -- vite build --logLevel warn
+	@touch $@

@@ -1,0 +1,190 @@
+"""Time decide(): one round over 1,000 and 10,000 GPUs with 10,000 jobs in 200 virtual clusters.
+
+    python benchmarks/bench_decide.py [--runs 15] [--gpus 1000 10000] [--jobs 10000] [--seed 0]
+
+Two rounds are timed. *cold*: the cluster is empty and every job waits, so whole gangs are placed by the
+thousand. *steady*: what the cold round started runs, every fiftieth of it has ended meanwhile, and everyone
+else waits; that is the round a busy cluster sees every few seconds.
+
+Times are of one core's processor time, so that neighbours on the machine do not count. Two floors are printed
+beside them: reading each fact of the same snapshot once in plain Python, below which no round in this
+language can go, and encoding it as JSON, which is the least that storing it for replay costs. The time of
+ten million additions tells how fast the machine was at that moment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from machine import describe_machine
+
+from scheduler.core.codec import dumps_snapshot
+from scheduler.core.plan import ActionKind, Plan
+from scheduler.core.round import decide
+from scheduler.core.snapshot import (
+    AllocationId,
+    Gpu,
+    GpuId,
+    Job,
+    JobId,
+    Member,
+    Node,
+    NodeId,
+    Running,
+    Snapshot,
+    Task,
+    Tenant,
+    VirtualCluster,
+)
+
+MODELS = ("A100", "P100", "V100")
+NOW = 1_700_000_000.0
+#: (replicas, GPUs per replica, weight): mostly small jobs, a few gangs over several nodes.
+SHAPES = ((1, 1, 60), (1, 2, 12), (1, 4, 12), (1, 8, 10), (2, 8, 4), (4, 4, 2))
+
+
+def make_nodes(gpus: int) -> tuple[Node, ...]:
+    return tuple(
+        Node(
+            id=NodeId(number),
+            name=f"node-{number:05d}",
+            gpu_model=MODELS[number // 40 % len(MODELS)],
+            path=(f"rack-{number // 40:03d}",),
+            cpus=96.0,
+            memory_bytes=2**40,
+            gpus=tuple(
+                Gpu(id=GpuId(8 * number + i), index=i, path=(f"socket-{i // 4}", f"switch-{i // 2}"))
+                for i in range(8)
+            ),
+        )
+        for number in range(gpus // 8)
+    )
+
+
+def make_jobs(count: int, clusters: int, dice: random.Random) -> tuple[Job, ...]:
+    shapes = dice.choices(SHAPES, [weight for *_, weight in SHAPES], k=count)
+    return tuple(
+        Job(
+            id=JobId(number),
+            tenant=f"tenant-{owner:03d}",
+            virtual_cluster=f"cluster-{owner:03d}",
+            submitted_at=NOW - dice.uniform(0, 86_400),
+            tasks=(Task(replicas=replicas, gpus=gpus, cpus=4.0 * gpus, memory_bytes=gpus * 2**34),),
+            gpu_models=dice.choice(((), (), MODELS[:1], MODELS[1:2], MODELS[2:], MODELS[1:])),
+            priority=dice.choice((0, 0, 0, 10)),
+            guaranteed=dice.random() < 0.6,
+            time_limit_seconds=dice.choice((None, 3_600.0, 14_400.0, 86_400.0)),
+        )
+        for number, (replicas, gpus, _) in enumerate(shapes)
+        for owner in (dice.randrange(clusters),)
+    )
+
+
+def make_cold(gpus: int, jobs: int, clusters: int, seed: int) -> Snapshot:
+    dice = random.Random(seed)
+    nodes = make_nodes(gpus)
+    capacity = {model: sum(len(node.gpus) for node in nodes if node.gpu_model == model) for model in MODELS}
+    share = {model: count // clusters for model, count in capacity.items()}
+    names = [(f"cluster-{number:03d}", f"tenant-{number:03d}") for number in range(clusters)]
+    return Snapshot(
+        round_number=1,
+        now=NOW,
+        round_seconds=5.0,
+        nodes=nodes,
+        tenants=tuple(Tenant(name=tenant, quota={"*": 4 * gpus // clusters}) for _, tenant in names),
+        virtual_clusters=tuple(
+            VirtualCluster(name=name, guaranteed=share, members=(Member(tenant=tenant),))
+            for name, tenant in names
+        ),
+        jobs=make_jobs(jobs, clusters, dice),
+    )
+
+
+def make_steady(cold: Snapshot, plan: Plan) -> Snapshot:
+    """The cold round was carried out five minutes ago, and every fiftieth job has ended since."""
+    starts = [action for action in plan.actions if action.kind is ActionKind.START]
+    ended = {job for action in starts[::50] for job in action.jobs}
+    running = tuple(
+        Running(
+            allocation=AllocationId(number),
+            jobs=action.jobs,
+            gpu_model=action.placement.gpu_model,
+            replicas=action.placement.replicas,
+            since=NOW,
+            guaranteed=action.guaranteed,
+        )
+        for number, action in enumerate(starts)
+        if action.placement is not None and ended.isdisjoint(action.jobs)
+    )
+    jobs = tuple(job for job in cold.jobs if job.id not in ended)
+    return replace(cold, round_number=2, now=NOW + 300, jobs=jobs, running=running)
+
+
+def seconds(work: Callable[[], object], runs: int) -> list[float]:
+    """Return the processor seconds of each run."""
+    taken = []
+    for _ in range(runs):
+        gc.collect()
+        start = time.process_time()
+        work()
+        taken.append(time.process_time() - start)
+    return taken
+
+
+def read_every_fact(snapshot: Snapshot) -> int:
+    """Touch each GPU, each held GPU and each job once."""
+    healthy = {gpu.id for node in snapshot.nodes if node.schedulable for gpu in node.gpus if gpu.healthy}
+    held = {gpu for running in snapshot.running for replica in running.replicas for gpu in replica}
+    waiting = {job.id: (job.tenant, job.virtual_cluster, job.priority, job.gpus) for job in snapshot.jobs}
+    return len(healthy) + len(held) + len(waiting)
+
+
+def add_up() -> int:
+    total = 0
+    for number in range(10_000_000):
+        total += number
+    return total
+
+
+def report(name: str, snapshot: Snapshot, runs: int) -> Plan:
+    plan = decide(snapshot)
+    kinds = [action.kind.value for action in plan.actions]
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
+    print(f"\n{name}: {len(snapshot.running)} running of {len(snapshot.jobs)} jobs; plan: {counts}")
+    decided = seconds(lambda: decide(snapshot), runs)
+    median = statistics.median(decided)
+    print(f"  decide           median {median:.3f} s   raw " + " ".join(f"{taken:.3f}" for taken in decided))
+    floors = {"read every fact": read_every_fact, "encode as JSON": dumps_snapshot}
+    for floor, work in floors.items():
+        least = statistics.median(seconds(lambda work=work: work(snapshot), runs))
+        print(f"  {floor:<16} median {least:.3f} s   decide takes {median / least:.1f} times that")
+    return plan
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--gpus", type=int, nargs="+", default=[1_000, 10_000])
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--clusters", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    print(describe_machine())
+    print(f"ten million additions: {min(seconds(add_up, 3)):.2f} s")
+    print(
+        f"{options.jobs} jobs, {options.clusters} virtual clusters, seed {options.seed}, {options.runs} runs"
+    )
+    for gpus in options.gpus:
+        cold = make_cold(gpus, options.jobs, options.clusters, options.seed)
+        plan = report(f"{gpus} GPUs, cold", cold, options.runs)
+        report(f"{gpus} GPUs, steady", make_steady(cold, plan), options.runs)
+
+
+if __name__ == "__main__":
+    main()

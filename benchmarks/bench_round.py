@@ -1,0 +1,167 @@
+"""A whole round in the database: snapshot, decide, apply 1,000 starts, at 1,000 and 10,000 GPUs.
+
+    python benchmarks/bench_round.py [--gpus 1000 10000] [--runs 5]
+
+Starts its own PostgreSQL with durable commits in a temporary folder. Prints each run's parts, the
+median, and as a lower bound the time PostgreSQL alone takes for the same number of plain inserts.
+"""
+
+import argparse
+import os
+import secrets
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from machine import describe_machine
+
+from controlplane.embedded import ports
+from controlplane.embedded.postgres import Postgres
+from controlplane.embedded.redis import Redis
+from controlplane.embedded.running import running
+
+GPUS_PER_NODE, VIRTUAL_CLUSTERS, STARTS = 8, 200, 1_000
+MODELS = ("V100", "P100", "K80")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--gpus", type=int, nargs="+", default=[1_000, 10_000])
+    arguments.add_argument("--runs", type=int, default=5)
+    options = arguments.parse_args()
+    print(describe_machine())
+    with tempfile.TemporaryDirectory(prefix="allotment-bench-") as folder:
+        postgres = Postgres(data=Path(folder) / "pg", password=secrets.token_urlsafe(), port=ports.pick())
+        redis = Redis(folder=Path(folder) / "redis", password=secrets.token_urlsafe(), port=ports.pick())
+        os.environ.update(
+            DATABASE_URL=postgres.url,
+            REDIS_URL=redis.url,
+            ALLOT_HOME=folder,
+            ALLOT_SECRET_KEY=secrets.token_urlsafe(40),
+            DJANGO_SETTINGS_MODULE="controlplane.settings",
+        )
+        with running(postgres), running(redis):
+            for gpus in options.gpus:
+                measure(gpus, options.runs)
+
+
+def measure(gpus: int, runs: int) -> None:
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+    from django.db import connection
+
+    call_command("migrate", verbosity=0)
+    jobs = gpus
+    print(f"\n{gpus:,} GPUs, {jobs:,} jobs (all waiting at first), {VIRTUAL_CLUSTERS} virtual clusters")
+    totals = []
+    for run in range(runs):
+        call_command("flush", interactive=False, verbosity=0)
+        fill(gpus, jobs)
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")
+        totals.append(one_round(run))
+    print(f"median of {runs}: {statistics.median(totals):.3f} s; raw {[round(t, 3) for t in totals]}")
+    print(f"lower bound, the same number of rows by plain inserts: {plain_inserts():.3f} s")
+
+
+def fill(gpus: int, jobs: int) -> None:
+    """1,000 jobs of one GPU that fit, and the rest larger than what their virtual cluster has left."""
+    from django.utils import timezone
+
+    from scheduler.models import Gpu, GpuModel, Job, Node
+    from tenants.models import Guarantee, Tenant, User, VirtualCluster, VirtualClusterMember
+
+    user = User.objects.create(username="bench")
+    models = [GpuModel.objects.create(name=name) for name in MODELS]
+    nodes = Node.objects.bulk_create(
+        Node(name=f"n{i}", rack=f"r{i // 16}", gpu_model=models[i % 3], state="ready", address="127.0.0.1")
+        for i in range(gpus // GPUS_PER_NODE)
+    )
+    Gpu.objects.bulk_create(
+        Gpu(node=node, index=index, uuid=f"{node.name}-{index}", socket=index // 4, switch=index // 2)
+        for node in nodes
+        for index in range(GPUS_PER_NODE)
+    )
+    tenant = Tenant.objects.create(name="bench")
+    clusters = VirtualCluster.objects.bulk_create(
+        VirtualCluster(name=f"vc{i}") for i in range(VIRTUAL_CLUSTERS)
+    )
+    VirtualClusterMember.objects.bulk_create(
+        VirtualClusterMember(virtual_cluster=vc, tenant=tenant) for vc in clusters
+    )
+    share = {model.name: 0 for model in models}
+    for node in nodes:
+        share[node.gpu_model.name] += GPUS_PER_NODE
+    Guarantee.objects.bulk_create(
+        Guarantee(virtual_cluster=vc, gpu_model=name, gpus=total // VIRTUAL_CLUSTERS)
+        for vc in clusters
+        for name, total in share.items()
+    )
+    now = timezone.now()
+    Job.objects.bulk_create(
+        (job_row(index, clusters[index % VIRTUAL_CLUSTERS], tenant, user, now) for index in range(jobs)),
+        batch_size=2_000,
+    )
+
+
+def job_row(index: int, vc, tenant, user, now):
+    from scheduler.models import Job
+
+    waits = index >= STARTS
+    gpus = 16 if waits else 1
+    task = {
+        "name": "main",
+        "replicas": gpus,
+        "resources": {"gpu": 1, "gpu_model": "any", "cpu": 0, "memory": 0},
+        "command": ["true"],
+        "env": {},
+    }
+    return Job(
+        tenant=tenant,
+        virtual_cluster=vc,
+        submitted_by=user,
+        name=f"job-{index}",
+        spec={"name": f"job-{index}", "tasks": [task]},
+        shape={"tasks": [[gpus, 1, 0, 0]], "topology": None, "throughput": {}},
+        gpus=gpus,
+        # What waits is opportunistic work behind a full cluster's guaranteed jobs, or a large gang.
+        guaranteed=not waits,
+        submitted_at=now,
+    )
+
+
+def one_round(run: int) -> float:
+    from scheduler.models import Round
+    from scheduler.rounds.run import run_round
+
+    began = time.perf_counter()
+    number = run_round()
+    total = time.perf_counter() - began
+    record = Round.objects.get(number=number)
+    print(
+        f"  run {run + 1}: {total:.3f} s (snapshot {record.snapshot_seconds:.3f}, decide "
+        f"{record.decide_seconds:.3f}, apply and record {record.apply_seconds:.3f}); {record.state} "
+        f"{record.error}: {record.started} started, {record.waiting} waiting, {len(record.dropped)} dropped"
+    )
+    return total
+
+
+def plain_inserts() -> float:
+    """As many rows as 1,000 starts of one GPU write, into one table, one COPY-like statement."""
+    from django.db import connection, transaction
+
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("CREATE TEMP TABLE rows_of_a_start (a bigint, b bigint, c text) ON COMMIT DROP")
+        began = time.perf_counter()
+        cursor.execute(
+            "INSERT INTO rows_of_a_start SELECT i, i, 'held' FROM generate_series(1, %s) AS i",
+            [STARTS * 5],
+        )
+        return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+/** Ties the stream to the queries: what to fetch again, and when. */
+
+import type { QueryClient } from "@tanstack/react-query";
+
+import { meQuery } from "@/api/queries";
+import { live } from "@/live/live";
+import type { LiveState } from "@/live/store";
+
+const REFETCH_EVERY_MS = 60_000;
+/** Lists whose order or membership is the server's are asked for again at most this often. */
+const LIST_PAUSE_MS = 1500;
+
+export function startLive(queries: QueryClient): () => void {
+  const refetchAll = () => void queries.invalidateQueries({ predicate: (query) => query.queryKey[0] !== "me" });
+  const checkSession = () => void queries.refetchQueries({ queryKey: meQuery.queryKey });
+  let connectedBefore = false;
+  const stop = live.start(() => {
+    // The first connection follows the first fetch closely; a later one follows an absence.
+    if (connectedBefore) checkSession();
+    connectedBefore = true;
+    refetchAll();
+  }, checkSession);
+  const minute = setInterval(refetchAll, REFETCH_EVERY_MS);
+  const unsubscribe = refetchChangedLists(queries);
+  return () => {
+    stop();
+    clearInterval(minute);
+    unsubscribe();
+  };
+}
+
+function refetchChangedLists(queries: QueryClient): () => void {
+  let seen = live.current();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const stale = new Set<string>();
+  const flush = () => {
+    timer = undefined;
+    for (const key of stale) void queries.invalidateQueries({ queryKey: key.split(" ") });
+    stale.clear();
+  };
+  const unsubscribe = live.subscribe(() => {
+    const state = live.current();
+    // What a virtual cluster uses changes with jobs and GPUs, without a version of its own.
+    if (jobsMoved(seen, state))
+      for (const key of ["jobs list", "jobs counts", "cluster", "virtual-clusters"]) stale.add(key);
+    if (seen.node !== state.node) for (const key of ["virtual-clusters", "gpu-models"]) stale.add(key);
+    if (seen.round !== state.round) for (const key of ["rounds", "events"]) stale.add(key);
+    seen = state;
+    if (stale.size > 0) timer ??= setTimeout(flush, LIST_PAUSE_MS);
+  });
+  return () => {
+    unsubscribe();
+    clearTimeout(timer);
+  };
+}
+
+/** Whether a job appeared or changed state: only then can a filtered list or a count differ. */
+function jobsMoved(before: LiveState, after: LiveState): boolean {
+  if (before.job === after.job) return false;
+  for (const [id, job] of after.job) {
+    const known = before.job.get(id);
+    if (known !== job && known?.state !== job.state) return true;
+  }
+  return false;
+}

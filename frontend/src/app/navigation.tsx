@@ -1,0 +1,54 @@
+import { Link } from "@tanstack/react-router";
+import { Activity, LayoutGrid, ListTree, Plus, ScrollText, Server, Timer, UserRound, Users } from "lucide-react";
+
+import { useSession } from "@/components/session";
+import { buttonClass } from "@/ui/button";
+import styles from "@/app/shell.module.css";
+
+/** Rounds tell of all tenants' jobs and are for operators. */
+const PLACES = [
+  { to: "/", label: "Overview", icon: LayoutGrid },
+  { to: "/jobs", label: "Jobs", icon: Activity },
+  { to: "/nodes", label: "Nodes", icon: Server },
+  { to: "/virtual-clusters", label: "Virtual clusters", icon: ListTree },
+  { to: "/tenants", label: "Tenants", icon: Users },
+  { to: "/rounds", label: "Rounds", icon: Timer },
+  { to: "/events", label: "Events", icon: ScrollText },
+  { to: "/account", label: "Account", icon: UserRound },
+] as const;
+
+export function Navigation({ onNavigate }: { onNavigate?: () => void }) {
+  const me = useSession();
+  return (
+    <>
+      <Link to="/submit" className={buttonClass("primary")} onClick={onNavigate}>
+        <Plus size={15} aria-hidden />
+        Submit a job
+      </Link>
+      <nav aria-label="Main" className={styles.nav}>
+        {PLACES.filter(({ to }) => to !== "/rounds" || me.is_operator).map(({ to, label, icon: Icon }) => (
+          <Link
+            key={to}
+            to={to}
+            className={styles.place}
+            activeProps={{ "data-active": "", "aria-current": "page" }}
+            activeOptions={{ exact: to === "/", includeSearch: false }}
+            onClick={onNavigate}
+          >
+            <Icon size={16} aria-hidden />
+            {label}
+          </Link>
+        ))}
+      </nav>
+    </>
+  );
+}
+
+export function Brand() {
+  return (
+    <Link to="/" className={styles.brand}>
+      <img src={`${import.meta.env.BASE_URL}mark.svg`} alt="" width={24} height={24} />
+      <span>Allotment</span>
+    </Link>
+  );
+}

@@ -1,0 +1,125 @@
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+
+import { NotFound, PageError } from "@/app/fallbacks";
+import { Shell } from "@/app/shell";
+import { OverviewPage } from "@/features/overview/overview-page";
+import { readJobSearch } from "@/components/job-search";
+import { Skeleton } from "@/ui/feedback";
+
+const root = createRootRoute({ component: Shell, notFoundComponent: NotFound, errorComponent: PageError });
+
+const text = (value: unknown): string | undefined => (typeof value === "string" && value ? value : undefined);
+const whole = (value: unknown): number | undefined =>
+  Number.isInteger(Number(value)) && value !== "" ? Number(value) : undefined;
+
+const overview = createRoute({ getParentRoute: () => root, path: "/", component: OverviewPage });
+
+const jobs = createRoute({
+  getParentRoute: () => root,
+  path: "/jobs",
+  validateSearch: readJobSearch,
+  component: lazyRouteComponent(() => import("@/features/jobs/jobs-page"), "JobsPage"),
+});
+
+const job = createRoute({
+  getParentRoute: () => root,
+  path: "/jobs/$id",
+  validateSearch: (search: Record<string, unknown>): { tab?: string } => ({ tab: text(search.tab) }),
+  component: lazyRouteComponent(() => import("@/features/job/job-page"), "JobPage"),
+});
+
+const submit = createRoute({
+  getParentRoute: () => root,
+  path: "/submit",
+  validateSearch: (search: Record<string, unknown>): { clone?: number } => ({ clone: whole(search.clone) }),
+  component: lazyRouteComponent(() => import("@/features/submit/submit-page"), "SubmitPage"),
+});
+
+const nodes = createRoute({
+  getParentRoute: () => root,
+  path: "/nodes",
+  component: lazyRouteComponent(() => import("@/features/nodes/nodes-page"), "NodesPage"),
+});
+
+const node = createRoute({
+  getParentRoute: () => root,
+  path: "/nodes/$name",
+  component: lazyRouteComponent(() => import("@/features/nodes/node-page"), "NodePage"),
+});
+
+const virtualClusters = createRoute({
+  getParentRoute: () => root,
+  path: "/virtual-clusters",
+  component: lazyRouteComponent(
+    () => import("@/features/virtual-clusters/virtual-clusters-page"),
+    "VirtualClustersPage",
+  ),
+});
+
+const tenants = createRoute({
+  getParentRoute: () => root,
+  path: "/tenants",
+  component: lazyRouteComponent(() => import("@/features/tenants/tenants-page"), "TenantsPage"),
+});
+
+const tenant = createRoute({
+  getParentRoute: () => root,
+  path: "/tenants/$name",
+  component: lazyRouteComponent(() => import("@/features/tenants/tenant-page"), "TenantPage"),
+});
+
+const rounds = createRoute({
+  getParentRoute: () => root,
+  path: "/rounds",
+  component: lazyRouteComponent(() => import("@/features/rounds/rounds-page"), "RoundsPage"),
+});
+
+const round = createRoute({
+  getParentRoute: () => root,
+  path: "/rounds/$number",
+  component: lazyRouteComponent(() => import("@/features/rounds/round-page"), "RoundPage"),
+});
+
+const events = createRoute({
+  getParentRoute: () => root,
+  path: "/events",
+  validateSearch: (search: Record<string, unknown>): { kind?: string; tenant?: string; node?: string } => ({
+    kind: text(search.kind),
+    tenant: text(search.tenant),
+    node: text(search.node),
+  }),
+  component: lazyRouteComponent(() => import("@/features/events/events-page"), "EventsPage"),
+});
+
+const account = createRoute({
+  getParentRoute: () => root,
+  path: "/account",
+  component: lazyRouteComponent(() => import("@/features/account/account-page"), "AccountPage"),
+});
+
+export const router = createRouter({
+  routeTree: root.addChildren([
+    overview,
+    jobs,
+    job,
+    submit,
+    nodes,
+    node,
+    virtualClusters,
+    tenants,
+    tenant,
+    rounds,
+    round,
+    events,
+    account,
+  ]),
+  defaultPreload: "intent",
+  defaultPendingComponent: () => <Skeleton height="40vh" />,
+  defaultErrorComponent: PageError,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

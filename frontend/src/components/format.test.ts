@@ -1,0 +1,36 @@
+import { describe, expect, it } from "vitest";
+
+import { ago, bytes, counted, duration, gpuHours, secondsBetween, words } from "@/components/format";
+
+describe("durations", () => {
+  it.each([
+    [0, "0 s"],
+    [59.9, "59 s"],
+    [61, "1 min 01 s"],
+    [3600, "1 h"],
+    [3660, "1 h 01 min"],
+    [72 * 3600, "3 d"],
+    [50 * 3600, "2 d 2 h"],
+    [-3, "0 s"],
+  ])("%d seconds are %s", (seconds, text) => expect(duration(seconds)).toBe(text));
+
+  it("runs to now while there is no end", () => {
+    const now = Date.parse("2026-01-01T00:01:00Z");
+    expect(secondsBetween("2026-01-01T00:00:00Z", null, now)).toBe(60);
+    expect(secondsBetween("2026-01-01T00:00:00Z", "2026-01-01T00:00:10Z", now)).toBe(10);
+    expect(secondsBetween(null, null, now)).toBeNull();
+    expect(ago("2026-01-01T00:00:58Z", now)).toBe("just now");
+  });
+});
+
+describe("amounts", () => {
+  it("reads as people write them", () => {
+    expect(bytes(16 * 2 ** 30)).toBe("16 GiB");
+    expect(bytes(1536)).toBe("1.5 KiB");
+    expect(counted(1, "GPU")).toBe("1 GPU");
+    expect(counted(12_000, "GPU")).toBe("12,000 GPUs");
+    expect(gpuHours(90)).toBe("90 GPU s");
+    expect(gpuHours(9000)).toBe("2.5 GPU h");
+    expect(words("time_limit")).toBe("Time limit");
+  });
+});

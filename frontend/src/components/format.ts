@@ -1,0 +1,81 @@
+/** Numbers and times in words. Pure; the present is an argument. */
+
+export function duration(seconds: number): string {
+  const whole = Math.max(0, Math.floor(seconds));
+  if (whole < 60) return `${whole} s`;
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return whole % 60 === 0 ? `${minutes} min` : `${minutes} min ${pad(whole % 60)} s`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return minutes % 60 === 0 ? `${hours} h` : `${hours} h ${pad(minutes % 60)} min`;
+  return hours % 24 === 0 ? `${hours / 24} d` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+function pad(value: number): string {
+  return String(value).padStart(2, "0");
+}
+
+export function secondsBetween(from: string | null, to: string | null, now: number): number | null {
+  if (!from) return null;
+  return ((to ? Date.parse(to) : now) - Date.parse(from)) / 1000;
+}
+
+export function ago(at: string, now: number): string {
+  const seconds = (now - Date.parse(at)) / 1000;
+  return seconds < 5 ? "just now" : `${duration(seconds)} ago`;
+}
+
+const momentFormat = new Intl.DateTimeFormat(undefined, {
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hourCycle: "h23",
+});
+
+export function moment(at: string | null): string {
+  return at ? momentFormat.format(new Date(at)) : "–";
+}
+
+const clockFormat = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hourCycle: "h23",
+});
+
+export function clockTime(at: string): string {
+  return clockFormat.format(new Date(at));
+}
+
+export function bytes(count: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let value = count;
+  let unit = 0;
+  while (value >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${value >= 100 || Number.isInteger(value) ? Math.round(value) : value.toFixed(1)} ${units[unit] ?? ""}`;
+}
+
+const countFormat = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
+
+export function count(value: number): string {
+  return countFormat.format(value);
+}
+
+/** "1 GPU", "4 GPUs": English plurals are an s here. */
+export function counted(value: number, noun: string): string {
+  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
+export function gpuHours(gpuSeconds: number): string {
+  return gpuSeconds < 360 ? `${count(gpuSeconds)} GPU s` : `${count(gpuSeconds / 3600)} GPU h`;
+}
+
+/** "lost_node" as "Lost node". */
+export function words(token: string): string {
+  const text = token.replaceAll("_", " ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

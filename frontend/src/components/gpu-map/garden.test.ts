@@ -1,0 +1,59 @@
+import { describe, expect, it } from "vitest";
+
+import type { AttemptState, Job } from "@/api/types";
+import { describePlot, plantGarden } from "@/components/gpu-map/garden";
+import { aGpu, aJob, anAttempt, aNode } from "@/testing/samples";
+
+function holding(gpus: number[], state: AttemptState, given: Partial<Job> = {}): Job {
+  const gpuList = gpus.map((id) => ({ id, index: id }));
+  const attempt = anAttempt({
+    state,
+    placement: [{ node: "node-1", node_id: 1, gpus: gpuList, ranks: [0], state: "held" }],
+  });
+  return aJob({ state: "running", attempt, ...given });
+}
+
+function statesOf(gpus: Parameters<typeof aGpu>[0][], jobs: Job[], node: Parameters<typeof aNode>[0] = {}) {
+  const [rack] = plantGarden([aNode({ gpus: gpus.map(aGpu), ...node })], jobs);
+  return rack?.beds[0]?.plots ?? [];
+}
+
+describe("the garden", () => {
+  it("shows the holder of a GPU and the job that takes it next", () => {
+    const [plot] = statesOf(
+      [{ id: 7, state: "held" }],
+      [holding([7], "stopping", { id: 1 }), holding([7], "planned", { id: 2, state: "queued" })],
+    );
+    expect(plot).toMatchObject({ state: "stopping", job: { id: 1 }, successor: { id: 2 } });
+  });
+
+  it("says that a held GPU is another tenant's when the viewer sees no job on it", () => {
+    expect(statesOf([{ id: 7, state: "held" }], [])[0]?.state).toBe("unknown");
+  });
+
+  it("puts a node's absence before its GPUs, and health before use", () => {
+    expect(statesOf([{ id: 7, state: "held" }], [holding([7], "running")], { state: "lost" })[0]?.state).toBe(
+      "offline",
+    );
+    expect(statesOf([{ id: 7, healthy: false }], [])[0]?.state).toBe("unhealthy");
+  });
+
+  it("does not plant ended attempts or released parts", () => {
+    const released = holding([7], "running");
+    released.attempt?.placement.forEach((part) => (part.state = "released"));
+    expect(statesOf([{ id: 7 }], [holding([7], "ended"), released])[0]).toMatchObject({ job: null, state: "free" });
+  });
+
+  it("orders racks and nodes as people count", () => {
+    const nodes = ["n10", "n2", "n1"].map((name, id) => aNode({ id, name, rack: "r" }));
+    expect(plantGarden(nodes, [])[0]?.beds.map((bed) => bed.node.name)).toEqual(["n1", "n2", "n10"]);
+  });
+
+  it("describes a plot in one sentence", () => {
+    const [rack] = plantGarden([aNode({ gpus: [aGpu({ id: 7, state: "held" })] })], [holding([7], "running")]);
+    const bed = rack?.beds[0];
+    const plot = bed?.plots[0];
+    if (!bed || !plot) throw new Error("nothing planted");
+    expect(describePlot(bed, plot)).toBe("node-1 GPU 0, V100: Running, job 1 digits of vision");
+  });
+});

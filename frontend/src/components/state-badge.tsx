@@ -1,0 +1,110 @@
+import {
+  Ban,
+  CircleCheck,
+  CircleDashed,
+  CirclePause,
+  CirclePlay,
+  CircleX,
+  Clock,
+  LoaderCircle,
+  OctagonX,
+  type LucideIcon,
+} from "lucide-react";
+
+import type { Attempt, Job, Node } from "@/api/types";
+import styles from "@/components/state-badge.module.css";
+
+type Tone = "waiting" | "starting" | "running" | "stopping" | "done" | "failed" | "off";
+
+interface Look {
+  tone: Tone;
+  icon: LucideIcon;
+  text: string;
+}
+
+const WAITING: Look = { tone: "waiting", icon: Clock, text: "Queued" };
+const RUNNING: Look = { tone: "running", icon: CirclePlay, text: "Running" };
+const STARTING: Look = { tone: "starting", icon: LoaderCircle, text: "Starting" };
+const STOPPING: Look = { tone: "stopping", icon: OctagonX, text: "Stopping" };
+const SUCCEEDED: Look = { tone: "done", icon: CircleCheck, text: "Succeeded" };
+const FAILED: Look = { tone: "failed", icon: CircleX, text: "Failed" };
+const CANCELLED: Look = { tone: "off", icon: Ban, text: "Cancelled" };
+
+/** A job's state as people see it: the phase says more than the state while it lives. */
+export function jobLook(job: Pick<Job, "state" | "phase" | "cancelling">): Look {
+  if (job.state === "succeeded") return SUCCEEDED;
+  if (job.state === "failed") return FAILED;
+  if (job.state === "cancelled") return CANCELLED;
+  if (job.cancelling) return { ...STOPPING, text: "Cancelling" };
+  switch (job.phase) {
+    case "held":
+      return { tone: "off", icon: CirclePause, text: "Held" };
+    case "planned":
+      return { tone: "starting", icon: CircleDashed, text: "Planned" };
+    case "starting":
+      return STARTING;
+    case "stopping":
+      return STOPPING;
+    case "running":
+      return RUNNING;
+    case "waiting":
+    case "ended":
+      return job.state === "running" ? RUNNING : WAITING;
+  }
+}
+
+export function attemptLook(attempt: Pick<Attempt, "state" | "outcome">): Look {
+  switch (attempt.state) {
+    case "planned":
+      return { tone: "starting", icon: CircleDashed, text: "Planned" };
+    case "starting":
+      return STARTING;
+    case "running":
+      return RUNNING;
+    case "stopping":
+      return STOPPING;
+    case "ended":
+      break;
+  }
+  switch (attempt.outcome) {
+    case "succeeded":
+      return SUCCEEDED;
+    case "failed":
+      return FAILED;
+    case "preempted":
+      return { tone: "stopping", icon: OctagonX, text: "Preempted" };
+    case "lost":
+      return { tone: "failed", icon: CircleX, text: "Lost" };
+    case "cancelled":
+    case "":
+      return CANCELLED;
+  }
+}
+
+export function nodeLook(node: Pick<Node, "state" | "cordoned" | "draining" | "drained">): Look {
+  if (node.state === "lost") return { tone: "failed", icon: CircleX, text: "Lost" };
+  if (node.state === "new") return { tone: "starting", icon: CircleDashed, text: "Never seen" };
+  if (node.drained) return { tone: "off", icon: CirclePause, text: "Drained" };
+  if (node.draining) return { tone: "stopping", icon: OctagonX, text: "Draining" };
+  if (node.cordoned) return { tone: "off", icon: CirclePause, text: "Cordoned" };
+  return { tone: "running", icon: CircleCheck, text: "Ready" };
+}
+
+export function Badge({ look }: { look: Look }) {
+  const Icon = look.icon;
+  return (
+    <span className={styles.badge} data-tone={look.tone}>
+      <Icon size={13} aria-hidden />
+      {look.text}
+    </span>
+  );
+}
+
+/** A plain mark, for words that are not a state. */
+export function Tag({ children, title }: { children: React.ReactNode; title?: string }) {
+  return (
+    <span className={styles.tag} title={title}>
+      {children}
+    </span>
+  );
+}

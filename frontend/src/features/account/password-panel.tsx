@@ -1,0 +1,65 @@
+import { useMutation } from "@tanstack/react-query";
+import { useState, type SyntheticEvent } from "react";
+
+import { ApiError, request } from "@/api/client";
+import { Button } from "@/ui/button";
+import { ErrorNotice } from "@/ui/feedback";
+import { Field, TextInput } from "@/ui/field";
+import { Panel } from "@/ui/layout";
+import { useSay } from "@/ui/toasts";
+import styles from "@/features/account/account.module.css";
+
+export function PasswordPanel() {
+  const say = useSay();
+  const [current, setCurrent] = useState("");
+  const [wanted, setWanted] = useState("");
+  const change = useMutation({
+    mutationFn: () => request<undefined>("POST", "/session/password", { body: { current, new: wanted } }),
+    onSuccess: () => {
+      setCurrent("");
+      setWanted("");
+      say("done", "Your password is changed. Other browsers must sign in again.");
+    },
+  });
+  const refusal = change.error instanceof ApiError ? change.error : null;
+  const submit = (event: SyntheticEvent) => {
+    event.preventDefault();
+    change.mutate();
+  };
+  return (
+    <Panel title="Password">
+      <form className={styles.form} onSubmit={submit}>
+        {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
+        <Field label="Present password" problem={refusal?.problem("current")}>
+          {(attributes) => (
+            <TextInput
+              {...attributes}
+              type="password"
+              autoComplete="current-password"
+              required
+              value={current}
+              onChange={(event) => setCurrent(event.target.value)}
+            />
+          )}
+        </Field>
+        <Field label="New password" hint="At least 10 characters" problem={refusal?.problem("new")}>
+          {(attributes) => (
+            <TextInput
+              {...attributes}
+              type="password"
+              autoComplete="new-password"
+              required
+              value={wanted}
+              onChange={(event) => setWanted(event.target.value)}
+            />
+          )}
+        </Field>
+        <div>
+          <Button type="submit" busy={change.isPending}>
+            Change the password
+          </Button>
+        </div>
+      </form>
+    </Panel>
+  );
+}

@@ -1,0 +1,26 @@
+/** Progress points as curves over steps. Pure. */
+
+import type { ProgressPoint } from "@/api/types";
+
+/** Tells how far it is, not how well it goes. */
+const NOT_A_CURVE = "total_steps";
+
+/** Names of the values that the points carry, in the order in which they first appear. */
+export function metricsOf(points: readonly ProgressPoint[]): string[] {
+  return [...new Set(points.flatMap((point) => Object.keys(point.values)))].filter((name) => name !== NOT_A_CURVE);
+}
+
+/** One value over steps. Steps that a later attempt did again count as that attempt did them. */
+export function curveOf(
+  points: readonly ProgressPoint[],
+  metric: string,
+): { steps: number[]; values: (number | null)[] } {
+  const byStep = new Map<number, { attempt: number; value: number | null }>();
+  for (const { step, attempt, values } of points) {
+    const known = byStep.get(step);
+    if (known && known.attempt > attempt) continue;
+    byStep.set(step, { attempt, value: values[metric] ?? known?.value ?? null });
+  }
+  const ordered = [...byStep].sort(([a], [b]) => a - b);
+  return { steps: ordered.map(([step]) => step), values: ordered.map(([, { value }]) => value) };
+}

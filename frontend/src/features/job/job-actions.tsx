@@ -1,0 +1,67 @@
+import { useMutation } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { Ban, Copy, Pause, Play } from "lucide-react";
+import { useState } from "react";
+
+import { newIdempotencyKey, request } from "@/api/client";
+import type { Job } from "@/api/types";
+import { mayActFor, useSession } from "@/components/session";
+import { live } from "@/live/live";
+import { Button, buttonClass } from "@/ui/button";
+import { Confirm } from "@/ui/dialog";
+import { useSay } from "@/ui/toasts";
+
+export function JobActions({ job }: { job: Job }) {
+  const me = useSession();
+  const say = useSay();
+  const [asking, setAsking] = useState(false);
+  const act = useMutation({
+    mutationFn: (verb: "cancel" | "hold" | "release") =>
+      request<Job>("POST", `/jobs/${job.id}/${verb}`, { idempotencyKey: newIdempotencyKey() }),
+    onSuccess: (answer) => live.apply({ type: "fetched", kind: "job", objects: [answer], since: live.current().clock }),
+    onError: (error) => say("failed", error.message),
+    onSettled: () => setAsking(false),
+  });
+  const mayAct = mayActFor(me, job.tenant);
+  const hasEnded = job.ended_at !== null;
+  return (
+    <>
+      <Link to="/submit" search={{ clone: job.id }} className={buttonClass()}>
+        <Copy size={14} aria-hidden />
+        Clone
+      </Link>
+      {mayAct && job.state === "queued" && (
+        <Button
+          icon={job.held ? <Play size={14} aria-hidden /> : <Pause size={14} aria-hidden />}
+          busy={act.isPending}
+          onClick={() => act.mutate(job.held ? "release" : "hold")}
+        >
+          {job.held ? "Release" : "Hold"}
+        </Button>
+      )}
+      {mayAct && !hasEnded && (
+        <Button
+          look="danger"
+          icon={<Ban size={14} aria-hidden />}
+          disabled={job.cancelling}
+          onClick={() => setAsking(true)}
+        >
+          {job.cancelling ? "Cancelling" : "Cancel job"}
+        </Button>
+      )}
+      <Confirm
+        open={asking}
+        onClose={() => setAsking(false)}
+        title={`Cancel ${job.name}?`}
+        description={
+          job.state === "running"
+            ? "It is asked to write a checkpoint and then stopped. A cancelled job does not run again."
+            : "It leaves the queue and does not run again."
+        }
+        action="Cancel job"
+        busy={act.isPending}
+        onConfirm={() => act.mutate("cancel")}
+      />
+    </>
+  );
+}

@@ -1,0 +1,180 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useEffect, useRef } from "react";
+
+import { attemptsQuery, jobEventsQuery, jobQuery } from "@/api/queries";
+import type { Attempt, Job } from "@/api/types";
+import { EventTable } from "@/components/event-table";
+import { ago, duration, gpuHours, moment } from "@/components/format";
+import { useNow } from "@/components/now";
+import { Badge, jobLook, Tag } from "@/components/state-badge";
+import { writeSpec } from "@/components/spec-text";
+import { JobActions } from "@/features/job/job-actions";
+import { LogPanel } from "@/features/job/log-view";
+import { PlacementPanel } from "@/features/job/placement-panel";
+import { ProgressPanel } from "@/features/job/progress-panel";
+import { TimelinePanel } from "@/features/job/timeline-panel";
+import { WaitingPanel } from "@/features/job/waiting-panel";
+import { useNewestOne } from "@/live/live";
+import { Tabs } from "@/ui/choice";
+import { CopyButton, EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
+import { Facts, PageLayout, Panel, Stack } from "@/ui/layout";
+import styles from "@/features/job/job-page.module.css";
+
+const route = getRouteApi("/jobs/$id");
+const TABS = ["overview", "log", "events", "spec"] as const;
+type Tab = (typeof TABS)[number];
+
+export function JobPage() {
+  const id = Number(route.useParams().id);
+  // Step and throughput are facts that come without a new version of the job: asked for while it runs.
+  const query = useQuery({
+    ...jobQuery(id),
+    refetchInterval: ({ state }) => (state.data?.state === "running" ? 10_000 : false),
+  });
+  const job = useNewestOne("job", query.data);
+  if (query.error && !job) {
+    return (
+      <PageLayout title={`Job ${id}`}>
+        <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />
+      </PageLayout>
+    );
+  }
+  if (!job) {
+    return (
+      <PageLayout title={`Job ${id}`}>
+        <SkeletonLines count={8} />
+      </PageLayout>
+    );
+  }
+  return <JobView job={job} key={job.id} />;
+}
+
+function JobView({ job }: { job: Job }) {
+  const { tab = "overview" } = route.useSearch();
+  const navigate = route.useNavigate();
+  const attempts = useAttempts(job);
+  const open = TABS.find((each) => each === tab) ?? "overview";
+  return (
+    <PageLayout title={job.name} lead={<Lead job={job} />} actions={<JobActions job={job} />}>
+      <Tabs<Tab>
+        label="Parts of the job"
+        value={open}
+        onChange={(next) => void navigate({ search: next === "overview" ? {} : { tab: next }, replace: true })}
+        tabs={[
+          { value: "overview", label: "Overview", content: () => <Overview job={job} attempts={attempts} /> },
+          { value: "log", label: "Log", content: () => <LogPanel job={job} attempts={attempts} /> },
+          { value: "events", label: "Events", content: () => <Events job={job} /> },
+          { value: "spec", label: "Specification", content: () => <Specification job={job} /> },
+        ]}
+      />
+    </PageLayout>
+  );
+}
+
+/** All attempts; the newest comes with the job itself and is fresher there. */
+function useAttempts(job: Job): Attempt[] {
+  const query = useQuery(attemptsQuery(job.id));
+  const seen = useRef(job.attempt?.state);
+  const { refetch } = query;
+  const state = `${job.attempt?.id ?? 0} ${job.attempt?.state ?? ""}`;
+  useEffect(() => {
+    if (seen.current !== undefined) void refetch();
+    seen.current = job.attempt?.state;
+  }, [state, job.attempt?.state, refetch]);
+  const fetched = query.data ?? [];
+  const { attempt } = job;
+  return attempt ? [...fetched.filter((each) => each.id !== attempt.id), attempt] : fetched;
+}
+
+function Lead({ job }: { job: Job }) {
+  const now = useNow();
+  return (
+    <>
+      <Badge look={jobLook(job)} />
+      <span>#{job.id}</span>
+      <span>
+        {job.gpus} × {job.attempt?.gpu_model ?? (job.gpu_models.length > 0 ? job.gpu_models.join(" or ") : "any GPU")}
+      </span>
+      <span>
+        {job.tenant} in <Link to="/virtual-clusters">{job.virtual_cluster}</Link>
+      </span>
+      {job.guarantee === "opportunistic" && <Tag title="Runs on idle GPUs and gives way">opportunistic</Tag>}
+      <span title={moment(job.submitted_at)}>
+        submitted {ago(job.submitted_at, now)} by {job.submitted_by}
+      </span>
+    </>
+  );
+}
+
+function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] }) {
+  return (
+    <Stack>
+      {job.state === "failed" && (
+        <Notice tone="failed">{job.message || `It ended with exit code ${job.exit_code ?? "unknown"}.`}</Notice>
+      )}
+      {job.state === "queued" && <WaitingPanel job={job} />}
+      <TimelinePanel job={job} attempts={attempts} />
+      <div className={styles.columns}>
+        <ProgressPanel job={job} />
+        <Stack>
+          <PlacementPanel job={job} />
+          <Panel title="Facts">
+            <Facts facts={factsOf(job)} />
+          </Panel>
+        </Stack>
+      </div>
+    </Stack>
+  );
+}
+
+function factsOf(job: Job) {
+  const labels = Object.entries(job.labels);
+  return [
+    ["Priority", String(job.priority)],
+    ["Guarantee", job.guarantee],
+    ["Time limit", timeLimit(job.spec.time_limit)],
+    ["Attempts", String(job.attempts)],
+    ["Preemptions", String(job.preemptions)],
+    ["Service received", gpuHours(job.service_gpu_seconds)],
+    ["Submitted", moment(job.submitted_at)],
+    ["First start", moment(job.started_at)],
+    ["Ended", moment(job.ended_at)],
+    ...(labels.length > 0 ? [["Labels", labels.map(([key, value]) => `${key}: ${value}`).join(", ")] as const] : []),
+  ] as const;
+}
+
+/** The normal form is in seconds. */
+function timeLimit(limit: unknown): string {
+  if (typeof limit === "number") return duration(limit);
+  return typeof limit === "string" ? limit : "the virtual cluster's default";
+}
+
+function Events({ job }: { job: Job }) {
+  const query = useQuery(jobEventsQuery(job.id));
+  const { refetch } = query;
+  useEffect(() => void refetch(), [job.version, refetch]);
+  return (
+    <Panel flush>
+      {query.isError && <ErrorNotice error={query.error} />}
+      {query.isPending ? (
+        <SkeletonLines />
+      ) : query.data?.length ? (
+        <EventTable events={query.data} />
+      ) : (
+        <EmptyState title="No events" />
+      )}
+    </Panel>
+  );
+}
+
+function Specification({ job }: { job: Job }) {
+  const text = writeSpec(job.spec);
+  return (
+    <Panel title="Specification" actions={<CopyButton text={text} label="Copy the specification" />}>
+      <pre className={styles.spec} tabIndex={0}>
+        {text}
+      </pre>
+    </Panel>
+  );
+}

@@ -1,0 +1,66 @@
+import { describe, expect, it } from "vitest";
+
+import type { LogChunk, LogPage } from "@/api/types";
+import { addPage, addStreamed, emptyLog, findLines, hasGap, KEPT_LINES } from "@/features/job/log-buffer";
+
+function chunk(sequence: number, text = `line ${sequence}\n`): LogChunk {
+  return { sequence, at: "2026-01-01T00:00:00Z", text };
+}
+
+function page(chunks: LogChunk[], given: Partial<LogPage> = {}): LogPage {
+  const next_after = chunks.at(-1)?.sequence ?? -1;
+  return { attempt: 1, rank: 0, ranks: [0], chunks, next_after, complete: false, truncated: false, ...given };
+}
+
+describe("a log put together", () => {
+  it("continues a page with streamed chunks, whatever comes twice", () => {
+    let log = addPage(emptyLog, page([chunk(0), chunk(1)]));
+    log = addStreamed(log, [chunk(1), chunk(2)]);
+    log = addStreamed(log, [chunk(2)]);
+    expect(log.lines).toEqual(["line 0", "line 1", "line 2"]);
+  });
+
+  it("shows nothing past a gap until the gap is filled, then everything in order", () => {
+    let log = addStreamed(addPage(emptyLog, page([chunk(0)])), [chunk(3), chunk(4)]);
+    expect(log.lines).toEqual(["line 0"]);
+    expect(hasGap(log)).toBe(true);
+    log = addPage(log, page([chunk(1), chunk(2)]));
+    expect(log.lines).toEqual(["line 0", "line 1", "line 2", "line 3", "line 4"]);
+    expect(hasGap(log)).toBe(false);
+  });
+
+  it("believes REST where numbers are missing for good", () => {
+    const log = addPage(addStreamed(emptyLog, [chunk(9)]), page([chunk(5), chunk(8)], { truncated: true }));
+    expect(log.lines).toEqual(["line 5", "line 8", "line 9"]);
+    expect(log.truncated).toBe(true);
+  });
+
+  it("joins a line that is cut between chunks", () => {
+    const log = addStreamed(addPage(emptyLog, page([chunk(0, "epoch 1 lo")])), [
+      chunk(1, "ss 0.3\nepoch"),
+      chunk(2, " 2\n"),
+    ]);
+    expect(log.lines).toEqual(["epoch 1 loss 0.3", "epoch 2"]);
+    expect(log.isOpen).toBe(false);
+  });
+
+  it("shows what a terminal would: no colours, the last state of a progress bar", () => {
+    const log = addPage(emptyLog, page([chunk(0, "\u001b[31mred\u001b[0m\n10%\r50%\r99%\nend\r\n")]));
+    expect(log.lines).toEqual(["red", "99%", "end"]);
+  });
+
+  it("keeps empty lines", () => {
+    expect(addPage(emptyLog, page([chunk(0, "a\n\nb\n\n")])).lines).toEqual(["a", "", "b", ""]);
+  });
+
+  it("drops the oldest lines of an endless log and says how many", () => {
+    const log = addPage(emptyLog, page([chunk(0, "x\n".repeat(KEPT_LINES + 5))]));
+    expect(log.lines).toHaveLength(KEPT_LINES);
+    expect(log.dropped).toBe(5);
+  });
+
+  it("finds lines without regard to case", () => {
+    expect(findLines(["Loss 1", "acc", "loss 2"], "LOSS")).toEqual([0, 2]);
+    expect(findLines(["a"], "")).toEqual([]);
+  });
+});

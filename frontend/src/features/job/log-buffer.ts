@@ -1,0 +1,95 @@
+/**
+ * One rank's output put together from REST pages and streamed chunks. Pure.
+ *
+ * Chunks are numbered without gaps. A streamed chunk that skips numbers is kept aside until what is
+ * missing was fetched; REST's answer is final, also where it skips (a limit cut the output).
+ */
+
+import type { LogChunk, LogPage } from "@/api/types";
+
+/** Lines kept; a job that writes more loses the oldest from view. */
+export const KEPT_LINES = 20_000;
+
+export interface LogBuffer {
+  /** Number of the last chunk in `lines`; -1 when there is none. */
+  through: number;
+  lines: readonly string[];
+  /** Whether the last line has not ended. */
+  isOpen: boolean;
+  /** Lines that fell out at the front. */
+  dropped: number;
+  /** Streamed chunks that wait for the ones before them. */
+  ahead: ReadonlyMap<number, LogChunk>;
+  /** No more will come. */
+  complete: boolean;
+  /** The job wrote more than is stored. */
+  truncated: boolean;
+}
+
+export const emptyLog: LogBuffer = {
+  through: -1,
+  lines: [],
+  isOpen: false,
+  dropped: 0,
+  ahead: new Map(),
+  complete: false,
+  truncated: false,
+};
+
+/** Whether chunks are missing before those already streamed. */
+export function hasGap(log: LogBuffer): boolean {
+  return log.ahead.size > 0;
+}
+
+export function addPage(log: LogBuffer, page: LogPage): LogBuffer {
+  const fresh = page.chunks.filter((chunk) => chunk.sequence > log.through);
+  const through = Math.max(log.through, page.next_after, fresh.at(-1)?.sequence ?? -1);
+  const fetched = appendText(log, fresh.map((chunk) => chunk.text).join(""));
+  return takeFromAhead({ ...fetched, through, complete: page.complete, truncated: page.truncated });
+}
+
+export function addStreamed(log: LogBuffer, chunks: readonly LogChunk[]): LogBuffer {
+  const ahead = new Map(log.ahead);
+  for (const chunk of chunks) if (chunk.sequence > log.through) ahead.set(chunk.sequence, chunk);
+  return takeFromAhead({ ...log, ahead });
+}
+
+function takeFromAhead(log: LogBuffer): LogBuffer {
+  const ahead = new Map(log.ahead);
+  let { through } = log;
+  let text = "";
+  for (const sequence of ahead.keys()) if (sequence <= through) ahead.delete(sequence);
+  for (let chunk = ahead.get(through + 1); chunk; chunk = ahead.get(through + 1)) {
+    text += chunk.text;
+    through = chunk.sequence;
+    ahead.delete(through);
+  }
+  return { ...appendText(log, text), through, ahead };
+}
+
+function appendText(log: LogBuffer, text: string): LogBuffer {
+  if (!text) return log;
+  const [first = "", ...rest] = text.split("\n");
+  const isOpen = rest.length === 0 || rest.at(-1) !== "";
+  if (rest.at(-1) === "") rest.pop();
+  const known = log.isOpen ? log.lines.slice(0, -1) : log.lines;
+  const start = log.isOpen ? `${log.lines.at(-1) ?? ""}${first}` : first;
+  const lines = [...known, ...[start, ...rest].map(visible)];
+  const excess = Math.max(0, lines.length - KEPT_LINES);
+  return { ...log, lines: excess > 0 ? lines.slice(excess) : lines, dropped: log.dropped + excess, isOpen };
+}
+
+const ESCAPES = /\u001b\[[0-9;?]*[A-Za-z]/g;
+
+/** What a terminal would leave to see: no colours, and only what follows the last carriage return. */
+function visible(line: string): string {
+  const plain = line.replace(ESCAPES, "").replace(/\r$/, "");
+  return plain.slice(plain.lastIndexOf("\r") + 1);
+}
+
+/** Numbers of the lines that contain `text`, ignoring case. */
+export function findLines(lines: readonly string[], text: string): number[] {
+  const wanted = text.toLowerCase();
+  if (!wanted) return [];
+  return lines.flatMap((line, number) => (line.toLowerCase().includes(wanted) ? [number] : []));
+}

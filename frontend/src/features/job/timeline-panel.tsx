@@ -1,0 +1,101 @@
+import { Link } from "@tanstack/react-router";
+
+import type { Attempt, Job } from "@/api/types";
+import { clockTime, duration, moment, secondsBetween, words } from "@/components/format";
+import { useNow } from "@/components/now";
+import { attemptLook, Badge } from "@/components/state-badge";
+import { stretchesOf, type StretchKind } from "@/features/job/timeline";
+import { Panel } from "@/ui/layout";
+import styles from "@/features/job/timeline-panel.module.css";
+
+const KIND_TEXT: Record<StretchKind, string> = {
+  waiting: "Waiting",
+  planned: "Planned: its GPUs are being freed",
+  starting: "Starting",
+  running: "Running",
+  stopping: "Stopping",
+};
+
+/** When the job waited and ran, and what ended each attempt: who, and why. */
+export function TimelinePanel({ job, attempts }: { job: Job; attempts: readonly Attempt[] }) {
+  const now = useNow();
+  const stretches = stretchesOf(job, attempts, now);
+  const start = Date.parse(job.submitted_at);
+  const span = Math.max(1000, (stretches.at(-1)?.to ?? now) - start);
+  return (
+    <Panel title="Timeline">
+      <div className={styles.bar} role="img" aria-label={sentence(job, attempts)}>
+        {stretches.map(({ kind, from, to, attempt }) => (
+          <span
+            key={`${kind} ${from}`}
+            className={styles[kind]}
+            style={{ left: `${(100 * (from - start)) / span}%`, width: `${(100 * (to - from)) / span}%` }}
+            title={`${KIND_TEXT[kind]}${attempt ? ` (attempt ${attempt.number})` : ""}: ${duration((to - from) / 1000)}`}
+          />
+        ))}
+      </div>
+      <div className={styles.scale}>
+        <span>{moment(job.submitted_at)}</span>
+        <span>{job.ended_at ? clockTime(job.ended_at) : "now"}</span>
+      </div>
+      <ul className={styles.key} aria-hidden>
+        {(["waiting", "starting", "running", "stopping"] as const).map((kind) => (
+          <li key={kind}>
+            <span className={styles[kind]} /> {words(kind)}
+          </li>
+        ))}
+      </ul>
+      {attempts.length > 0 && (
+        <ol className={styles.attempts}>
+          {[...attempts]
+            .sort((a, b) => b.number - a.number)
+            .map((attempt) => (
+              <AttemptEntry key={attempt.id} attempt={attempt} now={now} />
+            ))}
+        </ol>
+      )}
+    </Panel>
+  );
+}
+
+function AttemptEntry({ attempt, now }: { attempt: Attempt; now: number }) {
+  const ran = secondsBetween(attempt.running_at, attempt.ended_at, now);
+  const where = attempt.placement
+    .map((part) => `${part.node} (${part.gpus.map((gpu) => gpu.index).join(", ")})`)
+    .join(", ");
+  return (
+    <li>
+      <span className={styles.number}>{attempt.number}</span>
+      <div>
+        <div className={styles.head}>
+          <Badge look={attemptLook(attempt)} />
+          <span>
+            {attempt.gpu_model} on {where}
+          </span>
+          {ran !== null && <span>{attempt.state === "ended" ? `ran ${duration(ran)}` : `for ${duration(ran)}`}</span>}
+          {attempt.exit_code !== null && <span>exit code {attempt.exit_code}</span>}
+          {attempt.category && attempt.outcome === "failed" && <span>{words(attempt.category)}</span>}
+        </div>
+        {attempt.message && <p>{attempt.message}</p>}
+        {attempt.preempted_by.length > 0 && (
+          <p className={styles.by}>
+            Its GPUs went to{" "}
+            {attempt.preempted_by.map((id, index) => (
+              <span key={id}>
+                {index > 0 && ", "}
+                <Link to="/jobs/$id" params={{ id: String(id) }}>
+                  job {id}
+                </Link>
+              </span>
+            ))}
+          </p>
+        )}
+      </div>
+    </li>
+  );
+}
+
+function sentence(job: Job, attempts: readonly Attempt[]): string {
+  const told = attempts.map((attempt) => `attempt ${attempt.number} ${attemptLook(attempt).text.toLowerCase()}`);
+  return `Submitted ${moment(job.submitted_at)}. ${told.join(", ")}`;
+}

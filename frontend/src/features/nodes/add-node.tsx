@@ -1,0 +1,87 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState, type SyntheticEvent } from "react";
+
+import { ApiError, newIdempotencyKey, request } from "@/api/client";
+import type { NewNode } from "@/api/types";
+import { ShownOnce } from "@/components/shown-once";
+import { Button } from "@/ui/button";
+import { Dialog, DialogActions } from "@/ui/dialog";
+import { ErrorNotice } from "@/ui/feedback";
+import { Field, TextInput } from "@/ui/field";
+import styles from "@/features/nodes/nodes.module.css";
+
+/** Makes the node known and shows the token with which its agent signs in. */
+export function AddNode({ onClose }: { onClose: () => void }) {
+  const queries = useQueryClient();
+  const [name, setName] = useState("");
+  const [rack, setRack] = useState("");
+  const add = useMutation({
+    mutationFn: () =>
+      request<NewNode>("POST", "/nodes", {
+        body: rack ? { name, rack } : { name },
+        idempotencyKey: newIdempotencyKey(),
+      }),
+    onSuccess: () => void queries.invalidateQueries({ queryKey: ["nodes"] }),
+  });
+  const submit = (event: SyntheticEvent) => {
+    event.preventDefault();
+    add.mutate();
+  };
+  const refusal = add.error instanceof ApiError ? add.error : null;
+  if (add.data?.token) {
+    return (
+      <Dialog
+        open
+        onClose={onClose}
+        title={`Node ${add.data.name} is expected`}
+        description="Start the node agent on that machine with this token."
+      >
+        <ShownOnce secret={add.data.token} label="The node's token." />
+        <DialogActions>
+          <Button look="primary" onClick={onClose}>
+            Done
+          </Button>
+        </DialogActions>
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title="Add a node"
+      description="Its GPUs appear when its agent reports for the first time."
+    >
+      <form className={styles.form} onSubmit={submit}>
+        {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
+        <Field label="Name" hint="Letters, digits, '-' and '.', such as gpu-17" problem={refusal?.problem("name")}>
+          {(attributes) => (
+            <TextInput
+              {...attributes}
+              autoFocus
+              required
+              value={name}
+              onChange={(event) => setName(event.target.value)}
+            />
+          )}
+        </Field>
+        <Field label="Rack" hint="Nodes of one rack are near to one another" problem={refusal?.problem("rack")}>
+          {(attributes) => (
+            <TextInput
+              {...attributes}
+              placeholder="rack-1"
+              value={rack}
+              onChange={(event) => setRack(event.target.value)}
+            />
+          )}
+        </Field>
+        <DialogActions>
+          <Button onClick={onClose}>Close</Button>
+          <Button type="submit" look="primary" busy={add.isPending}>
+            Add the node
+          </Button>
+        </DialogActions>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,103 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { KeyRound, Trash2 } from "lucide-react";
+import { useState } from "react";
+
+import { request } from "@/api/client";
+import type { NewNode, Node } from "@/api/types";
+import { ShownOnce } from "@/components/shown-once";
+import { live } from "@/live/live";
+import { Button } from "@/ui/button";
+import { Confirm, Dialog, DialogActions } from "@/ui/dialog";
+import { useSay } from "@/ui/toasts";
+
+type Act = "cordon" | "uncordon" | "drain" | "token" | "remove";
+
+const QUESTIONS: Record<"drain" | "token" | "remove", { title: string; description: string; action: string }> = {
+  drain: {
+    title: "Drain this node?",
+    description: "It accepts nothing new, and the jobs on it are asked to write a checkpoint and move elsewhere.",
+    action: "Drain",
+  },
+  token: {
+    title: "Replace the node's token?",
+    description: "The present one is worth nothing from then on: the agent stops reporting until it has the new one.",
+    action: "Replace the token",
+  },
+  remove: {
+    title: "Remove this node?",
+    description: "Only a node that never ran anything and does not report can be removed.",
+    action: "Remove",
+  },
+};
+
+/** What an operator can do with a node. */
+export function NodeActions({ node }: { node: Node }) {
+  const say = useSay();
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const [asking, setAsking] = useState<keyof typeof QUESTIONS | null>(null);
+  const [token, setToken] = useState<string | null>(null);
+  const act = useMutation({
+    mutationFn: (what: Act) => perform(node.name, what),
+    onSuccess: async (answer, what) => {
+      if (answer) live.apply({ type: "fetched", kind: "node", objects: [answer], since: live.current().clock });
+      if (answer && "token" in answer) setToken(answer.token);
+      if (what !== "remove") return;
+      await queries.invalidateQueries({ queryKey: ["nodes"] });
+      await navigate({ to: "/nodes" });
+    },
+    onError: (error) => say("failed", error.message),
+    onSettled: () => setAsking(null),
+  });
+  const isAway = node.state !== "ready";
+  return (
+    <>
+      <Button busy={act.isPending && asking === null} onClick={() => act.mutate(node.cordoned ? "uncordon" : "cordon")}>
+        {node.cordoned ? "Uncordon" : "Cordon"}
+      </Button>
+      {!node.draining && <Button onClick={() => setAsking("drain")}>Drain</Button>}
+      <Button icon={<KeyRound size={14} aria-hidden />} onClick={() => setAsking("token")}>
+        New token
+      </Button>
+      {isAway && (
+        <Button look="danger" icon={<Trash2 size={14} aria-hidden />} onClick={() => setAsking("remove")}>
+          Remove
+        </Button>
+      )}
+      {asking && (
+        <Confirm
+          open
+          onClose={() => setAsking(null)}
+          {...QUESTIONS[asking]}
+          busy={act.isPending}
+          onConfirm={() => act.mutate(asking)}
+        />
+      )}
+      {token && (
+        <Dialog open onClose={() => setToken(null)} title={`New token of ${node.name}`}>
+          <ShownOnce secret={token} label="The node's token." />
+          <DialogActions>
+            <Button look="primary" onClick={() => setToken(null)}>
+              Done
+            </Button>
+          </DialogActions>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+function perform(name: string, what: Act): Promise<Node | NewNode | undefined> {
+  switch (what) {
+    case "cordon":
+    case "uncordon":
+      return request<Node>("PATCH", `/nodes/${name}`, { body: { cordoned: what === "cordon" } });
+    case "drain":
+      return request<Node>("POST", `/nodes/${name}/drain`);
+    case "token":
+      return request<NewNode>("POST", `/nodes/${name}/token`);
+    case "remove":
+      return request<undefined>("DELETE", `/nodes/${name}`);
+  }
+}

@@ -1,0 +1,164 @@
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useMemo } from "react";
+
+import { activeJobsQuery, eventsQuery, nodeQuery } from "@/api/queries";
+import type { Node } from "@/api/types";
+import { EventTable } from "@/components/event-table";
+import { bytes, words } from "@/components/format";
+import { bedOf, holdersByGpu, STATE_TEXT, type Bed } from "@/components/gpu-map/garden";
+import { GpuMap } from "@/components/gpu-map/gpu-map";
+import { Legend } from "@/components/gpu-map/legend";
+import { useSession } from "@/components/session";
+import { Badge, jobLook, nodeLook } from "@/components/state-badge";
+import { NodeActions } from "@/features/nodes/node-actions";
+import { useLiveState, useNewestOne } from "@/live/live";
+import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { Facts, muted, oneLine, PageLayout, Panel, Stack, TableFrame } from "@/ui/layout";
+import styles from "@/features/nodes/nodes.module.css";
+
+const route = getRouteApi("/nodes/$name");
+
+export function NodePage() {
+  const { name } = route.useParams();
+  const me = useSession();
+  const query = useQuery(nodeQuery(name));
+  const node = useNewestOne("node", query.data);
+  if (!node) {
+    return (
+      <PageLayout title={name}>
+        {query.isError ? (
+          <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />
+        ) : (
+          <SkeletonLines count={8} />
+        )}
+      </PageLayout>
+    );
+  }
+  return (
+    <PageLayout
+      title={node.name}
+      lead={
+        <>
+          <Badge look={nodeLook(node)} />
+          <span>
+            {node.rack} · {node.gpus.length} × {node.gpu_model ?? "unknown GPU"}
+          </span>
+        </>
+      }
+      actions={me.is_operator && <NodeActions node={node} />}
+    >
+      <NodeView node={node} />
+    </PageLayout>
+  );
+}
+
+function NodeView({ node }: { node: Node }) {
+  useQuery(activeJobsQuery);
+  const { job: jobs } = useLiveState();
+  const bed = useMemo(() => bedOf(node, holdersByGpu(jobs.values())), [node, jobs]);
+  const racks = useMemo(() => [{ name: node.rack, beds: [bed] }], [node.rack, bed]);
+  const tenants = useMemo(() => [...new Set(bed.plots.flatMap(({ job }) => (job ? [job.tenant] : [])))].sort(), [bed]);
+  return (
+    <div className={styles.columns}>
+      <Stack>
+        <Panel title="GPUs">
+          <GpuMap racks={racks} colourBy="job" tenants={tenants} preferredHeight={260} />
+          <Legend racks={racks} colourBy="job" tenants={tenants} />
+        </Panel>
+        <Panel title="Facts">
+          <Facts
+            facts={[
+              ["Address", node.address || "–"],
+              ["Agent", node.agent_version || "–"],
+              ["CPUs", node.cpus || "–"],
+              ["Memory", node.memory_bytes > 0 ? bytes(node.memory_bytes) : "–"],
+              ["Isolation", isolationOf(node)],
+            ]}
+          />
+        </Panel>
+      </Stack>
+      <Stack>
+        <GpuList bed={bed} />
+        <NodeEvents name={node.name} />
+      </Stack>
+    </div>
+  );
+}
+
+function isolationOf(node: Node): string {
+  const means = Object.entries(node.isolation).flatMap(([mean, isThere]) => (isThere ? [words(mean)] : []));
+  return means.join(", ") || "processes only";
+}
+
+function GpuList({ bed }: { bed: Bed }) {
+  if (bed.plots.length === 0) {
+    return (
+      <Panel title="GPU by GPU">
+        <EmptyState title="No GPUs reported">They appear when the node agent reports for the first time.</EmptyState>
+      </Panel>
+    );
+  }
+  return (
+    <Panel title="GPU by GPU" flush>
+      <TableFrame label="GPUs of the node">
+        <thead>
+          <tr>
+            <th>GPU</th>
+            <th>Place</th>
+            <th>Memory</th>
+            <th>State</th>
+            <th>Job</th>
+          </tr>
+        </thead>
+        <tbody>
+          {bed.plots.map(({ gpu, job, successor, state }) => (
+            <tr key={gpu.id}>
+              <td>{gpu.index}</td>
+              <td className={`${oneLine} ${muted}`}>
+                socket {gpu.socket}, switch {gpu.switch}
+              </td>
+              <td className={oneLine}>{bytes(gpu.memory_bytes)}</td>
+              <td>
+                {job ? <Badge look={jobLook(job)} /> : STATE_TEXT[state]}
+                {gpu.problem && <p className={styles.broken}>{gpu.problem}</p>}
+              </td>
+              <td>
+                {job && (
+                  <Link to="/jobs/$id" params={{ id: String(job.id) }}>
+                    {job.name} #{job.id}
+                  </Link>
+                )}
+                {successor && (
+                  <p className={muted}>
+                    next:{" "}
+                    <Link to="/jobs/$id" params={{ id: String(successor.id) }}>
+                      {successor.name} #{successor.id}
+                    </Link>
+                  </p>
+                )}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </TableFrame>
+    </Panel>
+  );
+}
+
+function NodeEvents({ name }: { name: string }) {
+  const query = useInfiniteQuery(eventsQuery({ node: name }));
+  const events = query.data?.pages[0]?.results ?? [];
+  return (
+    <Panel title="Recent events" flush>
+      {query.isError && <ErrorNotice error={query.error} />}
+      {query.isPending ? (
+        <SkeletonLines />
+      ) : events.length > 0 ? (
+        <EventTable events={events.slice(0, 20)} />
+      ) : (
+        <EmptyState title="No events" />
+      )}
+    </Panel>
+  );
+}

@@ -1,0 +1,117 @@
+import { useQuery } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+
+import { activeJobsQuery, clusterQuery, nodesQuery } from "@/api/queries";
+import type { Job } from "@/api/types";
+import { plantGarden } from "@/components/gpu-map/garden";
+import { GpuMap } from "@/components/gpu-map/gpu-map";
+import { GpuTable } from "@/components/gpu-map/gpu-table";
+import { Legend } from "@/components/gpu-map/legend";
+import type { ColourBy } from "@/components/gpu-map/paint";
+import { Queue } from "@/features/overview/queue";
+import { Tiles } from "@/features/overview/tiles";
+import { UsagePanel } from "@/features/overview/usage-panel";
+import { useLiveState } from "@/live/live";
+import { Segments } from "@/ui/choice";
+import { EmptyState, ErrorNotice, Skeleton } from "@/ui/feedback";
+import { PageLayout, Panel } from "@/ui/layout";
+import styles from "@/features/overview/overview-page.module.css";
+
+export function OverviewPage() {
+  const nodes = useQuery(nodesQuery);
+  const jobs = useQuery(activeJobsQuery);
+  const cluster = useQuery(clusterQuery);
+  const state = useLiveState();
+  const racks = useMemo(() => plantGarden(state.node.values(), state.job.values()), [state.node, state.job]);
+  const tenants = useTenantsAtWork(racks);
+  const oldestWait = useMemo(() => oldestQueued(state.job.values()), [state.job]);
+  return (
+    <PageLayout title="Overview">
+      <Tiles racks={racks} cluster={cluster.data} oldestWait={oldestWait} loading={nodes.isPending} />
+      <div className={styles.columns}>
+        <MapPanel
+          racks={racks}
+          tenants={tenants}
+          loading={nodes.isPending || jobs.isPending}
+          error={nodes.error ?? jobs.error}
+        />
+        <Queue loading={jobs.isPending} />
+      </div>
+      <UsagePanel tenants={tenants} />
+    </PageLayout>
+  );
+}
+
+function oldestQueued(jobs: Iterable<Job>): string | null {
+  let oldest: string | null = null;
+  for (const { state, submitted_at } of jobs) {
+    if (state === "queued" && (oldest === null || submitted_at < oldest)) oldest = submitted_at;
+  }
+  return oldest;
+}
+
+type Racks = ReturnType<typeof plantGarden>;
+
+/** Names of the tenants that hold GPUs; the same array while they are the same. */
+function useTenantsAtWork(racks: Racks): string[] {
+  const names = new Set<string>();
+  for (const rack of racks)
+    for (const bed of rack.beds) for (const { job } of bed.plots) if (job) names.add(job.tenant);
+  const joined = [...names].sort().join(" ");
+  return useMemo(() => (joined ? joined.split(" ") : []), [joined]);
+}
+
+const COLOURS = [
+  { value: "tenant", label: "Tenant" },
+  { value: "state", label: "State" },
+  { value: "job", label: "Job" },
+] as const;
+
+interface MapPanelProps {
+  racks: Racks;
+  tenants: string[];
+  loading: boolean;
+  error: unknown;
+}
+
+function MapPanel({ racks, tenants, loading, error }: MapPanelProps) {
+  const [colourBy, setColourBy] = useState<ColourBy>("tenant");
+  const [shape, setShape] = useState<"map" | "table">("map");
+  const controls = (
+    <>
+      {shape === "map" && <Segments label="Colour by" value={colourBy} options={COLOURS} onChange={setColourBy} />}
+      <Segments
+        label="Show as"
+        value={shape}
+        options={[
+          { value: "map", label: "Map" },
+          { value: "table", label: "Table" },
+        ]}
+        onChange={setShape}
+      />
+    </>
+  );
+  const content = () => {
+    if (error && racks.length === 0) return <ErrorNotice error={error} />;
+    if (loading && racks.length === 0) return <Skeleton height="16rem" />;
+    if (racks.length === 0) {
+      return (
+        <EmptyState title="No nodes yet">
+          An operator adds nodes on the Nodes page; each appears here as its agent connects.
+        </EmptyState>
+      );
+    }
+    if (shape === "table") return <GpuTable racks={racks} />;
+    return (
+      <>
+        <GpuMap racks={racks} colourBy={colourBy} tenants={tenants} />
+        <Legend racks={racks} colourBy={colourBy} tenants={tenants} />
+      </>
+    );
+  };
+  return (
+    <Panel title="GPUs by rack and node" actions={controls}>
+      {content()}
+    </Panel>
+  );
+}

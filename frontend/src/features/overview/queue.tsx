@@ -1,0 +1,79 @@
+import { Link } from "@tanstack/react-router";
+import { useMemo } from "react";
+
+import type { Job } from "@/api/types";
+import { counted, duration, secondsBetween } from "@/components/format";
+import { useNow } from "@/components/now";
+import { useLiveState } from "@/live/live";
+import { withWhy } from "@/live/store";
+import { EmptyState, SkeletonLines } from "@/ui/feedback";
+import { Panel } from "@/ui/layout";
+import styles from "@/features/overview/overview-page.module.css";
+
+const MOST_SHOWN = 20;
+
+/** Who waits, in the order in which rounds consider them, each with the most decisive reason. */
+export function Queue({ loading }: { loading: boolean }) {
+  const state = useLiveState();
+  const waiting = useMemo(
+    () =>
+      [...state.job.values()]
+        .filter((job) => job.state === "queued")
+        .map((job) => withWhy(state.why, job))
+        .sort(inLine),
+    [state.job, state.why],
+  );
+  return (
+    <Panel title={waiting.length > 0 ? `Queue · ${waiting.length}` : "Queue"} flush>
+      {loading && waiting.length === 0 ? (
+        <SkeletonLines count={6} />
+      ) : waiting.length === 0 ? (
+        <EmptyState title="Nobody waits">Every submitted job has its GPUs.</EmptyState>
+      ) : (
+        <>
+          <ol className={styles.queue}>
+            {waiting.slice(0, MOST_SHOWN).map((job) => (
+              <Waiting key={job.id} job={job} />
+            ))}
+          </ol>
+          {waiting.length > MOST_SHOWN && (
+            <p className={styles.more}>
+              <Link to="/jobs" search={{ state: "queued" }}>
+                All {waiting.length} queued jobs
+              </Link>
+            </p>
+          )}
+        </>
+      )}
+    </Panel>
+  );
+}
+
+function Waiting({ job }: { job: Job }) {
+  const now = useNow();
+  return (
+    <li>
+      <div className={styles.queueHead}>
+        <span className={styles.position} title={`Position in virtual cluster ${job.virtual_cluster}`}>
+          {job.position ?? "–"}
+        </span>
+        <Link to="/jobs/$id" params={{ id: String(job.id) }}>
+          {job.name}
+        </Link>
+        <span className={styles.queueMeta}>{duration(secondsBetween(job.submitted_at, null, now) ?? 0)}</span>
+      </div>
+      <p className={styles.reason}>
+        <span className={styles.queueMeta}>
+          {job.virtual_cluster} · {job.tenant} · {counted(job.gpus, "GPU")}
+        </span>
+        <br />
+        {job.reasons[0]?.message ?? "The next round will look at it."}
+      </p>
+    </li>
+  );
+}
+
+/** Positions count within a virtual cluster; across them, the longest wait comes first. */
+function inLine(a: Job, b: Job): number {
+  return (a.position ?? Infinity) - (b.position ?? Infinity) || Date.parse(a.submitted_at) - Date.parse(b.submitted_at);
+}

@@ -1,0 +1,149 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+
+import { roundQuery } from "@/api/queries";
+import type { Round, RoundAction } from "@/api/types";
+import { moment, words } from "@/components/format";
+import { RoundBadge } from "@/features/rounds/round-badge";
+import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
+import { Facts, PageLayout, Panel, TableFrame } from "@/ui/layout";
+import styles from "@/features/rounds/rounds.module.css";
+
+const route = getRouteApi("/rounds/$number");
+/** What happens first to those who wait comes first; what stays as it is comes last. */
+const KIND_ORDER = ["start", "move", "resize", "stop", "keep"];
+
+export function RoundPage() {
+  const number = Number(route.useParams().number);
+  const query = useQuery(roundQuery(number));
+  if (!query.data) {
+    return (
+      <PageLayout title={`Round ${number}`}>
+        {query.isError ? <ErrorNotice error={query.error} onRetry={() => void query.refetch()} /> : <SkeletonLines />}
+      </PageLayout>
+    );
+  }
+  const round = query.data;
+  return (
+    <PageLayout
+      title={`Round ${number}`}
+      lead={
+        <>
+          <RoundBadge round={round} />
+          <span>{moment(round.started_at)}</span>
+          <Link to="/rounds/$number" params={{ number: String(number - 1) }}>
+            Previous
+          </Link>
+          <Link to="/rounds/$number" params={{ number: String(number + 1) }}>
+            Next
+          </Link>
+        </>
+      }
+    >
+      {round.error && <Notice tone="failed">{round.error}</Notice>}
+      {Object.entries(round.degraded).map(([view, message]) => (
+        <Notice key={view}>
+          View {view} is degraded, its jobs kept what they had: {message}
+        </Notice>
+      ))}
+      <Panel title="Result">
+        <Facts
+          facts={[
+            ["Started", round.started],
+            ["Kept", round.kept],
+            ["Stopped", round.stopped],
+            ["Waiting", round.waiting],
+            ["Dropped", round.dropped.length],
+          ]}
+        />
+      </Panel>
+      <Timings round={round} />
+      {round.dropped.length > 0 && (
+        <Panel title="Dropped: what changed between the snapshot and its application">
+          <ul className={styles.list}>
+            {round.dropped.map((dropped, index) => (
+              <li key={index}>
+                {words(dropped.kind)} of <Jobs ids={dropped.jobs} />: {dropped.why}
+              </li>
+            ))}
+          </ul>
+        </Panel>
+      )}
+      <Actions actions={round.actions} />
+    </PageLayout>
+  );
+}
+
+function Timings({ round }: { round: Round }) {
+  const phases = Object.entries(round.timings_ms);
+  const longest = Math.max(1, ...phases.map(([, milliseconds]) => milliseconds));
+  return (
+    <Panel title="Time taken">
+      <ul className={styles.phases}>
+        {phases.map(([phase, milliseconds]) => (
+          <li key={phase}>
+            <span>{words(phase)}</span>
+            <span className={styles.track} aria-hidden>
+              <span style={{ width: `${(100 * milliseconds) / longest}%` }} />
+            </span>
+            <span>{milliseconds.toFixed(1)} ms</span>
+          </li>
+        ))}
+      </ul>
+    </Panel>
+  );
+}
+
+function Actions({ actions }: { actions: readonly RoundAction[] }) {
+  const ordered = [...actions].sort((a, b) => KIND_ORDER.indexOf(a.kind) - KIND_ORDER.indexOf(b.kind));
+  return (
+    <Panel title="Actions" flush>
+      {ordered.length === 0 ? (
+        <EmptyState title="Nothing to do">No job ran and none could start.</EmptyState>
+      ) : (
+        <TableFrame label="Actions of the round">
+          <thead>
+            <tr>
+              <th>Action</th>
+              <th>Job</th>
+              <th>Virtual cluster</th>
+              <th>GPUs</th>
+              <th>Why</th>
+            </tr>
+          </thead>
+          <tbody>
+            {ordered.map((action) => (
+              <tr key={`${action.kind} ${action.jobs.join(" ")}`}>
+                <td>{words(action.kind)}</td>
+                <td>
+                  <Jobs ids={action.jobs} />
+                </td>
+                <td>
+                  {action.virtual_cluster}
+                  {!action.guaranteed && ", opportunistic"}
+                </td>
+                <td>{action.gpu_model ? `${action.gpus.length} × ${action.gpu_model}` : ""}</td>
+                <td>{action.message || words(action.cause)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </TableFrame>
+      )}
+    </Panel>
+  );
+}
+
+function Jobs({ ids }: { ids: readonly number[] }) {
+  return (
+    <>
+      {ids.map((id, index) => (
+        <span key={id}>
+          {index > 0 && ", "}
+          <Link to="/jobs/$id" params={{ id: String(id) }}>
+            job {id}
+          </Link>
+        </span>
+      ))}
+    </>
+  );
+}

@@ -1,0 +1,191 @@
+import { useQuery } from "@tanstack/react-query";
+import { Plus } from "lucide-react";
+
+import { virtualClustersQuery } from "@/api/queries";
+import type { Path } from "@/features/submit/spec-document";
+import { TaskCard } from "@/features/submit/task-card";
+import { asNumber, asObject, asText } from "@/features/submit/values";
+import { Button } from "@/ui/button";
+import { Notice } from "@/ui/feedback";
+import { Field, NumberInput, Select, TextInput } from "@/ui/field";
+import styles from "@/features/submit/submit-page.module.css";
+
+export type Spec = Record<string, unknown>;
+
+interface SpecFormProps {
+  spec: Spec;
+  tenant: string;
+  problemOf: (field: string) => string | undefined;
+  onEdit: (path: Path, value: unknown) => void;
+}
+
+/** The common fields of a specification; what it does not show stays in the YAML as it is. */
+export function SpecForm({ spec, tenant, problemOf, onEdit }: SpecFormProps) {
+  const clusters = useQuery(virtualClustersQuery);
+  const open = (clusters.data ?? []).filter(({ members }) => members.some((member) => member.tenant === tenant));
+  const tasks = Array.isArray(spec.tasks) ? (spec.tasks as unknown[]) : null;
+  const topology = asObject(spec.topology);
+  return (
+    <div className={styles.form}>
+      <div className={styles.pair}>
+        <Field label="Name" problem={problemOf("name")}>
+          {(attributes) => (
+            <TextInput
+              {...attributes}
+              value={asText(spec.name)}
+              onChange={(event) => onEdit(["name"], event.target.value || undefined)}
+            />
+          )}
+        </Field>
+        <Field label="Virtual cluster" problem={problemOf("virtual_cluster")}>
+          {(attributes) => (
+            <Select
+              {...attributes}
+              value={asText(spec.virtual_cluster)}
+              onChange={(event) => onEdit(["virtual_cluster"], event.target.value || undefined)}
+              options={withCurrent(asText(spec.virtual_cluster), [
+                { value: "", label: "The tenant's default" },
+                ...open.map(({ name, title }) => ({ value: name, label: title ? `${name} (${title})` : name })),
+              ])}
+            />
+          )}
+        </Field>
+        <Field
+          label="Guarantee"
+          hint={
+            spec.guarantee === "opportunistic"
+              ? "Runs on idle GPUs now; gives way to guaranteed jobs."
+              : "Runs on what the virtual cluster is guaranteed."
+          }
+          problem={problemOf("guarantee")}
+        >
+          {(attributes) => (
+            <Select
+              {...attributes}
+              value={asText(spec.guarantee) || "guaranteed"}
+              onChange={(event) => onEdit(["guarantee"], event.target.value)}
+              options={[
+                { value: "guaranteed", label: "Guaranteed" },
+                { value: "opportunistic", label: "Opportunistic" },
+              ]}
+            />
+          )}
+        </Field>
+        <Field label="Priority" hint="−100 to 100, higher goes first" problem={problemOf("priority")}>
+          {(attributes) => (
+            <NumberInput
+              {...attributes}
+              min={-100}
+              max={100}
+              value={asNumber(spec.priority) ?? 0}
+              onChange={(value) => onEdit(["priority"], value)}
+            />
+          )}
+        </Field>
+      </div>
+
+      {tasks ? (
+        tasks.map((task, index) => (
+          <TaskCard
+            key={index}
+            task={asObject(task)}
+            index={index}
+            problemOf={problemOf}
+            onEdit={onEdit}
+            onRemove={tasks.length > 1 ? () => onEdit(["tasks", index], undefined) : undefined}
+          />
+        ))
+      ) : (
+        <Notice>
+          The text uses the short form (command, gpus). The form edits tasks: write <code>tasks:</code> to use it.
+        </Notice>
+      )}
+      {tasks && tasks.length < 8 && (
+        <Button
+          look="quiet"
+          icon={<Plus size={14} aria-hidden />}
+          onClick={() =>
+            onEdit(["tasks", tasks.length], {
+              name: `task-${tasks.length + 1}`,
+              replicas: 1,
+              resources: { gpu: 1 },
+              command: "true",
+            })
+          }
+        >
+          Add a task
+        </Button>
+      )}
+
+      <div className={styles.pair}>
+        <Field
+          label="Time limit"
+          hint="Such as 30m, 2h or 1d; a limit lets the job be used for backfill"
+          problem={problemOf("time_limit")}
+        >
+          {(attributes) => (
+            <TextInput
+              {...attributes}
+              value={asText(spec.time_limit)}
+              onChange={(event) => onEdit(["time_limit"], event.target.value || undefined)}
+            />
+          )}
+        </Field>
+        <Field
+          label="Seconds to write a checkpoint"
+          hint="Between SIGTERM and SIGKILL"
+          problem={problemOf("checkpoint.grace_seconds")}
+        >
+          {(attributes) => (
+            <NumberInput
+              {...attributes}
+              min={0}
+              max={600}
+              placeholder="30"
+              value={asNumber(asObject(spec.checkpoint).grace_seconds)}
+              onChange={(value) => onEdit(["checkpoint", "grace_seconds"], value)}
+            />
+          )}
+        </Field>
+        <Field label="Keep together" problem={problemOf("topology.level")}>
+          {(attributes) => (
+            <Select
+              {...attributes}
+              value={asText(topology.level)}
+              onChange={(event) =>
+                onEdit(event.target.value ? ["topology", "level"] : ["topology"], event.target.value || undefined)
+              }
+              options={[
+                { value: "", label: "As near as free GPUs allow" },
+                { value: "rack", label: "In one rack" },
+                { value: "node", label: "On one node" },
+                { value: "socket", label: "On one socket" },
+                { value: "switch", label: "On one switch" },
+              ]}
+            />
+          )}
+        </Field>
+        {topology.level !== undefined && (
+          <Field label="If that is not possible" problem={problemOf("topology.required")}>
+            {(attributes) => (
+              <Select
+                {...attributes}
+                value={topology.required === true ? "required" : "preferred"}
+                onChange={(event) => onEdit(["topology", "required"], event.target.value === "required")}
+                options={[
+                  { value: "preferred", label: "Run spread out" },
+                  { value: "required", label: "Wait" },
+                ]}
+              />
+            )}
+          </Field>
+        )}
+      </div>
+    </div>
+  );
+}
+
+/** A select must also offer what the text says, even when that is wrong. */
+function withCurrent(value: string, options: { value: string; label: string }[]) {
+  return options.some((option) => option.value === value) ? options : [...options, { value, label: value }];
+}

@@ -1,0 +1,149 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { lazy, Suspense, useMemo, useState } from "react";
+
+import { jobQuery, tenantsQuery } from "@/api/queries";
+import { writeSpec } from "@/components/spec-text";
+import { mayActFor, useSession } from "@/components/session";
+import { editSpec, lineOf, parseSpec, type Path } from "@/features/submit/spec-document";
+import { SpecForm } from "@/features/submit/spec-form";
+import { SubmitBar } from "@/features/submit/submit-bar";
+import { TEMPLATES } from "@/features/submit/templates";
+import { useCheck } from "@/features/submit/use-check";
+import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
+import { Field, Select } from "@/ui/field";
+import { PageLayout, Panel } from "@/ui/layout";
+import styles from "@/features/submit/submit-page.module.css";
+
+const YamlEditor = lazy(() => import("@/features/submit/yaml-editor"));
+
+const route = getRouteApi("/submit");
+
+export function SubmitPage() {
+  const { clone } = route.useSearch();
+  const source = useQuery({ ...jobQuery(clone ?? 0), enabled: clone !== undefined, staleTime: Infinity });
+  if (clone === undefined)
+    return <SubmitView key="new" initial={TEMPLATES[0].text} lead="Start from a template, or write your own." />;
+  if (source.isError) {
+    return (
+      <PageLayout title="Submit a job">
+        <ErrorNotice error={source.error} />
+      </PageLayout>
+    );
+  }
+  if (!source.data) {
+    return (
+      <PageLayout title="Submit a job">
+        <SkeletonLines />
+      </PageLayout>
+    );
+  }
+  return (
+    <SubmitView
+      key={clone}
+      initial={writeSpec(source.data.spec)}
+      tenant={source.data.tenant}
+      lead={`A copy of job ${clone}, ${source.data.name}.`}
+    />
+  );
+}
+
+function SubmitView({ initial, tenant: givenTenant, lead }: { initial: string; tenant?: string; lead: string }) {
+  const tenants = useOwnTenants();
+  const [text, setText] = useState(initial);
+  const [chosenTenant, setTenant] = useState(givenTenant ?? "");
+  const tenant = tenants.includes(chosenTenant) ? chosenTenant : (tenants[0] ?? "");
+  const { spec, problem } = useMemo(() => parseSpec(text), [text]);
+  const check = useCheck(spec, tenant);
+  const problems = useMemo(() => {
+    if (problem) return [problem];
+    return check.fields.map(({ field, problem: what, expected }) => ({
+      line: lineOf(text, field),
+      message: `${field}: ${what}. Expected: ${expected}.`,
+    }));
+  }, [problem, check.fields, text]);
+  const problemOf = (field: string) => {
+    const found = check.fields.find((each) => each.field === field);
+    return found && `${found.problem}; expected ${found.expected}`;
+  };
+  if (tenants.length === 0) {
+    return (
+      <PageLayout title="Submit a job">
+        <EmptyState title="You cannot submit jobs">
+          Members of a tenant submit jobs. Ask a tenant&apos;s admin to make you a member.
+        </EmptyState>
+      </PageLayout>
+    );
+  }
+  return (
+    <PageLayout
+      title="Submit a job"
+      lead={lead}
+      actions={tenants.length > 1 && <TenantChoice tenants={tenants} value={tenant} onChange={setTenant} />}
+    >
+      <ul className={styles.templates} aria-label="Templates">
+        {TEMPLATES.map((template) => (
+          <li key={template.id}>
+            <button type="button" aria-pressed={text === template.text} onClick={() => setText(template.text)}>
+              <strong>{template.title}</strong>
+              <span>{template.summary}</span>
+            </button>
+          </li>
+        ))}
+      </ul>
+      <div className={styles.columns}>
+        <Panel title="Form">
+          {spec ? (
+            <SpecForm
+              spec={spec}
+              tenant={tenant}
+              problemOf={problemOf}
+              onEdit={(path: Path, value) => setText((now) => editSpec(now, path, value))}
+            />
+          ) : (
+            <Notice tone="failed">
+              The form returns when the YAML can be read again. {problem && `Line ${problem.line}: ${problem.message}`}
+            </Notice>
+          )}
+        </Panel>
+        <Panel title="YAML" flush className={styles.yaml}>
+          <Suspense fallback={<SkeletonLines count={12} />}>
+            <YamlEditor value={text} onChange={setText} problems={problems} />
+          </Suspense>
+        </Panel>
+      </div>
+      <SubmitBar spec={spec} tenant={tenant} check={check} problems={problems} />
+    </PageLayout>
+  );
+}
+
+/** Tenants for which the person may submit: an operator for all. */
+function useOwnTenants(): string[] {
+  const me = useSession();
+  const all = useQuery({ ...tenantsQuery, enabled: me.is_operator });
+  const names = [...me.tenants.map(({ name }) => name), ...(all.data ?? []).map(({ name }) => name)];
+  return [...new Set(names)].filter((name) => mayActFor(me, name));
+}
+
+function TenantChoice({
+  tenants,
+  value,
+  onChange,
+}: {
+  tenants: readonly string[];
+  value: string;
+  onChange: (tenant: string) => void;
+}) {
+  return (
+    <Field label="For tenant">
+      {(attributes) => (
+        <Select
+          {...attributes}
+          value={value}
+          onChange={(event) => onChange(event.target.value)}
+          options={tenants.map((name) => ({ value: name, label: name }))}
+        />
+      )}
+    </Field>
+  );
+}

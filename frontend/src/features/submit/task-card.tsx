@@ -1,0 +1,187 @@
+import { useQuery } from "@tanstack/react-query";
+import { Trash2 } from "lucide-react";
+import { useState } from "react";
+
+import { gpuModelsQuery } from "@/api/queries";
+import { bytes } from "@/components/format";
+import { commandText, environmentText, readEnvironment } from "@/features/submit/command-text";
+import type { Path } from "@/features/submit/spec-document";
+import { asNumber, asObject, asText } from "@/features/submit/values";
+import { IconButton } from "@/ui/button";
+import { Field, NumberInput, TextArea, TextInput } from "@/ui/field";
+import styles from "@/features/submit/submit-page.module.css";
+
+interface TaskCardProps {
+  task: Record<string, unknown>;
+  index: number;
+  problemOf: (field: string) => string | undefined;
+  onEdit: (path: Path, value: unknown) => void;
+  onRemove: (() => void) | undefined;
+}
+
+/** One role of the gang: how many replicas, what each needs, what it runs. */
+export function TaskCard({ task, index, problemOf, onEdit, onRemove }: TaskCardProps) {
+  const resources = asObject(task.resources);
+  const edit = (path: Path, value: unknown) => onEdit(["tasks", index, ...path], value);
+  const problem = (field: string) => problemOf(`tasks.${index}.${field}`);
+  return (
+    <fieldset className={styles.task}>
+      <legend>Task {index + 1}</legend>
+      {onRemove && (
+        <IconButton
+          className={styles.remove}
+          label={`Remove task ${index + 1}`}
+          icon={<Trash2 size={15} />}
+          onClick={onRemove}
+        />
+      )}
+      <div className={styles.triple}>
+        <Field label="Task name" problem={problem("name")}>
+          {(attributes) => (
+            <TextInput
+              {...attributes}
+              value={asText(task.name)}
+              placeholder="main"
+              onChange={(event) => edit(["name"], event.target.value || undefined)}
+            />
+          )}
+        </Field>
+        <Field label="Replicas" problem={problem("replicas")}>
+          {(attributes) => (
+            <NumberInput
+              {...attributes}
+              min={1}
+              max={256}
+              placeholder="1"
+              value={asNumber(task.replicas)}
+              onChange={(value) => edit(["replicas"], value)}
+            />
+          )}
+        </Field>
+        <Field label="GPUs per replica" problem={problem("resources.gpu")}>
+          {(attributes) => (
+            <NumberInput
+              {...attributes}
+              min={1}
+              max={16}
+              value={asNumber(resources.gpu)}
+              onChange={(value) => edit(["resources", "gpu"], value)}
+            />
+          )}
+        </Field>
+      </div>
+      <ModelChoice
+        value={resources.gpu_model}
+        problem={problem("resources.gpu_model")}
+        onChange={(value) => edit(["resources", "gpu_model"], value)}
+      />
+      <div className={styles.triple}>
+        <Field label="CPUs per replica" problem={problem("resources.cpu")}>
+          {(attributes) => (
+            <NumberInput
+              {...attributes}
+              min={0}
+              step="any"
+              value={asNumber(resources.cpu)}
+              onChange={(value) => edit(["resources", "cpu"], value)}
+            />
+          )}
+        </Field>
+        <Field label="Memory per replica" problem={problem("resources.memory")}>
+          {(attributes) => (
+            <TextInput
+              {...attributes}
+              placeholder="4GiB"
+              value={asText(resources.memory)}
+              onChange={(event) => edit(["resources", "memory"], event.target.value || undefined)}
+            />
+          )}
+        </Field>
+      </div>
+      <Field
+        label="Command"
+        hint="Run by the shell in each replica"
+        problem={problem("command") ?? problem("command.0")}
+      >
+        {(attributes) => (
+          <TextArea
+            {...attributes}
+            rows={3}
+            value={commandText(task.command)}
+            onChange={(event) => edit(["command"], event.target.value || undefined)}
+          />
+        )}
+      </Field>
+      <Environment env={task.env} problem={problem("env")} onChange={(env) => edit(["env"], env)} />
+    </fieldset>
+  );
+}
+
+interface ModelChoiceProps {
+  value: unknown;
+  problem: string | undefined;
+  onChange: (value: string | string[]) => void;
+}
+
+/** Any model, or some in order of preference: the order in which they are pressed. */
+function ModelChoice({ value, problem, onChange }: ModelChoiceProps) {
+  const models = useQuery(gpuModelsQuery);
+  const chosen = Array.isArray(value) ? value.map(String) : typeof value === "string" && value !== "any" ? [value] : [];
+  const names = models.data?.map(({ name }) => name) ?? [];
+  const toggle = (name: string) => {
+    const next = chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name];
+    onChange(next.length === 0 ? "any" : next.length === 1 ? (next[0] ?? "any") : next);
+  };
+  return (
+    <Field label="GPU model" hint="Several in order of preference; the whole gang runs on one model" problem={problem}>
+      {(attributes) => (
+        <div className={styles.models} role="group" aria-label="GPU model" {...attributes}>
+          <button type="button" aria-pressed={chosen.length === 0} onClick={() => onChange("any")}>
+            Any
+          </button>
+          {[...names, ...chosen.filter((name) => !names.includes(name))].map((name) => {
+            const facts = models.data?.find((model) => model.name === name);
+            return (
+              <button key={name} type="button" aria-pressed={chosen.includes(name)} onClick={() => toggle(name)}>
+                {chosen.length > 1 && chosen.includes(name) && <b>{chosen.indexOf(name) + 1}</b>}
+                {name}
+                {facts && (
+                  <small>
+                    {bytes(facts.memory_bytes)}, {facts.gpus_free} of {facts.gpus} free
+                  </small>
+                )}
+              </button>
+            );
+          })}
+        </div>
+      )}
+    </Field>
+  );
+}
+
+interface EnvironmentProps {
+  env: unknown;
+  problem: string | undefined;
+  onChange: (env: Record<string, string> | undefined) => void;
+}
+
+/** While it is being typed the text is the person's; the YAML takes the lines that are complete. */
+function Environment({ env, problem, onChange }: EnvironmentProps) {
+  const [typed, setTyped] = useState<string | null>(null);
+  return (
+    <Field label="Environment" hint="NAME=value, one on each line" problem={problem}>
+      {(attributes) => (
+        <TextArea
+          {...attributes}
+          rows={2}
+          value={typed ?? environmentText(env)}
+          onBlur={() => setTyped(null)}
+          onChange={(event) => {
+            setTyped(event.target.value);
+            onChange(readEnvironment(event.target.value));
+          }}
+        />
+      )}
+    </Field>
+  );
+}

@@ -1,0 +1,73 @@
+import { history, historyKeymap, insertNewlineKeepIndent } from "@codemirror/commands";
+import { lintGutter, setDiagnostics, type Diagnostic } from "@codemirror/lint";
+import { EditorState } from "@codemirror/state";
+import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
+import { useEffect, useRef } from "react";
+
+import { yamlColours } from "@/features/submit/yaml-colours";
+import styles from "@/features/submit/yaml-editor.module.css";
+
+export interface LineProblem {
+  line: number;
+  message: string;
+}
+
+interface YamlEditorProps {
+  value: string;
+  onChange: (value: string) => void;
+  problems: readonly LineProblem[];
+}
+
+// Tab is left to move the focus, so that the keyboard is not trapped; Enter keeps the indentation.
+const extensions = [
+  lineNumbers(),
+  lintGutter(),
+  history(),
+  drawSelection(),
+  highlightActiveLine(),
+  EditorState.tabSize.of(2),
+  yamlColours,
+  EditorView.lineWrapping,
+  EditorView.contentAttributes.of({ "aria-label": "Specification as YAML", spellcheck: "false" }),
+  keymap.of([{ key: "Enter", run: insertNewlineKeepIndent }, ...historyKeymap]),
+];
+
+/** The specification as text, with each problem at its line. */
+export default function YamlEditor({ value, onChange, problems }: YamlEditorProps) {
+  const frame = useRef<HTMLDivElement>(null);
+  const editor = useRef<EditorView | null>(null);
+  const report = useRef(onChange);
+  const initial = useRef(value);
+
+  useEffect(() => {
+    report.current = onChange;
+  }, [onChange]);
+
+  useEffect(() => {
+    if (!frame.current) return;
+    const listener = EditorView.updateListener.of((update) => {
+      if (update.docChanged) report.current(update.state.doc.toString());
+    });
+    const view = new EditorView({ doc: initial.current, extensions: [...extensions, listener], parent: frame.current });
+    editor.current = view;
+    return () => view.destroy();
+  }, []);
+
+  useEffect(() => {
+    const view = editor.current;
+    if (!view || view.state.doc.toString() === value) return;
+    view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: value } });
+  }, [value]);
+
+  useEffect(() => {
+    const view = editor.current;
+    if (!view) return;
+    const diagnostics = problems.map(({ line, message }): Diagnostic => {
+      const { from, to } = view.state.doc.line(Math.min(Math.max(1, line), view.state.doc.lines));
+      return { from, to, message, severity: "error" };
+    });
+    view.dispatch(setDiagnostics(view.state, diagnostics));
+  }, [problems, value]);
+
+  return <div ref={frame} className={styles.editor} />;
+}

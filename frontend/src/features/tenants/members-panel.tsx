@@ -1,0 +1,139 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Trash2 } from "lucide-react";
+import { useState, type SyntheticEvent } from "react";
+
+import { request } from "@/api/client";
+import { membersQuery } from "@/api/queries";
+import type { Member, Role } from "@/api/types";
+import { words } from "@/components/format";
+import { isAdminOf, ROLES, useSession } from "@/components/session";
+import { Button, IconButton } from "@/ui/button";
+import { Confirm } from "@/ui/dialog";
+import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { Select, TextInput } from "@/ui/field";
+import { muted, Panel, TableFrame } from "@/ui/layout";
+import { useSay } from "@/ui/toasts";
+import styles from "@/features/tenants/tenants.module.css";
+
+const ROLE_OPTIONS = ROLES.map((role) => ({ value: role, label: words(role) }));
+
+/** Who belongs to the tenant; its admins change it. */
+export function MembersPanel({ tenant }: { tenant: string }) {
+  const me = useSession();
+  const say = useSay();
+  const queries = useQueryClient();
+  const query = useQuery(membersQuery(tenant));
+  const [leaving, setLeaving] = useState<string | null>(null);
+  const mayChange = isAdminOf(me, tenant);
+  const refresh = () => queries.invalidateQueries({ queryKey: membersQuery(tenant).queryKey });
+  const set = useMutation({
+    mutationFn: ({ username, role }: { username: string; role: Role }) =>
+      request<Member>("PUT", `/tenants/${tenant}/members/${encodeURIComponent(username)}`, { body: { role } }),
+    onSuccess: (member) => {
+      say("done", `${member.username} is ${member.role} of ${tenant}.`);
+      return refresh();
+    },
+    onError: (error) => say("failed", error.message),
+  });
+  const remove = useMutation({
+    mutationFn: (username: string) =>
+      request<undefined>("DELETE", `/tenants/${tenant}/members/${encodeURIComponent(username)}`),
+    onSuccess: refresh,
+    onError: (error) => say("failed", error.message),
+    onSettled: () => setLeaving(null),
+  });
+  return (
+    <Panel title="Members" flush>
+      {query.isError && <ErrorNotice error={query.error} />}
+      {query.isPending ? (
+        <SkeletonLines />
+      ) : query.data?.length ? (
+        <TableFrame label="Members">
+          <thead>
+            <tr>
+              <th>User</th>
+              <th>Role</th>
+              <th>
+                <span className="visually-hidden">Remove</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {query.data.map(({ username, email, role }) => (
+              <tr key={username}>
+                <td>
+                  {username} <span className={muted}>{email}</span>
+                </td>
+                <td>
+                  {mayChange ? (
+                    <Select
+                      aria-label={`Role of ${username}`}
+                      className={styles.role}
+                      value={role}
+                      options={ROLE_OPTIONS}
+                      onChange={(event) => set.mutate({ username, role: event.target.value as Role })}
+                    />
+                  ) : (
+                    words(role)
+                  )}
+                </td>
+                <td>
+                  {(mayChange || username === me.user.username) && (
+                    <IconButton
+                      label={`Remove ${username}`}
+                      icon={<Trash2 size={15} />}
+                      onClick={() => setLeaving(username)}
+                    />
+                  )}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </TableFrame>
+      ) : (
+        <EmptyState title="No members yet" />
+      )}
+      {mayChange && <AddMember busy={set.isPending} onAdd={(username, role) => set.mutate({ username, role })} />}
+      <Confirm
+        open={leaving !== null}
+        onClose={() => setLeaving(null)}
+        title={`Remove ${leaving ?? ""} from ${tenant}?`}
+        description="Jobs that were submitted go on; the person no longer sees them."
+        action="Remove"
+        busy={remove.isPending}
+        onConfirm={() => leaving && remove.mutate(leaving)}
+      />
+    </Panel>
+  );
+}
+
+function AddMember({ busy, onAdd }: { busy: boolean; onAdd: (username: string, role: Role) => void }) {
+  const [username, setUsername] = useState("");
+  const [role, setRole] = useState<Role>("member");
+  const submit = (event: SyntheticEvent) => {
+    event.preventDefault();
+    onAdd(username.trim(), role);
+    setUsername("");
+  };
+  return (
+    <form className={styles.foot} onSubmit={submit}>
+      <TextInput
+        aria-label="User name"
+        placeholder="User name"
+        required
+        value={username}
+        onChange={(event) => setUsername(event.target.value)}
+      />
+      <Select
+        aria-label="Role"
+        className={styles.role}
+        value={role}
+        options={ROLE_OPTIONS}
+        onChange={(event) => setRole(event.target.value as Role)}
+      />
+      <Button type="submit" busy={busy}>
+        Add
+      </Button>
+    </form>
+  );
+}

@@ -1,0 +1,87 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+
+import { activeJobsQuery, tenantQuery, virtualClustersQuery } from "@/api/queries";
+import type { Job, Tenant } from "@/api/types";
+import { MembersPanel } from "@/features/tenants/members-panel";
+import { QuotaPanel } from "@/features/tenants/quota-panel";
+import { useLiveState, useNewest } from "@/live/live";
+import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { muted, PageLayout, Panel, Stack } from "@/ui/layout";
+import styles from "@/features/tenants/tenants.module.css";
+
+const route = getRouteApi("/tenants/$name");
+
+export function TenantPage() {
+  const { name } = route.useParams();
+  const query = useQuery(tenantQuery(name));
+  if (!query.data) {
+    return (
+      <PageLayout title={name}>
+        {query.isError ? <ErrorNotice error={query.error} onRetry={() => void query.refetch()} /> : <SkeletonLines />}
+      </PageLayout>
+    );
+  }
+  return <TenantView tenant={query.data} key={name} />;
+}
+
+function TenantView({ tenant }: { tenant: Tenant }) {
+  useQuery(activeJobsQuery);
+  const { job: jobs } = useLiveState();
+  const held = heldByModel(jobs.values(), tenant.name);
+  return (
+    <PageLayout
+      title={tenant.title || tenant.name}
+      lead={
+        <>
+          <span>{tenant.name}</span>
+          <Link to="/jobs" search={{ tenant: tenant.name }}>
+            Its jobs
+          </Link>
+        </>
+      }
+    >
+      <div className={styles.columns}>
+        <Stack>
+          <QuotaPanel tenant={tenant.name} held={held} />
+          <MembershipsPanel tenant={tenant.name} />
+        </Stack>
+        <MembersPanel tenant={tenant.name} />
+      </div>
+    </PageLayout>
+  );
+}
+
+/** GPUs that the tenant's jobs hold now, by model. */
+function heldByModel(jobs: Iterable<Job>, tenant: string): Map<string, number> {
+  const held = new Map<string, number>();
+  for (const job of jobs) {
+    if (job.tenant !== tenant || !job.attempt || job.attempt.state === "ended" || job.attempt.state === "planned")
+      continue;
+    held.set(job.attempt.gpu_model, (held.get(job.attempt.gpu_model) ?? 0) + job.gpus);
+  }
+  return held;
+}
+
+function MembershipsPanel({ tenant }: { tenant: string }) {
+  const query = useQuery(virtualClustersQuery);
+  const clusters = useNewest("virtual_cluster", query.data).filter(({ members }) =>
+    members.some((member) => member.tenant === tenant),
+  );
+  return (
+    <Panel title="Virtual clusters">
+      {clusters.length === 0 ? (
+        <EmptyState title="In no virtual cluster">Its jobs need one: an operator makes the tenant a member.</EmptyState>
+      ) : (
+        <ul className={styles.lines}>
+          {clusters.map((cluster) => (
+            <li key={cluster.name}>
+              <Link to="/virtual-clusters">{cluster.title || cluster.name}</Link>{" "}
+              <span className={muted}>weight {cluster.members.find((member) => member.tenant === tenant)?.weight}</span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Panel>
+  );
+}

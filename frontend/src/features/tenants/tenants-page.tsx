@@ -1,0 +1,124 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { Plus } from "lucide-react";
+import { useState, type SyntheticEvent } from "react";
+
+import { ApiError, newIdempotencyKey, request } from "@/api/client";
+import { tenantsQuery } from "@/api/queries";
+import type { Tenant } from "@/api/types";
+import { words } from "@/components/format";
+import { useSession } from "@/components/session";
+import { Button } from "@/ui/button";
+import { Dialog, DialogActions } from "@/ui/dialog";
+import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { Field, TextInput } from "@/ui/field";
+import { numeric, PageLayout, Panel, TableFrame } from "@/ui/layout";
+import styles from "@/features/tenants/tenants.module.css";
+
+export function TenantsPage() {
+  const me = useSession();
+  const query = useQuery(tenantsQuery);
+  const [adding, setAdding] = useState(false);
+  return (
+    <PageLayout
+      title="Tenants"
+      lead="Who owns jobs and quota."
+      actions={
+        me.is_operator && (
+          <Button look="primary" icon={<Plus size={15} aria-hidden />} onClick={() => setAdding(true)}>
+            New tenant
+          </Button>
+        )
+      }
+    >
+      <Panel flush>
+        {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
+        {query.isPending ? (
+          <SkeletonLines />
+        ) : query.data?.length ? (
+          <TableFrame label="Tenants">
+            <thead>
+              <tr>
+                <th>Tenant</th>
+                <th>Title</th>
+                <th>Your role</th>
+                <th className={numeric}>Members</th>
+              </tr>
+            </thead>
+            <tbody>
+              {query.data.map((tenant) => (
+                <tr key={tenant.name}>
+                  <td>
+                    <Link to="/tenants/$name" params={{ name: tenant.name }}>
+                      {tenant.name}
+                    </Link>
+                  </td>
+                  <td>{tenant.title}</td>
+                  <td>{words(tenant.role)}</td>
+                  <td className={numeric}>{tenant.members}</td>
+                </tr>
+              ))}
+            </tbody>
+          </TableFrame>
+        ) : (
+          <EmptyState title="No tenants">
+            You are a member of none. Ask an operator or a tenant&apos;s admin.
+          </EmptyState>
+        )}
+      </Panel>
+      {adding && <AddTenant onClose={() => setAdding(false)} />}
+    </PageLayout>
+  );
+}
+
+function AddTenant({ onClose }: { onClose: () => void }) {
+  const queries = useQueryClient();
+  const [name, setName] = useState("");
+  const [title, setTitle] = useState("");
+  const add = useMutation({
+    mutationFn: () =>
+      request<Tenant>("POST", "/tenants", { body: { name, title }, idempotencyKey: newIdempotencyKey() }),
+    onSuccess: async () => {
+      await queries.invalidateQueries({ queryKey: ["tenants"] });
+      onClose();
+    },
+  });
+  const refusal = add.error instanceof ApiError ? add.error : null;
+  const submit = (event: SyntheticEvent) => {
+    event.preventDefault();
+    add.mutate();
+  };
+  return (
+    <Dialog open onClose={onClose} title="New tenant">
+      <form className={styles.form} onSubmit={submit}>
+        {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
+        <Field
+          label="Name"
+          hint="Lower-case letters, digits and '-'; it stands in addresses"
+          problem={refusal?.problem("name")}
+        >
+          {(attributes) => (
+            <TextInput
+              {...attributes}
+              autoFocus
+              required
+              value={name}
+              onChange={(event) => setName(event.target.value)}
+            />
+          )}
+        </Field>
+        <Field label="Title" problem={refusal?.problem("title")}>
+          {(attributes) => (
+            <TextInput {...attributes} value={title} onChange={(event) => setTitle(event.target.value)} />
+          )}
+        </Field>
+        <DialogActions>
+          <Button onClick={onClose}>Close</Button>
+          <Button type="submit" look="primary" busy={add.isPending}>
+            Create
+          </Button>
+        </DialogActions>
+      </form>
+    </Dialog>
+  );
+}

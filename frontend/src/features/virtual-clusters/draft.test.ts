@@ -1,0 +1,50 @@
+import { describe, expect, it } from "vitest";
+
+import type { VirtualCluster } from "@/api/types";
+import { bodyOf, draftOf } from "@/features/virtual-clusters/draft";
+
+const cluster: VirtualCluster = {
+  id: 1,
+  name: "research",
+  title: "Research",
+  policy: "fifo",
+  policy_parameters: { backfill: false },
+  placer: "consolidate",
+  default_time_limit_seconds: 3600,
+  guaranteed: { V100: 8 },
+  members: [{ tenant: "vision", weight: 2 }],
+  usage: {},
+  queued: 0,
+  running: 0,
+  version: 7,
+};
+
+describe("the form of a virtual cluster", () => {
+  it("sends back what it was given, with the version it was given for", () => {
+    expect(bodyOf(draftOf(cluster), cluster)).toEqual({
+      version: 7,
+      title: "Research",
+      policy: "fifo",
+      policy_parameters: { backfill: false },
+      placer: "consolidate",
+      default_time_limit_seconds: 3600,
+      guaranteed: { V100: 8 },
+      members: [{ tenant: "vision", weight: 2 }],
+    });
+  });
+
+  it("leaves out models without a guarantee and tenants that are not members", () => {
+    const draft = {
+      ...draftOf(null),
+      name: "new",
+      guaranteed: { V100: 0, P100: undefined, K80: 2 },
+      members: { a: 1, b: undefined },
+    };
+    expect(bodyOf(draft, null)).toMatchObject({
+      name: "new",
+      guaranteed: { K80: 2 },
+      members: [{ tenant: "a", weight: 1 }],
+    });
+    expect(bodyOf(draft, null)).not.toHaveProperty("version");
+  });
+});

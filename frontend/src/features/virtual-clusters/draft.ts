@@ -1,0 +1,47 @@
+/** What the form of a virtual cluster holds, and the request it becomes. Pure. */
+
+import type { VirtualCluster } from "@/api/types";
+
+export interface Draft {
+  name: string;
+  title: string;
+  policy: string;
+  /** Parameters as JSON values by name. */
+  parameters: Record<string, unknown>;
+  placer: string;
+  defaultTimeLimitSeconds: number | undefined;
+  guaranteed: Record<string, number | undefined>;
+  /** Weight by tenant. */
+  members: Record<string, number | undefined>;
+}
+
+export function draftOf(cluster: VirtualCluster | null): Draft {
+  return {
+    name: cluster?.name ?? "",
+    title: cluster?.title ?? "",
+    policy: cluster?.policy ?? "fifo",
+    parameters: cluster?.policy_parameters ?? {},
+    placer: cluster?.placer ?? "consolidate",
+    defaultTimeLimitSeconds: cluster?.default_time_limit_seconds ?? 86_400,
+    guaranteed: cluster?.guaranteed ?? {},
+    members: Object.fromEntries((cluster?.members ?? []).map(({ tenant, weight }) => [tenant, weight])),
+  };
+}
+
+/** The body to send. A cluster that exists is changed only if it still has the version that was edited. */
+export function bodyOf(draft: Draft, cluster: VirtualCluster | null): Record<string, unknown> {
+  const guaranteed = Object.entries(draft.guaranteed).filter(([, gpus]) => gpus !== undefined && gpus !== 0);
+  const members = Object.entries(draft.members).filter(([, weight]) => weight !== undefined);
+  return {
+    ...(cluster ? { version: cluster.version } : { name: draft.name }),
+    title: draft.title,
+    policy: draft.policy,
+    policy_parameters: draft.parameters,
+    placer: draft.placer,
+    ...(draft.defaultTimeLimitSeconds === undefined
+      ? {}
+      : { default_time_limit_seconds: draft.defaultTimeLimitSeconds }),
+    guaranteed: Object.fromEntries(guaranteed),
+    members: members.map(([tenant, weight]) => ({ tenant, weight })),
+  };
+}

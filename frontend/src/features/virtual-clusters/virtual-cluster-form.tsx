@@ -1,0 +1,225 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState, type SyntheticEvent } from "react";
+
+import { ApiError, newIdempotencyKey, request } from "@/api/client";
+import { gpuModelsQuery, policiesQuery, tenantsQuery } from "@/api/queries";
+import type { PluginParameter, VirtualCluster } from "@/api/types";
+import { words } from "@/components/format";
+import { bodyOf, draftOf, type Draft } from "@/features/virtual-clusters/draft";
+import { live } from "@/live/live";
+import { Button } from "@/ui/button";
+import { Dialog, DialogActions } from "@/ui/dialog";
+import { ErrorNotice } from "@/ui/feedback";
+import { Checkbox, Field, NumberInput, Select, TextInput } from "@/ui/field";
+import { useSay } from "@/ui/toasts";
+import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
+
+interface FormProps {
+  /** Null to make a new one. */
+  cluster: VirtualCluster | null;
+  onClose: () => void;
+}
+
+export function VirtualClusterForm({ cluster, onClose }: FormProps) {
+  const say = useSay();
+  const queries = useQueryClient();
+  const policies = useQuery(policiesQuery);
+  const models = useQuery(gpuModelsQuery);
+  const tenants = useQuery(tenantsQuery);
+  const [draft, setDraft] = useState<Draft>(() => draftOf(cluster));
+  const change = (changed: Partial<Draft>) => setDraft((now) => ({ ...now, ...changed }));
+  const save = useMutation({
+    mutationFn: () =>
+      cluster
+        ? request<VirtualCluster>("PUT", `/virtual-clusters/${cluster.name}`, { body: bodyOf(draft, cluster) })
+        : request<VirtualCluster>("POST", "/virtual-clusters", {
+            body: bodyOf(draft, null),
+            idempotencyKey: newIdempotencyKey(),
+          }),
+    onSuccess: (saved) => {
+      live.apply({ type: "fetched", kind: "virtual_cluster", objects: [saved], since: live.current().clock });
+      void queries.invalidateQueries({ queryKey: ["virtual-clusters"] });
+      say("done", `Saved virtual cluster ${saved.name}.`);
+      onClose();
+    },
+  });
+  const refusal = save.error instanceof ApiError ? save.error : null;
+  const submit = (event: SyntheticEvent) => {
+    event.preventDefault();
+    save.mutate();
+  };
+  const policy = policies.data?.policies.find(({ name }) => name === draft.policy);
+  const modelNames = [...new Set([...(models.data ?? []).map(({ name }) => name), ...Object.keys(draft.guaranteed)])];
+  const tenantNames = [...new Set([...(tenants.data ?? []).map(({ name }) => name), ...Object.keys(draft.members)])];
+  return (
+    <Dialog open onClose={onClose} title={cluster ? `Edit ${cluster.name}` : "New virtual cluster"}>
+      <form className={styles.form} onSubmit={submit}>
+        {refusal && <ErrorNotice error={refusal} />}
+        <div className={styles.pair}>
+          {!cluster && (
+            <Field label="Name" problem={refusal?.problem("name")}>
+              {(attributes) => (
+                <TextInput
+                  {...attributes}
+                  required
+                  value={draft.name}
+                  onChange={(event) => change({ name: event.target.value })}
+                />
+              )}
+            </Field>
+          )}
+          <Field label="Title" problem={refusal?.problem("title")}>
+            {(attributes) => (
+              <TextInput
+                {...attributes}
+                value={draft.title}
+                onChange={(event) => change({ title: event.target.value })}
+              />
+            )}
+          </Field>
+        </div>
+
+        <fieldset className={styles.group}>
+          <legend>Guaranteed GPUs</legend>
+          {modelNames.map((model) => (
+            <label key={model} className={styles.line}>
+              <span>
+                {model}{" "}
+                <span className={styles.weight}>
+                  of {models.data?.find(({ name }) => name === model)?.gpus ?? 0} in the cluster
+                </span>
+              </span>
+              <NumberInput
+                min={0}
+                value={draft.guaranteed[model]}
+                placeholder="0"
+                aria-invalid={refusal?.problem(`guaranteed.${model}`) ? true : undefined}
+                onChange={(gpus) => change({ guaranteed: { ...draft.guaranteed, [model]: gpus } })}
+              />
+              <span className={styles.problem}>{refusal?.problem(`guaranteed.${model}`)}</span>
+            </label>
+          ))}
+        </fieldset>
+
+        <fieldset className={styles.group}>
+          <legend>Members and their weights</legend>
+          {tenantNames.map((tenant) => (
+            <div key={tenant} className={styles.line}>
+              <Checkbox
+                label={tenant}
+                checked={draft.members[tenant] !== undefined}
+                onChange={(event) =>
+                  change({ members: { ...draft.members, [tenant]: event.target.checked ? 1 : undefined } })
+                }
+              />
+              {draft.members[tenant] !== undefined && (
+                <NumberInput
+                  aria-label={`Weight of ${tenant}`}
+                  min={0}
+                  step="any"
+                  value={draft.members[tenant]}
+                  onChange={(weight) => change({ members: { ...draft.members, [tenant]: weight ?? 0 } })}
+                />
+              )}
+            </div>
+          ))}
+        </fieldset>
+
+        <div className={styles.pair}>
+          <Field label="Policy" hint={policy?.summary} problem={refusal?.problem("policy")}>
+            {(attributes) => (
+              <Select
+                {...attributes}
+                value={draft.policy}
+                onChange={(event) => change({ policy: event.target.value, parameters: {} })}
+                options={namesOf(policies.data?.policies, draft.policy)}
+              />
+            )}
+          </Field>
+          <Field
+            label="Placer"
+            hint={policies.data?.placers.find(({ name }) => name === draft.placer)?.summary}
+            problem={refusal?.problem("placer")}
+          >
+            {(attributes) => (
+              <Select
+                {...attributes}
+                value={draft.placer}
+                onChange={(event) => change({ placer: event.target.value })}
+                options={namesOf(policies.data?.placers, draft.placer)}
+              />
+            )}
+          </Field>
+          {(policy?.parameters ?? []).map((parameter) => (
+            <ParameterField
+              key={parameter.name}
+              parameter={parameter}
+              value={draft.parameters[parameter.name] ?? parameter.default}
+              problem={refusal?.problem(`policy_parameters.${parameter.name}`)}
+              onChange={(value) => change({ parameters: { ...draft.parameters, [parameter.name]: value } })}
+            />
+          ))}
+          <Field
+            label="Default time limit in seconds"
+            hint="For jobs that state none"
+            problem={refusal?.problem("default_time_limit_seconds")}
+          >
+            {(attributes) => (
+              <NumberInput
+                {...attributes}
+                min={1}
+                value={draft.defaultTimeLimitSeconds}
+                onChange={(seconds) => change({ defaultTimeLimitSeconds: seconds })}
+              />
+            )}
+          </Field>
+        </div>
+        <DialogActions>
+          <Button onClick={onClose}>Close</Button>
+          <Button type="submit" look="primary" busy={save.isPending}>
+            Save
+          </Button>
+        </DialogActions>
+      </form>
+    </Dialog>
+  );
+}
+
+interface ParameterFieldProps {
+  parameter: PluginParameter;
+  value: unknown;
+  problem: string | undefined;
+  onChange: (value: unknown) => void;
+}
+
+function ParameterField({ parameter, value, problem, onChange }: ParameterFieldProps) {
+  const label = words(parameter.name);
+  if (typeof parameter.default === "boolean") {
+    return <Checkbox label={label} checked={value === true} onChange={(event) => onChange(event.target.checked)} />;
+  }
+  return (
+    <Field label={label} problem={problem}>
+      {(attributes) =>
+        typeof parameter.default === "number" ? (
+          <NumberInput
+            {...attributes}
+            step="any"
+            value={typeof value === "number" ? value : undefined}
+            onChange={onChange}
+          />
+        ) : (
+          <TextInput
+            {...attributes}
+            value={typeof value === "string" ? value : ""}
+            onChange={(event) => onChange(event.target.value)}
+          />
+        )
+      }
+    </Field>
+  );
+}
+
+function namesOf(plugins: readonly { name: string }[] | undefined, current: string) {
+  const names = plugins?.map(({ name }) => name) ?? [current];
+  return names.map((name) => ({ value: name, label: name }));
+}

@@ -1,0 +1,105 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { Pencil, Plus } from "lucide-react";
+import { useMemo, useState } from "react";
+
+import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
+import type { VirtualCluster } from "@/api/types";
+import { counted, duration } from "@/components/format";
+import { useSession } from "@/components/session";
+import { BarsKey, GuaranteeBars } from "@/features/virtual-clusters/guarantee-bars";
+import { VirtualClusterForm } from "@/features/virtual-clusters/virtual-cluster-form";
+import { useNewest } from "@/live/live";
+import { Button, IconButton } from "@/ui/button";
+import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { Facts, PageLayout, Panel } from "@/ui/layout";
+import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
+
+export function VirtualClustersPage() {
+  const me = useSession();
+  const query = useQuery(virtualClustersQuery);
+  const models = useQuery(gpuModelsQuery);
+  const clusters = useNewest("virtual_cluster", query.data);
+  const totals = useMemo(() => new Map((models.data ?? []).map(({ name, gpus }) => [name, gpus])), [models.data]);
+  const [editing, setEditing] = useState<VirtualCluster | "new" | null>(null);
+  return (
+    <PageLayout
+      title="Virtual clusters"
+      lead="What each slice of the cluster is guaranteed, and what it uses."
+      actions={
+        me.is_operator && (
+          <Button look="primary" icon={<Plus size={15} aria-hidden />} onClick={() => setEditing("new")}>
+            New virtual cluster
+          </Button>
+        )
+      }
+    >
+      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
+      {query.isPending ? (
+        <SkeletonLines count={6} />
+      ) : clusters.length === 0 ? (
+        <EmptyState title="No virtual clusters yet">Jobs are submitted to one; an operator makes the first.</EmptyState>
+      ) : (
+        <>
+          <BarsKey />
+          <div className={styles.cards}>
+            {clusters.map((cluster) => (
+              <Card
+                key={cluster.name}
+                cluster={cluster}
+                totals={totals}
+                onEdit={me.is_operator ? () => setEditing(cluster) : undefined}
+              />
+            ))}
+          </div>
+        </>
+      )}
+      {editing && <VirtualClusterForm cluster={editing === "new" ? null : editing} onClose={() => setEditing(null)} />}
+    </PageLayout>
+  );
+}
+
+interface CardProps {
+  cluster: VirtualCluster;
+  totals: ReadonlyMap<string, number>;
+  onEdit: (() => void) | undefined;
+}
+
+function Card({ cluster, totals, onEdit }: CardProps) {
+  const parameters = Object.entries(cluster.policy_parameters).map(
+    ([name, value]) => `${name} ${JSON.stringify(value)}`,
+  );
+  return (
+    <Panel
+      title={cluster.title ? `${cluster.title} (${cluster.name})` : cluster.name}
+      actions={onEdit && <IconButton label={`Edit ${cluster.name}`} icon={<Pencil size={15} />} onClick={onEdit} />}
+    >
+      <div className={styles.card}>
+        <GuaranteeBars cluster={cluster} totals={totals} />
+        <Facts
+          facts={[
+            [
+              "Jobs",
+              <Link key="jobs" to="/jobs" search={{ vc: cluster.name, state: "queued,running" }}>
+                {cluster.running} running, {cluster.queued} queued
+              </Link>,
+            ],
+            ["Policy", [cluster.policy, ...parameters].join(", ")],
+            ["Placer", cluster.placer],
+            ["Default time limit", duration(cluster.default_time_limit_seconds)],
+          ]}
+        />
+        <div>
+          <p className={styles.weight}>{counted(cluster.members.length, "member")}, with weight</p>
+          <ul className={styles.members}>
+            {cluster.members.map(({ tenant, weight }) => (
+              <li key={tenant}>
+                {tenant} <span className={styles.weight}>{weight}</span>
+              </li>
+            ))}
+          </ul>
+        </div>
+      </div>
+    </Panel>
+  );
+}

@@ -1,0 +1,55 @@
+/** What /ws/live sends and understands. */
+
+import type { Job, LogChunk, Node, ProgressPoint, Reason, Round, UsagePoint, VirtualCluster } from "@/api/types";
+
+/** Whole objects by kind; each is known by its id in REST addresses. */
+export interface Objects {
+  job: Job;
+  node: Node;
+  virtual_cluster: VirtualCluster;
+  round: Round;
+}
+
+export type Kind = keyof Objects;
+
+export interface WhyData {
+  reasons: Reason[];
+  position: number | null;
+}
+
+export type ObjectMessage =
+  | { [K in Kind]: { kind: K; id: number; version: number; data: Objects[K] } }[Kind]
+  | { kind: "why"; id: number; version: number; data: WhyData };
+
+export interface LogMessage {
+  type: "log";
+  job: number;
+  attempt: number;
+  rank: number;
+  chunks: LogChunk[];
+}
+
+export interface ProgressMessage {
+  type: "progress";
+  job: number;
+  points: ProgressPoint[];
+}
+
+export interface GpuSample {
+  index: number;
+  utilisation_percent: number;
+  memory_used_bytes: number;
+}
+
+export type ServerMessage =
+  | { type: "hello"; version: number; server: string }
+  | { type: "objects"; objects: ObjectMessage[] }
+  | { type: "queues"; round: number; positions: Record<string, number> }
+  | { type: "usage"; point: UsagePoint }
+  | { type: "samples"; node: string; gpus: GpuSample[] }
+  | LogMessage
+  | ProgressMessage
+  | { type: "pong" };
+
+export type ClientMessage =
+  { type: "watch_log"; job: number } | { type: "unwatch_log"; job: number } | { type: "ping" };

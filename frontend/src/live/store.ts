@@ -1,0 +1,170 @@
+/**
+ * The newest version of every object the page has seen, from REST answers and from the live stream.
+ *
+ * A pure reducer: messages may come twice, late or not at all, and answers to requests may be overtaken by
+ * the stream. Whatever the order, the highest version of each object wins. Objects end, they are never
+ * deleted, so absence from an answer means nothing.
+ */
+
+import type { Job, UsagePoint } from "@/api/types";
+import type { Kind, ObjectMessage, Objects, WhyData } from "@/live/messages";
+
+/** The name by which REST addresses know an object; unlike ids it is in every object. */
+export const keyOf: { [K in Kind]: (object: Objects[K]) => string | number } = {
+  job: (job) => job.id,
+  node: (node) => node.name,
+  virtual_cluster: (cluster) => cluster.name,
+  round: (round) => round.number,
+};
+
+const versionOf: { [K in Kind]: (object: Objects[K]) => number } = {
+  job: (job) => job.version,
+  node: (node) => node.version,
+  virtual_cluster: (cluster) => cluster.version,
+  // A round is written once; its record does not change.
+  round: (round) => round.number,
+};
+
+export type Table<K extends Kind> = ReadonlyMap<string | number, Objects[K]>;
+
+interface Why extends WhyData {
+  round: number;
+  /** The state's clock when the reasons arrived. */
+  heard: number;
+}
+
+export interface LiveState {
+  readonly job: Table<"job">;
+  readonly node: Table<"node">;
+  readonly virtual_cluster: Table<"virtual_cluster">;
+  readonly round: Table<"round">;
+  /** Reasons and positions newer than the job they belong to: a round explains without changing the row. */
+  readonly why: ReadonlyMap<number, Why>;
+  readonly usage: readonly UsagePoint[];
+  /** Counts every change; a request remembers it to tell what was heard before it was sent. */
+  readonly clock: number;
+}
+
+/** What is kept of kinds that grow without end. */
+export const KEPT = { rounds: 200, usagePoints: 720, endedJobs: 2000 };
+
+export const emptyState: LiveState = {
+  job: new Map(),
+  node: new Map(),
+  virtual_cluster: new Map(),
+  round: new Map(),
+  why: new Map(),
+  usage: [],
+  clock: 0,
+};
+
+export type Change =
+  | { type: "objects"; objects: readonly ObjectMessage[] }
+  | { type: "queues"; round: number; positions: Record<string, number> }
+  | { type: "usage"; points: readonly UsagePoint[] }
+  | { [K in Kind]: { type: "fetched"; kind: K; objects: readonly Objects[K][]; since: number } }[Kind]
+  | { type: "forget" };
+
+/** The state after `change`; the very same state when nothing in it was new. */
+export function reduce(state: LiveState, change: Change): LiveState {
+  const next = step(state, change);
+  return next === state ? state : { ...next, clock: state.clock + 1 };
+}
+
+function step(state: LiveState, change: Change): LiveState {
+  switch (change.type) {
+    case "objects":
+      return mergeStream(state, change.objects);
+    case "fetched":
+      return mergeFetched(state, change);
+    case "queues":
+      return mergePositions(state, change.round, change.positions);
+    case "usage":
+      return mergeUsage(state, change.points);
+    case "forget":
+      return { ...emptyState, clock: state.clock };
+  }
+}
+
+function mergeStream(state: LiveState, objects: readonly ObjectMessage[]): LiveState {
+  let next = state;
+  for (const kind of ["job", "node", "virtual_cluster", "round"] as const) {
+    const data = objects.flatMap((object) => (object.kind === kind ? [object.data] : []));
+    next = mergeTable(next, kind, data, (known, offered) => offered > known);
+  }
+  const whys = objects.filter((object) => object.kind === "why");
+  if (whys.length === 0) return next;
+  const why = new Map(next.why);
+  for (const { id, version, data } of whys) {
+    if (version >= (why.get(id)?.round ?? 0)) why.set(id, { ...data, round: version, heard: state.clock + 1 });
+  }
+  return { ...next, why };
+}
+
+function mergeFetched(state: LiveState, change: Extract<Change, { type: "fetched" }>): LiveState {
+  // An equal version is taken too: figures such as an attempt's step are fresher in an answer.
+  const next = mergeTable(state, change.kind, change.objects as Objects[Kind][], (known, offered) => offered >= known);
+  if (change.kind !== "job") return next;
+  const outdated = change.objects.filter((job) => {
+    const why = state.why.get(job.id);
+    return why !== undefined && why.heard <= change.since;
+  });
+  if (outdated.length === 0) return next;
+  const why = new Map(next.why);
+  for (const job of outdated) why.delete(job.id);
+  return { ...next, why };
+}
+
+function mergeTable<K extends Kind>(
+  state: LiveState,
+  kind: K,
+  objects: readonly Objects[K][],
+  isNewer: (known: number, offered: number) => boolean,
+): LiveState {
+  const known = state[kind] as Table<K>;
+  let table: Map<string | number, Objects[K]> | null = null;
+  for (const object of objects) {
+    const key = keyOf[kind](object);
+    const current = (table ?? known).get(key);
+    if (current && !isNewer(versionOf[kind](current), versionOf[kind](object))) continue;
+    table ??= new Map(known);
+    table.set(key, object);
+  }
+  if (!table) return state;
+  if (kind === "round") dropOldest(table, KEPT.rounds, () => true);
+  if (kind === "job") dropOldest(table, KEPT.endedJobs, (job) => (job as Job).ended_at !== null);
+  return { ...state, [kind]: table };
+}
+
+/** Forget the lowest keys among what `matches`, down to `limit`, with slack so that this is rare. */
+function dropOldest<T>(table: Map<string | number, T>, limit: number, matches: (object: T) => boolean): void {
+  if (table.size <= limit * 1.25) return;
+  const keys = [...table].filter(([, object]) => matches(object)).map(([key]) => Number(key));
+  keys.sort((a, b) => a - b);
+  for (const key of keys.slice(0, Math.max(0, keys.length - limit))) table.delete(key);
+}
+
+function mergePositions(state: LiveState, round: number, positions: Record<string, number>): LiveState {
+  const why = new Map(state.why);
+  for (const [id, position] of Object.entries(positions)) {
+    const job = Number(id);
+    const known = why.get(job);
+    if (known && known.round > round) continue;
+    const reasons = known?.reasons ?? state.job.get(job)?.reasons;
+    if (reasons) why.set(job, { reasons, position, round, heard: state.clock + 1 });
+  }
+  return { ...state, why };
+}
+
+function mergeUsage(state: LiveState, points: readonly UsagePoint[]): LiveState {
+  const byTime = new Map(state.usage.map((point) => [Date.parse(point.at), point]));
+  for (const point of points) byTime.set(Date.parse(point.at), point);
+  const usage = [...byTime].sort(([a], [b]) => a - b).map(([, point]) => point);
+  return { ...state, usage: usage.slice(-KEPT.usagePoints) };
+}
+
+/** A job with the latest reasons and position that any round gave it. */
+export function withWhy(whys: LiveState["why"], job: Job): Job {
+  const why = whys.get(job.id);
+  return why && job.state === "queued" ? { ...job, reasons: why.reasons, position: why.position } : job;
+}

@@ -1,0 +1,142 @@
+/** Builders of plausible objects for tests. */
+
+import type { Attempt, Gpu, Job, Node, Reason, Round, UsagePoint } from "@/api/types";
+
+export function aReason(given: Partial<Reason>): Reason {
+  return {
+    code: "no_idle_gpus",
+    tier: "capacity",
+    message: "4 V100 are needed and 2 are idle.",
+    blocking: {},
+    needed: 4,
+    available: 2,
+    hint: "",
+    ...given,
+  };
+}
+
+export function aJob(given: Partial<Job>): Job {
+  const name = given.name ?? "digits";
+  return {
+    id: 1,
+    name,
+    tenant: "vision",
+    virtual_cluster: "research",
+    submitted_by: "ada",
+    state: "queued",
+    phase: "waiting",
+    guarantee: "guaranteed",
+    priority: 0,
+    gpus: 4,
+    gpu_models: ["V100"],
+    spec: {
+      name,
+      priority: 0,
+      guarantee: "guaranteed",
+      tasks: [{ name: "main", replicas: 1, resources: { gpu: 4 }, command: ["true"] }],
+    },
+    submitted_at: "2026-01-01T00:00:00Z",
+    started_at: null,
+    ended_at: null,
+    attempts: 0,
+    attempt: null,
+    reasons: [],
+    position: null,
+    exit_code: null,
+    message: "",
+    preemptions: 0,
+    service_gpu_seconds: 0,
+    labels: {},
+    cancelling: false,
+    held: false,
+    version: 1,
+    ...given,
+  };
+}
+
+export function anAttempt(given: Partial<Attempt>): Attempt {
+  return {
+    id: 1,
+    number: 1,
+    state: "running",
+    outcome: "",
+    gpu_model: "V100",
+    placement: [],
+    exit_code: null,
+    category: "",
+    message: "",
+    stop_cause: "",
+    preempted_by: [],
+    planned_at: "2026-01-01T00:00:00Z",
+    starting_at: null,
+    running_at: null,
+    stopping_at: null,
+    ended_at: null,
+    throughput: null,
+    step: null,
+    total_steps: null,
+    ...given,
+  };
+}
+
+export function aGpu(given: Partial<Gpu>): Gpu {
+  return {
+    id: 1,
+    index: 0,
+    socket: 0,
+    switch: 0,
+    memory_bytes: 16 * 2 ** 30,
+    healthy: true,
+    problem: "",
+    state: "free",
+    ...given,
+  };
+}
+
+/** A node of `gpus` free GPUs, four to a socket and two to a switch, with ids from `id * 100`. */
+export function aNode(given: Partial<Node> & { gpu_count?: number }): Node {
+  const { gpu_count = 4, ...rest } = given;
+  const id = rest.id ?? 1;
+  return {
+    id,
+    name: `node-${id}`,
+    rack: "rack-a",
+    gpu_model: "V100",
+    address: "10.0.0.1",
+    state: "ready",
+    cordoned: false,
+    draining: false,
+    drained: false,
+    isolation: {},
+    cpus: 32,
+    memory_bytes: 256 * 2 ** 30,
+    agent_version: "0.1.0",
+    lease_expires_at: null,
+    gpus: Array.from({ length: gpu_count }, (_, index) =>
+      aGpu({ id: id * 100 + index, index, socket: Math.floor(index / 4), switch: Math.floor(index / 2) }),
+    ),
+    version: 1,
+    ...rest,
+  };
+}
+
+export function aRound(given: Partial<Round>): Round {
+  return {
+    number: 1,
+    started_at: "2026-01-01T00:00:00Z",
+    state: "applied",
+    degraded: {},
+    timings_ms: { snapshot: 4, decide: 2, apply: 6 },
+    started: 0,
+    kept: 0,
+    stopped: 0,
+    dropped: [],
+    waiting: 0,
+    error: "",
+    ...given,
+  };
+}
+
+export function anUsagePoint(at: string, held: number): UsagePoint {
+  return { at, total: 28, held, by_tenant: { vision: held } };
+}

@@ -1,0 +1,86 @@
+import { AlertDialog as AlertPrimitive, Dialog as DialogPrimitive } from "radix-ui";
+import { X } from "lucide-react";
+import type { ReactNode } from "react";
+
+import { Button, IconButton } from "@/ui/button";
+import styles from "@/ui/dialog.module.css";
+
+interface DialogProps {
+  open: boolean;
+  onClose: () => void;
+  title: string;
+  description?: ReactNode;
+  children: ReactNode;
+}
+
+export function Dialog({ open, onClose, title, description, children }: DialogProps) {
+  return (
+    <DialogPrimitive.Root open={open} onOpenChange={(isOpen) => !isOpen && onClose()}>
+      <DialogPrimitive.Portal>
+        <DialogPrimitive.Overlay className={styles.overlay} />
+        <DialogPrimitive.Content className={styles.content} {...(description ? {} : { "aria-describedby": undefined })}>
+          <div className={styles.head}>
+            <DialogPrimitive.Title>{title}</DialogPrimitive.Title>
+            <DialogPrimitive.Close asChild>
+              <IconButton label="Close" icon={<X size={16} />} />
+            </DialogPrimitive.Close>
+          </div>
+          {description && (
+            <DialogPrimitive.Description className={styles.description}>{description}</DialogPrimitive.Description>
+          )}
+          {children}
+        </DialogPrimitive.Content>
+      </DialogPrimitive.Portal>
+    </DialogPrimitive.Root>
+  );
+}
+
+interface ConfirmProps {
+  open: boolean;
+  onClose: () => void;
+  title: string;
+  description: ReactNode;
+  /** The verb on the button that does it. */
+  action: string;
+  busy?: boolean;
+  onConfirm: () => void;
+  children?: ReactNode;
+}
+
+/** Asks before something that cannot be undone. */
+export function Confirm({
+  open,
+  onClose,
+  title,
+  description,
+  action,
+  busy = false,
+  onConfirm,
+  children,
+}: ConfirmProps) {
+  return (
+    <AlertPrimitive.Root open={open} onOpenChange={(isOpen) => !isOpen && onClose()}>
+      <AlertPrimitive.Portal>
+        <AlertPrimitive.Overlay className={styles.overlay} />
+        <AlertPrimitive.Content className={styles.content}>
+          <AlertPrimitive.Title>{title}</AlertPrimitive.Title>
+          <AlertPrimitive.Description className={styles.description}>{description}</AlertPrimitive.Description>
+          {children}
+          <div className={styles.actions}>
+            <AlertPrimitive.Cancel asChild>
+              <Button>Keep</Button>
+            </AlertPrimitive.Cancel>
+            <Button look="danger" busy={busy} onClick={onConfirm}>
+              {action}
+            </Button>
+          </div>
+        </AlertPrimitive.Content>
+      </AlertPrimitive.Portal>
+    </AlertPrimitive.Root>
+  );
+}
+
+/** The row of buttons at the foot of a dialog. */
+export function DialogActions({ children }: { children: ReactNode }) {
+  return <div className={styles.actions}>{children}</div>;
+}

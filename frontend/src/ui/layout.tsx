@@ -1,0 +1,87 @@
+import type { ReactNode } from "react";
+
+import styles from "@/ui/layout.module.css";
+
+interface PageProps {
+  title: ReactNode;
+  /** Under the title: what this is, in a few words or badges. */
+  lead?: ReactNode;
+  actions?: ReactNode;
+  children: ReactNode;
+}
+
+export function PageLayout({ title, lead, actions, children }: PageProps) {
+  return (
+    <div className={styles.page}>
+      <header className={styles.header}>
+        <div className={styles.titles}>
+          <h1>{title}</h1>
+          {lead && <div className={styles.lead}>{lead}</div>}
+        </div>
+        {actions && <div className={styles.actions}>{actions}</div>}
+      </header>
+      {children}
+    </div>
+  );
+}
+
+interface PanelProps {
+  title?: ReactNode;
+  actions?: ReactNode;
+  children: ReactNode;
+  /** Content reaches the edges: for tables. */
+  flush?: boolean;
+  className?: string | undefined;
+}
+
+export function Panel({ title, actions, children, flush = false, className }: PanelProps) {
+  return (
+    <section className={[styles.panel, className].filter(Boolean).join(" ")}>
+      {(title ?? actions) && (
+        <header className={styles.panelHeader}>
+          {title && <h2>{title}</h2>}
+          {actions && <div className={styles.actions}>{actions}</div>}
+        </header>
+      )}
+      <div className={flush ? styles.flush : styles.body}>{children}</div>
+    </section>
+  );
+}
+
+export function Stack({ children }: { children: ReactNode }) {
+  return <div className={styles.stack}>{children}</div>;
+}
+
+export function Row({ children }: { children: ReactNode }) {
+  return <div className={styles.row}>{children}</div>;
+}
+
+/** Terms and their values, side by side. */
+export function Facts({ facts }: { facts: readonly (readonly [string, ReactNode])[] }) {
+  return (
+    <dl className={styles.facts}>
+      {facts.map(([term, value]) => (
+        <div key={term}>
+          <dt>{term}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** A table that scrolls sideways inside its panel on a narrow screen. */
+export function TableFrame({ children, label }: { children: ReactNode; label: string }) {
+  return (
+    <div className={styles.tableFrame} role="region" aria-label={label} tabIndex={0}>
+      <table className={styles.table}>{children}</table>
+    </div>
+  );
+}
+
+/** Class for cells of numbers, which align right. */
+export const numeric = styles.numeric ?? "";
+/** Class for text that may be cut short. */
+export const muted = styles.muted ?? "";
+/** Class for cells whose text stays on one line. */
+export const oneLine = styles.oneLine ?? "";

@@ -1,0 +1,29 @@
+#!/usr/bin/env python
+"""Django's entry point. Puts the source root `platform/` on the import path (decision 0001)."""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    for folder in (ROOT / "platform", ROOT):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    if sys.argv[1:2] == ["up"]:
+        # Before Django: `up` writes the file that the settings are read from.
+        from controlplane.up.main import main as up
+
+        sys.exit(up(sys.argv[2:]))
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""A typed client of the REST API, for scripts and for the `allot` command.
+
+with Client("http://localhost:8000", token="alt_...") as client:
+    for job in client.jobs(state="queued"):
+        print(job["name"], job["reasons"][0]["message"])
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, cast
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from allot.credentials import find_account
+from allot.objects import (
+    Attempt,
+    Check,
+    Event,
+    Job,
+    JobSpec,
+    LogPage,
+    Me,
+    Node,
+    SubmittedJob,
+    VirtualCluster,
+    Why,
+)
+from allot.transport import Transport
+
+LARGEST_PAGE = 200
+MOST_JOBS_AT_ONCE = 1000
+#: How long a write goes on trying: long enough for a restart of the server.
+WRITE_RETRY_SECONDS = 20.0
+
+
+class Client:
+    """One signed-in user of one server. Not for use by several threads at once.
+
+    `read_retry_seconds`: for how long reads are repeated while the server cannot be reached.
+    `on_retry`: told the problem before each repetition.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        read_retry_seconds: float = 0.0,
+        write_retry_seconds: float = WRITE_RETRY_SECONDS,
+        sleep: Callable[[float], None] = time.sleep,
+        on_retry: Callable[[str], None] = lambda problem: None,
+    ) -> None:
+        self.url = url
+        self.read_retry_seconds = read_retry_seconds
+        self.write_retry_seconds = write_retry_seconds
+        self.sleep = sleep
+        self._transport = Transport(url, token=token, sleep=sleep, on_retry=on_retry)
+
+    @classmethod
+    def from_environment(
+        cls, *, read_retry_seconds: float = 0.0, on_retry: Callable[[str], None] = lambda problem: None
+    ) -> Client:
+        """The server and token of ALLOT_URL and ALLOT_TOKEN, or of the last `allot login`."""
+        account = find_account()
+        return cls(account.url, token=account.token, read_retry_seconds=read_retry_seconds, on_retry=on_retry)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Who one is
+
+    def me(self) -> Me:
+        return cast(Me, self._read("/session"))
+
+    def revoke_token(self, key: str) -> None:
+        self._transport.request("DELETE", f"/tokens/{quote(key, safe='')}")
+
+    # Submitting
+
+    def submit(self, spec: JobSpec, *, tenant: str | None = None, idempotency_key: str | None = None) -> Job:
+        """Submit one job. `tenant` is needed only by members of several.
+
+        Safe to repeat with the same `idempotency_key`: the job is created once.
+        """
+        return cast(Job, self._write("/jobs", _with_tenant(spec, tenant), idempotency_key))
+
+    def submit_many(
+        self, specs: Sequence[JobSpec], *, tenant: str | None = None, idempotency_key: str | None = None
+    ) -> list[SubmittedJob]:
+        """Submit up to 1,000 jobs, all or none. Field errors are prefixed with `jobs.<index>.`."""
+        body = _with_tenant({"jobs": list(specs)}, tenant)
+        answer = self._write("/jobs/bulk", body, idempotency_key)
+        return cast("list[SubmittedJob]", answer["jobs"])
+
+    def check(self, spec: JobSpec, *, tenant: str | None = None) -> Check:
+        """What submitting would do; creates nothing."""
+        answer = self._transport.request(
+            "POST",
+            "/jobs/check",
+            body=_with_tenant(spec, tenant),
+            retry_for_seconds=self.read_retry_seconds,
+        )
+        return cast(Check, answer)
+
+    # Jobs
+
+    def jobs(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[Job]:
+        """Jobs, newest first. Filters are those of GET /jobs: state, tenant, virtual_cluster, q,
+        guarantee, gpu_model, submitted_by."""
+        return cast("Iterator[Job]", self._pages("/jobs", filters, limit))
+
+    def job(self, job_id: int) -> Job:
+        return cast(Job, self._read(f"/jobs/{job_id}"))
+
+    def attempts(self, job_id: int) -> list[Attempt]:
+        return cast("list[Attempt]", list(self._pages(f"/jobs/{job_id}/attempts", {}, None)))
+
+    def why(self, job_id: int) -> Why:
+        return cast(Why, self._read(f"/jobs/{job_id}/why"))
+
+    def cancel(self, job_id: int) -> Job:
+        return cast(Job, self._write(f"/jobs/{job_id}/cancel"))
+
+    def hold(self, job_id: int) -> Job:
+        return cast(Job, self._write(f"/jobs/{job_id}/hold"))
+
+    def release(self, job_id: int) -> Job:
+        return cast(Job, self._write(f"/jobs/{job_id}/release"))
+
+    def log_page(
+        self,
+        job_id: int,
+        *,
+        attempt: int | None = None,
+        rank: int = 0,
+        after: int = -1,
+        limit: int | None = None,
+    ) -> LogPage:
+        """Chunks of one rank's output with a sequence greater than `after`."""
+        parameters = {"attempt": attempt, "rank": rank, "after": after, "limit": limit}
+        return cast(LogPage, self._read(f"/jobs/{job_id}/logs", parameters))
+
+    # The cluster
+
+    def events(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[Event]:
+        """What happened, newest first. Filters: job, node, tenant, kind."""
+        return cast("Iterator[Event]", self._pages("/events", filters, limit))
+
+    def nodes(self) -> list[Node]:
+        return cast("list[Node]", list(self._pages("/nodes", {}, None)))
+
+    def node(self, name: str) -> Node:
+        return cast(Node, self._read(f"/nodes/{quote(name, safe='')}"))
+
+    def virtual_clusters(self) -> list[VirtualCluster]:
+        return cast("list[VirtualCluster]", list(self._pages("/virtual-clusters", {}, None)))
+
+    def virtual_cluster(self, name: str) -> VirtualCluster:
+        return cast(VirtualCluster, self._read(f"/virtual-clusters/{quote(name, safe='')}"))
+
+    # How it is said to the server
+
+    def _read(self, path: str, parameters: Mapping[str, object] | None = None) -> Any:
+        return self._transport.request(
+            "GET", path, parameters=parameters, retry_for_seconds=self.read_retry_seconds
+        )
+
+    def _write(self, path: str, body: object = None, idempotency_key: str | None = None) -> Any:
+        return self._transport.request(
+            "POST",
+            path,
+            body={} if body is None else body,
+            headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())},
+            retry_for_seconds=self.write_retry_seconds,
+        )
+
+    def _pages(self, path: str, filters: Mapping[str, object], limit: int | None) -> Iterator[dict[str, Any]]:
+        """Every item of a list, page by page as it is consumed; a bare JSON list counts as one page."""
+        left = limit
+        parameters: dict[str, object] = dict(filters)
+        while True:
+            parameters["page_size"] = LARGEST_PAGE if left is None else min(left, LARGEST_PAGE)
+            answer = self._read(path, parameters)
+            items, following = _page(answer)
+            for item in items:
+                if left is not None:
+                    if left == 0:
+                        return
+                    left -= 1
+                yield item
+            if not following or left == 0:
+                return
+            # Only the query is taken from the link: its host is the one that the server sees, which
+            # behind a proxy need not be the one that can be reached from here.
+            parameters = dict(parse_qsl(urlsplit(following).query))
+
+
+def _page(answer: Any) -> tuple[Iterable[dict[str, Any]], str | None]:
+    if isinstance(answer, list):
+        return answer, None
+    return answer["results"], answer.get("next")
+
+
+def _with_tenant(body: Mapping[str, Any], tenant: str | None) -> dict[str, Any]:
+    return {**body, "tenant": tenant} if tenant is not None else dict(body)

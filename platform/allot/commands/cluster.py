@@ -1,0 +1,224 @@
+"""nodes, vcs, events: the cluster and what happens in it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from allot.commands.options import OutputOption, QuietOption, connect
+from allot.describe import limit_words
+from allot.objects import Node, VirtualCluster
+from allot.output import Format, gibibytes, print_line, print_objects, print_table, say, since
+
+
+def nodes(
+    name: Annotated[str | None, typer.Argument(help="Show this node and its GPUs.")] = None,
+    output: OutputOption = Format.table,
+    quiet: QuietOption = False,
+) -> None:
+    """List nodes, or show one."""
+    with connect() as client:
+        found = client.node(name) if name else client.nodes()
+    if output is not Format.table:
+        print_objects(found, output)
+    elif not isinstance(found, list):
+        _print_node(found)
+    elif quiet:
+        for node in found:
+            print_line(node["name"])
+    elif not found:
+        say("No nodes yet. An operator adds one on the page, or by POST /api/v1/nodes.")
+    else:
+        rows = [
+            [
+                node["name"],
+                _node_state(node),
+                node["rack"],
+                node["gpu_model"] or "-",
+                len(node["gpus"]),
+                _count(node, "held"),
+                _free(node),
+                f"{node['cpus']:g}",
+                gibibytes(node["memory_bytes"]),
+                _node_detail(node),
+            ]
+            for node in found
+        ]
+        columns = ["NAME", "STATE", "RACK", "MODEL", "GPUS", "HELD", "FREE", "CPUS", "MEMORY", "DETAIL"]
+        print_table(columns, rows, right=("GPUS", "HELD", "FREE", "CPUS", "MEMORY"))
+
+
+def _node_state(node: Node) -> str:
+    if node["state"] == "ready" and node["drained"]:
+        return "DRAINED"
+    if node["state"] == "ready" and node["draining"]:
+        return "DRAINING"
+    if node["state"] == "ready" and node["cordoned"]:
+        return "CORDONED"
+    return node["state"].upper()
+
+
+def _count(node: Node, state: str) -> int:
+    return sum(gpu["state"] == state for gpu in node["gpus"])
+
+
+def _free(node: Node) -> int:
+    """GPUs that a job could get now."""
+    if node["state"] != "ready" or node["cordoned"]:
+        return 0
+    return sum(gpu["state"] == "free" and gpu["healthy"] for gpu in node["gpus"])
+
+
+def _node_detail(node: Node) -> str:
+    return "; ".join(f"GPU {gpu['index']}: {gpu['problem']}" for gpu in node["gpus"] if not gpu["healthy"])
+
+
+def _print_node(node: Node) -> None:
+    print_line(f"Node {node['name']}")
+    for title, text in (
+        ("State", _node_state(node)),
+        ("Rack", node["rack"]),
+        ("Address", node["address"]),
+        ("CPUs", f"{node['cpus']:g}"),
+        ("Memory", gibibytes(node["memory_bytes"])),
+        ("Agent", node["agent_version"]),
+        ("Enforces", ", ".join(name for name, is_on in node["isolation"].items() if is_on) or "nothing"),
+    ):
+        print_line(f"  {title:<10} {text or '-'}")
+    print_line("")
+    rows = [
+        [
+            gpu["index"],
+            gpu["state"].upper() if gpu["healthy"] else "UNHEALTHY",
+            node["gpu_model"] or "-",
+            gpu["socket"],
+            gpu["switch"],
+            gpu["problem"],
+        ]
+        for gpu in node["gpus"]
+    ]
+    print_table(["GPU", "STATE", "MODEL", "SOCKET", "SWITCH", "PROBLEM"], rows, right=("GPU",))
+
+
+def vcs(
+    name: Annotated[str | None, typer.Argument(help="Show this virtual cluster.")] = None,
+    output: OutputOption = Format.table,
+    quiet: QuietOption = False,
+) -> None:
+    """List virtual clusters, or show one."""
+    with connect() as client:
+        found = client.virtual_cluster(name) if name else client.virtual_clusters()
+    if output is not Format.table:
+        print_objects(found, output)
+    elif not isinstance(found, list):
+        _print_vc(found)
+    elif quiet:
+        for vc in found:
+            print_line(vc["name"])
+    elif not found:
+        say("No virtual clusters that you could use. Ask an operator to make your tenant a member of one.")
+    else:
+        rows = [
+            [
+                vc["name"],
+                vc["policy"],
+                vc["placer"],
+                _amounts(vc["guaranteed"]),
+                _amounts(_in_use(vc, "guaranteed")),
+                _amounts(_in_use(vc, "opportunistic")),
+                vc["running"],
+                vc["queued"],
+                ", ".join(member["tenant"] for member in vc["members"]),
+            ]
+            for vc in found
+        ]
+        columns = [
+            "NAME",
+            "POLICY",
+            "PLACER",
+            "GUARANTEED",
+            "IN USE",
+            "EXTRA",
+            "RUNNING",
+            "QUEUED",
+            "MEMBERS",
+        ]
+        print_table(columns, rows, right=("RUNNING", "QUEUED"))
+
+
+def _amounts(gpus: dict[str, int]) -> str:
+    return ",".join(f"{model}:{count}" for model, count in gpus.items() if count) or "-"
+
+
+def _in_use(vc: VirtualCluster, kind: str) -> dict[str, int]:
+    if kind == "guaranteed":
+        return {model: usage["guaranteed_in_use"] for model, usage in vc["usage"].items()}
+    return {model: usage["opportunistic_in_use"] for model, usage in vc["usage"].items()}
+
+
+def _print_vc(vc: VirtualCluster) -> None:
+    title = f" ({vc['title']})" if vc["title"] else ""
+    parameters = ", ".join(f"{name}={value}" for name, value in vc["policy_parameters"].items())
+    print_line(f"Virtual cluster {vc['name']}{title}")
+    for heading, text in (
+        ("Policy", f"{vc['policy']}{' with ' + parameters if parameters else ''}"),
+        ("Placer", vc["placer"]),
+        ("Time limit", f"{limit_words(vc['default_time_limit_seconds'])} where a job names none"),
+        (
+            "Members",
+            ", ".join(f"{member['tenant']} (weight {member['weight']:g})" for member in vc["members"]),
+        ),
+        ("Jobs", f"{vc['running']} running, {vc['queued']} queued"),
+    ):
+        print_line(f"  {heading:<12} {text or '-'}")
+    print_line("")
+    extra = _in_use(vc, "opportunistic")
+    used = _in_use(vc, "guaranteed")
+    rows = [
+        [model, vc["guaranteed"].get(model, 0), used.get(model, 0), extra.get(model, 0)]
+        for model in sorted({*vc["guaranteed"], *vc["usage"]})
+    ]
+    columns = ["MODEL", "GUARANTEED", "IN USE", "EXTRA"]
+    print_table(columns, rows, right=columns[1:])
+
+
+def events(
+    job: Annotated[int | None, typer.Option("--job", "-j", min=1, help="Only of this job.")] = None,
+    node: Annotated[str | None, typer.Option(help="Only of this node.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only of this tenant.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only of this kind.")] = None,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="At most so many.")] = 50,
+    output: OutputOption = Format.table,
+    quiet: QuietOption = False,
+) -> None:
+    """List what happened, the newest last."""
+    with connect() as client:
+        found = list(client.events(limit=rows, job=job, node=node, tenant=tenant, kind=kind))
+    # The API gives the newest first; a person reads a history downwards, and it ends at the prompt.
+    found.reverse()
+    if output is not Format.table:
+        print_objects(found, output)
+    elif quiet:
+        for event in found:
+            print_line(str(event["id"]))
+    elif not found:
+        say("No events.")
+    else:
+        table = [
+            [
+                since(event["at"]),
+                event["kind"],
+                f"{event['subject']} {event['subject_id']}",
+                " → ".join(part.upper() for part in (event["from"], event["to"]) if part) or "-",
+                event["actor"] or "-",
+                event["message"],
+            ]
+            for event in found
+        ]
+        print_table(["AGE", "KIND", "SUBJECT", "CHANGE", "BY", "MESSAGE"], table, right=("AGE",))
+
+
+def register(app: typer.Typer) -> None:
+    for command in (nodes, vcs, events):
+        app.command()(command)

@@ -1,0 +1,287 @@
+"""ls, show, why, cancel, hold, release: looking at jobs and changing their fate."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from allot.commands.options import JobId, JobIds, OutputOption, QuietOption, connect
+from allot.describe import (
+    attempt_words,
+    change_line,
+    detail,
+    exit_words,
+    gpus_wanted,
+    model_of,
+    nodes_of,
+    reason_lines,
+    run_time,
+    state_word,
+    task_line,
+)
+from allot.errors import Refused, WrongUse
+from allot.objects import Attempt, Job
+from allot.output import (
+    Format,
+    local_time,
+    plural,
+    print_line,
+    print_objects,
+    print_table,
+    say,
+    since,
+)
+
+if TYPE_CHECKING:
+    from allot.client import Client
+
+DEFAULT_ROWS = 50
+
+
+class State(StrEnum):
+    queued = "queued"
+    running = "running"
+    succeeded = "succeeded"
+    failed = "failed"
+    cancelled = "cancelled"
+
+
+class Guarantee(StrEnum):
+    guaranteed = "guaranteed"
+    opportunistic = "opportunistic"
+
+
+def ls(
+    state: Annotated[
+        list[State] | None, typer.Option("--state", "-s", help="Only these; repeatable.")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant's.")] = None,
+    vc: Annotated[str | None, typer.Option(help="Only in this virtual cluster.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only with this in the name.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only for this GPU model.")] = None,
+    guarantee: Annotated[Guarantee | None, typer.Option(help="Only of this kind.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="USER", help="Only submitted by this user.")] = None,
+    mine: Annotated[bool, typer.Option("--mine", "-m", help="Only submitted by you.")] = False,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="At most so many.")] = DEFAULT_ROWS,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="However many there are.")] = False,
+    output: OutputOption = Format.table,
+    quiet: QuietOption = False,
+) -> None:
+    """List jobs, the newest first."""
+    with connect() as client:
+        found = client.jobs(
+            # One more than is shown tells whether there are more.
+            limit=None if everything else rows + 1,
+            state=",".join(state) if state else None,
+            tenant=tenant,
+            virtual_cluster=vc,
+            q=name,
+            gpu_model=model,
+            guarantee=guarantee,
+            submitted_by=client.me()["user"]["username"] if mine else by,
+        )
+        if quiet:
+            for job in found if everything else islice(found, rows):
+                print_line(str(job["id"]))
+            return
+        jobs = list(found)
+    more = not everything and len(jobs) > rows
+    jobs = jobs if everything else jobs[:rows]
+    if output is not Format.table:
+        print_objects(jobs, output)
+    elif jobs:
+        _print_jobs(jobs)
+    else:
+        say("No jobs." if not state else f"No jobs that are {' or '.join(state)}.")
+    if more:
+        say(f"The newest {plural(rows, 'job')}; there are more. Use -n NUMBER or --all.")
+
+
+def _print_jobs(jobs: list[Job]) -> None:
+    # The tenant is worth a column only to those who see several.
+    several = len({job["tenant"] for job in jobs}) > 1
+    columns = ["ID", "NAME", "STATE", "GPUS", "MODEL", "VC", "USER", "AGE", "TIME", "DETAIL"]
+    if several:
+        columns.insert(columns.index("VC"), "TENANT")
+    rows = []
+    for job in jobs:
+        row: list[object] = [job["id"], job["name"], state_word(job), job["gpus"], model_of(job)]
+        row += [job["tenant"]] if several else []
+        row += [job["virtual_cluster"], job["submitted_by"], since(job["submitted_at"]), run_time(job)]
+        rows.append([*row, detail(job)])
+    print_table(columns, rows, right=("ID", "GPUS", "AGE", "TIME"))
+
+
+def show(
+    job_id: JobId,
+    spec: Annotated[
+        bool, typer.Option("--spec", help="Print only the specification, ready for `allot submit -`.")
+    ] = False,
+    output: OutputOption = Format.table,
+) -> None:
+    """Show one job and its attempts."""
+    with connect() as client:
+        job = client.job(job_id)
+        if spec:
+            print_objects(job["spec"], Format.json if output is Format.json else Format.yaml)
+        elif output is not Format.table:
+            print_objects(job, output)
+        else:
+            _print_job(job, client.attempts(job_id) if job["attempt"] else [])
+
+
+def _print_job(job: Job, attempts: list[Attempt]) -> None:
+    latest = job["attempt"]
+    facts = [
+        ("State", _state_line(job)),
+        ("Tenant", job["tenant"]),
+        ("Virtual cluster", job["virtual_cluster"]),
+        ("Submitted", f"{local_time(job['submitted_at'])} by {job['submitted_by']}"),
+        ("GPUs", f"{gpus_wanted(job)}, {job['guarantee']}"),
+        ("Priority", str(job["priority"])),
+        ("Tasks", "\n".join(task_line(task) for task in job["spec"].get("tasks", []))),
+        ("Labels", ", ".join(f"{key}={value}" for key, value in job["labels"].items())),
+        ("Preempted", plural(job["preemptions"], "time") if job["preemptions"] else ""),
+        ("Runs on", nodes_of(latest) if latest and job["state"] == "running" else ""),
+        ("Progress", _progress(latest) if latest else ""),
+        ("Message", job["message"]),
+    ]
+    print_line(f"Job {job['id']} {job['name']}")
+    for name, text in facts:
+        for number, line in enumerate(text.splitlines()):
+            print_line(f"  {name if number == 0 else '':<16} {line}")
+    if job["state"] == "queued":
+        _print_reasons([reason_lines(reason) for reason in job["reasons"]])
+    if attempts:
+        print_line("")
+        rows = [
+            [
+                attempt["number"],
+                attempt_words(attempt),
+                attempt["gpu_model"],
+                since(attempt["running_at"], until=attempt["ended_at"]),
+                nodes_of(attempt) or "-",
+                attempt["message"] or (exit_words(attempt["exit_code"]) if attempt["exit_code"] else ""),
+            ]
+            for attempt in sorted(attempts, key=lambda attempt: attempt["number"])
+        ]
+        print_table(["ATTEMPT", "STATE", "MODEL", "TIME", "NODES", "DETAIL"], rows, right=("ATTEMPT", "TIME"))
+
+
+def _state_line(job: Job) -> str:
+    word = state_word(job)
+    if job["state"] == "queued":
+        place = f", #{job['position']} in the queue" if job["position"] else ""
+        return f"{word} for {since(job['submitted_at'])}{place}"
+    if job["ended_at"]:
+        ended = f"{word} {since(job['ended_at'])} ago"
+        return f"{ended}, ran {run_time(job)}" if job["started_at"] else ended
+    return f"{word} for {run_time(job)}{', is being cancelled' if job['cancelling'] else ''}"
+
+
+def _progress(attempt: Attempt) -> str:
+    parts = []
+    if attempt["step"] is not None:
+        total = f" of {attempt['total_steps']}" if attempt["total_steps"] else ""
+        parts.append(f"step {attempt['step']}{total}")
+    if attempt["throughput"]:
+        parts.append(f"{attempt['throughput']:.4g} samples/s")
+    return ", ".join(parts)
+
+
+def why(job_id: JobId, output: OutputOption = Format.table) -> None:
+    """Say why a job waits: the reasons, the most decisive first, and its place in the queue."""
+    with connect() as client:
+        answer = client.why(job_id)
+        if output is not Format.table:
+            print_objects(answer, output)
+            return
+        job = client.job(job_id)
+    if answer["state"] != "queued":
+        print_line(f"{change_line(job)}. It does not wait.")
+        return
+    place = f", #{answer['position']} of {answer['queue_length']} in its queue" if answer["position"] else ""
+    print_line(f"Job {job_id} {job['name']} has waited {since(job['submitted_at'])}{place}.")
+    if answer["reasons"]:
+        _print_reasons([reason_lines(reason) for reason in answer["reasons"]])
+    else:
+        print_line("No round has looked at it yet; ask again in a few seconds.")
+    if answer["round"] is not None:
+        print_line(f"Decided in round {answer['round']}, {since(answer['decided_at'])} ago.")
+
+
+def _print_reasons(reasons: Iterable[list[str]]) -> None:
+    for number, lines in enumerate(reasons, start=1):
+        print_line(f"  {number}. {lines[0]}")
+        for line in lines[1:]:
+            print_line(f"     {line}")
+
+
+def cancel(
+    job_ids: Annotated[
+        list[int] | None, typer.Argument(metavar="ID...", help="The jobs' numbers.", show_default=False)
+    ] = None,
+    all_queued: Annotated[
+        bool, typer.Option("--all-queued", help="All jobs that you submitted and that wait.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Cancel jobs. A running one gets time to write a checkpoint."""
+    if bool(job_ids) == all_queued:
+        raise WrongUse("Give either the numbers of jobs or --all-queued.")
+    with connect() as client:
+        chosen = job_ids or _my_queued(client)
+        if not chosen:
+            say("None of your jobs waits.")
+            return
+        if all_queued and not yes:
+            if not sys.stdin.isatty():
+                raise WrongUse(f"This would cancel {plural(len(chosen), 'job')}. Say so with --yes.")
+            if not typer.confirm(f"Cancel {plural(len(chosen), 'queued job')}?", err=True):
+                raise typer.Exit(1)
+        _each(chosen, client.cancel, _cancelled)
+
+
+def _my_queued(client: Client) -> list[int]:
+    username = client.me()["user"]["username"]
+    return [job["id"] for job in client.jobs(state="queued", submitted_by=username)]
+
+
+def _cancelled(job: Job) -> str:
+    return "is being cancelled" if job["state"] == "running" else "cancelled"
+
+
+def hold(job_ids: JobIds) -> None:
+    """Keep waiting jobs from starting until they are released."""
+    with connect() as client:
+        _each(job_ids, client.hold, lambda job: "held")
+
+
+def release(job_ids: JobIds) -> None:
+    """Let held jobs start again."""
+    with connect() as client:
+        _each(job_ids, client.release, lambda job: "released")
+
+
+def _each(job_ids: list[int], act: Callable[[int], Job], outcome: Callable[[Job], str]) -> None:
+    """Do it to every job; one that refuses does not keep the others from theirs."""
+    worst = 0
+    for job_id in job_ids:
+        try:
+            print_line(f"Job {job_id} {outcome(act(job_id))}.")
+        except Refused as error:
+            # Most messages name the job already.
+            say(f"allot: {error}" if str(job_id) in str(error) else f"allot: job {job_id}: {error}")
+            worst = max(worst, error.exit_code)
+    if worst:
+        raise typer.Exit(worst)
+
+
+def register(app: typer.Typer) -> None:
+    for command in (ls, show, why, cancel, hold, release):
+        app.command()(command)

@@ -1,0 +1,38 @@
+"""Options that mean the same in every command, and the signed-in client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from allot.output import Format, say
+
+if TYPE_CHECKING:
+    from allot.client import Client
+
+#: `logs -f` and `wait` outlast a restart of the server.
+PATIENCE_SECONDS = 300.0
+
+OutputOption = Annotated[
+    Format, typer.Option("--output", "-o", help="How to print: a table, or whole objects.", show_default=True)
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only ids or names.")]
+JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's number.", show_default=False, min=1)]
+JobIds = Annotated[
+    list[int], typer.Argument(metavar="ID...", help="The jobs' numbers.", show_default=False, min=1)
+]
+
+
+def connect(*, patient: bool = False) -> Client:
+    """The client of the signed-in user. A patient one goes on asking while the server is away."""
+    from allot.client import Client
+
+    told: set[str] = set()
+
+    def on_retry(problem: str) -> None:
+        if problem not in told:
+            told.add(problem)
+            say(f"allot: {problem} Trying again.")
+
+    return Client.from_environment(read_retry_seconds=PATIENCE_SECONDS if patient else 0.0, on_retry=on_retry)

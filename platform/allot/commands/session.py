@@ -1,0 +1,159 @@
+"""login, logout, whoami, version."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from allot import credentials
+from allot.commands.options import OutputOption, connect
+from allot.errors import NotAllowed, NotSignedIn, Refused, Unreachable, WrongUse
+from allot.output import Format, print_line, print_objects, say
+
+
+def login(
+    url: Annotated[
+        str | None,
+        typer.Argument(help="The server, e.g. http://localhost:8000. Default: ALLOT_URL or the last one."),
+    ] = None,
+    username: Annotated[
+        str | None, typer.Option("--username", "-u", help="Who you are; asked for when absent.")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(help="Keep this API token instead of asking for a password.")
+    ] = None,
+    password_stdin: Annotated[
+        bool, typer.Option("--password-stdin", help="Read the password from standard input.")
+    ] = False,
+    expires_in_days: Annotated[
+        int | None, typer.Option(min=1, help="Let the created token expire.", show_default=False)
+    ] = None,
+) -> None:
+    """Sign in to a server and remember it.
+
+    Creates an API token named after this machine and keeps it in a file that only you can read.
+    The password is not kept.
+    """
+    from allot.client import Client
+
+    chosen = credentials.normalised_url(url) if url else credentials.find_account().url
+    if credentials.is_plain_http_to_elsewhere(chosen):
+        say(f"allot: warning: {chosen} is not encrypted; others on the way can read what you send.")
+    made_here = token is None
+    if token is None:
+        from allot.signin import create_token
+
+        username = username or _ask("User name")
+        password = _password(username, from_stdin=password_stdin)
+        try:
+            me, created = create_token(
+                chosen, username=username, password=password, expires_in_days=expires_in_days
+            )
+        except NotSignedIn as error:
+            # Not to be answered with advice to sign in.
+            raise NotAllowed(str(error), status=error.status, code=error.code) from None
+        token = created["token"]
+    else:
+        with Client(chosen, token=token) as client:
+            me = client.me()
+    path = credentials.config_path()
+    kept = credentials.load(path)
+    earlier = kept.servers.get(chosen)
+    kept.current = chosen
+    kept.servers[chosen] = credentials.Server(
+        token=token, username=me["user"]["username"], made_here=made_here
+    )
+    credentials.save(path, kept)
+    if earlier is not None:
+        # Signing in again and again must not pile up tokens.
+        _revoke(chosen, earlier)
+    say(f"Signed in to {chosen} as {me['user']['username']}. The token is kept in {path}.")
+    if os.environ.get("ALLOT_TOKEN"):
+        say("allot: warning: the environment variable ALLOT_TOKEN wins over it.")
+
+
+def _revoke(url: str, server: credentials.Server) -> None:
+    """Make a token worthless that `allot login` made; one that a person gave is his to revoke."""
+    from allot.client import Client
+    from allot.signin import token_key
+
+    key = token_key(server["token"])
+    if not server["made_here"] or key is None:
+        return
+    try:
+        with Client(url, token=server["token"]) as client:
+            client.revoke_token(key)
+    except NotSignedIn:
+        # The token is dead already, which is what was wanted.
+        pass
+    except (Unreachable, Refused) as error:
+        say(f"allot: warning: the token was forgotten here but not revoked on the server. {error}")
+
+
+def _ask(what: str) -> str:
+    if not sys.stdin.isatty():
+        raise WrongUse(f"{what} is missing. Give --username and --password-stdin, or --token.")
+    return str(typer.prompt(what, err=True))
+
+
+def _password(username: str, *, from_stdin: bool) -> str:
+    if from_stdin:
+        password = sys.stdin.readline().rstrip("\r\n")
+        if not password:
+            raise WrongUse("--password-stdin was given, but standard input is empty.")
+        return password
+    if not sys.stdin.isatty():
+        raise WrongUse("There is no terminal to ask for the password on. Give --password-stdin or --token.")
+    import getpass
+
+    return getpass.getpass(f"Password of {username}: ")
+
+
+def logout() -> None:
+    """Forget the token of this machine, and revoke it if `allot login` made it."""
+    path = credentials.config_path()
+    kept = credentials.load(path)
+    url = credentials.find_account().url
+    server = kept.servers.pop(url, None)
+    if server is None:
+        raise WrongUse(f"Not signed in to {url}; there is nothing to forget.")
+    _revoke(url, server)
+    if kept.current == url:
+        kept.current = next(iter(kept.servers), None)
+    credentials.save(path, kept)
+    say(f"Signed out of {url}.")
+
+
+def whoami(output: OutputOption = Format.table) -> None:
+    """Show which server and who you are there."""
+    with connect() as client:
+        me = client.me()
+        if output is not Format.table:
+            shown = {key: value for key, value in me.items() if key != "csrf_token"}
+            print_objects({"url": client.url, **shown}, output)
+            return
+        print_line(f"{me['user']['username']} at {client.url}{' (operator)' if me['is_operator'] else ''}")
+        for membership in me["tenants"]:
+            print_line(f"  {membership['role']} of {membership['name']}")
+        if not me["tenants"]:
+            print_line("  member of no tenant")
+
+
+def version() -> None:
+    """Show the version of this command."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed_version
+
+    try:
+        number = installed_version("allotment")
+    except PackageNotFoundError:
+        number = "(run from its source folder)"
+    print_line(f"allot {number}, Python {sys.version.split()[0]}")
+
+
+def register(app: typer.Typer) -> None:
+    for command in (login, logout, whoami, version):
+        app.command()(command)

@@ -1,0 +1,260 @@
+"""submit: jobs from files, from flags, or from both."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import typer.core
+
+from allot.commands.logs import INTERRUPTED, exit_code_of, say_goes_on, show_log, wait_for
+from allot.commands.options import OutputOption, QuietOption, connect
+from allot.describe import gpus_wanted, problem_lines, task_line
+from allot.errors import FieldProblem, Refused, WrongUse
+from allot.objects import Check, Job, SubmittedJob
+from allot.output import Format, plural, print_line, print_objects, say
+from allot.specfiles import Flags, Source, name_from, pairs, read_sources
+
+if TYPE_CHECKING:
+    from allot.client import Client
+
+MOST_JOBS = 1000
+#: Where the words after `--` are kept between parsing and running.
+COMMAND = "allot.command"
+
+
+class Level(StrEnum):
+    rack = "rack"
+    node = "node"
+    socket = "socket"
+    switch = "switch"
+
+
+class SubmitCommand(typer.core.TyperCommand):
+    """Takes the words after `--` out before the rest is parsed: they are the job's command, and the
+    words before are files."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            cut = args.index("--")
+            ctx.meta[COMMAND] = tuple(args[cut + 1 :])
+            args = args[:cut]
+        return super().parse_args(ctx, args)
+
+
+def submit(
+    ctx: typer.Context,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE]...", help="Specifications in YAML or JSON; - is standard input."),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Default: that of the script.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="For whom; needed by members of several.")] = None,
+    vc: Annotated[str | None, typer.Option(help="In which virtual cluster.")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", "-g", help="GPUs of each replica.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="GPU models in order of preference: V100,P100.")
+    ] = None,
+    replicas: Annotated[int | None, typer.Option("--replicas", "-r", help="Processes of the gang.")] = None,
+    cpu: Annotated[float | None, typer.Option(help="CPUs of each replica.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory of each replica, e.g. 4GiB.")] = None,
+    opportunistic: Annotated[
+        bool | None,
+        typer.Option(
+            "--opportunistic/--guaranteed", help="Use idle GPUs of others, and give them back when claimed."
+        ),
+    ] = None,
+    priority: Annotated[int | None, typer.Option("--priority", "-p", help="Higher goes first.")] = None,
+    time_limit: Annotated[str | None, typer.Option("--time-limit", "-t", help="E.g. 30m, 2h, 1d.")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE")] = None,
+    label: Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE")] = None,
+    topology: Annotated[Level | None, typer.Option(help="Prefer GPUs within one of these.")] = None,
+    topology_required: Annotated[
+        bool | None, typer.Option("--topology-required", help="Rather wait than be spread wider.")
+    ] = None,
+    grace_seconds: Annotated[
+        int | None, typer.Option("--grace", metavar="SECONDS", help="Time for a checkpoint when stopped.")
+    ] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(help="How often to start it in all when hardware fails.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only have it checked, and say what would happen.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", "-w", help="Wait for the end; exit as the job did.")
+    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait, and print the output.")] = False,
+    output: OutputOption = Format.table,
+    quiet: QuietOption = False,
+) -> None:
+    """Submit jobs: `allot submit train.yaml`, `allot submit --gpus 4 -- python train.py --lr 1`.
+
+    Flags win over what a file says. Several files, or several documents in one, are submitted all or
+    none.
+    """
+    flags = Flags(
+        name=name,
+        tenant=tenant,
+        virtual_cluster=vc,
+        gpus=gpus,
+        models=tuple(part.strip() for part in model.split(",")) if model else (),
+        replicas=replicas,
+        cpu=cpu,
+        memory=memory,
+        guarantee=None if opportunistic is None else "opportunistic" if opportunistic else "guaranteed",
+        priority=priority,
+        time_limit=time_limit,
+        topology=topology.value if topology else None,
+        topology_required=topology_required,
+        grace_seconds=grace_seconds,
+        max_attempts=max_attempts,
+        env=pairs(env or [], "--env"),
+        labels=pairs(label or [], "--label"),
+        command=ctx.meta.get(COMMAND, ()),
+    )
+    sources = specifications(files or [], flags)
+    chosen_tenant = take_tenant(sources)
+    if follow and len(sources) > 1:
+        raise WrongUse("--follow shows the output of one job; use --wait for several.")
+    with connect() as client:
+        if dry_run:
+            raise typer.Exit(_dry_run(client, sources, chosen_tenant, output))
+        submitted = _submit(client, sources, chosen_tenant)
+        if not (wait or follow):
+            _report(submitted, output, quiet=quiet)
+            return
+        if quiet:
+            _report(submitted, output, quiet=True)
+        else:
+            say(_summary(submitted))
+    raise typer.Exit(_stay([job["id"] for job in submitted], output, follow=follow, quiet=quiet))
+
+
+def specifications(files: list[str], flags: Flags) -> list[Source]:
+    """What to submit: the files with the flags over them, or one job of flags alone."""
+    if files:
+        sources = read_sources(files)
+    elif flags.command:
+        sources = [Source("the command line", {"name": name_from(flags.command)})]
+    else:
+        raise WrongUse(
+            "Nothing to submit. Give specification files (- for standard input), "
+            "or a command after two dashes: `allot submit --gpus 1 -- python train.py`."
+        )
+    if len(sources) > MOST_JOBS:
+        raise WrongUse(f"{len(sources):,} jobs at once; at most {MOST_JOBS:,} can be submitted all or none.")
+    return [Source(source.where, flags.over(source)) for source in sources]
+
+
+def take_tenant(sources: list[Source]) -> str | None:
+    """The tenant that the specifications name, taken out of them: a request is for one tenant."""
+    named = {str(tenant) for source in sources if (tenant := source.spec.pop("tenant", None)) is not None}
+    if len(named) > 1:
+        raise WrongUse(
+            f"The specifications are for several tenants ({', '.join(sorted(named))}); "
+            "submit those of each separately."
+        )
+    return named.pop() if named else None
+
+
+def _submit(client: Client, sources: list[Source], tenant: str | None) -> list[Job] | list[SubmittedJob]:
+    if len(sources) == 1:
+        return [client.submit(sources[0].spec, tenant=tenant)]
+    try:
+        return client.submit_many([source.spec for source in sources], tenant=tenant)
+    except Refused as error:
+        if not error.fields:
+            raise
+        raise Refused(
+            f"None of the {len(sources):,} jobs was submitted.",
+            status=error.status,
+            code=error.code,
+            fields=[_located(problem, sources) for problem in error.fields],
+        ) from None
+
+
+def _located(problem: FieldProblem, sources: list[Source]) -> FieldProblem:
+    """`jobs.2.name` -> `train.yaml, document 3: name`."""
+    head, _, rest = problem.field.partition(".")
+    number, _, field = rest.partition(".")
+    if head != "jobs" or not number.isdecimal() or int(number) >= len(sources):
+        return problem
+    return FieldProblem(f"{sources[int(number)].where}: {field}", problem.problem, problem.expected)
+
+
+def _summary(submitted: list[Job] | list[SubmittedJob]) -> str:
+    if len(submitted) == 1:
+        job = submitted[0]
+        facts = ""
+        if "gpus" in job:
+            facts = f": {gpus_wanted(job)} in {job['virtual_cluster']}"
+        return f"Submitted job {job['id']} {job['name']}{facts}."
+    return f"Submitted {len(submitted):,} jobs: {submitted[0]['id']} to {submitted[-1]['id']}."
+
+
+def _report(submitted: list[Job] | list[SubmittedJob], output: Format, *, quiet: bool) -> None:
+    if quiet:
+        for job in submitted:
+            print_line(str(job["id"]))
+    elif output is not Format.table:
+        print_objects(submitted[0] if len(submitted) == 1 else submitted, output)
+    else:
+        print_line(_summary(submitted))
+        job_id = submitted[0]["id"]
+        if len(submitted) == 1:
+            print_line(f"  allot why {job_id:<8}  why it waits, and its place in the queue")
+            print_line(f"  allot logs -f {job_id:<4}  its output as it comes")
+            print_line(f"  allot cancel {job_id:<5}  stop it")
+        else:
+            print_line("  allot ls --mine       how they are doing")
+            print_line(f"  allot why {job_id:<10}  why the first waits")
+            print_line(f"  allot cancel {job_id:<7}  stop the first")
+
+
+def _stay(job_ids: list[int], output: Format, *, follow: bool, quiet: bool) -> int:
+    """Stay until the jobs have ended and return what to exit with."""
+    with connect(patient=True) as client:
+        if follow:
+            try:
+                show_log(client, job_ids[0], follow=True)
+            except KeyboardInterrupt:
+                say_goes_on(job_ids)
+                return INTERRUPTED
+            jobs = [client.job(job_ids[0])]
+        else:
+            jobs = wait_for(client, job_ids)
+    if output is not Format.table and not quiet:
+        print_objects(jobs[0] if len(jobs) == 1 else jobs, output)
+    return next((code for code in map(exit_code_of, jobs) if code), 0)
+
+
+def _dry_run(client: Client, sources: list[Source], tenant: str | None, output: Format) -> int:
+    """Print what would happen to each; 0 when all would be taken."""
+    checks = [client.check(source.spec, tenant=tenant) for source in sources]
+    if output is not Format.table:
+        print_objects(checks[0] if len(checks) == 1 else checks, output)
+    else:
+        for source, check in zip(sources, checks, strict=True):
+            _print_check(source, check)
+        say("Nothing was submitted.")
+    return 0 if all(check["ok"] for check in checks) else 1
+
+
+def _print_check(source: Source, check: Check) -> None:
+    name = source.spec.get("name", source.where)
+    if check["ok"]:
+        print_line(f"{name}: would be taken, {plural(check['gpus'], 'GPU')}. {check['message']}")
+        for task in (check["normalised"] or {}).get("tasks", []):
+            print_line(f"  {task_line(task)}")
+    else:
+        fields = [FieldProblem(**problem) for problem in check["fields"]]
+        for line in problem_lines(f"{name}: would be refused. ", check["message"], fields):
+            print_line(line)
+    for warning in check["warnings"]:
+        print_line(f"  warning: {warning}")
+
+
+def register(app: typer.Typer) -> None:
+    app.command(cls=SubmitCommand)(submit)

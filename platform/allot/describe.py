@@ -1,0 +1,156 @@
+"""A job, an attempt or a reason in a few words."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from allot.errors import FieldProblem
+from allot.objects import ENDED, Attempt, Job, Reason
+from allot.output import duration, plural, since
+
+
+def state_word(job: Job) -> str:
+    """The one word of the STATE column: the state, or the phase where that says more."""
+    if job["state"] in ENDED:
+        return job["state"].upper()
+    if job["phase"] == "waiting":
+        return "QUEUED"
+    return job["phase"].upper()
+
+
+def models(names: list[str]) -> str:
+    """The accepted GPU models in order of preference."""
+    return ",".join(names) or "any"
+
+
+def gpus_wanted(job: Job) -> str:
+    """`2 GPUs of V100 or P100`."""
+    return f"{plural(job['gpus'], 'GPU')} of {' or '.join(job['gpu_models']) or 'any model'}"
+
+
+def model_of(job: Job) -> str:
+    """The model it runs or ran on, else those it would accept."""
+    attempt = job["attempt"]
+    if attempt and job["state"] != "queued" and attempt["gpu_model"]:
+        return attempt["gpu_model"]
+    return models(job["gpu_models"])
+
+
+def nodes_of(attempt: Attempt) -> str:
+    """`v100-1 x4, v100-2 x4`."""
+    return ", ".join(f"{share['node']} ×{len(share['gpus'])}" for share in attempt["placement"])
+
+
+def run_time(job: Job) -> str:
+    if not job["started_at"] or job["state"] == "queued":
+        return "-"
+    return since(job["started_at"], until=job["ended_at"])
+
+
+def latest_attempt(job: Job) -> int:
+    """The number of the newest attempt, 0 when there is none yet. Not the same as `attempts`, which counts
+    those that were started."""
+    return job["attempt"]["number"] if job["attempt"] else 0
+
+
+def change_line(job: Job) -> str:
+    """One line for a job that has just changed."""
+    words = detail(job)
+    return f"Job {job['id']} {job['name']} {state_word(job)}{': ' + words if words else ''}"
+
+
+def exit_words(exit_code: int | None) -> str:
+    """`exit code 3`, or the signal that ended the process."""
+    if exit_code is None:
+        return ""
+    if exit_code < 0:
+        import signal
+
+        try:
+            return f"killed by {signal.Signals(-exit_code).name}"
+        except ValueError:
+            return f"killed by signal {-exit_code}"
+    return f"exit code {exit_code}"
+
+
+def detail(job: Job) -> str:
+    """The last column of the list: why it waits, where it runs, or how it ended."""
+    attempt = job["attempt"]
+    if job["state"] in ENDED:
+        return job["message"] or (exit_words(job["exit_code"]) if job["state"] == "failed" else "")
+    if job["cancelling"]:
+        return "is being cancelled"
+    if attempt and attempt["state"] != "ended":
+        return f"{'to start ' if attempt['state'] == 'planned' else ''}on {nodes_of(attempt)}"
+    if job["held"]:
+        return "held until it is released"
+    place = f"#{job['position']} in the queue" if job["position"] else ""
+    reason = job["reasons"][0]["message"] if job["reasons"] else ""
+    return ": ".join(part for part in (place, reason) if part)
+
+
+def reason_lines(reason: Reason) -> list[str]:
+    """The message, then what is short of what, then what can be done."""
+    lines = [reason["message"]]
+    amounts = _amounts(reason.get("needed"), reason.get("available"))
+    if amounts:
+        lines.append(amounts)
+    if reason.get("hint"):
+        lines.append(reason["hint"])
+    return lines
+
+
+def _amounts(needed: object, available: object) -> str:
+    parts = []
+    if needed not in (None, {}, ""):
+        parts.append(f"needs {_value(needed)}")
+    if available not in (None, {}, ""):
+        parts.append(f"available {_value(available)}")
+    return ", ".join(parts)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {item}" for key, item in value.items())
+    return str(value)
+
+
+def attempt_words(attempt: Attempt) -> str:
+    """The state of an attempt, or how it ended."""
+    return str(attempt["outcome"] or attempt["state"]).upper()
+
+
+def task_line(task: Mapping[str, Any]) -> str:
+    """`worker ×2, 4 GPUs each: python train.py`."""
+    resources = task.get("resources") or {}
+    gpus = resources.get("gpu", 1)
+    command = task.get("command") or []
+    text = shlex.join(map(str, command)) if isinstance(command, list) else str(command)
+    replicas = task.get("replicas", 1)
+    each = " each" if replicas > 1 else ""
+    return f"{task.get('name', 'main')} ×{replicas}, {gpus} GPU{'' if gpus == 1 else 's'}{each}: {text}"
+
+
+def problem_lines(prefix: str, message: str, fields: Sequence[FieldProblem]) -> list[str]:
+    """The message, then a line for each field: `  tasks.0.cpu: is negative. Expected: 0 or more.`
+
+    Nothing is said twice: a message that only repeats the fields becomes their number, and a problem that
+    the message has told already is left out.
+    """
+    if fields and all(problem.field in message for problem in fields):
+        message = f"{plural(len(fields), 'mistake')}:"
+    lines = [prefix + message]
+    for problem in fields:
+        told = problem.problem in message
+        parts = [
+            "" if told else f"{problem.problem.rstrip('.')}.",
+            f"Expected: {problem.expected.rstrip('.')}." if problem.expected else "",
+        ]
+        lines.append(f"  {problem.field}: {' '.join(part for part in parts if part)}".rstrip(" :"))
+    return lines
+
+
+def limit_words(seconds: float | None) -> str:
+    return "none" if seconds is None else duration(seconds)

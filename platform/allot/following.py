@@ -1,0 +1,185 @@
+"""Watching jobs until they end, and reading their output as it comes.
+
+Both poll. Output chunks are numbered, so asking for what comes `after` the last one loses and repeats
+nothing, whatever happens to the connection or the server in between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from allot.client import Client
+from allot.describe import latest_attempt
+from allot.errors import WrongUse
+from allot.objects import ENDED, Job, LogPage
+
+SHORTEST_PAUSE_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 2.0
+#: The last output of a busy node can arrive after the news that the attempt has ended.
+LATE_OUTPUT_SECONDS = 1.0
+#: The sequence before the first.
+NONE_SEEN = -1
+
+
+class Pace:
+    """Asks often while things happen and less often while nothing does."""
+
+    def __init__(self, sleep: Callable[[float], None]) -> None:
+        self._sleep = sleep
+        self._pause = SHORTEST_PAUSE_SECONDS
+
+    def quicken(self) -> None:
+        self._pause = SHORTEST_PAUSE_SECONDS
+
+    def wait(self, *, at_most: float = LONGEST_PAUSE_SECONDS) -> None:
+        self._sleep(min(self._pause, at_most))
+        self._pause = min(self._pause * 1.4, LONGEST_PAUSE_SECONDS)
+
+
+def watch(client: Client, job_ids: Sequence[int], *, timeout_seconds: float | None = None) -> Iterator[Job]:
+    """Yield each job now and whenever its phase or attempt changes, until all have ended.
+
+    Raises TimeoutError when that takes longer than `timeout_seconds`.
+    """
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    seen: dict[int, tuple[str, str, int]] = {}
+    open_ids = list(dict.fromkeys(job_ids))
+    pace = Pace(client.sleep)
+    while True:
+        for job_id in list(open_ids):
+            job = client.job(job_id)
+            looks = (job["state"], job["phase"], latest_attempt(job))
+            if seen.get(job_id) != looks:
+                seen[job_id] = looks
+                pace.quicken()
+                yield job
+            if job["state"] in ENDED:
+                open_ids.remove(job_id)
+        if not open_ids:
+            return
+        left = LONGEST_PAUSE_SECONDS if deadline is None else deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        pace.wait(at_most=left)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A piece of what the job wrote."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something about the job while its output is followed."""
+
+    kind: Literal["waiting", "attempt", "truncated", "ended"]
+    job: Job
+    attempt: int | None
+
+
+def follow_log(
+    client: Client,
+    job_id: int,
+    *,
+    attempt: int | None = None,
+    rank: int = 0,
+    follow: bool = True,
+    seen: Mapping[int, int] = MappingProxyType({}),
+) -> Iterator[Output | Note]:
+    """Yield the output of one rank.
+
+    Without `follow`: what there is of the given attempt, else of the latest. With `follow`: also what
+    comes, going on to the next attempt when the job is preempted or retried, until the job ends. A given
+    `attempt` is followed to its own end only. `seen` says up to which sequence the output of an attempt
+    is known already.
+    """
+    if attempt is not None:
+        yield from _one_attempt(
+            client, job_id, attempt, rank=rank, follow=follow, after=seen.get(attempt, NONE_SEEN)
+        )
+        return
+    job = client.job(job_id)
+    if not follow:
+        if latest_attempt(job):
+            yield from _one_attempt(
+                client, job_id, latest_attempt(job), rank=rank, follow=False, after=NONE_SEEN
+            )
+        else:
+            yield Note("ended" if job["state"] in ENDED else "waiting", job, None)
+        return
+    shown = max(0, latest_attempt(job) - 1)
+    while True:
+        for note in _next_attempt(client, job, after=shown):
+            yield note
+            job = note.job
+        if latest_attempt(job) <= shown:
+            return
+        shown = latest_attempt(job)
+        yield from _one_attempt(
+            client, job_id, shown, rank=rank, follow=True, after=seen.get(shown, NONE_SEEN)
+        )
+        job = client.job(job_id)
+
+
+def _next_attempt(client: Client, job: Job, *, after: int) -> Iterator[Note]:
+    """Wait until the job has an attempt with a number greater than `after` or has ended.
+
+    Yields notes whose `job` is the latest that was seen.
+    """
+    pace = Pace(client.sleep)
+    told = False
+    while job["state"] not in ENDED and latest_attempt(job) <= after:
+        # Until a round has looked at the job there is nothing to tell.
+        if not told and job["state"] == "queued" and (job["reasons"] or job["held"]):
+            told = True
+            yield Note("waiting", job, after or None)
+        pace.wait()
+        job = client.job(job["id"])
+    if latest_attempt(job) > after:
+        yield Note("attempt", job, latest_attempt(job))
+    else:
+        yield Note("ended", job, after or None)
+
+
+def check_rank(page: LogPage, job_id: int) -> None:
+    """Raise WrongUse when the job has no such rank: it would be waited for in vain."""
+    if page["rank"] not in page["ranks"]:
+        raise WrongUse(
+            f"Job {job_id} has no rank {page['rank']}. Expected a number from 0 to {max(page['ranks'])}."
+        )
+
+
+def _one_attempt(
+    client: Client, job_id: int, number: int, *, rank: int, follow: bool, after: int
+) -> Iterator[Output | Note]:
+    pace = Pace(client.sleep)
+    was_live = truncated = False
+    quiet_since: float | None = None
+    while True:
+        page = client.log_page(job_id, attempt=number, rank=rank, after=after)
+        check_rank(page, job_id)
+        if page["truncated"] and not truncated:
+            truncated = True
+            yield Note("truncated", client.job(job_id), number)
+        for chunk in page["chunks"]:
+            yield Output(chunk["text"])
+        after = page["next_after"]
+        if page["chunks"]:
+            pace.quicken()
+            quiet_since = None
+            continue
+        if not follow or (page["complete"] and not was_live):
+            return
+        if page["complete"]:
+            quiet_since = quiet_since or time.monotonic()
+            if time.monotonic() - quiet_since >= LATE_OUTPUT_SECONDS:
+                return
+        else:
+            was_live = True
+        pace.wait(at_most=LATE_OUTPUT_SECONDS)

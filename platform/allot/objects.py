@@ -1,0 +1,247 @@
+"""What the REST API answers with, as types. Plain dictionaries at run time: a field that a newer server
+adds is kept and printed by `-o json`, not dropped.
+
+Times are ISO 8601 strings in UTC. A job specification is an open dictionary, since the server checks it
+and names what is wrong far better than a type could.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict, final
+
+JobSpec = dict[str, Any]
+
+JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+Phase = Literal["waiting", "held", "planned", "starting", "running", "stopping", "ended"]
+
+#: Jobs in these states never change again.
+ENDED: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
+
+
+class Membership(TypedDict):
+    name: str
+    role: Literal["viewer", "member", "admin"]
+
+
+class User(TypedDict):
+    username: str
+    email: str
+
+
+class Me(TypedDict):
+    user: User
+    is_operator: bool
+    tenants: list[Membership]
+    csrf_token: str
+
+
+class PlacedGpu(TypedDict):
+    id: int
+    index: int
+
+
+class NodeShare(TypedDict):
+    """What an attempt has of one node."""
+
+    node: str
+    node_id: int
+    gpus: list[PlacedGpu]
+    ranks: list[int]
+    state: str
+
+
+class Attempt(TypedDict):
+    id: int
+    number: int
+    state: Literal["planned", "starting", "running", "stopping", "ended"]
+    outcome: str | None
+    gpu_model: str
+    placement: list[NodeShare]
+    exit_code: int | None
+    category: str | None
+    message: str
+    stop_cause: str | None
+    preempted_by: list[int]
+    planned_at: str | None
+    starting_at: str | None
+    running_at: str | None
+    stopping_at: str | None
+    ended_at: str | None
+    throughput: float | None
+    step: int | None
+    total_steps: int | None
+
+
+class Reason(TypedDict):
+    """Why a job waits, the most decisive first."""
+
+    code: str
+    tier: str
+    message: str
+    blocking: dict[str, Any]
+    needed: Any
+    available: Any
+    hint: str
+
+
+class Job(TypedDict):
+    id: int
+    name: str
+    tenant: str
+    virtual_cluster: str
+    submitted_by: str
+    state: JobState
+    phase: Phase
+    guarantee: Literal["guaranteed", "opportunistic"]
+    priority: int
+    gpus: int
+    gpu_models: list[str]
+    spec: JobSpec
+    submitted_at: str
+    started_at: str | None
+    ended_at: str | None
+    attempts: int
+    attempt: Attempt | None
+    reasons: list[Reason]
+    position: int | None
+    exit_code: int | None
+    message: str
+    preemptions: int
+    service_gpu_seconds: float
+    labels: dict[str, str]
+    cancelling: bool
+    held: bool
+    version: int
+
+
+@final
+class SubmittedJob(TypedDict):
+    """The short form that a bulk submission answers with."""
+
+    id: int
+    name: str
+
+
+class CheckedField(TypedDict):
+    field: str
+    problem: str
+    expected: str
+
+
+class Check(TypedDict):
+    """What the server would do with a specification, without doing it."""
+
+    ok: bool
+    fields: list[CheckedField]
+    warnings: list[str]
+    normalised: JobSpec | None
+    gpus: int
+    message: str
+
+
+class Why(TypedDict):
+    state: JobState
+    reasons: list[Reason]
+    position: int | None
+    queue_length: int | None
+    round: int | None
+    decided_at: str | None
+
+
+class LogChunk(TypedDict):
+    sequence: int
+    at: str
+    text: str
+
+
+class LogPage(TypedDict):
+    """`complete`: the attempt has ended and there is nothing after `next_after`, the last sequence seen (-1
+    for none); a busy node may still send some. `ranks`: which ones the job has."""
+
+    attempt: int | None
+    rank: int
+    ranks: list[int]
+    chunks: list[LogChunk]
+    next_after: int
+    complete: bool
+    truncated: bool
+
+
+Event = TypedDict(
+    "Event",
+    {
+        "id": int,
+        "at": str,
+        "kind": str,
+        "subject": str,
+        "subject_id": int,
+        "from": str | None,
+        "to": str | None,
+        "actor": str | None,
+        "message": str,
+        "data": dict[str, Any],
+        "job": int | None,
+        "node": int | None,
+        "tenant": str | None,
+    },
+)
+
+
+class Gpu(TypedDict):
+    id: int
+    index: int
+    socket: int
+    switch: int
+    healthy: bool
+    problem: str
+    state: Literal["free", "held", "planned"]
+
+
+class Node(TypedDict):
+    id: int
+    name: str
+    rack: str
+    gpu_model: str | None
+    address: str
+    state: Literal["new", "ready", "lost"]
+    cordoned: bool
+    draining: bool
+    drained: bool
+    isolation: dict[str, bool]
+    cpus: float
+    memory_bytes: int
+    agent_version: str
+    lease_expires_at: str | None
+    gpus: list[Gpu]
+    version: int
+
+
+class Member(TypedDict):
+    tenant: str
+    weight: float
+
+
+class ModelUsage(TypedDict):
+    guaranteed_in_use: int
+    opportunistic_in_use: int
+
+
+class VirtualCluster(TypedDict):
+    name: str
+    title: str
+    policy: str
+    policy_parameters: dict[str, Any]
+    placer: str
+    default_time_limit_seconds: float | None
+    guaranteed: dict[str, int]
+    members: list[Member]
+    usage: dict[str, ModelUsage]
+    queued: int
+    running: int
+    version: int
+
+
+class CreatedToken(TypedDict):
+    key: str
+    name: str
+    token: str

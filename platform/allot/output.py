@@ -1,0 +1,138 @@
+"""How things are printed: fixed-width tables for people, JSON and YAML for programs.
+
+Data goes to stdout, everything said about the work goes to stderr, so a pipe gets data only. Piped
+tables are never cut to a width and never coloured.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+#: A table in a terminal narrower than this wraps instead of losing its last column.
+NARROWEST_LAST_COLUMN = 16
+#: Blanks between columns.
+GAP = 2
+
+COLOURS = {
+    "RUNNING": "green",
+    "READY": "green",
+    "SUCCEEDED": "green dim",
+    "QUEUED": "yellow",
+    "HELD": "magenta",
+    "PLANNED": "cyan",
+    "STARTING": "cyan",
+    "STOPPING": "cyan",
+    "FAILED": "red",
+    "LOST": "red",
+    "CANCELLED": "dim",
+}
+
+
+class Format(StrEnum):
+    table = "table"
+    json = "json"
+    yaml = "yaml"
+
+
+def say(text: str) -> None:
+    """Tell the person; never part of the data."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def print_line(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def print_objects(value: Any, output: Format) -> None:
+    """Print a whole object or a list of them, with every field that the server sent."""
+    if output is Format.json:
+        json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
+        sys.stdout.write("\n")
+        return
+    import yaml
+
+    sys.stdout.write(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=10_000))
+
+
+def printable(text: object) -> str:
+    """One line without control characters, so that a job's message cannot move the cursor."""
+    return "".join(letter if letter.isprintable() else " " for letter in str(text)).strip()
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
+) -> None:
+    """Print a table without borders. Columns named in `right` are aligned to the right.
+
+    In a terminal only the last column is cut to fit.
+    """
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [[printable(value) for value in row] for row in rows]
+    widths = [max([cell_len(row[i]) for row in cells] + [len(name)]) for i, name in enumerate(columns)]
+    terminal = sys.stdout.isatty()
+    if terminal:
+        left = Console().width - sum(widths[:-1]) - GAP * (len(columns) - 1)
+        widths[-1] = min(widths[-1], max(left, NARROWEST_LAST_COLUMN))
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for name, width in zip(columns, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if name in right else "left"
+        table.add_column(name, justify=justify, width=width, no_wrap=True, overflow="ellipsis")
+    for row in cells:
+        table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
+    # Told its width, rich prints whole lines; by itself it cuts everything piped to 80 columns.
+    console = Console(width=sum(widths) + GAP * len(columns), highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    # rich pads the last column; blanks at the end of a line help nobody who pipes.
+    for line in captured.get().splitlines():
+        sys.stdout.write(line.rstrip() + "\n")
+
+
+def parse_time(text: str) -> datetime:
+    at = datetime.fromisoformat(text)
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def duration(seconds: float) -> str:
+    """`42s`, `5m10s`, `3h12m`, `2d4h`: two units at most."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}m{rest}s" if rest and minutes < 10 else f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours}h{minutes}m" if minutes else f"{hours}h"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours}h" if hours else f"{days}d"
+
+
+def since(text: str | None, *, until: str | None = None) -> str:
+    """How long ago a time of the API was, or how long before `until`; `-` when there is none."""
+    if not text:
+        return "-"
+    end = parse_time(until) if until else datetime.now(UTC)
+    return duration((end - parse_time(text)).total_seconds())
+
+
+def local_time(text: str | None) -> str:
+    return parse_time(text).astimezone().strftime("%Y-%m-%d %H:%M:%S") if text else "-"
+
+
+def gibibytes(count: int) -> str:
+    return f"{count / 2**30:.0f} GiB"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

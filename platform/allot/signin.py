@@ -1,0 +1,48 @@
+"""Turning a user name and password into a named API token.
+
+The password is used for one session that lives as long as this function; what is kept is a token,
+which can be revoked by itself and says in the list of tokens which machine it was made for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import cast
+
+from allot.errors import Unreachable
+from allot.objects import CreatedToken, Me
+from allot.transport import Transport
+
+
+def token_name() -> str:
+    return f"allot on {socket.gethostname()}"[:63]
+
+
+def create_token(
+    url: str, *, username: str, password: str, expires_in_days: int | None = None
+) -> tuple[Me, CreatedToken]:
+    """Sign in, create a token, sign out. The token is the only thing left on the server."""
+    with Transport(url, token=None) as transport:
+        # No retries: each try counts against the limit on wrong passwords.
+        me = cast(
+            Me, transport.request("POST", "/session", body={"username": username, "password": password})
+        )
+        # A session needs the CSRF token, and over https Django also wants to know the page's origin.
+        headers = {"X-CSRFToken": me["csrf_token"], "Origin": url, "Referer": url + "/"}
+        body: dict[str, object] = {"name": token_name()}
+        if expires_in_days is not None:
+            body["expires_in_days"] = expires_in_days
+        try:
+            created = cast(CreatedToken, transport.request("POST", "/tokens", body=body, headers=headers))
+        finally:
+            # The session ends by itself; failing to end it early must not hide the outcome.
+            with contextlib.suppress(Unreachable):
+                transport.request("DELETE", "/session", headers=headers)
+    return me, created
+
+
+def token_key(token: str) -> str | None:
+    """The public part of `alt_<key>_<secret>`, which names the token when it is revoked."""
+    parts = token.split("_")
+    return parts[1] if len(parts) == 3 and parts[0] == "alt" and parts[1] else None

@@ -1,0 +1,235 @@
+"""Job specifications from files and flags.
+
+The server checks specifications and says what is wrong with them; here they are only read, and flags
+are put over them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from allot.errors import WrongUse
+from allot.objects import JobSpec
+
+#: The server takes requests of at most 1 MB, so a larger file cannot be submitted.
+LARGEST_FILE_BYTES = 1_000_000
+#: Fields of a task that may stand at the top level of a specification with one task.
+SHORTHAND = ("command", "gpus", "gpu_model", "resources", "replicas", "env")
+LONGEST_NAME = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One specification and where it came from, for messages: `train.yaml` or `train.yaml, document 3`."""
+
+    where: str
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """What the command line says about the job; None or empty where it says nothing."""
+
+    name: str | None = None
+    virtual_cluster: str | None = None
+    tenant: str | None = None
+    priority: int | None = None
+    guarantee: str | None = None
+    gpus: int | None = None
+    models: tuple[str, ...] = ()
+    replicas: int | None = None
+    cpu: float | None = None
+    memory: str | None = None
+    time_limit: str | None = None
+    topology: str | None = None
+    topology_required: bool | None = None
+    grace_seconds: int | None = None
+    max_attempts: int | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+
+    @property
+    def touches_tasks(self) -> bool:
+        return bool(self.models or self.env or self._touches_one_task)
+
+    @property
+    def _touches_one_task(self) -> tuple[str, ...]:
+        """The flags given that make sense only when there is one task."""
+        given = {
+            "--gpus": self.gpus is not None,
+            "--replicas": self.replicas is not None,
+            "--cpu": self.cpu is not None,
+            "--memory": self.memory is not None,
+            "a command after --": bool(self.command),
+        }
+        return tuple(name for name, is_given in given.items() if is_given)
+
+    def over(self, source: Source) -> JobSpec:
+        """The specification with these flags put over it."""
+        spec: JobSpec = dict(source.spec)
+        plain = {
+            "name": self.name,
+            "virtual_cluster": self.virtual_cluster,
+            "tenant": self.tenant,
+            "priority": self.priority,
+            "guarantee": self.guarantee,
+            "time_limit": self.time_limit,
+        }
+        spec.update({key: value for key, value in plain.items() if value is not None})
+        if self.labels:
+            spec["labels"] = {**_mapping(spec, "labels", source.where), **self.labels}
+        nested: dict[str, dict[str, object]] = {
+            "topology": {"level": self.topology, "required": self.topology_required},
+            "checkpoint": {"grace_seconds": self.grace_seconds},
+            "retry": {"max_attempts": self.max_attempts},
+        }
+        for key, values in nested.items():
+            given = {name: value for name, value in values.items() if value is not None}
+            if given:
+                spec[key] = {**_mapping(spec, key, source.where), **given}
+        if self.touches_tasks:
+            self._over_tasks(spec, source.where)
+        return spec
+
+    def _over_tasks(self, spec: JobSpec, where: str) -> None:
+        tasks = _tasks(spec, where)
+        if len(tasks) > 1 and self._touches_one_task:
+            raise WrongUse(
+                f"{where} has {len(tasks)} tasks, so it is not clear which one "
+                f"{' and '.join(self._touches_one_task)} would be for. Change the file instead."
+            )
+        for task in tasks:
+            resources = _mapping(task, "resources", where)
+            given = {
+                "gpu": self.gpus,
+                "gpu_model": _model_value(self.models),
+                "cpu": self.cpu,
+                "memory": self.memory,
+            }
+            resources |= {key: value for key, value in given.items() if value is not None}
+            if resources:
+                task["resources"] = resources
+            if self.env:
+                task["env"] = {**_mapping(task, "env", where), **self.env}
+            if self.replicas is not None:
+                task["replicas"] = self.replicas
+            if self.command:
+                task["command"] = list(self.command)
+        spec["tasks"] = tasks
+
+
+def _tasks(spec: JobSpec, where: str) -> list[dict[str, Any]]:
+    """The tasks, copied; the shorthand of one task at the top level is moved into one."""
+    if "tasks" in spec:
+        tasks = spec["tasks"]
+        if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
+            raise WrongUse(f"{where}: tasks has to be a list of mappings.")
+        return [dict(task) for task in tasks]
+    task: dict[str, Any] = {"name": "main"}
+    task |= {key: spec.pop(key) for key in SHORTHAND if key in spec}
+    for short, full in (("gpus", "gpu"), ("gpu_model", "gpu_model")):
+        if short in task:
+            task["resources"] = {**_mapping(task, "resources", where), full: task.pop(short)}
+    return [task]
+
+
+def _mapping(parent: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+    value = parent.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise WrongUse(f"{where}: {key} has to be a mapping.")
+    return dict(value)
+
+
+def _model_value(models: Sequence[str]) -> object:
+    if not models:
+        return None
+    return models[0] if len(models) == 1 else list(models)
+
+
+def name_from(command: Sequence[str]) -> str:
+    """A name for a job that was given none: that of its script, else of its program."""
+    script = next((word for word in command if word.endswith((".py", ".sh"))), command[0])
+    name = re.sub(r"[^a-z0-9]+", "-", Path(script).stem.lower()).strip("-")
+    return name[:LONGEST_NAME].rstrip("-") or "job"
+
+
+def pairs(words: Sequence[str], flag: str) -> dict[str, str]:
+    """`K=V` words as a mapping."""
+    found = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not key or not equals:
+            raise WrongUse(f"{flag} {word!r} is not of the form KEY=VALUE.")
+        found[key] = value
+    return found
+
+
+def read_sources(paths: Sequence[str]) -> list[Source]:
+    """Every specification in these files, in order. `-` is standard input."""
+    return [source for path in paths for source in _read(path)]
+
+
+def _read(path: str) -> list[Source]:
+    where = "standard input" if path == "-" else path
+    documents = _documents(_text(path, where), where)
+    if not documents:
+        raise WrongUse(f"{where} is empty. Expected a job specification in YAML or JSON.")
+    sources = []
+    for number, document in enumerate(documents, start=1):
+        place = where if len(documents) == 1 else f"{where}, document {number}"
+        if not isinstance(document, dict):
+            raise WrongUse(
+                f"{place} is not a job specification. Expected fields such as name, gpus and command."
+            )
+        sources.append(Source(place, document))
+    return sources
+
+
+def _text(path: str, where: str) -> str:
+    try:
+        if path == "-":
+            content = sys.stdin.buffer.read(LARGEST_FILE_BYTES + 1)
+        else:
+            with Path(path).open("rb") as file:
+                content = file.read(LARGEST_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise WrongUse(
+            f"There is no file {path!r}. To run a command put it after two dashes: "
+            "`allot submit [flags] -- COMMAND ...`."
+        ) from None
+    except OSError as error:
+        raise WrongUse(f"Cannot read {where}: {error.strerror}.") from None
+    if len(content) > LARGEST_FILE_BYTES:
+        raise WrongUse(f"{where} is larger than {LARGEST_FILE_BYTES:,} bytes; split it.")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise WrongUse(f"{where} is not text in UTF-8.") from None
+
+
+def _documents(text: str, where: str) -> list[Any]:
+    """The YAML or JSON documents of a text; a list at the top counts as several."""
+    import yaml
+
+    try:
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+        if len(documents) == 1 and isinstance(documents[0], list):
+            documents = documents[0]
+        # YAML reads 2026-01-31 as a date, which a specification has no use for: it is the text.
+        plain = json.loads(json.dumps(documents, default=str, allow_nan=False))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise WrongUse(f"{where}{place} is not YAML: {error.problem or error.context}.") from None
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise WrongUse(f"{where} is not YAML or JSON: {error}.") from None
+    return list(plain)

@@ -1,0 +1,50 @@
+"""HTTP by Django, WebSockets by Channels."""
+
+import os
+
+from channels.auth import AuthMiddlewareStack
+from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
+from django.core.asgi import get_asgi_application
+from django.urls import path
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+# Before anything that imports models.
+django_application = get_asgi_application()
+
+from django.conf import settings  # noqa: E402
+
+from controlplane.limits import AsgiApplication, BodyLimit, Receive, Scope, Send  # noqa: E402
+from controlplane.live import AgentConsumer, LiveConsumer  # noqa: E402
+
+
+def live(consumer: AsgiApplication) -> AsgiApplication:
+    """A browser signs in by its cookie, which any page may make it send: so its Origin must be ours.
+    A program sends a bearer token, which no page can add: it has no Origin to check."""
+    by_cookie = AllowedHostsOriginValidator(AuthMiddlewareStack(consumer))
+
+    async def choose(scope: Scope, receive: Receive, send: Send) -> None:
+        by_token = any(name == b"authorization" for name, _ in scope["headers"])
+        await (consumer if by_token else by_cookie)(scope, receive, send)
+
+    return choose
+
+
+async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuse a WebSocket on any other path; closing before accepting makes the server answer 403."""
+    await receive()
+    await send({"type": "websocket.close"})
+
+
+application = ProtocolTypeRouter(
+    {
+        "http": BodyLimit(django_application, limit_bytes=settings.DATA_UPLOAD_MAX_MEMORY_SIZE),
+        "websocket": URLRouter(
+            [
+                path("ws/live", live(LiveConsumer.as_asgi())),
+                path("ws/agent", AgentConsumer.as_asgi()),
+                path("<path:rest>", nothing_here),
+            ]
+        ),
+    }
+)

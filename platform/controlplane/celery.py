@@ -1,0 +1,38 @@
+"""The Celery app and the whole beat schedule, readable at a glance.
+
+Celery ticks and carries short, repeatable work. Nothing is wrong if a tick comes twice, late or not
+at all: the round number in the database is the fence (DESIGN section 5).
+"""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+
+from controlplane.config import config
+
+CONFIG = config()
+
+app = Celery("allotment", broker=CONFIG.redis_url)
+app.conf.update(
+    task_serializer="json",
+    accept_content=["json"],
+    task_ignore_result=True,
+    # A tick that waited longer than the next tick is worth nothing.
+    task_default_expires=60,
+    worker_prefetch_multiplier=1,
+    worker_max_tasks_per_child=5_000,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={"visibility_timeout": 600},
+    task_routes={"scheduler.tasks.run_round": {"queue": "rounds"}},
+    task_default_queue="default",
+    beat_schedule={
+        "round": {"task": "scheduler.tasks.run_round", "schedule": CONFIG.round_seconds},
+        "expire-leases": {"task": "scheduler.tasks.expire_leases", "schedule": 2.0},
+        "sample-usage": {"task": "scheduler.tasks.sample_usage", "schedule": 10.0},
+        "prune": {"task": "scheduler.tasks.prune", "schedule": 300.0},
+        "prune-answers": {"task": "controlplane.tasks.prune", "schedule": 600.0},
+    },
+)
+app.autodiscover_tasks(["scheduler", "controlplane"])

@@ -1,0 +1,78 @@
+"""Everything about an installation that varies, read once from the environment.
+
+`manage.py up` writes the same variables to `<home>/env`, so that any other command run beside a
+started platform (`manage.py replay_round 7`) meets the same servers without exporting anything.
+"""
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+
+
+def home() -> Path:
+    """Folder of the embedded installation: databases, secrets, agents' work (default `.allot/`)."""
+    return Path(os.environ.get("ALLOT_HOME", PROJECT_ROOT / ".allot")).absolute()
+
+
+class Config(BaseSettings):
+    """Settings of the control plane; an unknown or unusable value stops the start with its name."""
+
+    model_config = SettingsConfigDict(env_prefix="ALLOT_", extra="ignore")
+
+    database_url: str = Field(validation_alias="DATABASE_URL")
+    redis_url: str = Field(validation_alias="REDIS_URL")
+    # Signs sessions, and keys the hashes of API and node tokens: changing it signs everybody out.
+    secret_key: SecretStr
+    debug: bool = False
+    # Names by which browsers and agents reach this server, comma-separated (Host and Origin allow-list).
+    hosts: str = "localhost,127.0.0.1,[::1]"
+    # Served over https behind a proxy: cookies are then marked Secure.
+    secure: bool = False
+
+    round_seconds: float = Field(default=5.0, gt=0)
+    # How long a round may take before another may be started over it (it is then fenced).
+    round_lease_seconds: float = Field(default=10.0, gt=0)
+    # A node's right to run what it was told, renewed by each report. Long enough that a restart of the
+    # server or its database stops no job: stopping begins a quarter of the lease before it ends.
+    node_lease_seconds: float = Field(default=30.0, gt=1)
+    # The server takes GPUs back only this long after the lease ended, so that the agent, whose own
+    # deadline is the lease itself, has stopped everything by then even with an imperfect clock.
+    node_lease_margin_seconds: float = Field(default=5.0, ge=0)
+    rounds_kept: int = Field(default=2_000, ge=1)
+    request_bytes: int = Field(default=1_000_000, ge=10_000)
+    log_bytes_per_attempt: int = Field(default=16 * 1024 * 1024, ge=65_536)
+
+    @field_validator("secret_key")
+    @classmethod
+    def _long_enough(cls, value: SecretStr) -> SecretStr:
+        if len(value.get_secret_value()) < 32:
+            raise ValueError("needs at least 32 random characters; `manage.py up` makes one for you")
+        return value
+
+
+@lru_cache(maxsize=1)
+def config() -> Config:
+    try:
+        return Config(_env_file=home() / "env")  # type: ignore[call-arg]
+    except ValidationError as error:
+        # Not pydantic's error: `manage.py help` goes on after this one.
+        raise ImproperlyConfigured(_explanation(error)) from None
+
+
+def _explanation(error: ValidationError) -> str:
+    problems = []
+    for problem in error.errors():
+        field = str(problem["loc"][0])
+        name = field if field.isupper() else f"ALLOT_{field.upper()}"
+        said = problem["msg"].removeprefix("Value error, ")
+        problems.append(f"{name}: {'not set' if problem['type'] == 'missing' else said}")
+    return (
+        f"{'; '.join(problems)}. Set it in the environment, or start the platform once by "
+        f"`manage.py up`, which writes {home() / 'env'}."
+    )

@@ -1,0 +1,148 @@
+"""Every error of the API in one format: {"error": code, "message": sentence, "fields": [...]}.
+
+Also for what never reaches a view: unknown paths, crashes, refused hosts, bodies over the limit.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import redis.exceptions
+from django.core import exceptions as django_exceptions
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from rest_framework import exceptions
+from rest_framework.response import Response
+
+from scheduler.core.errors import InvalidTransition
+from tenants.api.strict import field_errors, summary
+from tenants.errors import ApplicationError, FieldError
+
+log = logging.getLogger(__name__)
+
+# (code, status) of the framework's exceptions; the first match counts.
+FRAMEWORK: Sequence[tuple[type[Exception], str, int]] = (
+    (exceptions.ParseError, "malformed", 400),
+    (exceptions.AuthenticationFailed, "not_signed_in", 401),
+    (exceptions.NotAuthenticated, "not_signed_in", 401),
+    (exceptions.PermissionDenied, "not_allowed", 403),
+    (django_exceptions.PermissionDenied, "not_allowed", 403),
+    (exceptions.NotFound, "not_found", 404),
+    (Http404, "not_found", 404),
+    (exceptions.MethodNotAllowed, "method_not_allowed", 405),
+    (exceptions.NotAcceptable, "not_acceptable", 406),
+    (InvalidTransition, "conflict", 409),
+    (django_exceptions.RequestDataTooBig, "too_large", 413),
+    (exceptions.UnsupportedMediaType, "unsupported_media_type", 415),
+    (exceptions.Throttled, "too_many_requests", 429),
+    (django_exceptions.SuspiciousOperation, "malformed", 400),
+    (OperationalError, "unavailable", 503),
+    (InterfaceError, "unavailable", 503),
+    (redis.exceptions.ConnectionError, "unavailable", 503),
+    (redis.exceptions.TimeoutError, "unavailable", 503),
+)
+
+MESSAGES = {
+    "not_found": "There is no such thing, or you may not see it.",
+    "unavailable": "The database or Redis does not answer just now. Try again in a few seconds.",
+    "not_signed_in": "Sign in, or send a valid token as 'Authorization: Bearer alt_...'.",
+}
+
+
+def error_body(code: str, message: str, fields: Sequence[FieldError] = ()) -> dict[str, Any]:
+    return {
+        "error": code,
+        "message": message,
+        "fields": [
+            {"field": error.field, "problem": error.problem, "expected": error.expected} for error in fields
+        ],
+    }
+
+
+def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
+    """Answer any exception of an API view."""
+    status, body, headers = describe(error)
+    return Response(body, status=status, headers=headers)
+
+
+def describe(error: Exception) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """Status, body and headers for an exception; unknown ones are logged under an id that is told."""
+    if isinstance(error, ApplicationError):
+        wait = getattr(error, "retry_after_seconds", None)
+        headers = {"Retry-After": str(wait)} if wait is not None else {}
+        if error.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return error.status, error_body(error.code, error.message, error.fields), headers
+    if isinstance(error, exceptions.ValidationError):
+        fields = tuple(field_errors(error.detail))
+        return 400, error_body("invalid", summary(fields), fields), {}
+    for kind, code, status in FRAMEWORK:
+        if isinstance(error, kind):
+            if status == 503:
+                log.error("unavailable: %s", error)
+            return status, error_body(code, _message(error, code)), _headers(error)
+    return internal(error)
+
+
+def internal(error: BaseException | None) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """Log an unforeseen exception under a fresh id, and describe it by that id only."""
+    error_id = secrets.token_hex(6)
+    log.error("internal error %s", error_id, exc_info=error)
+    message = f"Something went wrong in the platform. Operators find the cause in the log under {error_id}."
+    return 500, error_body("internal", message), {}
+
+
+def _message(error: Exception, code: str) -> str:
+    if isinstance(error, exceptions.NotAuthenticated | Http404) or code == "unavailable":
+        return MESSAGES[code]
+    if isinstance(error, exceptions.APIException):
+        return str(error.detail)
+    return str(error) or MESSAGES.get(code, code)
+
+
+def _headers(error: Exception) -> dict[str, str]:
+    headers = {}
+    if header := getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = header
+    if wait := getattr(error, "wait", None):
+        headers["Retry-After"] = str(int(wait))
+    return headers
+
+
+def error_response(code: str, message: str, status: int) -> JsonResponse:
+    return JsonResponse(error_body(code, message), status=status)
+
+
+def error_bytes(code: str, message: str) -> bytes:
+    """The body of an error for those who answer below Django."""
+    return json.dumps(error_body(code, message)).encode()
+
+
+def api_not_found(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+    return error_response("not_found", f"There is nothing at {request.path}. See /api/docs.", 404)
+
+
+def handler400(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return error_response("malformed", "This request can not be understood.", 400)
+
+
+def handler403(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return error_response("not_allowed", "This is not allowed.", 403)
+
+
+def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return api_not_found(request)
+
+
+def handler500(request: HttpRequest) -> HttpResponse:
+    status, body, headers = internal(sys.exc_info()[1])
+    return JsonResponse(body, status=status, headers=headers)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    return error_response("not_allowed", f"{reason} Send the X-CSRFToken that GET /session told.", 403)

@@ -1,0 +1,156 @@
+"""`Idempotency-Key`: a POST repeated with the same key is answered again, not done again.
+
+Key and answer are written in the transaction of the effect, so there is never one without the other.
+Of two requests at the same moment the second waits at the unique index for the first to commit; when
+that takes too long it is told to come back. Only success is remembered: an error changed nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import timedelta
+
+from django.db import IntegrityError, OperationalError, connection, transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.utils import timezone
+from psycopg.errors import LockNotAvailable
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import APIException
+from rest_framework.request import Request
+from rest_framework.settings import api_settings
+
+from controlplane.errors import describe
+from controlplane.models import IdempotentAnswer
+from tenants.errors import ApplicationError, Conflict, FieldError, Invalid
+from tenants.models import User
+
+HEADER = "Idempotency-Key"
+REPLAYED_HEADER = "Idempotency-Replayed"
+KEY_CHARACTERS = 200
+TWIN_PATIENCE_SECONDS = 5
+KEPT = timedelta(hours=24)
+PREFIX = "/api/v1/"
+#: Fields of an answer that are shown once: a stored copy would be a stored secret.
+SHOWN_ONCE = ("token", "password")
+
+
+class IdempotencyMismatch(ApplicationError):
+    """This Idempotency-Key was used for another request."""
+
+    code, status = "idempotency_mismatch", 422
+
+
+class StillUnderWay(Conflict):
+    """The first request with this Idempotency-Key is still being carried out."""
+
+    #: Sent as Retry-After, so that a client can tell this from a conflict that will stay.
+    retry_after_seconds = 1
+
+
+class IdempotencyMiddleware:
+    """Wraps every POST of the API that carries the header."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        key = request.headers.get(HEADER)
+        if key is None or request.method != "POST" or not request.path_info.startswith(PREFIX):
+            return self.get_response(request)
+        user = _caller(request)
+        if user is None:
+            # Refused by the view itself; or signing in, which is harmless to repeat.
+            return self.get_response(request)
+        try:
+            return answer_once(user, _checked(key), request, self.get_response)
+        except ApplicationError as error:
+            status, body, headers = describe(error)
+            return JsonResponse(body, status=status, headers=headers)
+
+
+def answer_once(
+    user: User, key: str, request: HttpRequest, answer: Callable[[HttpRequest], HttpResponseBase]
+) -> HttpResponseBase:
+    """The stored answer when there is one, else `answer(request)`, stored when it succeeds."""
+    print_of_request = fingerprint(request)
+    with transaction.atomic():
+        row = _claim(user, key, print_of_request)
+        if row is None:
+            stored = IdempotentAnswer.objects.get(user=user, key=key)
+            return _replay(stored, print_of_request)
+        response = answer(request)
+        if not isinstance(response, HttpResponse) or not 200 <= response.status_code < 300:
+            transaction.set_rollback(True)
+            return response
+        row.status, row.body = response.status_code, _storable(response.content)
+        row.save(update_fields=["status", "body"])
+        return response
+
+
+def fingerprint(request: HttpRequest) -> bytes:
+    digest = hashlib.sha256(f"{request.method} {request.get_full_path()}\n".encode())
+    digest.update(request.body)
+    return digest.digest()
+
+
+def prune() -> int:
+    """Forget answers older than 24 hours; return how many."""
+    return IdempotentAnswer.objects.filter(created_at__lt=timezone.now() - KEPT).delete()[0]
+
+
+def _caller(request: HttpRequest) -> User | None:
+    wrapped = Request(request)
+    for kind in api_settings.DEFAULT_AUTHENTICATION_CLASSES:
+        authentication: BaseAuthentication = kind()
+        try:
+            signed_in = authentication.authenticate(wrapped)
+        except (APIException, ApplicationError):
+            return None
+        if signed_in is not None:
+            return signed_in[0]
+    return None
+
+
+def _checked(key: str) -> str:
+    if 1 <= len(key) <= KEY_CHARACTERS and key.isascii() and key.isprintable():
+        return key
+    expected = f"1 to {KEY_CHARACTERS} printable ASCII characters, such as a UUID"
+    raise Invalid(f"{HEADER} is wrong.", [FieldError(HEADER, "can not be used as a key", expected)])
+
+
+def _claim(user: User, key: str, print_of_request: bytes) -> IdempotentAnswer | None:
+    """A new row under this key, or None when the key was used before. Waits for a twin to finish."""
+    row = IdempotentAnswer(user=user, key=key, fingerprint=print_of_request)
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = %s", [f"{TWIN_PATIENCE_SECONDS}s"])
+            row.save(force_insert=True)
+            cursor.execute("SET LOCAL lock_timeout = DEFAULT")
+    except IntegrityError:
+        return None
+    except OperationalError as error:
+        if isinstance(error.__cause__, LockNotAvailable):
+            raise StillUnderWay from None
+        raise
+    return row
+
+
+def _replay(stored: IdempotentAnswer, print_of_request: bytes) -> HttpResponse:
+    if bytes(stored.fingerprint) != print_of_request:
+        raise IdempotencyMismatch(
+            f"This {HEADER} was used for another request: send the same path and body again, or a new key."
+        )
+    response = HttpResponse(bytes(stored.body or b""), status=stored.status, content_type="application/json")
+    response[REPLAYED_HEADER] = "true"
+    return response
+
+
+def _storable(content: bytes) -> bytes:
+    if not any(f'"{name}"'.encode() in content for name in SHOWN_ONCE):
+        return content
+    body = json.loads(content)
+    if isinstance(body, dict):
+        body.update({name: None for name in SHOWN_ONCE if name in body})
+    return json.dumps(body, separators=(",", ":")).encode()

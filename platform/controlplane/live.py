@@ -1,0 +1,138 @@
+"""The two WebSockets: pages that watch, and node agents that wait to be woken.
+
+A page is authorised when it joins a group and again once a minute, so that a right taken away ends
+its stream. Whatever is lost on the way is refetched by REST: nothing here keeps state for anybody.
+"""
+
+import time
+from typing import Any
+from uuid import uuid4
+
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+
+from scheduler import stream
+from scheduler.models import Node
+from scheduler.selectors import job_visible
+from scheduler.services.nodes import node_of_token
+from tenants.selectors import Viewer, viewer_of_scope
+
+#: Tells a page that the server was restarted, so that it refetches at once.
+SERVER = uuid4().hex
+_RECHECK_SECONDS = 60.0
+_MESSAGE_BYTES = 4_096
+_WATCHED_JOBS = 16
+
+#: Close codes, in the range that RFC 6455 leaves to applications.
+NOT_SIGNED_IN, TOO_LARGE = 4401, 4413
+
+
+class LiveConsumer(AsyncJsonWebsocketConsumer):
+    """A page's stream of whole objects: those of its viewer's tenants, or everything for an operator."""
+
+    async def connect(self) -> None:
+        self.joined: set[str] = set()
+        self.watched: set[int] = set()
+        await self.accept()
+        viewer = await viewer_of_scope(self.scope)
+        if viewer is None:
+            await self.close(NOT_SIGNED_IN)
+            return
+        await self._join_groups(viewer)
+        await self.send_json({"type": "hello", "version": 1, "server": SERVER})
+
+    async def disconnect(self, code: int) -> None:
+        for group in self.joined | {stream.log_group(job) for job in self.watched}:
+            await self.channel_layer.group_discard(group, self.channel_name)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **_: Any) -> None:
+        if bytes_data is not None or len(text_data or "") > _MESSAGE_BYTES:
+            await self.close(TOO_LARGE)
+            return
+        try:
+            content = await self.decode_json(text_data or "")
+        except ValueError:
+            content = None
+        if isinstance(content, dict):
+            await self.receive_json(content)
+
+    async def receive_json(self, content: dict[str, Any], **_: Any) -> None:
+        match content:
+            case {"type": "ping"}:
+                if time.monotonic() - self.checked_at > _RECHECK_SECONDS and not await self._recheck():
+                    return
+                await self.send_json({"type": "pong"})
+            case {"type": "watch_log", "job": int(job)} if len(self.watched) < _WATCHED_JOBS:
+                if await database_sync_to_async(job_visible)(self.viewer, job):
+                    self.watched.add(job)
+                    await self.channel_layer.group_add(stream.log_group(job), self.channel_name)
+            case {"type": "unwatch_log", "job": int(job)} if job in self.watched:
+                self.watched.discard(job)
+                await self.channel_layer.group_discard(stream.log_group(job), self.channel_name)
+
+    async def _recheck(self) -> bool:
+        viewer = await viewer_of_scope(self.scope)
+        if viewer is None:
+            await self.close(NOT_SIGNED_IN)
+            return False
+        await self._join_groups(viewer)
+        return True
+
+    async def _join_groups(self, viewer: Viewer) -> None:
+        self.viewer, self.checked_at = viewer, time.monotonic()
+        entitled = {stream.EVERYONE} | {stream.tenant_group(name) for name in viewer.tenant_names}
+        if viewer.is_operator:
+            # Everything goes to the operators' group; a tenant's as well would come twice.
+            entitled = {stream.EVERYONE, stream.OPERATORS}
+        for group in self.joined - entitled:
+            await self.channel_layer.group_discard(group, self.channel_name)
+        for group in entitled - self.joined:
+            await self.channel_layer.group_add(group, self.channel_name)
+        self.joined = entitled
+
+    async def live_objects(self, event: dict[str, Any]) -> None:
+        await self._forward(event)
+
+    async def live_queues(self, event: dict[str, Any]) -> None:
+        await self._forward(event)
+
+    async def live_progress(self, event: dict[str, Any]) -> None:
+        await self._forward(event)
+
+    async def live_log(self, event: dict[str, Any]) -> None:
+        await self._forward(event)
+
+    async def live_samples(self, event: dict[str, Any]) -> None:
+        await self._forward(event)
+
+    async def live_usage(self, event: dict[str, Any]) -> None:
+        await self._forward(event)
+
+    async def _forward(self, event: dict[str, Any]) -> None:
+        await self.send_json({**event, "type": event["type"].removeprefix("live.")})
+
+
+class AgentConsumer(AsyncJsonWebsocketConsumer):
+    """A node agent's socket: it only ever hears "wake"."""
+
+    async def connect(self) -> None:
+        self.group: str | None = None
+        headers = dict(self.scope["headers"])
+        token = headers.get(b"authorization", b"").decode("latin-1").removeprefix("Bearer ")
+        node: Node | None = await database_sync_to_async(node_of_token)(token)
+        if node is None:
+            await self.close(NOT_SIGNED_IN)
+            return
+        self.group = stream.node_group(node.id)
+        await self.channel_layer.group_add(self.group, self.channel_name)
+        await self.accept()
+
+    async def disconnect(self, code: int) -> None:
+        if self.group is not None:
+            await self.channel_layer.group_discard(self.group, self.channel_name)
+
+    async def receive(self, **_: Any) -> None:
+        """An agent has nothing to say here; whatever comes is ignored."""
+
+    async def agent_wake(self, event: dict[str, Any]) -> None:
+        await self.send_json({"type": "wake"})

@@ -1,0 +1,117 @@
+"""Cursors: a page starts where the last one ended, so it costs the same however deep it lies."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from django.core.exceptions import ValidationError
+from django.db.models import Model, QuerySet
+from rest_framework.pagination import BasePagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from tenants.errors import FieldError, Invalid
+
+
+class Cursor(NamedTuple):
+    """`forward`: the rows after `value` in the list's order; otherwise the rows before it."""
+
+    forward: bool
+    value: Any
+
+
+class NewestFirst(BasePagination):
+    """Pages by one unique column, given by the view's `ordering` ("-id" unless it says otherwise)."""
+
+    page_size = 50
+    max_page_size = 200
+
+    def paginate_queryset(
+        self, queryset: QuerySet, request: Request, view: APIView | None = None
+    ) -> list[Model]:
+        self.request = request
+        self.column = getattr(view, "ordering", "-id")
+        size = self._page_size(request)
+        cursor = self._cursor(request, queryset)
+        forward = cursor is None or cursor.forward
+        column = self.column.lstrip("-")
+        descending = self.column.startswith("-")
+        if cursor is not None:
+            comparison = "lt" if descending == forward else "gt"
+            queryset = queryset.filter(**{f"{column}__{comparison}": cursor.value})
+        # One more than asked for tells whether there is another page.
+        rows = list(queryset.order_by(f"-{column}" if descending == forward else column)[: size + 1])
+        more, rows = len(rows) > size, rows[:size]
+        if not forward:
+            rows.reverse()
+        has_next = more if forward else cursor is not None
+        has_previous = cursor is not None if forward else more
+        self.next = self._link("after", rows[-1]) if rows and has_next else None
+        self.previous = self._link("before", rows[0]) if rows and has_previous else None
+        return rows
+
+    def get_paginated_response(self, data: Any) -> Response:
+        return Response({"results": data, "next": self.next, "previous": self.previous})
+
+    def _page_size(self, request: Request) -> int:
+        text = request.query_params.get("page_size")
+        if text is None:
+            return self.page_size
+        if not (re.fullmatch(r"[0-9]{1,3}", text) and 1 <= int(text) <= self.max_page_size):
+            expected = f"a whole number from 1 to {self.max_page_size}"
+            raise Invalid(
+                "page_size is wrong.", [FieldError("page_size", f"{text!r} does not fit", expected)]
+            )
+        return int(text)
+
+    def _cursor(self, request: Request, queryset: QuerySet) -> Cursor | None:
+        text = request.query_params.get("cursor")
+        if not text:
+            return None
+        direction, _, value = text.partition(".")
+        field = queryset.model._meta.get_field(self.column.lstrip("-"))
+        try:
+            if direction not in ("after", "before"):
+                raise ValueError(direction)
+            return Cursor(direction == "after", field.to_python(value))
+        except (ValueError, ValidationError):
+            expected = "what 'next' or 'previous' of an earlier page held"
+            wrong = FieldError("cursor", f"{text!r} is not one", expected)
+            raise Invalid("cursor is wrong.", [wrong]) from None
+
+    def _link(self, direction: str, row: Model) -> str:
+        query = self.request.query_params.copy()
+        query["cursor"] = f"{direction}.{getattr(row, self.column.lstrip('-'))}"
+        return f"{self.request.path}?{urlencode(sorted(query.lists()), doseq=True)}"
+
+    def get_schema_operation_parameters(self, view: APIView) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": "cursor",
+                "in": "query",
+                "description": "From `next` or `previous` of an earlier page.",
+                "schema": {"type": "string"},
+            },
+            {
+                "name": "page_size",
+                "in": "query",
+                "description": "Results in one page.",
+                "schema": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": self.max_page_size,
+                    "default": self.page_size,
+                },
+            },
+        ]
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        link = {"type": "string", "nullable": True, "description": "Path of that page; null when none."}
+        return {
+            "type": "object",
+            "required": ["results", "next", "previous"],
+            "properties": {"results": schema, "next": link, "previous": link},
+        }

@@ -1,0 +1,112 @@
+"""How the API describes itself: stable operation ids, the one error format, Idempotency-Key.
+
+`manage.py spectacular --validate --fail-on-warn --file docs/api/openapi.yaml` writes the committed copy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from rest_framework import serializers
+from rest_framework.permissions import AllowAny
+
+from controlplane.idempotency import HEADER, KEPT, KEY_CHARACTERS
+
+VERBS = {"GET": "get", "POST": "create", "PUT": "set", "PATCH": "change", "DELETE": "delete"}
+
+
+class FieldErrorSchema(serializers.Serializer):
+    field = serializers.CharField(help_text="Dotted path, such as tasks.0.resources.gpu.")
+    problem = serializers.CharField()
+    expected = serializers.CharField(help_text="What would be right; may be empty.")
+
+    class Meta:
+        ref_name = "FieldError"
+
+
+class ErrorSchema(serializers.Serializer):
+    error = serializers.CharField(help_text="Code, such as invalid, not_found or quota_exceeded.")
+    message = serializers.CharField(help_text="One sentence for a person.")
+    fields = FieldErrorSchema(many=True, help_text="The wrong fields; empty when it is not about fields.")  # type: ignore[assignment]
+
+    class Meta:
+        ref_name = "Error"
+
+
+class Schema(AutoSchema):
+    """Adds to each operation what holds for all, so that no view has to repeat it."""
+
+    def get_operation_id(self) -> str:
+        """`jobs_list`, `jobs_create`, `jobs_get`, and `jobs_cancel` for POST /jobs/{id}/cancel."""
+        words = [word.replace("-", "_") for word in self._tokenize_path()] or ["root"]
+        if self.method == "GET" and self._is_list_view():
+            return "_".join([*words, "list"])
+        if self.method == "POST" and len(words) > 1:
+            return "_".join(words)
+        return "_".join([*words, VERBS[self.method]])
+
+    def get_override_parameters(self) -> list[Any]:
+        if self.method != "POST" or self._is_public():
+            return []
+        return [
+            OpenApiParameter(
+                name=HEADER,
+                location=OpenApiParameter.HEADER,
+                type={"type": "string", "minLength": 1, "maxLength": KEY_CHARACTERS},
+                description=(
+                    "The same key with the same body is answered with the stored answer again "
+                    f"(for {KEPT.total_seconds() / 3600:.0f} hours); secrets in it are null by then."
+                ),
+            )
+        ]
+
+    def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
+        bodies = super()._get_response_bodies(direction)
+        for status, description in self._errors().items():
+            if str(status) not in bodies:
+                stated = OpenApiResponse(response=ErrorSchema, description=description)
+                bodies[str(status)] = self._get_response_for_code(stated, str(status), direction=direction)
+        return dict(sorted(bodies.items()))
+
+    def _errors(self) -> dict[int, str]:
+        errors = {400: "Malformed, or wrong fields."}
+        if self._is_public():
+            errors |= {401: "Wrong username or password.", 429: "Too many wrong passwords; see Retry-After."}
+        else:
+            errors |= {401: "Not signed in.", 403: "Your role, or your token, does not allow it."}
+        errors[404] = "There is no such thing, or you may not see it."
+        if self.method in ("POST", "PUT", "PATCH", "DELETE"):
+            errors |= {409: "The state of the thing, or a quota, does not allow it."}
+        if self.method in ("POST", "PUT", "PATCH"):
+            errors |= {413: "The body is too large.", 415: "The body is not application/json."}
+        if self.method == "POST" and not self._is_public():
+            errors[422] = f"This {HEADER} was used for another request."
+        return errors
+
+    def _is_public(self) -> bool:
+        """Signing in: the one operation that is for nobody yet."""
+        return any(isinstance(permission, AllowAny) for permission in self.view.get_permissions())
+
+
+class TokenScheme(OpenApiAuthenticationExtension):
+    target_class = "controlplane.auth.TokenAuthentication"
+    name = "token"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        return {"type": "http", "scheme": "bearer", "bearerFormat": "alt_<key>_<secret>"}
+
+
+class SessionScheme(OpenApiAuthenticationExtension):
+    target_class = "controlplane.auth.SessionAuthentication"
+    name = "session"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        return {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": "allot_session",
+            "description": "Every changing method also needs the header X-CSRFToken.",
+        }

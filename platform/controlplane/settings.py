@@ -1,0 +1,166 @@
+"""Django's settings. What varies between installations is in `controlplane.config`."""
+
+from urllib.parse import unquote, urlsplit
+
+from controlplane.config import PROJECT_ROOT, config
+
+CONFIG = config()
+
+SECRET_KEY = CONFIG.secret_key.get_secret_value()
+DEBUG = CONFIG.debug
+ALLOWED_HOSTS = [host.strip() for host in CONFIG.hosts.split(",") if host.strip()]
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "channels",
+    "rest_framework",
+    "django_filters",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "tenants",
+    "scheduler",
+    "controlplane",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "controlplane.headers.HeadersMiddleware",
+    "controlplane.static.StaticFilesMiddleware",
+    "controlplane.limits.NoNulMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    # Last: it needs to know who asks, and wraps the view in the transaction of its answer.
+    "controlplane.idempotency.IdempotencyMiddleware",
+]
+
+ROOT_URLCONF = "controlplane.urls"
+ASGI_APPLICATION = "controlplane.asgi.application"
+TEMPLATES: list[dict] = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}]
+
+
+def _database(url: str) -> dict:
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgres", "postgresql") or not parts.path.strip("/"):
+        raise ValueError("DATABASE_URL must look like postgresql://user:password@host:port/name")
+    query = dict(pair.split("=", 1) for pair in parts.query.split("&") if "=" in pair)
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": parts.path.lstrip("/"),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        # The embedded server listens on a Unix socket: postgresql://user@/name?host=/folder
+        "HOST": unquote(query.get("host", parts.hostname or "")),
+        "PORT": str(parts.port or query.get("port", "")),
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {"pool": {"min_size": 0, "max_size": 8, "timeout": 10, "max_idle": 60}},
+    }
+
+
+DATABASES = {"default": _database(CONFIG.database_url)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_USER_MODEL = "tenants.User"
+AUTHENTICATION_BACKENDS = ["controlplane.auth.UserBackend"]
+# Hard on memory as well as on time, and for an honest sign-in a third of the default's processor time.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.ScryptPasswordHasher"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+]
+SESSION_COOKIE_NAME = "allot_session"
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = CONFIG.secure
+CSRF_COOKIE_NAME = "allot_csrf"
+CSRF_FAILURE_VIEW = "controlplane.errors.csrf_failure"
+# Behind a proxy that ends TLS, requests arrive here as http while pages name https as their origin.
+CSRF_TRUSTED_ORIGINS = [f"https://{host}" for host in ALLOWED_HOSTS] if CONFIG.secure else []
+SECURE_HSTS_SECONDS = 30 * 86_400 if CONFIG.secure else 0
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+# An address without its slash is answered, not redirected: no route of the API ends in one.
+APPEND_SLASH = False
+DATA_UPLOAD_MAX_MEMORY_SIZE = CONFIG.request_bytes
+
+LANGUAGE_CODE = "en-us"
+USE_I18N = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+STATIC_URL = "/static/"
+FRONTEND_DIST = PROJECT_ROOT / "frontend" / "dist"
+STATICFILES_DIRS = [FRONTEND_DIST] if FRONTEND_DIST.is_dir() else []
+# Straight from the folder of the built page and from packages: nothing to collect.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+# The bundler's names carry a digest of the content: main-Dq3x_8aZ.js
+WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/assets/.+-[A-Za-z0-9_-]{8}\.[a-z0-9]+$"
+
+REDIS_URL = CONFIG.redis_url
+
+CHANNEL_LAYERS = {
+    "default": {
+        # The pub/sub layer: no per-channel queues in Redis to grow or to expire. Losing a message is
+        # harmless here, the page keeps the newest version of each object and refetches (DESIGN 1.9).
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [REDIS_URL], "prefix": "allot"},
+    }
+}
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "controlplane.auth.TokenAuthentication",
+        "controlplane.auth.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PARSER_CLASSES": ["controlplane.limits.JSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PAGINATION_CLASS": "controlplane.pagination.NewestFirst",
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_SCHEMA_CLASS": "controlplane.schema.Schema",
+    "EXCEPTION_HANDLER": "controlplane.errors.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Allotment API",
+    "VERSION": "1",
+    "DESCRIPTION": "One GPU cluster, many tenants. Errors are `{error, message, fields}`; lists use cursors.",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "COMPONENT_SPLIT_REQUEST": True,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    # Several things have a "state", each with words of its own.
+    "ENUM_NAME_OVERRIDES": {
+        "Role": "tenants.models.Role.choices",
+        "JobState": "scheduler.api.schemas.JOB_STATES",
+        "AttemptState": "scheduler.api.schemas.ATTEMPT_STATES",
+        "NodeState": "scheduler.api.schemas.NODE_STATES",
+        "GpuState": "scheduler.api.schemas.GPU_STATES",
+        "RoundState": "scheduler.api.schemas.ROUND_STATES",
+    },
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "INFO"},
+    "loggers": {
+        "httpx": {"level": "WARNING"},
+        "uvicorn.access": {"level": "WARNING"},
+        # A refused request is the caller's affair; a failed one is ours.
+        "django.request": {"level": "ERROR"},
+    },
+}

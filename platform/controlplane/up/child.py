@@ -1,0 +1,198 @@
+"""One supervised process: started, watched, started again when it dies, stopped."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import signal
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from controlplane.embedded.spawn import Spawn
+from controlplane.up.console import Console, log_file
+from controlplane.up.errors import StartError
+from controlplane.up.lines import read_lines
+
+TAIL_LINES = 15
+ATTEMPTS_TO_START = 3
+FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.25, 10.0
+# Alive for so long, a death is news and not one more of a series.
+STEADY_SECONDS = 30.0
+POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class ChildSpec:
+    """What to run and how to know that it works: a condition that is asked, or a line that it prints."""
+
+    name: str
+    spawn: Spawn
+    is_ready: Callable[[], Awaitable[bool]] | None = None
+    ready_line: re.Pattern[str] | None = None
+    # Lines that come every few seconds: kept in the log file, not shown.
+    routine: re.Pattern[str] | None = None
+    # Stopped from the highest layer down: agents need the server, the server needs its databases.
+    layer: int = 0
+    start_seconds: float = 60.0
+    stop_signal: signal.Signals = signal.SIGTERM
+    stop_seconds: float = 10.0
+
+
+class Child:
+    """Runs one ChildSpec until told to stop. Its process group is its own and is swept after it."""
+
+    def __init__(self, spec: ChildSpec, console: Console, logs: Path) -> None:
+        self.spec = spec
+        self.process: asyncio.subprocess.Process | None = None
+        self._console = console
+        self._log_path = logs / f"{spec.name}.log"
+        self._log = log_file(logs, spec.name)
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._ready = asyncio.Event()
+        self._was_ready = False
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start it and return once it is ready; StartError with its last lines if it never is."""
+        self._task = asyncio.create_task(self._keep_running(), name=self.spec.name)
+        ready = asyncio.create_task(self._ready.wait())
+        try:
+            await asyncio.wait(
+                {self._task, ready}, timeout=self.spec.start_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if self._task.done():
+                self._task.result()
+            if not self._ready.is_set():
+                raise self._failure(f"was not ready after {self.spec.start_seconds:.0f} s")
+        finally:
+            ready.cancel()
+
+    async def ended(self) -> None:
+        """Wait until nobody will start it again; raises why, if that was not asked for."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def stop(self) -> None:
+        """Ask it to end, and kill its group if it does not. Harmless when it never ran."""
+        self._stopping = True
+        if self._task is None:
+            return
+        if self.process is None:
+            # It waits to be started again, and now shall not be.
+            self._task.cancel()
+        else:
+            self._signal(self.spec.stop_signal)
+        done, _ = await asyncio.wait({self._task}, timeout=self.spec.stop_seconds)
+        if not done:
+            self._console.warn(
+                f"{self.spec.name} did not end within {self.spec.stop_seconds:.0f} s; killing it"
+            )
+            self.kill()
+            await asyncio.wait({self._task})
+
+    def kill(self) -> None:
+        """End it and all that it started at once, jobs in sessions of their own included."""
+        self._stopping = True
+        if self.process is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for descendant in psutil.Process(self.process.pid).children(recursive=True):
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        descendant.kill()
+            _kill_group(self.process.pid)
+
+    async def _keep_running(self) -> None:
+        deaths = 0
+        try:
+            while not self._stopping:
+                started = time.monotonic()
+                status = await self._run_once()
+                if self._stopping:
+                    return
+                deaths = 1 if time.monotonic() - started > STEADY_SECONDS else deaths + 1
+                ended = describe_status(status)
+                if not self._was_ready and deaths >= ATTEMPTS_TO_START:
+                    raise self._failure(ended)
+                delay = min(FIRST_DELAY_SECONDS * 2 ** (deaths - 1), LONGEST_DELAY_SECONDS)
+                self._console.warn(f"{self.spec.name} {ended}; starting it again in {delay:g} s")
+                await asyncio.sleep(delay)
+        finally:
+            self._log.close()
+
+    async def _run_once(self) -> int:
+        self._ready.clear()
+        # A pipe of our own: asyncio's would keep `wait()` from returning while a grandchild holds it.
+        reading_end, writing_end = os.pipe()
+        try:
+            self.process = process = await asyncio.create_subprocess_exec(
+                *self.spec.spawn.argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=writing_end,
+                stderr=writing_end,
+                **self.spec.spawn.options(),
+            )
+        except OSError as error:
+            os.close(reading_end)
+            raise self._failure(f"could not be started: {error}") from error
+        finally:
+            os.close(writing_end)
+        reading = asyncio.create_task(read_lines(reading_end, self._line))
+        asking = asyncio.create_task(self._ask_until_ready())
+        try:
+            return await process.wait()
+        finally:
+            asking.cancel()
+            _kill_group(process.pid)
+            self.process = None
+            # What it still said on its way out; somebody else may hold the pipe open for longer.
+            await asyncio.wait({reading}, timeout=1.0)
+            reading.cancel()
+
+    def _line(self, line: str) -> None:
+        self._tail.append(line)
+        self._log.emit(logging.makeLogRecord({"msg": line}))
+        if not (self.spec.routine and self.spec.routine.search(line)):
+            self._console.child_line(self.spec.name, line)
+        if self.spec.ready_line and self.spec.ready_line.search(line):
+            self._is_ready()
+
+    async def _ask_until_ready(self) -> None:
+        if self.spec.is_ready is not None:
+            while not await self.spec.is_ready():
+                await asyncio.sleep(POLL_SECONDS)
+            self._is_ready()
+
+    def _is_ready(self) -> None:
+        if self._ready.is_set():
+            return
+        if self._was_ready:
+            self._console.warn(f"{self.spec.name} works again")
+        self._was_ready = True
+        self._ready.set()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(number)
+
+    def _failure(self, what: str) -> StartError:
+        said = "".join(f"\n    {line}" for line in self._tail) or "\n    (nothing)"
+        return StartError(f"{self.spec.name} {what}. It said last:{said}\n  All of it: {self._log_path}")
+
+
+def _kill_group(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def describe_status(status: int) -> str:
+    """A subprocess's return code in words."""
+    if status < 0:
+        return f"was ended by signal {signal.Signals(-status).name}"
+    return f"ended with exit status {status}"

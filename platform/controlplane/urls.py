@@ -1,0 +1,26 @@
+"""Mounts the two apps' APIs, the health checks and, for every other address, the dashboard."""
+
+from django.urls import include, path, re_path
+from drf_spectacular.views import SpectacularJSONAPIView
+
+from controlplane.dashboard import ApiDocs, dashboard
+from controlplane.errors import api_not_found
+from controlplane.health import healthz, readyz
+
+urlpatterns = [
+    path("api/v1/", include("tenants.api.urls")),
+    path("api/v1/", include("scheduler.api.urls")),
+    path("api/agent/v1/", include("scheduler.api.agents")),
+    path("api/schema", SpectacularJSONAPIView.as_view(), name="schema"),
+    path("api/docs", ApiDocs.as_view(url_name="schema"), name="docs"),
+    path("healthz", healthz),
+    path("readyz", readyz),
+    re_path(r"^(api|ws)(/|$)", api_not_found),
+    re_path(r"^static/", api_not_found),
+    re_path(r"", dashboard),
+]
+
+handler400 = "controlplane.errors.handler400"
+handler403 = "controlplane.errors.handler403"
+handler404 = "controlplane.errors.handler404"
+handler500 = "controlplane.errors.handler500"

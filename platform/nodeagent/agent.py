@@ -1,0 +1,333 @@
+"""The agent itself: carries out what `machine.py` decides and keeps the server informed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import random
+import uuid
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from nodeagent import VERSION
+from nodeagent.client import Backoff, Client, Refused, Unreachable, stay_awake
+from nodeagent.configuration import Configuration
+from nodeagent.inventory import Devices, find_devices, machine_cpus, machine_memory_bytes
+from nodeagent.machine import (
+    ALIVE,
+    REPORTED,
+    DesiredReceived,
+    Event,
+    ExtendLease,
+    Forget,
+    Instruction,
+    Kill,
+    LeaseChecked,
+    Leaving,
+    Part,
+    Prepare,
+    Start,
+    State,
+    Stop,
+    step,
+)
+from nodeagent.messages import PROTOCOL, GpuSample, Inventory, PartReport
+from nodeagent.messages import Report as ReportMessage
+from nodeagent.process import ProcessRuntime
+from nodeagent.procfs import boot_clock_seconds
+from nodeagent.shipping import Shipper
+
+log = logging.getLogger(__name__)
+
+#: Progress alone makes no more reports than this.
+PROGRESS_SECONDS = 2.0
+INVENTORY_SECONDS = 30.0
+LEASE_LOOK_SECONDS = 1.0
+#: Until the server has said how often it wants to hear.
+FIRST_REPORT_SECONDS = 0.5
+RETRY_FIRST_SECONDS = 0.25
+RETRY_MOST_SECONDS = 3.0
+#: The token is not, or no longer, valid: asking again soon would not help.
+NOT_LET_IN = frozenset({401, 403})
+REFUSED_SECONDS = 10.0
+LEAVING_GRACE_SECONDS = 2.0
+LEAVING_LONGEST_SECONDS = 8.0
+#: The control plane may be leaving too.
+LEAVING_REPORT_SECONDS = 1.0
+LEAVING_LOOK_SECONDS = 0.1
+CRASHED_SECONDS = 1.0
+
+
+class AlreadyRunning(Exception):
+    """Another agent uses this work folder."""
+
+
+class Agent:
+    """One node's agent. `run` returns after `leave`."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        os.makedirs(configuration.work_folder, mode=0o700, exist_ok=True)
+        self.lock = lock_folder(configuration.work_folder)
+        self.configuration = configuration
+        self.devices: Devices = find_devices(configuration)
+        self.runtime = ProcessRuntime(configuration, self.post)
+        self.client = Client(configuration.server_url, configuration.token)
+        self.shipper = Shipper(self.client, self.runtime.folder, lambda: self.state.parts, self.post)
+        self.boot = uuid.uuid4().hex
+        self.state = State(lease_deadline=self.runtime.lease_deadline())
+        self.events: deque[Event] = deque()
+        self.is_stepping = False
+        self.report_seconds = FIRST_REPORT_SECONDS
+        self.changed = asyncio.Event()
+        self.leaving = asyncio.Event()
+        self.inventory = self.read_inventory()
+        self.known_inventory: Inventory | None = None
+        self.samples: tuple[GpuSample, ...] = ()
+        self.last_report_at = 0.0
+
+    async def run(self, *, stop_jobs_on_exit: bool) -> None:
+        """Work until `leave`; then stop the attempts too if so asked, else let them go on."""
+        for adopted in self.runtime.recover():
+            log.info("Attempt %d was found and is watched again.", adopted.part.wish.attempt)
+            self.shipper.follow(adopted.part)
+            self.post(adopted)
+        loops = (self.keep_reporting, self.keep_shipping_output, self.keep_reading_devices, self.keep_lease)
+        tasks = [asyncio.create_task(keep_going(loop)) for loop in loops]
+        tasks.append(asyncio.create_task(stay_awake(self.client, self.changed.set)))
+        try:
+            await self.leaving.wait()
+            if stop_jobs_on_exit:
+                await self.stop_everything()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.client.close()
+            self.runtime.close()
+            os.close(self.lock)
+
+    def leave(self) -> None:
+        self.leaving.set()
+
+    # What the machine decides
+
+    def post(self, event: Event) -> None:
+        """Let the machine take in an event, and do what it says. Instructions may post more events."""
+        self.events.append(event)
+        if self.is_stepping:
+            return
+        self.is_stepping = True
+        try:
+            while self.events:
+                self.state, instructions = step(self.state, self.events.popleft())
+                for instruction in instructions:
+                    try:
+                        self.carry_out(instruction)
+                    except OSError:
+                        # A full disk, say. The other instructions matter as much as this one.
+                        log.exception("Not carried out: %s", describe(instruction))
+        finally:
+            self.is_stepping = False
+
+    def carry_out(self, instruction: Instruction) -> None:
+        match instruction:
+            case ExtendLease():
+                self.runtime.extend_lease(instruction.deadline, instruction.lease_seconds)
+                return
+            case Prepare(wish=wish):
+                self.runtime.prepare(wish)
+            case Start(wish=wish):
+                self.runtime.start(wish)
+                self.shipper.follow(self.state.parts[wish.attempt])
+            case Stop():
+                self.runtime.stop(
+                    instruction.attempt, instruction.grace_seconds, is_leaving=instruction.is_leaving
+                )
+            case Kill(attempt=attempt):
+                self.runtime.kill(attempt)
+            case Forget(attempt=attempt):
+                self.shipper.forget(attempt)
+                self.runtime.forget(attempt)
+            case _:
+                self.changed.set()
+                return
+        log.info("%s", describe(instruction))
+
+    # Reports
+
+    async def keep_reporting(self) -> None:
+        backoff = Backoff(RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS, random.random)
+        is_answered = False
+        while True:
+            try:
+                await self.report()
+                if not is_answered or backoff.failures:
+                    # `manage.py up` waits for this line.
+                    log.info("The control plane answers.")
+                is_answered = True
+                backoff.succeeded()
+                wait_seconds = self.report_seconds
+            except Unreachable as error:
+                if not backoff.failures:
+                    log.warning("The control plane does not answer: %s", error)
+                wait_seconds = backoff.failed()
+            except Refused as error:
+                log.error("The control plane refused the report: %s", error)
+                self.shipper.drop_progress()
+                await asyncio.sleep(REFUSED_SECONDS if error.status in NOT_LET_IN else backoff.failed())
+                continue
+            await wait_until(self.changed, wait_seconds)
+
+    async def report(self) -> None:
+        """Say what is, and take in what should be."""
+        await self.shipper.ship_last()
+        self.changed.clear()
+        parts = self.state.parts
+        message = ReportMessage(
+            protocol=PROTOCOL,
+            boot=self.boot,
+            generation=self.state.generation,
+            parts=tuple(self.part_report(part) for part in parts.values()),
+            inventory=None if self.inventory == self.known_inventory else self.inventory,
+            samples=self.samples,
+        )
+        self.samples = ()
+        sent_at = boot_clock_seconds()
+        self.last_report_at = sent_at
+        desired = await self.client.sync(message)
+        if message.inventory is not None:
+            self.known_inventory = message.inventory
+        elif desired.want_inventory:
+            self.known_inventory = None
+            self.changed.set()
+        for part in message.parts:
+            self.shipper.progress_reported(part)
+        self.report_seconds = desired.report_seconds
+        exited = frozenset(part.attempt for part in message.parts if part.state == "exited")
+        self.post(DesiredReceived(desired=desired, sent_at=sent_at, exited=exited))
+
+    def part_report(self, part: Part) -> PartReport:
+        report = PartReport(
+            attempt=part.wish.attempt,
+            state=REPORTED[part.phase],
+            master_port=part.master_port,
+            started_at=part.started_at,
+            progress=self.shipper.progress_of(part),
+        )
+        if (outcome := part.outcome) is not None:
+            report = replace(
+                report,
+                exit_code=outcome.exit_code,
+                category=outcome.category,
+                message=outcome.message,
+                started_at=outcome.started_at,
+                ended_at=outcome.ended_at,
+            )
+        return report
+
+    async def keep_shipping_output(self) -> None:
+        await self.shipper.keep_shipping(self.has_progress)
+
+    def has_progress(self) -> None:
+        if boot_clock_seconds() - self.last_report_at >= PROGRESS_SECONDS:
+            self.changed.set()
+
+    async def keep_lease(self) -> None:
+        """The minders end their attempts in time; this is for a minder that hangs."""
+        while True:
+            self.post(LeaseChecked(now=boot_clock_seconds()))
+            await asyncio.sleep(max(LEASE_LOOK_SECONDS, self.state.lease_deadline - boot_clock_seconds()))
+
+    # Devices
+
+    async def keep_reading_devices(self) -> None:
+        """A broken device can block its driver, so it is asked in a thread: reports go on meanwhile."""
+        inventory_at = boot_clock_seconds()
+        while True:
+            alive = [part for part in self.state.parts.values() if part.phase in ALIVE]
+            busy = {
+                index for part in alive for replica in part.wish.replicas for index in replica.gpu_indexes
+            }
+            self.samples = await asyncio.to_thread(self.devices.samples, busy)
+            if boot_clock_seconds() - inventory_at >= INVENTORY_SECONDS:
+                inventory_at = boot_clock_seconds()
+                self.inventory = await asyncio.to_thread(self.read_inventory)
+                if self.inventory != self.known_inventory:
+                    self.changed.set()
+            await asyncio.sleep(self.report_seconds)
+
+    def read_inventory(self) -> Inventory:
+        configured = self.configuration.inventory
+        return Inventory(
+            gpu_model=self.devices.gpu_model,
+            gpus=self.devices.gpus(),
+            cpus=configured.cpus or machine_cpus(),
+            memory_bytes=configured.memory_bytes or machine_memory_bytes(),
+            address=self.configuration.address,
+            agent_version=VERSION,
+            isolation=self.runtime.isolation,
+        )
+
+    # The end
+
+    async def stop_everything(self) -> None:
+        """Stop all attempts, and let the server know if it can be told quickly."""
+        self.post(Leaving(grace_seconds=LEAVING_GRACE_SECONDS))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVING_LONGEST_SECONDS):
+                while any(part.phase in ALIVE for part in self.state.parts.values()):
+                    await asyncio.sleep(LEAVING_LOOK_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVING_REPORT_SECONDS):
+                while not all(part.is_acknowledged for part in self.state.parts.values()):
+                    self.changed.set()
+                    await asyncio.sleep(LEAVING_LOOK_SECONDS)
+
+
+def describe(instruction: Instruction) -> str:
+    """Return one line for the agent's log."""
+    match instruction:
+        case Prepare(wish=wish) | Start(wish=wish):
+            ranks = ", ".join(str(replica.rank) for replica in wish.replicas)
+            verb = type(instruction).__name__
+            return f"{verb} attempt {wish.attempt} of job {wish.job} ({wish.name}), rank {ranks}"
+        case Stop():
+            return f"Stop attempt {instruction.attempt} within {instruction.grace_seconds:g} s"
+        case Kill() | Forget():
+            return f"{type(instruction).__name__} attempt {instruction.attempt}"
+        case _:
+            return type(instruction).__name__
+
+
+def lock_folder(work_folder: str) -> int:
+    """Hold the work folder for this process; raise AlreadyRunning when another agent does."""
+    path = os.path.join(work_folder, "agent.lock")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise AlreadyRunning(f"another agent already uses the work folder {work_folder}") from error
+    return descriptor
+
+
+async def keep_going(loop: Callable[[], Awaitable[None]]) -> None:
+    """Run an endless loop for ever. A bug met by one attempt must not cost all the others their lease."""
+    while True:
+        try:
+            await loop()
+        except Exception:
+            log.exception("A loop of the agent failed and is started again")
+            await asyncio.sleep(CRASHED_SECONDS)
+
+
+async def wait_until(event: asyncio.Event, seconds: float) -> None:
+    """Return when the event is set or the time has passed."""
+    # Not wait_for: before Python 3.12 it loses a cancellation that comes just after the event.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

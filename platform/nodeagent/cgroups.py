@@ -1,0 +1,181 @@
+"""CPU and memory limits by control groups, version 1 or 2, as far as this machine lets us.
+
+The agent looks once what is permitted (`find_cgroups`); each minder makes one group per replica. Where
+nothing is permitted jobs run without limits and the node's inventory says so. Imported by the minder,
+so it imports nearly nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+CPU_PERIOD_MICROSECONDS = 100_000
+#: The least quota the kernel takes.
+CPU_QUOTA_LEAST_MICROSECONDS = 1_000
+
+
+class Cgroups:
+    """The folders under which groups may be made, by controller; in version 2 it is one folder."""
+
+    def __init__(self, *, is_unified: bool, folders: dict[str, str]) -> None:
+        self.is_unified = is_unified
+        self.folders = folders
+
+    def group(self, name: str) -> CgroupOfReplica:
+        return CgroupOfReplica(
+            self.is_unified, {kind: os.path.join(path, name) for kind, path in self.folders.items()}
+        )
+
+    def remove(self) -> None:
+        """Remove the folders themselves, when no group is left in them."""
+        for path in set(self.folders.values()):
+            _remove(path)
+
+
+class CgroupOfReplica:
+    """The group of one replica; every method does nothing where no controller is available."""
+
+    def __init__(self, is_unified: bool, paths: dict[str, str]) -> None:
+        self.is_unified = is_unified
+        self.paths = paths
+
+    def create(self, *, cpus: float, memory_bytes: int) -> None:
+        """Make the group and set its limits; zero means no limit."""
+        for path in self.paths.values():
+            os.makedirs(path, exist_ok=True)
+        if cpus > 0 and "cpu" in self.paths:
+            quota = max(CPU_QUOTA_LEAST_MICROSECONDS, int(cpus * CPU_PERIOD_MICROSECONDS))
+            if self.is_unified:
+                self._write("cpu", "cpu.max", f"{quota} {CPU_PERIOD_MICROSECONDS}")
+            else:
+                self._write("cpu", "cpu.cfs_period_us", str(CPU_PERIOD_MICROSECONDS))
+                self._write("cpu", "cpu.cfs_quota_us", str(quota))
+        if memory_bytes > 0 and "memory" in self.paths:
+            if self.is_unified:
+                self._write("memory", "memory.max", str(memory_bytes))
+                self._write_if_there("memory", "memory.swap.max", "0")
+                # All of the replica or nothing: half of a process tree is of no use to anyone.
+                self._write_if_there("memory", "memory.oom.group", "1")
+            else:
+                self._write("memory", "memory.limit_in_bytes", str(memory_bytes))
+                self._write_if_there("memory", "memory.memsw.limit_in_bytes", str(memory_bytes))
+
+    def enter(self) -> None:
+        """Put the calling process, and so all it will start, into the group."""
+        for kind in self.paths:
+            self._write(kind, "cgroup.procs", "0")
+
+    def was_out_of_memory(self) -> bool:
+        """Whether the kernel killed a process of the group at its memory limit."""
+        name = "memory.events" if self.is_unified else "memory.oom_control"
+        if "memory" not in self.paths:
+            return False
+        for line in _lines(os.path.join(self.paths["memory"], name)):
+            if line.startswith("oom_kill "):
+                return int(line.split()[1]) > 0
+        return False
+
+    def kill(self) -> bool:
+        """Send SIGKILL to all members; return whether there were any."""
+        members = set()
+        for path in self.paths.values():
+            members |= {int(line) for line in _lines(os.path.join(path, "cgroup.procs"))}
+        for pid in members:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        return bool(members)
+
+    def remove(self) -> None:
+        for path in set(self.paths.values()):
+            _remove(path)
+
+    def _write(self, kind: str, name: str, text: str) -> None:
+        with open(os.path.join(self.paths[kind], name), "w", encoding="ascii") as file:
+            file.write(text)
+
+    def _write_if_there(self, kind: str, name: str, text: str) -> None:
+        # Not every kernel is built with it, and the main limit holds without.
+        if os.path.exists(os.path.join(self.paths[kind], name)):
+            try:
+                self._write(kind, name, text)
+            except OSError:
+                return
+
+
+def find_cgroups(name: str, *, root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> Cgroups:
+    """Find where groups may be made for the node `name`, by making the folder they will be in."""
+    lines = [line.split(":", 2) for line in _lines(own)]
+    if os.path.exists(os.path.join(root, "cgroup.controllers")):
+        places = [path for number, _, path in lines if number == "0"]
+        return Cgroups(is_unified=True, folders=_find_unified(root, places[0] if places else "/", name))
+    folders = {}
+    for _, controllers, path in lines:
+        for kind in {"cpu", "memory"} & set(controllers.split(",")):
+            hierarchies = (os.path.join(root, controllers), os.path.join(root, kind))
+            for hierarchy in filter(os.path.isdir, hierarchies):
+                parent = os.path.join(hierarchy, path.lstrip("/"))
+                # Inside a container the path is the host's, and what is mounted here is already ours.
+                found = _make(parent if os.path.isdir(parent) else hierarchy, name)
+                if found and os.access(os.path.join(found, "cgroup.procs"), os.W_OK):
+                    folders[kind] = found
+                    break
+    return Cgroups(is_unified=False, folders=folders)
+
+
+def _find_unified(root: str, own: str, name: str) -> dict[str, str]:
+    """Try the agent's own group, its parent (a delegated unit with subgroups) and, for root, the top."""
+    here = os.path.join(root, own.lstrip("/"))
+    for parent in dict.fromkeys((here, os.path.dirname(here.rstrip("/")), root)):
+        if not os.path.realpath(parent).startswith(os.path.realpath(root)):
+            continue
+        try:
+            with open(os.path.join(parent, "cgroup.subtree_control"), "w", encoding="ascii") as file:
+                file.write("+cpu +memory")
+        except OSError:
+            pass  # Not ours to switch on, or it has processes of its own; perhaps it is on already.
+        found = _make(parent, name)
+        if not found:
+            continue
+        try:
+            with open(os.path.join(found, "cgroup.controllers"), encoding="ascii") as file:
+                available = set(file.read().split()) & {"cpu", "memory"}
+        except OSError:
+            available = set()
+        if available:
+            # Groups are made inside `found`, so it has to hand the controllers on.
+            try:
+                with open(os.path.join(found, "cgroup.subtree_control"), "w", encoding="ascii") as file:
+                    file.write(" ".join(f"+{kind}" for kind in sorted(available)))
+            except OSError:
+                available = set()
+        if available:
+            return dict.fromkeys(sorted(available), found)
+        _remove(found)
+    return {}
+
+
+def _make(parent: str, name: str) -> str:
+    path = os.path.join(parent, f"allotment-{name}")
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError:
+        return ""
+    return path
+
+
+def _remove(path: str) -> None:
+    try:
+        os.rmdir(path)
+    except OSError:
+        return  # Still in use, or already gone: the next one to leave removes it.
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().split("\n")[:-1]
+    except OSError:
+        return []

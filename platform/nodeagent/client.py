@@ -1,0 +1,150 @@
+"""The agent's way to the control plane: two POSTs and a socket on which it is woken.
+
+httpcore is the transport inside httpx; used by itself it saves each agent 8 MB of memory and 100 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import ssl
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import httpcore
+from websockets.asyncio.client import connect
+from websockets.exceptions import WebSocketException
+
+from nodeagent.messages import (
+    Desired,
+    LogAnswer,
+    LogBatch,
+    MessageError,
+    Report,
+    decode,
+    encode,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+TIMEOUT_SECONDS = 5.0
+LONGEST_EXPLANATION_CHARACTERS = 300
+
+
+class Unreachable(Exception):
+    """No answer came, so it is not known whether the server got the message."""
+
+
+class Refused(Exception):
+    """The server answered and said no."""
+
+    def __init__(self, status: int, explanation: str) -> None:
+        super().__init__(f"{status}: {explanation}")
+        self.status = status
+
+
+class Backoff:
+    """How long to wait after each failure in a row: doubling, with chance in it, up to a limit."""
+
+    def __init__(self, first_seconds: float, most_seconds: float, chance: Callable[[], float]) -> None:
+        self.first_seconds = first_seconds
+        self.most_seconds = most_seconds
+        self.chance = chance
+        self.failures = 0
+
+    def failed(self) -> float:
+        """Return the seconds to wait now. Many agents that lost one server must not return at once."""
+        seconds = min(self.most_seconds, self.first_seconds * 2.0 ** min(self.failures, 30))
+        self.failures += 1
+        return seconds * (0.5 + 0.5 * self.chance())
+
+    def succeeded(self) -> None:
+        self.failures = 0
+
+
+class Client:
+    """Speaks for one node."""
+
+    def __init__(self, server_url: str, token: str) -> None:
+        self.url = server_url.rstrip("/")
+        self.authorization = f"Bearer {token}"
+        is_tls = self.url.startswith("https://")
+        # The system's certificates: an installation may have an authority of its own.
+        context = ssl.create_default_context() if is_tls else None
+        # One connection for reports and one for logs; idle ones are given up before proxies do.
+        self.pool = httpcore.AsyncConnectionPool(
+            ssl_context=context,
+            max_connections=2,
+            keepalive_expiry=50.0,
+        )
+        self.tls = context
+
+    async def sync(self, report: Report) -> Desired:
+        """Say what is; return what should be. Raise Unreachable or Refused."""
+        return await self._post("/api/agent/v1/sync", report, Desired)
+
+    async def send_logs(self, batch: LogBatch) -> LogAnswer:
+        """Hand over numbered output; raise Unreachable or Refused."""
+        return await self._post("/api/agent/v1/logs", batch, LogAnswer)
+
+    async def wakes(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever the server has something new, and on connecting. Return when cut off."""
+        url = f"ws{self.url.removeprefix('http')}/ws/agent"
+        try:
+            async with connect(
+                url,
+                additional_headers={"Authorization": self.authorization},
+                compression=None,
+                max_size=64 * 1024,
+                open_timeout=TIMEOUT_SECONDS,
+                close_timeout=1.0,
+                proxy=None,
+                ssl=self.tls,
+            ) as messages:
+                wake()
+                async for _ in messages:
+                    wake()
+        except (OSError, WebSocketException, TimeoutError) as error:
+            log.debug("The wake-up socket is closed: %s", error)
+
+    async def close(self) -> None:
+        await self.pool.aclose()
+
+    async def _post(self, path: str, message: object, answer: type[T]) -> T:
+        headers = [("Authorization", self.authorization), ("Content-Type", "application/json")]
+        timeouts = dict.fromkeys(("connect", "read", "write", "pool"), TIMEOUT_SECONDS)
+        try:
+            response = await self.pool.request(
+                "POST",
+                f"{self.url}{path}",
+                headers=headers,
+                content=json.dumps(encode(message), ensure_ascii=False).encode(),
+                extensions={"timeout": timeouts},
+            )
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError) as error:
+            raise Unreachable(f"{type(error).__name__}: {error}") from error
+        if response.status != 200:
+            text = response.content.decode(errors="replace")[:LONGEST_EXPLANATION_CHARACTERS]
+            if response.status >= 500:
+                raise Unreachable(f"{response.status}: {text}")
+            raise Refused(response.status, text)
+        try:
+            value: Any = json.loads(response.content)
+            return decode(answer, value)
+        except (ValueError, MessageError) as error:
+            raise Unreachable(f"an answer that is not understood: {error}") from error
+
+
+async def stay_awake(client: Client, wake: Callable[[], None]) -> None:
+    """Hold the wake-up socket for ever; the agent also asks by itself, so this only saves time."""
+    backoff = Backoff(0.5, 10.0, random.random)
+    loop = asyncio.get_running_loop()
+    while True:
+        began = loop.time()
+        await client.wakes(wake)
+        if loop.time() - began > backoff.most_seconds:
+            backoff.succeeded()
+        await asyncio.sleep(backoff.failed())

@@ -1,0 +1,101 @@
+"""What one replica runs in: its folders, limits and environment, as the minder is told."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from nodeagent.cgroups import Cgroups
+from nodeagent.configuration import Configuration
+from nodeagent.folder import AttemptFolder
+from nodeagent.messages import DesiredPart, Replica
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Programs make sockets in TMPDIR, and the path of a socket has at most 107 bytes.
+TEMPORARY_FOLDER_LONGEST_CHARACTERS = 64
+
+
+def replica_spec(
+    configuration: Configuration,
+    cgroups: Cgroups,
+    folder: AttemptFolder,
+    part: DesiredPart,
+    replica: Replica,
+) -> dict[str, Any]:
+    """Return all the minder needs to start the replica."""
+    group = cgroups.group(f"attempt-{part.attempt}-rank-{replica.rank}")
+    return {
+        "rank": replica.rank,
+        "command": list(replica.command),
+        "env": replica_environment(configuration, folder, part, replica, os.environ),
+        "cwd": folder.work(replica.rank),
+        "cpus": replica.cpus,
+        "memory_bytes": replica.memory_bytes,
+        "cgroup": {"is_unified": group.is_unified, "paths": group.paths},
+    }
+
+
+def replica_environment(
+    configuration: Configuration,
+    folder: AttemptFolder,
+    part: DesiredPart,
+    replica: Replica,
+    inherited: Mapping[str, str],
+) -> dict[str, str]:
+    """Return little of the agent's environment, the user's, and last what the platform says.
+
+    Each replica is a node of its own to the job, as a pod is: torchrun with --nnodes=$NNODES and
+    --node-rank=$NODE_RANK works, and so does a script that reads env:// itself.
+    """
+    path = inherited.get("PATH", DEFAULT_PATH)
+    if configuration.python:
+        path = f"{os.path.dirname(configuration.python)}{os.pathsep}{path}"
+    temporary = folder.temporary
+    if len(temporary) > TEMPORARY_FOLDER_LONGEST_CHARACTERS:
+        temporary = tempfile.gettempdir()
+    defaults = {
+        "HOME": folder.work(replica.rank),
+        "LANG": "C.UTF-8",
+        "PATH": path,
+        # Output is shown while the job runs; a user who prefers speed sets it to nothing.
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": temporary,
+    }
+    devices = ",".join(str(index) for index in replica.gpu_indexes)
+    ours = {
+        "ALLOT_ATTEMPT": str(part.attempt),
+        "ALLOT_CHECKPOINT_DIR": checkpoint_folder(configuration, part),
+        "ALLOT_GPU_MODEL": part.gpu_model,
+        "ALLOT_JOB": str(part.job),
+        "ALLOT_NODE": configuration.node,
+        "ALLOT_PROGRESS": folder.progress(replica.rank),
+        "ALLOT_TASK": replica.task,
+        "ALLOT_TENANT": part.tenant,
+        # NVML and CUDA count devices alike only in this order.
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": devices,
+        "NVIDIA_VISIBLE_DEVICES": devices or "void",
+        "MASTER_ADDR": part.master_address or "127.0.0.1",
+        "MASTER_PORT": str(part.master_port),
+        "RANK": str(replica.rank),
+        "WORLD_SIZE": str(part.world_size),
+        "NODE_RANK": str(replica.rank),
+        "NNODES": str(part.world_size),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+    }
+    if configuration.examples_folder:
+        ours["ALLOT_EXAMPLES"] = configuration.examples_folder
+    return {**defaults, **replica.env, **ours}
+
+
+def checkpoint_folder(configuration: Configuration, part: DesiredPart) -> str:
+    """Return the folder that all attempts of the job share, on whatever nodes they run."""
+    return os.path.join(configuration.checkpoint_folder, str(part.job))
+
+
+def stray_mark(folder: AttemptFolder, rank: int) -> str:
+    """Return a setting by which a process of this replica is known, and of no other on this machine."""
+    return f"ALLOT_PROGRESS={folder.progress(rank)}"

@@ -1,0 +1,83 @@
+"""The folder of one attempt: all that agent and minder tell each other, and what outlives either.
+
+    part.json     what the agent was asked to run, and the port it chose
+    spec.json     what the minder is to start; its presence says that starting was decided
+    status.json   written by the minder (or, when that died, by the agent that cleaned up after it)
+    stop          how to stop, read by the minder when it gets SIGTERM
+    minder.lock   locked by the minder while it lives
+    minder.log    the minder's own complaints; normally empty
+    rank-N.log    output of replica N; rank-N.sent says how much of it the server has
+    progress-N    the file behind $ALLOT_PROGRESS; progress.sent says how far rank 0's was reported
+    work/N, tmp   working folder of replica N, and its TMPDIR
+
+Imported by the minder, so it imports nearly nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+
+TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class AttemptFolder:
+    """Paths and small files of one attempt on one node."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.part = os.path.join(path, "part.json")
+        self.spec = os.path.join(path, "spec.json")
+        self.status = os.path.join(path, "status.json")
+        self.stop = os.path.join(path, "stop")
+        self.minder_lock = os.path.join(path, "minder.lock")
+        self.minder_log = os.path.join(path, "minder.log")
+        self.progress_sent = os.path.join(path, "progress.sent")
+        self.temporary = os.path.join(path, "tmp")
+
+    def log(self, rank: int) -> str:
+        return os.path.join(self.path, f"rank-{rank}.log")
+
+    def sent(self, rank: int) -> str:
+        return os.path.join(self.path, f"rank-{rank}.sent")
+
+    def progress(self, rank: int) -> str:
+        return os.path.join(self.path, f"progress-{rank}")
+
+    def work(self, rank: int) -> str:
+        return os.path.join(self.path, "work", str(rank))
+
+    def lock_minder(self) -> int | None:
+        """Take the minder's lock; None when a minder lives. It is held until the descriptor is closed."""
+        descriptor = os.open(self.minder_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+
+def write_json(path: str, value: Any) -> None:
+    """Replace the file in one step: a reader sees the old or the new text, never half of one."""
+    temporary = f"{path}.{os.getpid()}.new"
+    with open(temporary, "w", encoding="utf-8", opener=_private) as file:
+        json.dump(value, file)
+    os.replace(temporary, path)
+
+
+def read_json(path: str) -> Any:
+    """Return the file's value; None when there is no such file or it holds no JSON."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _private(path: str, flags: int) -> int:
+    # A job's environment may hold secrets of its tenant.
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,311 @@
+"""The agent's decisions, pure: (state, event) -> (state, instructions).
+
+No clock, no files, no network: `agent.py` feeds events in and carries the instructions out. Every event
+may come twice, late or never; a part only ever moves forward through its phases, so nothing is started
+twice and nothing that was told to stop goes on. One part is one attempt on this node.
+
+    preparing -> ready -> starting -> running -> stopping -> exited -> (forgotten)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from nodeagent.messages import Category, Desired, DesiredPart, PartState
+
+
+class Phase(StrEnum):
+    """How far one attempt has come on this node."""
+
+    PREPARING = "preparing"
+    READY = "ready"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    EXITED = "exited"
+
+
+#: What the server is told; it need not know that a start is under way.
+REPORTED: Mapping[Phase, PartState] = {
+    Phase.PREPARING: "preparing",
+    Phase.READY: "ready",
+    Phase.STARTING: "ready",
+    Phase.RUNNING: "running",
+    Phase.STOPPING: "stopping",
+    Phase.EXITED: "exited",
+}
+#: Phases in which there are, or may be, processes.
+ALIVE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.STOPPING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a part ended. `exit_code` is None when it never ran."""
+
+    exit_code: int | None
+    category: Category
+    message: str
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+NEVER_STARTED = Outcome(exit_code=None, category="stopped", message="It was stopped before it started.")
+LEFT = Outcome(exit_code=None, category="lost", message="The node agent was stopped before it started.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What the agent knows of one attempt."""
+
+    #: The newest wish of the server that named this attempt.
+    wish: DesiredPart
+    phase: Phase = Phase.PREPARING
+    #: False once a newer Desired no longer names it.
+    is_wanted: bool = True
+    master_port: int | None = None
+    started_at: float | None = None
+    #: The shortest grace it was asked to stop with, when it was.
+    stop_grace_seconds: float | None = None
+    outcome: Outcome | None = None
+    is_acknowledged: bool = False
+    is_shipped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """The agent's whole memory that decides anything. Times are seconds of the machine's boot clock."""
+
+    generation: int = 0
+    lease_deadline: float = 0.0
+    is_leaving: bool = False
+    parts: Mapping[int, Part] = field(default_factory=dict)
+
+
+# Events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """Found in the work folder when the agent started. Nothing is done before the server has spoken."""
+
+    part: Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredReceived:
+    """The answer to a report sent at `sent_at` that said these attempts had exited."""
+
+    desired: Desired
+    sent_at: float
+    exited: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    attempt: int
+    master_port: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    attempt: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exited:
+    """Nothing of the attempt is alive on this node any more."""
+
+    attempt: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogsShipped:
+    """All output of an exited attempt is stored at the server, or never will be."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseChecked:
+    now: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """The agent is going and takes its attempts with it."""
+
+    grace_seconds: float
+
+
+Event = Adopted | DesiredReceived | Prepared | Started | Exited | LogsShipped | LeaseChecked | Leaving
+
+# Instructions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendLease:
+    deadline: float
+    lease_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    wish: DesiredPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    wish: DesiredPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """SIGTERM, `grace_seconds`, SIGKILL. `is_leaving`: because the agent goes, not because it was asked."""
+
+    attempt: int
+    grace_seconds: float
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """The lease is over and it still lives: its minder failed. SIGKILL at once."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forget:
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Something the server should know changed."""
+
+
+Instruction = ExtendLease | Prepare | Start | Stop | Kill | Forget | Report
+Step = tuple[State, tuple[Instruction, ...]]
+
+
+def step(state: State, event: Event) -> Step:
+    """Take in one event; return the new state and what is to be done, in order."""
+    match event:
+        case Adopted(part=part):
+            if part.wish.attempt in state.parts:
+                return state, ()
+            return replace(state, parts={**state.parts, part.wish.attempt: part}), (Report(),)
+        case DesiredReceived():
+            return _desired_received(state, event)
+        case LeaseChecked(now=now):
+            late = now >= state.lease_deadline
+            kills = [Kill(attempt=number) for number, part in state.parts.items() if part.phase in ALIVE]
+            return state, tuple(kills) if late else ()
+        case Leaving(grace_seconds=grace_seconds):
+            stopped = [_stop(part, grace_seconds, is_leaving=True) for part in state.parts.values()]
+            return _settle(replace(state, is_leaving=True), stopped)
+        case Prepared() | Started() | Exited() | LogsShipped():
+            if (known := state.parts.get(event.attempt)) is None:
+                return state, ()
+            return _settle(state, [_advance(_learn(known, event), is_leaving=state.is_leaving)])
+
+
+def _desired_received(state: State, event: DesiredReceived) -> Step:
+    instructions: list[Instruction] = []
+    deadline = event.sent_at + event.desired.lease_seconds
+    if deadline > state.lease_deadline:
+        # First of all: what is started below is then already covered.
+        instructions.append(ExtendLease(deadline=deadline, lease_seconds=event.desired.lease_seconds))
+        state = replace(state, lease_deadline=deadline)
+    parts = {
+        number: replace(part, is_acknowledged=True) if number in event.exited else part
+        for number, part in state.parts.items()
+    }
+    if event.desired.generation >= state.generation:
+        state = replace(state, generation=event.desired.generation)
+        wishes = {wish.attempt: wish for wish in event.desired.parts}
+        for number, part in parts.items():
+            wish = wishes.pop(number, None)
+            parts[number] = replace(part, wish=wish or part.wish, is_wanted=wish is not None)
+        for new in wishes.values() if not state.is_leaving else ():
+            if new.stop:
+                # Stopped before this node ever heard of it. Say so, or the server waits for its end for ever.
+                ended = Part(wish=new, phase=Phase.EXITED, outcome=NEVER_STARTED, is_shipped=True)
+                parts[new.attempt] = ended
+                instructions.append(Report())
+            else:
+                parts[new.attempt] = Part(wish=new)
+                instructions.append(Prepare(wish=new))
+    advanced = [_advance(part, is_leaving=state.is_leaving) for part in parts.values()]
+    state, more = _settle(replace(state, parts=parts), advanced)
+    return state, (*instructions, *more)
+
+
+def _learn(part: Part, event: Prepared | Started | Exited | LogsShipped) -> Part:
+    """Take in what was seen of the part itself; what is already known or over changes nothing."""
+    match event:
+        case Prepared(master_port=master_port) if part.phase is Phase.PREPARING:
+            return replace(part, phase=Phase.READY, master_port=master_port)
+        case Started(at=at) if part.phase is Phase.STARTING:
+            return replace(part, phase=Phase.RUNNING, started_at=at)
+        case Started(at=at) if part.phase is Phase.STOPPING:
+            return replace(part, started_at=at)
+        case Exited(outcome=outcome) if part.phase is not Phase.EXITED:
+            return replace(part, phase=Phase.EXITED, outcome=outcome)
+        case LogsShipped() if part.phase is Phase.EXITED:
+            return replace(part, is_shipped=True)
+        case _:
+            return part
+
+
+def _advance(part: Part, *, is_leaving: bool) -> tuple[Part | None, tuple[Instruction, ...]]:
+    """Bring a part one step nearer to what is wanted of it; None when it can be forgotten."""
+    attempt, wish = part.wish.attempt, part.wish
+    must_stop = wish.stop or not part.is_wanted
+    match part.phase:
+        case Phase.READY | Phase.STARTING | Phase.RUNNING | Phase.STOPPING if must_stop:
+            return _stop(part, wish.grace_seconds)
+        case Phase.READY if is_leaving:
+            return _stop(part, 0.0, is_leaving=True)
+        case Phase.READY if wish.go:
+            return replace(part, phase=Phase.STARTING), (Start(wish=wish),)
+        case Phase.EXITED if part.is_acknowledged and part.is_shipped and not part.is_wanted:
+            return None, (Forget(attempt=attempt),)
+        case _:
+            return part, ()
+
+
+def _stop(
+    part: Part, grace_seconds: float, *, is_leaving: bool = False
+) -> tuple[Part, tuple[Instruction, ...]]:
+    if part.phase in (Phase.PREPARING, Phase.READY):
+        # One being prepared is stopped as soon as that is done: `_advance` looks again.
+        if part.phase is Phase.READY:
+            part = replace(part, phase=Phase.EXITED, outcome=LEFT if is_leaving else NEVER_STARTED)
+        return part, ()
+    asked = part.stop_grace_seconds
+    if part.phase is Phase.EXITED or (asked is not None and asked <= grace_seconds):
+        return part, ()
+    part = replace(part, phase=Phase.STOPPING, stop_grace_seconds=grace_seconds)
+    stop = Stop(attempt=part.wish.attempt, grace_seconds=grace_seconds, is_leaving=is_leaving)
+    return part, (stop,)
+
+
+def _settle(state: State, changes: Iterable[tuple[Part | None, tuple[Instruction, ...]]]) -> Step:
+    """Put changed parts back, collect their instructions, and report when any looks different now."""
+    parts = dict(state.parts)
+    instructions: list[Instruction] = []
+    for changed, wanted in changes:
+        instructions += wanted
+        for forgotten in (item for item in wanted if isinstance(item, Forget)):
+            del parts[forgotten.attempt]
+        if changed is not None:
+            parts[changed.wish.attempt] = changed
+    before = {number: REPORTED[part.phase] for number, part in state.parts.items()}
+    if any(REPORTED[part.phase] != before.get(number) for number, part in parts.items()):
+        instructions.append(Report())
+    return replace(state, parts=parts), tuple(instructions)

@@ -1,0 +1,239 @@
+"""What a node agent and the control plane say to each other. Standard library only; both sides import it.
+
+One exchange carries everything but logs: the agent posts a Report of what *is* and is answered with the
+Desired state of its node. The report renews the node's lease, so a repeated, late or lost exchange is
+harmless: there is no command to lose. Log text goes by LogBatch, numbered, and is stored once.
+
+    POST /api/agent/v1/sync   Report   -> Desired
+    POST /api/agent/v1/logs   LogBatch -> LogAnswer
+    GET  /ws/agent            WebSocket; the server sends {"type": "wake"} when there is something new
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+PROTOCOL = 1
+#: Most progress lines carried by one report, and bytes of text in one log chunk.
+PROGRESS_PER_REPORT = 100
+LOG_CHUNK_BYTES = 32 * 1024
+CHUNKS_PER_BATCH = 16
+
+T = TypeVar("T")
+
+
+class MessageError(ValueError):
+    """A message does not have the agreed form; says which field and what would be right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryGpu:
+    """One device as the node sees it. `socket` and `switch` number its place inside the node."""
+
+    index: int
+    uuid: str
+    memory_bytes: int
+    socket: int = 0
+    switch: int = 0
+    healthy: bool = True
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What the node is; sent with every report of a changed inventory and with an agent's first."""
+
+    gpu_model: str
+    gpus: tuple[InventoryGpu, ...]
+    cpus: float
+    memory_bytes: int
+    #: Where the other nodes of a gang reach this one.
+    address: str
+    agent_version: str
+    #: What the runtime really enforces here, e.g. {"cpu": true, "memory": false, "sandbox": true}.
+    isolation: dict[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSample:
+    """A reading of one device; lossy and unversioned."""
+
+    index: int
+    utilisation_percent: float
+    memory_used_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressLine:
+    """One line the job appended to $ALLOT_PROGRESS; `sequence` is its line number in this attempt."""
+
+    sequence: int
+    at: float
+    step: int
+    samples: float | None = None
+    values: dict[str, float] = field(default_factory=dict)
+
+
+#: preparing: making the folder; ready: waits for the gang; then running, stopping (was signalled), exited.
+PartState = Literal["preparing", "ready", "running", "stopping", "exited"]
+#: Why a part ended, from its exit status and the tail of its log.
+Category = Literal[
+    "", "user_error", "out_of_memory", "hardware", "network", "lost", "start_failed", "stopped"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartReport:
+    """The state of one attempt on this node."""
+
+    attempt: int
+    state: PartState
+    #: Chosen by the node that has rank 0, before it is ready.
+    master_port: int | None = None
+    #: Of the first replica that failed, else 0; 128 + N when signal N ended it. Only when exited.
+    exit_code: int | None = None
+    category: Category = ""
+    message: str = ""
+    #: By the node's clock, Unix seconds.
+    started_at: float | None = None
+    ended_at: float | None = None
+    progress: tuple[ProgressLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What is. `boot` names one life of the agent process; `generation` is the newest Desired it obeys."""
+
+    protocol: int
+    boot: str
+    generation: int
+    parts: tuple[PartReport, ...] = ()
+    inventory: Inventory | None = None
+    samples: tuple[GpuSample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One process of the gang on this node."""
+
+    rank: int
+    task: str
+    gpu_indexes: tuple[int, ...]
+    command: tuple[str, ...]
+    env: dict[str, str] = field(default_factory=dict)
+    cpus: float = 0.0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredPart:
+    """An attempt this node should be running. One that is absent here must be stopped.
+
+    `go` is false until every node of the gang reported ready; then `master_address` and `master_port`
+    are set. `stop` asks for SIGTERM, `grace_seconds`, SIGKILL; the end is reported as usual.
+    """
+
+    attempt: int
+    job: int
+    number: int
+    name: str
+    tenant: str
+    gpu_model: str
+    replicas: tuple[Replica, ...]
+    world_size: int
+    go: bool
+    stop: bool
+    grace_seconds: float
+    has_rank_zero: bool
+    master_address: str = ""
+    master_port: int = 0
+    log_bytes: int = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """What should be on one node. An older `generation` than one already obeyed is ignored."""
+
+    generation: int
+    lease_seconds: float
+    report_seconds: float
+    parts: tuple[DesiredPart, ...] = ()
+    #: The server has no inventory of this boot: send it with the next report.
+    want_inventory: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogChunk:
+    """Consecutive output of one replica. `sequence` counts from 0 in each (attempt, rank)."""
+
+    sequence: int
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBatch:
+    attempt: int
+    rank: int
+    chunks: tuple[LogChunk, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogAnswer:
+    """`next_sequence` is the first one not stored; `full` means the attempt's log limit is reached."""
+
+    next_sequence: int
+    full: bool = False
+
+
+def encode(message: Any) -> dict[str, Any]:
+    """Return the message as JSON-ready values."""
+    return asdict(message)
+
+
+def decode(kind: type[T], value: Any, where: str = "") -> T:
+    """Build a message from JSON values; raise MessageError for a missing, unknown or ill-typed field."""
+    if not is_dataclass(kind) or not isinstance(value, dict):
+        raise MessageError(f"{where or kind.__name__}: must be an object")
+    hints = get_type_hints(kind)
+    known = {spec.name: spec for spec in fields(kind)}
+    if unknown := set(value) - set(known):
+        raise MessageError(f"{where or kind.__name__}: unknown field {sorted(unknown)[0]!r}")
+    arguments = {}
+    for name, spec in known.items():
+        path = f"{where}.{name}" if where else name
+        if name in value:
+            arguments[name] = _convert(hints[name], value[name], path)
+        elif spec.default is MISSING and spec.default_factory is MISSING:
+            raise MessageError(f"{path}: is missing")
+    return kind(**arguments)
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        (hint,) = (choice for choice in arguments if choice is not type(None))
+        return _convert(hint, value, where)
+    if origin is Literal:
+        if value not in arguments:
+            raise MessageError(f"{where}: must be one of {', '.join(map(repr, arguments))}, not {value!r}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise MessageError(f"{where}: must be a list")
+        return tuple(_convert(arguments[0], item, f"{where}.{index}") for index, item in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise MessageError(f"{where}: must be an object")
+        return {str(key): _convert(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
+    if is_dataclass(hint):
+        return decode(hint, value, where)  # type: ignore[arg-type]
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise MessageError(f"{where}: must be of type {hint.__name__}")
+    return value

@@ -1,0 +1,237 @@
+"""The minder: a tiny parent of one attempt's processes that outlives the agent and obeys the lease.
+
+    python -I -S -c "...; main()" FOLDER
+
+It starts the replicas of `spec.json`, each in a session of its own, and pumps their output into files
+of limited size. They end when it is told so (SIGTERM; the file `stop` says how), when one of them
+fails, or when the node's lease is not moved forward in time: then everything is dead *by* the deadline.
+Nothing escapes: orphans become the minder's children, and replicas die with the minder.
+
+One thread, one loop, and only modules that load in milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+
+from nodeagent.folder import AttemptFolder, read_json, write_json
+from nodeagent.procfs import (
+    PR_SET_CHILD_SUBREAPER,
+    boot_clock_seconds,
+    descendants,
+    kernel_oom_kills,
+    prctl,
+    process_identity,
+)
+from nodeagent.replica import CommandNotStarted, OutputFile, RunningReplica
+
+TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
+if TYPE_CHECKING:
+    from typing import Any
+
+#: All is killed this long before the deadline, since a kill takes a moment to be complete.
+KILL_MARGIN_SECONDS = 0.5
+#: How long an uninterruptible process is waited for before it is killed once more.
+KILL_AGAIN_SECONDS = 0.05
+#: The longest sleep: timers stand still while a machine is suspended, the lease does not.
+LONGEST_SLEEP_SECONDS = 5.0
+RUNNING = b"running\n"
+
+
+class Minder:
+    """Starts, watches and ends the replicas of one attempt on one node."""
+
+    def __init__(self, folder: AttemptFolder, spec: dict[str, Any]) -> None:
+        self.folder = folder
+        self.spec = spec
+        self.replicas: list[RunningReplica] = []
+        self.first_failed: int | None = None
+        self.reason = ""
+        self.problem = ""
+        self.started_at: float | None = None
+        self.kill_at: float | None = None
+        self.has_killed = False
+        self.deadline = 0.0
+        self.oom_kills_before = kernel_oom_kills()
+
+    def run(self) -> None:
+        wake = _catch_signals()
+        self.write_status(is_final=False)
+        if (stop := read_json(self.folder.stop)) is not None:
+            self.reason = stop["reason"]
+        elif boot_clock_seconds() >= self.lease_end() - self.lease_stop_seconds():
+            self.reason = "lease"
+        else:
+            self.start_replicas()
+        self.watch(wake)
+        for replica in self.replicas:
+            while replica.pump():
+                pass
+            replica.cgroup.remove()
+        self.write_status(is_final=True)
+
+    def start_replicas(self) -> None:
+        for spec in self.spec["replicas"]:
+            output = OutputFile(self.folder.log(spec["rank"]), self.spec["log_bytes"])
+            replica = RunningReplica(spec, output)
+            self.replicas.append(replica)
+            try:
+                replica.start()
+            except CommandNotStarted as error:
+                self.problem = str(error)
+                self.first_failed = replica.rank
+                output.write(f"[allotment] {error}\n".encode())
+                self.stop("replica", 0.0)
+                return
+        self.started_at = time.time()
+        self.write_status(is_final=False)
+        with contextlib.suppress(BrokenPipeError):  # The agent may be gone; it reads the status later.
+            os.write(1, RUNNING)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.close(null)
+
+    def watch(self, wake: int) -> None:
+        """Return when no process of the attempt is left."""
+        poll = select.poll()
+        poll.register(wake, select.POLLIN)
+        pipes = {replica.pipe: replica for replica in self.replicas if replica.pipe is not None}
+        for pipe in pipes:
+            poll.register(pipe, select.POLLIN)
+        while self.reap():
+            for descriptor, _ in poll.poll(max(0.0, self.sleep_seconds()) * 1000):
+                if descriptor == wake:
+                    if signal.SIGTERM in os.read(wake, 512):
+                        self.read_stop()
+                elif not pipes[descriptor].pump() and pipes[descriptor].pipe is None:
+                    poll.unregister(descriptor)
+            self.check_times()
+
+    def reap(self) -> bool:
+        """Collect the dead, orphans included; return whether anything lives."""
+        while True:
+            try:
+                pid, wait_status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                break
+            for replica in self.replicas:
+                if replica.pid == pid:
+                    self.replica_ended(replica, wait_status)
+        return True
+
+    def replica_ended(self, replica: RunningReplica, wait_status: int) -> None:
+        replica.ended(wait_status)
+        if replica.has_failed and self.first_failed is None:
+            self.first_failed = replica.rank
+        if self.kill_at is None:
+            # A replica ends when its command ends. When it was told to stop, its children keep their grace.
+            replica.signal_group(signal.SIGKILL)
+            if all(other.wait_status is not None for other in self.replicas):
+                self.kill()
+            elif replica.has_failed:
+                self.stop("replica", self.spec["grace_seconds"])
+
+    def read_stop(self) -> None:
+        stop = read_json(self.folder.stop) or {}
+        self.stop(stop.get("reason", "stopped"), stop.get("grace_seconds", self.spec["grace_seconds"]))
+
+    def stop(self, reason: str, grace_seconds: float) -> None:
+        """Ask all to end, and kill them after the grace. The first reason stays, the shortest grace wins."""
+        kill_at = boot_clock_seconds() + grace_seconds
+        self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
+        if not self.reason:
+            self.reason = reason
+            for replica in self.replicas:
+                if replica.pid:
+                    replica.signal_group(signal.SIGTERM)
+                    replica.signal_group(signal.SIGCONT)  # A stopped process would not hear of it.
+
+    def kill(self) -> None:
+        """SIGKILL to everything below the minder, also what moved to a session of its own."""
+        self.kill_at = self.kill_at or boot_clock_seconds()
+        self.has_killed = True
+        for replica in self.replicas:
+            if replica.pid and replica.wait_status is None:
+                replica.signal_group(signal.SIGKILL)
+        for pid in descendants(os.getpid()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def check_times(self) -> None:
+        now = boot_clock_seconds()
+        if self.kill_at is not None and now >= self.kill_at:
+            self.kill()
+        if now >= self.lease_end() - self.lease_stop_seconds() and now >= self.renewed_lease_end():
+            self.stop("lease", self.deadline - KILL_MARGIN_SECONDS - now)
+
+    def sleep_seconds(self) -> float:
+        now = boot_clock_seconds()
+        if self.has_killed:
+            return KILL_AGAIN_SECONDS
+        times = [now + LONGEST_SLEEP_SECONDS, self.lease_end() - self.lease_stop_seconds()]
+        if self.kill_at is not None:
+            times = [now + LONGEST_SLEEP_SECONDS, self.kill_at, self.lease_end() - KILL_MARGIN_SECONDS]
+        return min(times) - now
+
+    def lease_end(self) -> float:
+        if not self.deadline:
+            self.renewed_lease_end()
+        return self.deadline
+
+    def renewed_lease_end(self) -> float:
+        """Read the deadline anew; return when the attempt would have to be told to stop."""
+        lease = read_json(self.spec["lease"])
+        if lease is not None:
+            self.deadline = max(self.deadline, float(lease))
+        return self.deadline - self.lease_stop_seconds()
+
+    def lease_stop_seconds(self) -> float:
+        """How long before the deadline the attempt is told to stop."""
+        return float(self.spec["lease_grace_seconds"]) + KILL_MARGIN_SECONDS
+
+    def write_status(self, *, is_final: bool) -> None:
+        status = {
+            "pid": os.getpid(),
+            "identity": process_identity(os.getpid()),
+            "is_final": is_final,
+            "reason": self.reason,
+            "problem": self.problem,
+            "first_failed": self.first_failed,
+            "started_at": self.started_at,
+            "ended_at": time.time() if is_final else None,
+            "kernel_killed_for_memory": is_final and kernel_oom_kills() > self.oom_kills_before,
+            "replicas": [replica.status() for replica in self.replicas],
+        }
+        write_json(self.folder.status, status)
+
+
+def main() -> None:
+    """Mind the attempt whose folder is the only argument; do nothing when another does, or it is over."""
+    folder = AttemptFolder(sys.argv[1])
+    lock = folder.lock_minder()
+    if lock is None or (read_json(folder.status) or {}).get("is_final"):
+        return
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    Minder(folder, read_json(folder.spec)).run()
+
+
+def _catch_signals() -> int:
+    """Make SIGTERM and the end of children readable from the returned descriptor; ignore the terminal's."""
+    read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    return read
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,308 @@
+"""Attempts as plain processes under a minder. What happens to them is posted as events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import time
+import zlib
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nodeagent.cgroups import find_cgroups
+from nodeagent.configuration import Configuration
+from nodeagent.environment import checkpoint_folder, replica_spec, stray_mark
+from nodeagent.folder import AttemptFolder, read_json, write_json
+from nodeagent.machine import Adopted, Event, Exited, Outcome, Part, Phase, Prepared, Started
+from nodeagent.messages import DesiredPart, MessageError, Replica, decode, encode
+from nodeagent.minded import Minded
+from nodeagent.outcome import read_outcome
+from nodeagent.ports import HeldPorts
+from nodeagent.procfs import is_same_process, processes_with_setting
+
+log = logging.getLogger(__name__)
+
+#: The longest part of a lease that is spent on letting jobs end well.
+LEASE_GRACE_SHARE = 0.25
+CLEAR_AGAIN_SECONDS = 0.05
+
+
+class ProcessRuntime:
+    """Prepares, starts, stops and forgets attempts; what happens to them it posts as events."""
+
+    def __init__(self, configuration: Configuration, post: Callable[[Event], None]) -> None:
+        self.configuration = configuration
+        self.post = post
+        self.lease_seconds = 0.0
+        self.root = Path(configuration.work_folder)
+        self.attempts = self.root / "attempts"
+        self.attempts.mkdir(parents=True, exist_ok=True)
+        self.lease = str(self.root / "lease")
+        # Two nodes of one name, in two demonstrations on one machine, must not share groups.
+        unique = f"{configuration.node}-{zlib.crc32(str(self.root).encode()):08x}"
+        self.cgroups = find_cgroups(unique)
+        self.minded: dict[int, Minded] = {}
+        self.ports = HeldPorts()
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def isolation(self) -> dict[str, bool]:
+        """What is really enforced on jobs here."""
+        return {kind: kind in self.cgroups.folders for kind in ("cpu", "memory")} | {"sandbox": False}
+
+    def folder(self, attempt: int) -> AttemptFolder:
+        return AttemptFolder(str(self.attempts / str(attempt)))
+
+    def extend_lease(self, deadline: float, lease_seconds: float) -> None:
+        """Let every minder go on until the deadline."""
+        self.lease_seconds = lease_seconds
+        write_json(self.lease, deadline)
+
+    def lease_deadline(self) -> float:
+        """Return the deadline an earlier life of the agent left behind."""
+        return float(read_json(self.lease) or 0.0)
+
+    def prepare(self, wish: DesiredPart) -> None:
+        """Make the folders and, for rank 0, choose the port where the gang meets."""
+        self._begin(self._prepare(wish))
+
+    def start(self, wish: DesiredPart) -> None:
+        """Start the minder, which starts the replicas."""
+        folder = self.folder(wish.attempt)
+        if not wish.master_port:
+            # A gang of one node: nobody else needs to know, so nobody else was asked.
+            port = (read_json(folder.part) or {}).get("master_port") or 0
+            wish = replace(wish, master_port=port, master_address="127.0.0.1")
+        self.ports.release(wish.attempt)
+        try:
+            write_json(folder.part, {"wish": encode(wish), "master_port": wish.master_port or None})
+            write_json(folder.spec, self._minder_spec(folder, wish))
+            minded = Minded.start(folder)
+        except OSError as error:
+            self.post(_start_failed(wish.attempt, f"The node could not start the attempt: {error}"))
+            return
+        self._watch(wish.attempt, minded)
+
+    def stop(self, attempt: int, grace_seconds: float, *, is_leaving: bool = False) -> None:
+        """SIGTERM to all processes of the attempt, SIGKILL after the grace."""
+        reason = "leaving" if is_leaving else "stopped"
+        try:
+            write_json(self.folder(attempt).stop, {"reason": reason, "grace_seconds": grace_seconds})
+        except OSError:
+            # Without the file the minder takes the grace it was started with.
+            log.exception("How to stop attempt %d could not be written", attempt)
+        if (minded := self.minded.get(attempt)) is not None:
+            minded.signal(signal.SIGTERM)
+
+    def kill(self, attempt: int) -> None:
+        """Kill the minder; what it minded is killed when its end is seen."""
+        if (minded := self.minded.get(attempt)) is not None:
+            minded.signal(signal.SIGKILL)
+
+    def forget(self, attempt: int) -> None:
+        """Remove all that is left of an attempt that ended."""
+        self.ports.release(attempt)
+        trash = self.attempts / f".trash-{attempt}"
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(self.folder(attempt).path, trash)
+            self._begin(_remove(trash))
+
+    def recover(self) -> list[Adopted]:
+        """Find what an earlier life of the agent left behind, and watch again what lives."""
+        found = []
+        for path in sorted(self.attempts.iterdir()):
+            if path.name.startswith(".trash-"):
+                self._begin(_remove(path))
+            elif path.name.isdigit() and (adopted := self._adopt(int(path.name))) is not None:
+                found.append(adopted)
+        return found
+
+    def close(self) -> None:
+        """Let go of everything; minders and their attempts go on."""
+        for minded in self.minded.values():
+            minded.close()
+        self.minded.clear()
+        self.ports.release_all()
+        self.cgroups.remove()
+
+    async def _prepare(self, wish: DesiredPart) -> None:
+        folder = self.folder(wish.attempt)
+        try:
+            # Checkpoints are on a shared file system, which may hang; the lease must be renewed meanwhile.
+            await asyncio.to_thread(self._make_folders, folder, wish)
+            port = self.ports.hold(wish.attempt) if wish.has_rank_zero else None
+            write_json(folder.part, {"wish": encode(wish), "master_port": port})
+        except OSError as error:
+            self.post(_start_failed(wish.attempt, f"The node could not prepare the attempt: {error}"))
+        else:
+            self.post(Prepared(attempt=wish.attempt, master_port=port))
+
+    def _make_folders(self, folder: AttemptFolder, wish: DesiredPart) -> None:
+        os.makedirs(folder.path, mode=0o700, exist_ok=True)
+        os.makedirs(checkpoint_folder(self.configuration, wish), exist_ok=True)
+        os.makedirs(folder.temporary, exist_ok=True)
+        for replica in wish.replicas:
+            os.makedirs(folder.work(replica.rank), exist_ok=True)
+
+    def _minder_spec(self, folder: AttemptFolder, wish: DesiredPart) -> dict[str, Any]:
+        return {
+            "lease": self.lease,
+            "lease_grace_seconds": min(wish.grace_seconds, self.lease_seconds * LEASE_GRACE_SHARE),
+            "grace_seconds": wish.grace_seconds,
+            "log_bytes": wish.log_bytes,
+            "replicas": [
+                replica_spec(self.configuration, self.cgroups, folder, wish, replica)
+                for replica in wish.replicas
+            ],
+        }
+
+    def _watch(self, attempt: int, minded: Minded) -> None:
+        self.minded[attempt] = minded
+        minded.watch(partial(self._minder_runs, attempt), partial(self._minder_ended, attempt))
+
+    def _minder_runs(self, attempt: int) -> None:
+        status = read_json(self.folder(attempt).status) or {}
+        self.post(Started(attempt=attempt, at=status.get("started_at") or time.time()))
+
+    def _minder_ended(self, attempt: int) -> None:
+        self.minded.pop(attempt).close()
+        self._finish(attempt)
+
+    def _finish(self, attempt: int) -> None:
+        """Report the end once nothing is left alive; a minder that was killed left that to us."""
+        folder = self.folder(attempt)
+        lock = folder.lock_minder()
+        if lock is None:
+            # One that was started late by an earlier life of the agent. It will do nothing, but let it.
+            self._finish_later(attempt)
+            return
+        try:
+            status = read_json(folder.status) or {}
+            if not status.get("is_final"):
+                if self._kill_strays(attempt, status):
+                    self._finish_later(attempt)
+                    return
+                # Told to stop before it began, it just ends. That is no accident.
+                stop = read_json(folder.stop) if not status.get("replicas") else None
+                reason = stop["reason"] if stop else "minder"
+                status |= {"is_final": True, "reason": reason, "ended_at": time.time()}
+                with contextlib.suppress(OSError):  # A full disk must not keep the end from being told.
+                    write_json(folder.status, status)
+        finally:
+            os.close(lock)
+        self.post(Exited(attempt=attempt, outcome=read_outcome(folder, status)))
+
+    def _finish_later(self, attempt: int) -> None:
+        asyncio.get_running_loop().call_later(CLEAR_AGAIN_SECONDS, self._finish, attempt)
+
+    def _kill_strays(self, attempt: int, status: dict[str, Any]) -> bool:
+        """Kill what a dead minder left behind; return whether there was anything."""
+        found = False
+        folder = self.folder(attempt)
+        strays: set[int] = set()
+        for spec in (read_json(folder.spec) or {}).get("replicas", []):
+            group = self.cgroups.group(f"attempt-{attempt}-rank-{spec['rank']}")
+            found |= group.kill()
+            group.remove()
+            strays |= set(processes_with_setting(stray_mark(folder, spec["rank"])))
+        for replica in status.get("replicas", []):
+            if is_same_process(replica["pid"], replica["identity"]):
+                found = True
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(replica["pid"], signal.SIGKILL)
+        for pid in strays:
+            found = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return found
+
+    def _adopt(self, attempt: int) -> Adopted | None:
+        folder = self.folder(attempt)
+        kept = read_json(folder.part) or {}
+        wish = _kept_wish(attempt, kept.get("wish"), read_json(folder.spec))
+        if wish is None:
+            # Preparing was cut short, so nothing was ever started. The server will ask for it again.
+            self._begin(_remove(Path(folder.path)))
+            return None
+        part = Part(wish=wish, phase=Phase.READY, master_port=kept.get("master_port"))
+        if not os.path.exists(folder.spec):
+            return Adopted(part=part)
+        status = read_json(folder.status) or {}
+        part = replace(part, phase=Phase.RUNNING, started_at=status.get("started_at"))
+        if os.path.exists(folder.stop):
+            part = replace(part, phase=Phase.STOPPING)
+        lock = folder.lock_minder()
+        if lock is not None:
+            os.close(lock)
+            # Reported once the event loop runs: nothing may be alive before that.
+            asyncio.get_running_loop().call_soon(self._finish, attempt)
+        else:
+            self._adopt_minder(attempt)
+        return Adopted(part=part)
+
+    def _adopt_minder(self, attempt: int) -> None:
+        """Watch a minder that lives; one that has only just started has not written who it is."""
+        status = read_json(self.folder(attempt).status) or {}
+        if is_same_process(status.get("pid", 0), status.get("identity", "")):
+            with contextlib.suppress(ProcessLookupError):
+                self._watch(attempt, Minded(status["pid"]))
+                return
+        asyncio.get_running_loop().call_later(CLEAR_AGAIN_SECONDS, self._adopt_again, attempt)
+
+    def _adopt_again(self, attempt: int) -> None:
+        lock = self.folder(attempt).lock_minder()
+        if lock is None:
+            self._adopt_minder(attempt)
+        else:
+            os.close(lock)
+            self._finish(attempt)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+
+async def _remove(path: Path) -> None:
+    # A job may leave a great many files; meanwhile reports have to go on.
+    await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+
+
+def _kept_wish(attempt: int, wish: Any, spec: Any) -> DesiredPart | None:
+    """Return what was asked for; None when it was not even prepared.
+
+    Another version of the agent may have written it in a form of its own. What it started still runs: then
+    as much is made up as stopping it and shipping its output take, until the server says the rest.
+    """
+    try:
+        return decode(DesiredPart, wish)
+    except MessageError:
+        if spec is None:
+            return None
+    ranks = [replica["rank"] for replica in spec["replicas"]]
+    return DesiredPart(
+        attempt=attempt,
+        job=0,
+        number=0,
+        name="unknown",
+        tenant="",
+        gpu_model="",
+        replicas=tuple(Replica(rank=rank, task="", gpu_indexes=(), command=()) for rank in ranks),
+        world_size=len(ranks),
+        go=True,
+        stop=False,
+        grace_seconds=spec["grace_seconds"],
+        has_rank_zero=0 in ranks,
+    )
+
+
+def _start_failed(attempt: int, message: str) -> Exited:
+    outcome = Outcome(exit_code=None, category="start_failed", message=message, ended_at=time.time())
+    return Exited(attempt=attempt, outcome=outcome)

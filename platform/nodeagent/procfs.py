@@ -1,0 +1,95 @@
+"""Processes as Linux shows them: who they are, whose children they are, and how to end them all.
+
+Imported by the minder, so it imports nearly nothing: a minder has to be up within milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def boot_clock_seconds() -> float:
+    """Seconds since the machine booted, suspended time included: the one clock of agent and minders."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def prctl(option: int, value: int) -> None:
+    """Call prctl(2); raise OSError when the kernel refuses."""
+    import ctypes  # Costs milliseconds and memory the agent itself need not spend.
+
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl refused")
+
+
+def process_identity(pid: int) -> str:
+    """Return what tells this process from a later one with the same number; "" when there is none.
+
+    That is the boot's identity and the start time in clock ticks since that boot.
+    """
+    fields = _stat(pid)
+    if fields is None or fields[0] in "ZX":
+        return ""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return f"{file.read().strip()}-{fields[19]}"
+
+
+def is_same_process(pid: int, identity: str) -> bool:
+    """Whether the process that had this identity still lives."""
+    return bool(identity) and process_identity(pid) == identity
+
+
+def descendants(root: int) -> list[int]:
+    """Return every live process below `root`, whatever session or group it moved to."""
+    children: dict[int, list[int]] = {}
+    for pid in _processes():
+        if (fields := _stat(pid)) is not None:
+            children.setdefault(int(fields[1]), []).append(pid)
+    found, pending = [], [root]
+    while pending:
+        below = children.get(pending.pop(), [])
+        found += below
+        pending += below
+    return found
+
+
+def processes_with_setting(setting: str) -> list[int]:
+    """Return live processes that were started with this NAME=value in their environment."""
+    found = []
+    for pid in _processes():
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                environment = file.read()
+        except OSError:
+            continue  # It ended, or is another user's and so not ours.
+        if setting.encode() in environment.split(b"\0"):
+            found.append(pid)
+    return found
+
+
+def kernel_oom_kills() -> int:
+    """How many processes this kernel has killed for want of memory since it booted."""
+    try:
+        with open("/proc/vmstat", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    except OSError:
+        pass  # Hidden in some containers: then nothing can be said.
+    return 0
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Return the fields of /proc/PID/stat from the state on; the name before it may hold anything."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return None

@@ -1,0 +1,159 @@
+"""One replica as its minder holds it: a child process, its limits and its output.
+
+Imported by the minder, so it imports nearly nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+
+from nodeagent.cgroups import CgroupOfReplica
+from nodeagent.procfs import PR_SET_PDEATHSIG, prctl, process_identity
+
+TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
+if TYPE_CHECKING:
+    from typing import Any
+
+READ_BYTES = 64 * 1024
+
+
+class CommandNotStarted(Exception):
+    """The command of a replica could not be executed."""
+
+
+class OutputFile:
+    """What one replica wrote, up to a limit; what follows is read and dropped, so that it never blocks."""
+
+    def __init__(self, path: str, limit_bytes: int) -> None:
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.left_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
+
+    def write(self, data: bytes) -> None:
+        if self.left_bytes <= 0:
+            return
+        kept = data[: self.left_bytes]
+        self.left_bytes -= len(kept)
+        try:
+            _write_all(self.descriptor, kept)
+        except OSError:
+            # The disk is full. That costs this output, and must not cost the job its minder.
+            self.left_bytes = 0
+            return
+        if len(kept) < len(data):
+            notice = f"\n[allotment] Output limit of {self.limit_bytes} bytes reached; the rest is dropped.\n"
+            _write_all(self.descriptor, notice.encode())
+
+
+class RunningReplica:
+    """One child of the minder and its output."""
+
+    def __init__(self, spec: dict[str, Any], output: OutputFile) -> None:
+        self.spec = spec
+        self.rank: int = spec["rank"]
+        self.output = output
+        self.cgroup = CgroupOfReplica(spec["cgroup"]["is_unified"], spec["cgroup"]["paths"])
+        self.pid = 0
+        self.identity = ""
+        self.pipe: int | None = None
+        self.wait_status: int | None = None
+        self.was_out_of_memory = False
+
+    def start(self) -> None:
+        """Fork and execute the command; raise CommandNotStarted with the reason."""
+        try:
+            self.cgroup.create(cpus=self.spec["cpus"], memory_bytes=self.spec["memory_bytes"])
+        except OSError as error:
+            raise CommandNotStarted(f"The limits could not be set: {error}") from error
+        self.pipe, output = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(output, True)
+        problem_read, problem_write = os.pipe2(os.O_CLOEXEC)
+        minder = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._become_command(minder, output, problem_write)
+        os.close(output)
+        os.close(problem_write)
+        # Closed by a successful exec; else it says why there was none.
+        with open(problem_read, "rb") as file:
+            problem = file.read()
+        self.identity = process_identity(self.pid)
+        if problem:
+            raise CommandNotStarted(problem.decode(errors="replace"))
+
+    def _become_command(self, minder: int, output: int, problem: int) -> None:
+        """Runs in the child; does not return."""
+        command = self.spec["command"]
+        try:
+            os.setsid()
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != minder:
+                os._exit(1)  # The minder died before the line above took effect.
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+                signal.signal(number, signal.SIG_DFL)
+            self.cgroup.enter()
+            with (
+                contextlib.suppress(OSError),
+                open("/proc/self/oom_score_adj", "w", encoding="ascii") as file,
+            ):
+                file.write("300")  # When memory runs out, rather the job than the agent.
+            null = os.open(os.devnull, os.O_RDONLY)
+            for source, target in ((null, 0), (output, 1), (output, 2)):
+                os.dup2(source, target)
+            os.chdir(self.spec["cwd"])
+            os.execvpe(command[0], command, self.spec["env"])
+        except OSError as error:
+            reason = "command not found" if error.errno == errno.ENOENT else error.strerror
+            os.write(problem, f"{command[0]}: {reason}".encode())
+        except ValueError as error:
+            os.write(problem, f"the command or environment cannot be passed on: {error}".encode())
+        finally:
+            os._exit(127)
+
+    def signal_group(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def pump(self) -> bool:
+        """Move what there is into the file; return whether there may be more."""
+        if self.pipe is None:
+            return False
+        try:
+            data = os.read(self.pipe, READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            os.close(self.pipe)
+            self.pipe = None
+            return False
+        self.output.write(data)
+        return True
+
+    def ended(self, wait_status: int) -> None:
+        self.wait_status = wait_status
+        self.was_out_of_memory = self.cgroup.was_out_of_memory()
+
+    @property
+    def has_failed(self) -> bool:
+        return self.wait_status not in (None, 0)
+
+    def status(self) -> dict[str, Any]:
+        code = None if self.wait_status is None else os.waitstatus_to_exitcode(self.wait_status)
+        return {
+            "rank": self.rank,
+            "pid": self.pid,
+            "identity": self.identity,
+            "exit_code": code if code is None or code >= 0 else 128 - code,
+            "signal": -code if code is not None and code < 0 else 0,
+            "was_out_of_memory": self.was_out_of_memory,
+        }
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

@@ -1,0 +1,42 @@
+"""The node agents' two endpoints. Plain views: a fixed message each, and no user to think of."""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from django.http import HttpRequest, JsonResponse
+from django.urls import path
+from django.views.decorators.csrf import csrf_exempt
+
+from nodeagent.messages import LogBatch, MessageError, Report, decode, encode
+from scheduler.models import Node
+from scheduler.services.nodes import node_of_token
+from scheduler.services.reports import logs_append, report_apply
+
+T = TypeVar("T")
+
+
+def _endpoint(kind: type[T], apply: Callable[[Node, T], Any]) -> Callable[[HttpRequest], JsonResponse]:
+    @csrf_exempt
+    def view(request: HttpRequest) -> JsonResponse:
+        if request.method != "POST":
+            return _error(405, "method_not_allowed", "Only POST.")
+        node = node_of_token(request.headers.get("Authorization", "").removeprefix("Bearer "))
+        if node is None:
+            return _error(401, "not_signed_in", "Send this node's token: Authorization: Bearer altn_...")
+        try:
+            return JsonResponse(encode(apply(node, decode(kind, json.loads(request.body)))))
+        except (MessageError, ValueError) as error:
+            return _error(400, "malformed", str(error))
+
+    return view
+
+
+def _error(status: int, code: str, message: str) -> JsonResponse:
+    return JsonResponse({"error": code, "message": message, "fields": []}, status=status)
+
+
+urlpatterns = [
+    path("sync", _endpoint(Report, report_apply), name="agent-sync"),
+    path("logs", _endpoint(LogBatch, logs_append), name="agent-logs"),
+]

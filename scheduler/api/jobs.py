@@ -1,0 +1,167 @@
+"""Jobs: list, submit, check, cancel, hold, release."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.db.models import Count, Q, QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from scheduler import represent
+from scheduler.api import schemas
+from scheduler.api.filters import JobFilter
+from scheduler.api.lists import RepresentedList
+from scheduler.core.lifecycle import JobState
+from scheduler.models import Job
+from scheduler.rounds.preview import preview
+from scheduler.selectors import job_get, jobs_visible
+from scheduler.services import jobs as services
+from scheduler.services.submission import Submission, warnings_for
+from tenants.errors import ApplicationError, FieldError, Invalid
+from tenants.models import Role
+from tenants.selectors import viewer
+
+
+class Jobs(RepresentedList):
+    """The jobs of the caller's tenants, the newest first; operators see all."""
+
+    queryset = Job.objects.none()
+    serializer_class = schemas.Job
+    filterset_class = JobFilter
+    represent = staticmethod(represent.jobs)
+
+    def get_queryset(self) -> QuerySet[Job]:
+        return jobs_visible(viewer(self.request)).only("id")
+
+    @extend_schema(request=schemas.JobSubmit, responses={201: schemas.Job})
+    def post(self, request: Request) -> Response:
+        """Submit a job. What could never run is refused, with the nearest that could."""
+        tenant, spec = _tenant_and_rest(request.data)
+        job = services.job_submit(viewer=viewer(request), tenant=tenant, spec=spec)
+        return Response(represent.new_job(job), status=201)
+
+
+class JobsBulk(APIView):
+    @extend_schema(request=schemas.BulkSubmit, responses={201: schemas.BulkSubmitted})
+    def post(self, request: Request) -> Response:
+        """Submit up to 1,000 jobs, all or none."""
+        tenant, rest = _tenant_and_rest(request.data)
+        specs = rest.pop("jobs", None)
+        problems = [FieldError(str(name)[:80], "is not a field here", "tenant, jobs") for name in rest]
+        if not isinstance(specs, list):
+            problems.append(FieldError("jobs", "is not a list" if specs else "is missing", "a list of jobs"))
+        if problems:
+            raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems[:100])
+        jobs = services.jobs_submit_bulk(viewer=viewer(request), tenant=tenant, specs=specs)
+        return Response({"jobs": [_short(job) for job in jobs]}, status=201)
+
+
+def _short(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "name": job.name,
+        "virtual_cluster": job.virtual_cluster.name,
+        "gpus": job.gpus,
+        "state": job.state,
+    }
+
+
+class JobsCheck(APIView):
+    @extend_schema(request=schemas.JobSubmit, responses={200: schemas.CheckAnswer})
+    def post(self, request: Request) -> Response:
+        """Say what is wrong with a specification, or else what would become of it. Submits nothing."""
+        tenant, spec = _tenant_and_rest(request.data)
+        try:
+            checked = Submission(viewer(request), tenant).check(spec)
+        except ApplicationError as error:
+            if not error.fields:
+                raise
+            return Response(_refused(error))
+        reasons = preview(checked.core_job())
+        return Response(
+            {
+                "ok": True,
+                "fields": [],
+                "warnings": warnings_for(checked),
+                "normalised": checked.spec.to_dict(),
+                "gpus": checked.spec.gpus,
+                "message": f"Would wait: {reasons[0].message}" if reasons else "Would start at once.",
+            }
+        )
+
+
+def _refused(error: ApplicationError) -> dict[str, Any]:
+    return {
+        "ok": False,
+        "fields": [
+            {"field": one.field, "problem": one.problem, "expected": one.expected} for one in error.fields
+        ],
+        "warnings": [],
+        "normalised": None,
+        "gpus": 0,
+        "message": error.message,
+    }
+
+
+class JobsCounts(GenericAPIView):
+    queryset = Job.objects.none()
+    filterset_class = JobFilter
+    pagination_class = None
+
+    @extend_schema(responses=schemas.JobCounts)
+    def get(self, request: Request) -> Response:
+        """Count the visible jobs by state, under the same filters as the list."""
+        jobs = self.filter_queryset(jobs_visible(viewer(request)))
+        counts = {state.value: Count("id", filter=Q(state=state)) for state in JobState}
+        return Response(jobs.aggregate(**counts))
+
+
+class JobDetail(APIView):
+    @extend_schema(responses=schemas.Job)
+    def get(self, request: Request, job_id: int) -> Response:
+        """One job, with its newest attempt and the reasons why it waits."""
+        job = job_get(viewer(request), job_id)
+        return Response(represent.jobs([job.id])[0])
+
+
+def _action(request: Request, job_id: int, service: Callable[..., None]) -> Response:
+    by = viewer(request)
+    job = job_get(by, job_id)
+    by.require(job.tenant, Role.MEMBER)
+    service(job_id=job.id, actor=by.actor)
+    return Response(represent.jobs([job.id])[0])
+
+
+class JobCancel(APIView):
+    @extend_schema(request=None, responses={200: schemas.Job})
+    def post(self, request: Request, job_id: int) -> Response:
+        """End a waiting job, or tell a running one to stop. 409 when it has ended otherwise already."""
+        return _action(request, job_id, services.job_cancel)
+
+
+class JobHold(APIView):
+    @extend_schema(request=None, responses={200: schemas.Job})
+    def post(self, request: Request, job_id: int) -> Response:
+        """Keep a waiting job from starting."""
+        return _action(request, job_id, services.job_hold)
+
+
+class JobRelease(APIView):
+    @extend_schema(request=None, responses={200: schemas.Job})
+    def post(self, request: Request, job_id: int) -> Response:
+        """Let a held job be considered again."""
+        return _action(request, job_id, services.job_release)
+
+
+def _tenant_and_rest(body: Any) -> tuple[str | None, dict[str, Any]]:
+    """Take the tenant out of a body; the rest is for others to check."""
+    if not isinstance(body, Mapping):
+        raise Invalid("The body is not an object.", [FieldError("body", "is not an object", "an object")])
+    rest = dict(body)
+    tenant = rest.pop("tenant", None)
+    if tenant is not None and not isinstance(tenant, str):
+        raise Invalid("tenant: is not text.", [FieldError("tenant", "is not text", "the name of a tenant")])
+    return tenant, rest

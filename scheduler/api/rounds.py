@@ -1,0 +1,74 @@
+"""Rounds, which tell of all tenants' jobs and so are for operators, and events."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from scheduler import represent
+from scheduler.api import schemas
+from scheduler.api.filters import EventFilter
+from scheduler.api.lists import RepresentedList
+from scheduler.core import codec
+from scheduler.core.plan import Action
+from scheduler.models import Event, Round
+from scheduler.selectors import events_visible, round_get
+from tenants.selectors import viewer
+
+
+class Rounds(RepresentedList):
+    """The rounds that are kept, the newest first. For operators."""
+
+    queryset = Round.objects.none()
+    serializer_class = schemas.Round
+    ordering = "-number"
+    represent = staticmethod(represent.rounds)
+
+    def get_queryset(self) -> QuerySet[Round]:
+        viewer(self.request).require_operator()
+        return Round.objects.only("number")
+
+
+class RoundDetail(APIView):
+    @extend_schema(responses=schemas.RoundDetail)
+    def get(self, request: Request, number: int) -> Response:
+        """One round with every action of its plan. For operators."""
+        viewer(request).require_operator()
+        row = round_get(number)
+        actions = codec.loads_plan(bytes(row.plan)).actions if row.plan is not None else ()
+        return Response(
+            {**represent.rounds([number])[0], "actions": [_represented(action) for action in actions]}
+        )
+
+
+def _represented(action: Action) -> dict[str, Any]:
+    return {
+        "kind": str(action.kind),
+        "jobs": list(action.jobs),
+        "virtual_cluster": action.virtual_cluster,
+        "guaranteed": action.guaranteed,
+        "gpu_model": action.placement.gpu_model if action.placement else None,
+        "gpus": list(action.placement.gpus) if action.placement else [],
+        "cause": action.cause,
+        "preempted_by": list(action.preempted_by),
+        "message": action.message,
+    }
+
+
+class Events(ListAPIView):
+    """What happened, the newest first: to the caller's tenants' jobs, to nodes and virtual clusters."""
+
+    queryset = Event.objects.none()
+    serializer_class = schemas.Event
+    filterset_class = EventFilter
+
+    def get_queryset(self) -> QuerySet[Event]:
+        return events_visible(viewer(self.request))
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
+        return self.get_paginated_response(represent.events(page or ()))

@@ -1,0 +1,424 @@
+"""The objects of the API as its schema describes them. The objects themselves come from `represent`."""
+
+from rest_framework import serializers
+
+from scheduler.core.lifecycle import AttemptState, JobState, Outcome
+from scheduler.core.plan import Tier
+from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
+from scheduler.jobspec import TOPOLOGY_LEVELS
+from scheduler.models.inventory import NodeState
+from scheduler.models.rounds import RoundState
+
+JOB_STATES = [state.value for state in JobState]
+ATTEMPT_STATES = [state.value for state in AttemptState]
+NODE_STATES = [state.value for state in NodeState]
+ROUND_STATES = [state.value for state in RoundState]
+GPU_STATES = ["free", "held", "planned"]
+PHASES = ["waiting", "held", "planned", "starting", "running", "stopping", "ended"]
+GUARANTEES = [GUARANTEED, OPPORTUNISTIC]
+
+
+class Resources(serializers.Serializer):
+    gpu = serializers.IntegerField(min_value=1, max_value=16, help_text="GPUs of each replica, on one node.")
+    gpu_model = serializers.JSONField(
+        required=False, help_text='"any", a model, or a list of models with the preferred first.'
+    )
+    cpu = serializers.FloatField(required=False, min_value=0)
+    memory = serializers.JSONField(required=False, help_text='Bytes, or a size such as "4GiB".')
+
+
+class Task(serializers.Serializer):
+    name = serializers.CharField(max_length=63)
+    replicas = serializers.IntegerField(required=False, min_value=1, max_value=256, default=1)
+    resources = Resources()
+    command = serializers.JSONField(help_text="A list of words, or one line for the shell.")
+    env = serializers.DictField(child=serializers.CharField(), required=False)
+
+
+class Topology(serializers.Serializer):
+    level = serializers.ChoiceField(choices=TOPOLOGY_LEVELS)
+    required = serializers.BooleanField(required=False, default=False)
+
+
+class Retry(serializers.Serializer):
+    max_attempts = serializers.IntegerField(required=False, min_value=1, max_value=20, default=3)
+
+
+class Checkpoint(serializers.Serializer):
+    grace_seconds = serializers.IntegerField(required=False, min_value=0, max_value=600, default=30)
+
+
+class JobSpec(serializers.Serializer):
+    """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas`
+    and `env` may stand here instead of in `tasks`."""
+
+    name = serializers.CharField(max_length=63)
+    virtual_cluster = serializers.CharField(
+        required=False,
+        allow_null=True,
+        help_text="Left out: the one that is the tenant's alone, or the only one it can use.",
+    )
+    priority = serializers.IntegerField(required=False, min_value=-100, max_value=100, default=0)
+    guarantee = serializers.ChoiceField(required=False, choices=GUARANTEES, default=GUARANTEED)
+    tasks = Task(many=True, required=False)
+    topology = Topology(required=False, allow_null=True)
+    time_limit = serializers.JSONField(
+        required=False, help_text='Seconds, or "30m", "2h", "1d12h"; null: none.'
+    )
+    retry = Retry(required=False)
+    checkpoint = Checkpoint(required=False)
+    throughput = serializers.DictField(child=serializers.FloatField(), required=False)
+    labels = serializers.DictField(child=serializers.CharField(), required=False)
+
+
+class JobSubmit(JobSpec):
+    """A specification, and for whom."""
+
+    tenant = serializers.CharField(required=False, help_text="Needed by members of several tenants.")
+
+
+class BulkSubmit(serializers.Serializer):
+    tenant = serializers.CharField(required=False)
+    jobs = JobSpec(many=True, help_text="1 to 1,000 jobs; all are submitted, or none.")
+
+
+class ShortJob(serializers.Serializer):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    virtual_cluster = serializers.CharField()
+    gpus = serializers.IntegerField()
+    state = serializers.ChoiceField(choices=JOB_STATES)
+
+
+class BulkSubmitted(serializers.Serializer):
+    jobs = ShortJob(many=True)
+
+
+class FieldProblem(serializers.Serializer):
+    field = serializers.CharField()
+    problem = serializers.CharField()
+    expected = serializers.CharField(allow_blank=True)
+
+
+class CheckAnswer(serializers.Serializer):
+    ok = serializers.BooleanField()
+    fields = FieldProblem(many=True)  # type: ignore[assignment]
+    warnings = serializers.ListField(child=serializers.CharField())
+    normalised = JobSpec(allow_null=True)
+    gpus = serializers.IntegerField()
+    message = serializers.CharField()
+
+
+class Reason(serializers.Serializer):
+    code = serializers.CharField()
+    tier = serializers.ChoiceField(choices=[tier.value for tier in Tier])
+    message = serializers.CharField()
+    blocking = serializers.DictField()
+    needed = serializers.IntegerField(allow_null=True)
+    available = serializers.IntegerField(allow_null=True)
+    hint = serializers.CharField(allow_blank=True)
+
+
+class PlacedGpu(serializers.Serializer):
+    id = serializers.IntegerField()
+    index = serializers.IntegerField()
+
+
+class PlacementPart(serializers.Serializer):
+    node = serializers.CharField()
+    node_id = serializers.IntegerField()
+    gpus = PlacedGpu(many=True)
+    ranks = serializers.ListField(child=serializers.IntegerField())
+    state = serializers.CharField()
+
+
+class Attempt(serializers.Serializer):
+    id = serializers.IntegerField()
+    number = serializers.IntegerField()
+    state = serializers.ChoiceField(choices=ATTEMPT_STATES)
+    outcome = serializers.ChoiceField(choices=["", *(outcome.value for outcome in Outcome)])
+    gpu_model = serializers.CharField()
+    placement = PlacementPart(many=True)
+    exit_code = serializers.IntegerField(allow_null=True)
+    category = serializers.CharField(allow_blank=True)
+    message = serializers.CharField(allow_blank=True)
+    stop_cause = serializers.CharField(allow_blank=True)
+    preempted_by = serializers.ListField(child=serializers.IntegerField())
+    planned_at = serializers.DateTimeField()
+    starting_at = serializers.DateTimeField(allow_null=True)
+    running_at = serializers.DateTimeField(allow_null=True)
+    stopping_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    throughput = serializers.FloatField(allow_null=True, help_text="Samples per second.")
+    step = serializers.IntegerField(allow_null=True)
+    total_steps = serializers.IntegerField(allow_null=True)
+
+
+class Job(serializers.Serializer):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    tenant = serializers.CharField()
+    virtual_cluster = serializers.CharField()
+    submitted_by = serializers.CharField()
+    state = serializers.ChoiceField(choices=JOB_STATES)
+    phase = serializers.ChoiceField(choices=PHASES)
+    guarantee = serializers.ChoiceField(choices=GUARANTEES)
+    priority = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+    gpu_models = serializers.ListField(child=serializers.CharField(), help_text="Empty: any.")
+    spec = JobSpec()
+    submitted_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    attempts = serializers.IntegerField(help_text="Attempts started so far.")
+    attempt = Attempt(allow_null=True, help_text="The one that runs, else the newest.")
+    reasons = Reason(many=True, help_text="Why it waits, the most decisive first.")
+    position = serializers.IntegerField(allow_null=True)
+    exit_code = serializers.IntegerField(allow_null=True)
+    message = serializers.CharField(allow_blank=True)
+    preemptions = serializers.IntegerField()
+    service_gpu_seconds = serializers.FloatField()
+    labels = serializers.DictField(child=serializers.CharField())
+    cancelling = serializers.BooleanField()
+    held = serializers.BooleanField()
+    version = serializers.IntegerField()
+
+
+class JobCounts(serializers.Serializer):
+    queued = serializers.IntegerField()
+    running = serializers.IntegerField()
+    succeeded = serializers.IntegerField()
+    failed = serializers.IntegerField()
+    cancelled = serializers.IntegerField()
+
+
+class Why(serializers.Serializer):
+    state = serializers.ChoiceField(choices=JOB_STATES)
+    reasons = Reason(many=True)
+    position = serializers.IntegerField(allow_null=True)
+    queue_length = serializers.IntegerField(allow_null=True)
+    round = serializers.IntegerField(allow_null=True)
+    decided_at = serializers.DateTimeField(allow_null=True)
+
+
+class LogChunk(serializers.Serializer):
+    sequence = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    text = serializers.CharField()
+
+
+class LogPage(serializers.Serializer):
+    attempt = serializers.IntegerField(allow_null=True)
+    rank = serializers.IntegerField()
+    ranks = serializers.ListField(child=serializers.IntegerField())
+    chunks = LogChunk(many=True)
+    next_after = serializers.IntegerField(help_text="Give it as `after` to go on.")
+    complete = serializers.BooleanField(help_text="The attempt has ended and this was the last of it.")
+    truncated = serializers.BooleanField(help_text="The attempt wrote more than is kept.")
+
+
+class ProgressPoint(serializers.Serializer):
+    attempt = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    step = serializers.IntegerField()
+    samples = serializers.FloatField(allow_null=True)
+    values = serializers.DictField(child=serializers.FloatField())
+
+
+class Progress(serializers.Serializer):
+    points = ProgressPoint(many=True)
+
+
+class Gpu(serializers.Serializer):
+    id = serializers.IntegerField()
+    index = serializers.IntegerField()
+    socket = serializers.IntegerField()
+    switch = serializers.IntegerField()
+    memory_bytes = serializers.IntegerField()
+    healthy = serializers.BooleanField()
+    problem = serializers.CharField(allow_blank=True)
+    state = serializers.ChoiceField(choices=GPU_STATES)
+
+
+class Node(serializers.Serializer):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    rack = serializers.CharField()
+    gpu_model = serializers.CharField(allow_null=True, help_text="Null until its agent has reported.")
+    address = serializers.CharField(allow_blank=True)
+    state = serializers.ChoiceField(choices=NODE_STATES)
+    cordoned = serializers.BooleanField()
+    draining = serializers.BooleanField()
+    drained = serializers.BooleanField()
+    isolation = serializers.DictField(child=serializers.BooleanField())
+    cpus = serializers.FloatField()
+    memory_bytes = serializers.IntegerField()
+    agent_version = serializers.CharField(allow_blank=True)
+    lease_expires_at = serializers.DateTimeField(allow_null=True)
+    gpus = Gpu(many=True)
+    version = serializers.IntegerField()
+
+
+class NodeWithToken(Node):
+    token = serializers.CharField(help_text="For the node's agent; shown only now.")
+
+
+class VirtualClusterUsage(serializers.Serializer):
+    guaranteed_in_use = serializers.IntegerField()
+    opportunistic_in_use = serializers.IntegerField()
+
+
+class VirtualClusterMember(serializers.Serializer):
+    tenant = serializers.CharField()
+    weight = serializers.FloatField()
+
+
+class VirtualCluster(serializers.Serializer):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    title = serializers.CharField(allow_blank=True)
+    policy = serializers.CharField()
+    policy_parameters = serializers.DictField()
+    placer = serializers.CharField()
+    default_time_limit_seconds = serializers.FloatField()
+    guaranteed = serializers.DictField(child=serializers.IntegerField())
+    members = VirtualClusterMember(many=True)
+    usage = serializers.DictField(child=VirtualClusterUsage())
+    queued = serializers.IntegerField()
+    running = serializers.IntegerField()
+    version = serializers.IntegerField()
+
+
+class PluginParameter(serializers.Serializer):
+    name = serializers.CharField()
+    type = serializers.CharField()
+    default = serializers.JSONField(allow_null=True)
+
+
+class Plugin(serializers.Serializer):
+    name = serializers.CharField()
+    summary = serializers.CharField()
+    parameters = PluginParameter(many=True)
+
+
+class Plugins(serializers.Serializer):
+    policies = Plugin(many=True)
+    placers = Plugin(many=True)
+
+
+class GpuModel(serializers.Serializer):
+    name = serializers.CharField()
+    memory_bytes = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+    gpus_free = serializers.IntegerField()
+    nodes = serializers.IntegerField()
+
+
+class GpuModels(serializers.Serializer):
+    results = GpuModel(many=True)
+
+
+class GpuCounts(serializers.Serializer):
+    total = serializers.IntegerField()
+    healthy = serializers.IntegerField()
+    held = serializers.IntegerField()
+    planned = serializers.IntegerField()
+    free = serializers.IntegerField()
+
+
+class UnfinishedCounts(serializers.Serializer):
+    queued = serializers.IntegerField()
+    running = serializers.IntegerField()
+
+
+class NodeCounts(serializers.Serializer):
+    ready = serializers.IntegerField()
+    lost = serializers.IntegerField()
+    cordoned = serializers.IntegerField()
+
+
+class NewestRound(serializers.Serializer):
+    number = serializers.IntegerField()
+    at = serializers.DateTimeField()
+
+
+class Cluster(serializers.Serializer):
+    gpus = GpuCounts()
+    by_model = serializers.DictField(child=GpuCounts())
+    jobs = UnfinishedCounts()
+    nodes = NodeCounts()
+    round = NewestRound(allow_null=True)
+
+
+class UsagePoint(serializers.Serializer):
+    at = serializers.DateTimeField()
+    total = serializers.IntegerField()
+    held = serializers.IntegerField()
+    by_tenant = serializers.DictField(child=serializers.IntegerField())
+
+
+class Usage(serializers.Serializer):
+    points = UsagePoint(many=True)
+
+
+class RoundTimings(serializers.Serializer):
+    snapshot = serializers.FloatField()
+    decide = serializers.FloatField()
+    apply = serializers.FloatField()
+
+
+class Dropped(serializers.Serializer):
+    kind = serializers.CharField()
+    jobs = serializers.ListField(child=serializers.IntegerField())
+    why = serializers.CharField()
+
+
+class Round(serializers.Serializer):
+    number = serializers.IntegerField()
+    started_at = serializers.DateTimeField()
+    state = serializers.ChoiceField(choices=ROUND_STATES)
+    degraded = serializers.DictField(child=serializers.CharField())
+    timings_ms = RoundTimings()
+    started = serializers.IntegerField()
+    kept = serializers.IntegerField()
+    stopped = serializers.IntegerField()
+    dropped = Dropped(many=True)
+    waiting = serializers.IntegerField()
+    error = serializers.CharField(allow_blank=True)
+
+
+class RoundAction(serializers.Serializer):
+    kind = serializers.CharField()
+    jobs = serializers.ListField(child=serializers.IntegerField())
+    virtual_cluster = serializers.CharField()
+    guaranteed = serializers.BooleanField()
+    gpu_model = serializers.CharField(allow_null=True)
+    gpus = serializers.ListField(child=serializers.IntegerField())
+    cause = serializers.CharField(allow_blank=True)
+    preempted_by = serializers.ListField(child=serializers.IntegerField())
+    message = serializers.CharField(allow_blank=True)
+
+
+class RoundDetail(Round):
+    actions = RoundAction(many=True)
+
+
+class Event(serializers.Serializer):
+    """`from` and `to` are states; null ids: the thing has no such."""
+
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    kind = serializers.CharField()
+    subject = serializers.CharField()
+    subject_id = serializers.IntegerField()
+    to = serializers.CharField(allow_blank=True)
+    actor = serializers.CharField(allow_blank=True)
+    message = serializers.CharField(allow_blank=True)
+    data = serializers.DictField()
+    job = serializers.IntegerField(allow_null=True)
+    node = serializers.IntegerField(allow_null=True)
+    tenant = serializers.CharField(allow_null=True)
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        # A word of Python's, so it can not be declared above.
+        return {**super().get_fields(), "from": serializers.CharField(allow_blank=True)}

@@ -1,0 +1,11 @@
+"""The one clock of the control plane: the database's."""
+
+from datetime import datetime
+
+from django.db import connection
+
+
+def database_now() -> datetime:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        return cursor.fetchone()[0]

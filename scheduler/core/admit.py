@@ -1,0 +1,166 @@
+"""Step 1, admit: which jobs may be considered at all this round; everyone else is told why not.
+
+Jobs that run are always admitted, unless they are being cancelled or have used up their time. A tenant's
+quota is handed out to its jobs in a fixed order (those that run, then by priority and age), before any
+policy sees them: so no policy needs to know of quotas, and a small job cannot push a large one of the
+same tenant back for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from scheduler.core import wording
+from scheduler.core.demand import models_of
+from scheduler.core.facts import Facts
+from scheduler.core.feasible import UNLIMITED, Feasibility
+from scheduler.core.plan import Reason, Tier
+from scheduler.core.snapshot import AllocationId, Job, JobId, Running
+
+#: The key of Tenant.quota that caps all models together.
+ALL_MODELS = "*"
+
+
+@dataclass(slots=True, kw_only=True)
+class Admission:
+    """Who may be considered, who may not and why, and which allocations end whatever is decided."""
+
+    admitted: dict[JobId, Job] = field(default_factory=dict)
+    held_back: dict[JobId, tuple[Reason, ...]] = field(default_factory=dict)
+    #: Allocation -> (cause, sentence for its jobs).
+    endings: dict[AllocationId, tuple[str, str]] = field(default_factory=dict)
+
+
+def admit(facts: Facts) -> Admission:
+    """Sort every job of the snapshot into admitted and held back."""
+    admission = Admission()
+    for job_id, running in facts.current.items():
+        ending = _ending(facts.jobs[job_id], running, facts.snapshot.now) if job_id in facts.jobs else None
+        if ending is not None:
+            admission.endings[running.allocation] = ending
+    candidates: dict[str, list[Job]] = {}
+    feasibility = Feasibility(facts.cluster, facts.tenants, facts.virtual_clusters)
+    for job in facts.jobs.values():
+        current = facts.current.get(job.id)
+        if current is None:
+            reasons = _hold(job, facts, feasibility)
+            if reasons:
+                admission.held_back[job.id] = reasons
+                continue
+        elif current.allocation in admission.endings:
+            continue
+        candidates.setdefault(job.tenant, []).append(job)
+    for tenant, jobs in candidates.items():
+        quota = facts.tenants[tenant].quota if tenant in facts.tenants else {}
+        _within_quota(quota, jobs, facts, admission)
+    return admission
+
+
+def _ending(job: Job, running: Running, now: float) -> tuple[str, str] | None:
+    """Return the cause and the sentence when what the job holds must end now."""
+    if job.cancelling:
+        return "cancelled", "It was cancelled."
+    limit = job.time_limit_seconds
+    if limit is None or running.phase == "planned" or now < running.since + limit:
+        return None
+    return "time_limit", f"It reached its time limit of {wording.duration(limit)}."
+
+
+def _hold(job: Job, facts: Facts, feasibility: Feasibility) -> tuple[Reason, ...]:
+    """Return every reason not to consider a job that does not run."""
+    reasons = []
+    never = feasibility.never_fits(job)
+    if never is not None:
+        reasons.append(never)
+    if job.cancelling:
+        reasons.append(Reason(code="cancelling", tier=Tier.HELD, message="It is being cancelled."))
+    if job.held:
+        reasons.append(
+            Reason(
+                code="held",
+                tier=Tier.HELD,
+                message="It was put on hold.",
+                hint="Release it to let it be considered.",
+            )
+        )
+    if job.eligible_at > facts.snapshot.now:
+        reasons.append(
+            Reason(
+                code="backoff",
+                tier=Tier.HELD,
+                message=f"It failed before and is tried again at {wording.instant(job.eligible_at)}.",
+                blocking={"eligible_at": job.eligible_at},
+            )
+        )
+    if job.id in facts.stopping:
+        reasons.append(
+            Reason(
+                code="stopping",
+                tier=Tier.PREPARING,
+                message="Its previous attempt is still stopping; it can start again once that has ended.",
+                blocking={"allocations": [facts.stopping[job.id].allocation]},
+            )
+        )
+    return tuple(reasons)
+
+
+def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admission: Admission) -> None:
+    """Admit a tenant's jobs, in order, as far as its quota goes.
+
+    Which model a waiting job will get is not known yet, so it counts against every model it may still
+    use. That can hold back a later job for a round or more; it can never overrun a quota.
+    """
+    wanted = sum([job.elastic[1] if job.elastic else job.gpus for job in jobs])
+    if not quota or wanted <= min(quota.values()):
+        admission.admitted.update([(job.id, job) for job in jobs])
+        return
+    left: dict[str, float] = {**quota}
+
+    def room(model: str) -> float:
+        return min(left.get(model, UNLIMITED), left.get(ALL_MODELS, UNLIMITED))
+
+    jobs.sort(key=lambda job: (job.id not in facts.current, -job.priority, job.submitted_at, job.id))
+    for job in jobs:
+        running = facts.current.get(job.id)
+        if running is None:
+            least = job.elastic[0] if job.elastic else job.gpus
+            accepted = models_of(job, facts.cluster)
+            models = tuple([model for model in accepted if room(model) >= least])
+            if not models:
+                admission.held_back[job.id] = (_over_quota(job, least, quota, left),)
+                continue
+            narrows = models != accepted
+        else:
+            least, models = len(running.gpus), (running.gpu_model,)
+            # It counts on the model that it has: if it must move, it moves to the same.
+            narrows = quota.keys() != {ALL_MODELS}
+        most = least
+        if job.elastic is not None:
+            most = int(max(least, min(job.elastic[1], *map(room, models))))
+            most -= (most - least) % job.tasks[0].gpus  # Whole replicas only.
+            job = replace(job, elastic=(min(job.elastic[0], least), most))
+        if narrows:
+            job = replace(job, gpu_models=models)
+        admission.admitted[job.id] = job
+        for line in (*models, ALL_MODELS):
+            if line in left:
+                left[line] -= most
+
+
+def _over_quota(job: Job, gpus: int, quota: Mapping[str, int], left: Mapping[str, float]) -> Reason:
+    lines = [line for line in sorted(quota) if line in (ALL_MODELS, *(job.gpu_models or quota))]
+    tightest = min(lines, key=lambda line: left[line])
+    cap = wording.gpus(quota[tightest], () if tightest == ALL_MODELS else [tightest])
+    available = max(int(left[tightest]), 0)
+    held = quota[tightest] - int(left[tightest])
+    return Reason(
+        code="quota",
+        tier=Tier.QUOTA,
+        message=f"Tenant {job.tenant} may hold {cap} at once; {held} are held"
+        f" by its jobs or kept for those ahead, and this job needs {gpus}.",
+        blocking={"tenant": job.tenant, "quota": {tightest: quota[tightest]}},
+        needed=gpus,
+        available=available,
+        hint="It is considered as soon as other jobs of the tenant end, or an operator raises the quota.",
+    )

@@ -1,0 +1,228 @@
+"""What a view may hand out, down to single GPUs, and what taking it would cost others.
+
+GPUs are offered in layers, each one containing the layer before it:
+
+    idle       nobody holds or was promised them
+    releasing  and those whose holder is stopping, with no successor named yet
+    evicting   and those of opportunistic jobs, which may be reclaimed (not in the spare view)
+    own        and those of the view's own jobs that are not settled yet
+
+A gang is looked for in each layer in turn, so nobody is disturbed while there is another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.demand import Demand
+from scheduler.core.errors import PolicyError
+from scheduler.core.holding import Fit, Holding, Part, by_node, fit_at, gpus_of, holding_at
+from scheduler.core.packing import Layer, locate
+from scheduler.core.plan import Grant, Placement
+from scheduler.core.reclaim import reclaim
+from scheduler.core.snapshot import JobId
+
+IDLE, RELEASING, EVICTING, OWN = range(4)
+
+
+class Capacity:
+    """The GPUs a view may use. Changes as gangs are settled on it; `fork` gives a scratch copy."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        layers: Mapping[str, Sequence[Layer]],
+        evictable: Mapping[tuple[str, int], Sequence[tuple[Holding, Part]]],
+    ) -> None:
+        self.cluster = cluster
+        #: GPUs of each model that may still be handed out; None means all there are.
+        self.limits: dict[str, int] | None = None
+        #: The view's own holdings that are neither kept nor dropped yet, the most important first.
+        self.pending: dict[tuple[JobId, ...], Holding] = {}
+        self._layers = {model: list(offers) for model, offers in layers.items()}
+        self._evictable = evictable
+        self._dropped: set[Holding] = set()
+        #: Holdings that were counted against the limits.
+        self._counted: set[Holding] = set()
+        #: Layers that no fork shares; others are copied before they are changed.
+        self._unshared: set[Layer] = set()
+
+    def fork(self) -> Capacity:
+        """Return a copy that can be changed without changing this one."""
+        twin = Capacity.__new__(Capacity)
+        twin.cluster, twin._evictable = self.cluster, self._evictable
+        twin.limits = None if self.limits is None else dict(self.limits)
+        twin.pending = dict(self.pending)
+        twin._layers = {model: list(offers) for model, offers in self._layers.items()}
+        twin._dropped, twin._counted = set(self._dropped), set(self._counted)
+        self._unshared, twin._unshared = set(), set()
+        return twin
+
+    def narrowed(
+        self, limits: Mapping[str, int] | None, own: Iterable[Holding], *, may_evict: bool
+    ) -> Capacity:
+        """Return the part of this capacity that a view may use whose jobs hold `own` already."""
+        view = self.fork()
+        view.limits, view._counted = None if limits is None else dict(limits), set()
+        view.pending = {holding.running.jobs: holding for holding in own if holding.running}
+        if not may_evict:
+            view._layers = {model: offers[:EVICTING] for model, offers in view._layers.items()}
+        return view
+
+    def rank(self, grants: Iterable[Grant]) -> None:
+        """Order the pending holdings as they are granted, so that the last ones give way first."""
+        ranked = {grant.jobs: self.pending.pop(grant.jobs) for grant in grants if grant.jobs in self.pending}
+        self.pending = ranked | self.pending
+
+    # Questions
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return tuple(self._layers)
+
+    def idle(self, model: str) -> int:
+        """Return the GPUs of a model that nobody holds or was promised."""
+        return self._layers[model][IDLE].gpus
+
+    def room(self, model: str) -> int:
+        """Return how many more GPUs of a model the view may hand out, were they all to be had."""
+        if self.limits is None:
+            return self.cluster.fleets[model].total
+        return self.limits.get(model, 0)
+
+    def offered(self, model: str) -> int:
+        """Return how many GPUs of a model could be handed out now, whoever has to stop for it."""
+        own = sum(holding.gpus for holding in self.pending.values() if holding.model == model)
+        return min(self._layers[model][-1].gpus + own, self.room(model))
+
+    def was_dropped(self, holding: Holding) -> bool:
+        """Whether the holding was stopped, by its own view or by one that reclaimed its GPUs."""
+        return holding in self._dropped
+
+    def find(self, demand: Demand) -> Fit | None:
+        """Return the best place for a gang, one that disturbs nobody if there is one; or None."""
+        models = [model for model in demand.models if demand.gpus <= self.room(model)]
+        for reach in range(OWN + 1):
+            for model in models:
+                offered = self._offered(model, reach)
+                if offered is None or offered.gpus < demand.gpus:
+                    continue
+                for rank in demand.ranks:
+                    fit = self._find(offered, model, reach, demand, rank)
+                    if fit is not None:
+                        return fit
+        return None
+
+    def fit_on(self, demand: Demand, placement: Placement, nodes: Sequence[int]) -> Fit:
+        """Return the fit at a place chosen elsewhere, given the node of each replica.
+
+        Raises PolicyError when some of it is not to be had.
+        """
+        model = placement.gpu_model
+        fleet, free = self.cluster.fleets[model], self._layers[model][RELEASING]
+        offered = self._offered(model, OWN) or self._layers[model][-1]
+        masks: dict[int, int] = {}
+        for node, replica in zip(nodes, placement.replicas, strict=True):
+            masks[node] = masks.get(node, 0) | sum([self.cluster.where[gpu][2] for gpu in replica])
+        holding = holding_at(fleet, demand, nodes, masks)
+        victims: dict[Holding, None] = {}
+        for part in holding.parts:
+            claimed = part.mask & ~free.masks[part.node]
+            cpus, memory = free.cpus[part.node], free.memory[part.node]
+            for occupant, there in self._occupants(model, True, part.node):
+                if there.mask & claimed:
+                    victims[occupant] = None
+                    cpus, memory = cpus + there.cpus, memory + there.memory
+            if part.mask & ~offered.masks[part.node] or part.cpus > cpus or part.memory > memory:
+                raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
+        return Fit(placement, holding, tuple(victims))
+
+    # Changes
+
+    def keep(self, holding: Holding) -> None:
+        """Leave one of the view's own holdings where it is."""
+        assert holding.running is not None
+        del self.pending[holding.running.jobs]
+        self._count(holding)
+
+    def drop(self, holding: Holding) -> None:
+        """Stop a holding: its GPUs come free as soon as their nodes say so."""
+        if holding.running is not None:
+            self.pending.pop(holding.running.jobs, None)
+        if holding in self._counted:
+            self._counted.discard(holding)
+            if self.limits is not None:
+                self.limits[holding.model] += holding.gpus
+        self._dropped.add(holding)
+        usable = self.cluster.fleets[holding.model].usable
+        stop = EVICTING if holding.evictable else len(self._layers[holding.model])
+        for reach in range(RELEASING, stop):
+            layer = self._writable(holding.model, reach)
+            for part in holding.parts:
+                layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory)
+
+    def take(self, fit: Fit) -> None:
+        """Settle a gang on the place found for it; whoever is in its way is dropped."""
+        for victim in fit.victims:
+            self.drop(victim)
+        for reach in range(len(self._layers[fit.holding.model])):
+            layer = self._writable(fit.holding.model, reach)
+            for part in fit.holding.parts:
+                layer.remove(part.node, part.mask, part.cpus, part.memory)
+        self._count(fit.holding)
+
+    def _count(self, holding: Holding) -> None:
+        self._counted.add(holding)
+        if self.limits is not None:
+            self.limits[holding.model] = self.limits.get(holding.model, 0) - holding.gpus
+
+    def _writable(self, model: str, reach: int) -> Layer:
+        layer = self._layers[model][reach]
+        if layer not in self._unshared:
+            layer = self._layers[model][reach] = layer.copy()
+            self._unshared.add(layer)
+        return layer
+
+    # Searching
+
+    def _offered(self, model: str, reach: int) -> Layer | None:
+        """Return what is on offer at that reach; None where this view does not reach so far."""
+        layers = self._layers[model]
+        if reach < len(layers):
+            return layers[reach]
+        own = [holding for holding in self.pending.values() if holding.model == model]
+        if reach < OWN or not own:
+            return None
+        layer, usable = layers[-1].copy(), self.cluster.fleets[model].usable
+        for holding in own:
+            for part in holding.parts:
+                layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory)
+        return layer
+
+    def _find(self, offered: Layer, model: str, reach: int, demand: Demand, rank: int) -> Fit | None:
+        fleet, node_rank = self.cluster.fleets[model], self.cluster.node_rank
+        if reach > RELEASING:
+            free = self._layers[model][RELEASING]
+            occupants = partial(self._occupants, model, reach == OWN)
+            return reclaim(fleet, free, offered, occupants, demand, rank, node_rank)
+        nodes = locate(offered, fleet, demand, rank, node_rank)
+        if nodes is None:
+            return None
+        masks = {
+            node: fleet.layouts[node].nearest(offered.masks[node], gpus_of(needs))[1]
+            for node, needs in by_node(nodes, demand.needs).items()
+        }
+        return fit_at(fleet, demand, nodes, masks)
+
+    def _occupants(self, model: str, own: bool, node: int) -> list[tuple[Holding, Part]]:
+        """Return who may be asked to leave a node: who loses least first, the view's own jobs last."""
+        found = []
+        if len(self._layers[model]) > EVICTING:
+            found = [pair for pair in self._evictable.get((model, node), ()) if pair[0] not in self._dropped]
+        if own:
+            for holding in reversed(self.pending.values()):
+                if holding.model == model:
+                    found += [(holding, part) for part in holding.parts if part.node == node]
+        return found

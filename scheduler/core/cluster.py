@@ -1,0 +1,158 @@
+"""The cluster as sets. Nodes with GPUs of one model are a fleet; sets of things are plain integers.
+
+Bit n of a *node set* is the fleet's n-th node, bit g of a *GPU set* is the node's g-th GPU, both in
+topology order. Intersections and counts are then single operations even for thousands of nodes, and
+copying a set costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from scheduler.core.snapshot import GpuId, Node
+
+if TYPE_CHECKING:
+    from scheduler.core.demand import Demand
+
+NODE_LEVEL = "node"
+
+
+def members(bits: int) -> Iterator[int]:
+    """Yield the members of a set in ascending order."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+class Layout:
+    """Where a node's GPUs sit: groups of GPUs by level, the narrowest level first, the whole node last."""
+
+    __slots__ = ("_chosen", "levels")
+
+    def __init__(self, levels: tuple[tuple[int, ...], ...]) -> None:
+        self.levels = levels
+        self._chosen: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def nearest(self, available: int, count: int) -> tuple[int, int]:
+        """Choose `count` of the available GPUs, as near to each other as possible.
+
+        Returns (rank, GPU set): the rank is that of the narrowest level at which one group holds all
+        of them. Among groups of that level the fullest is broken into first, so big holes stay whole.
+        """
+        key = (available, count)
+        if key not in self._chosen:
+            self._chosen[key] = self._choose(available, count)
+        return self._chosen[key]
+
+    def _choose(self, available: int, count: int) -> tuple[int, int]:
+        if count == 0:
+            return 0, 0
+        rank, rooms = next(
+            (rank, rooms)
+            for rank, groups in enumerate(self.levels)
+            if (rooms := [part for group in groups if (part := available & group).bit_count() >= count])
+        )
+        room = min(rooms, key=int.bit_count)
+        if room.bit_count() == count:
+            return rank, room
+        if rank == 0:
+            return rank, sum(1 << gpu for gpu in list(members(room))[:count])
+        # No narrower group holds them all: take the largest one whole and the rest next to it.
+        part = max((room & group for group in self.levels[rank - 1]), key=int.bit_count)
+        return rank, part | self._choose(room & ~part, count - part.bit_count())[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fleet:
+    """The nodes with GPUs of one model, in topology order."""
+
+    model: str
+    nodes: tuple[Node, ...]
+    #: Per node: its GPUs in topology order.
+    gpus: tuple[tuple[GpuId, ...], ...]
+    #: Per node: the GPUs that may be newly taken, which are the healthy ones of a schedulable node.
+    usable: tuple[int, ...]
+    layouts: tuple[Layout, ...]
+    #: Node sets by level above the node, the narrowest first, all nodes last.
+    domains: tuple[tuple[int, ...], ...]
+    #: Most GPUs on one node.
+    largest_node: int
+    #: GPUs in all, and those that may be newly taken.
+    total: int
+    total_usable: int
+
+    @property
+    def everything(self) -> int:
+        """The set of all nodes."""
+        return self.domains[-1][0]
+
+
+class Cluster:
+    """Every fleet by GPU model, and where each GPU is.
+
+    The *rank* of a topology level counts from the narrowest: with the levels (rack, node, socket, switch)
+    a switch has rank 0, a node rank 2, a rack rank 3 and the whole cluster rank 4.
+    """
+
+    def __init__(self, nodes: Sequence[Node], levels: Sequence[str]) -> None:
+        self.levels = tuple(levels)
+        self.ranks = {level: rank for rank, level in enumerate(reversed(self.levels))}
+        self.node_rank = self.ranks[NODE_LEVEL]
+        self.fleets: dict[str, Fleet] = {}
+        #: GPU -> (model, node, the set of just this GPU).
+        self.where: dict[GpuId, tuple[str, int, int]] = {}
+        #: What jobs ask of this cluster, filled by `demand_of`: thousands of jobs have few shapes.
+        self.demands: dict[object, Demand] = {}
+        layouts: dict[tuple[tuple[str, ...], ...], Layout] = {}
+        in_order = sorted(nodes, key=lambda node: (node.gpu_model, node.path, node.name, node.id))
+        for model, group in groupby(in_order, key=lambda node: node.gpu_model):
+            self.fleets[model] = self._fleet(model, tuple(group), layouts)
+        self.models = tuple(self.fleets)
+
+    def _fleet(
+        self, model: str, nodes: tuple[Node, ...], layouts: dict[tuple[tuple[str, ...], ...], Layout]
+    ) -> Fleet:
+        gpus: list[tuple[GpuId, ...]] = []
+        usable: list[int] = []
+        shapes: list[Layout] = []
+        for number, node in enumerate(nodes):
+            devices = sorted(node.gpus, key=attrgetter("path", "index", "id"))
+            healthy = 0
+            for place, gpu in enumerate(devices):
+                self.where[gpu.id] = (model, number, 1 << place)
+                healthy |= gpu.healthy << place
+            gpus.append(tuple([gpu.id for gpu in devices]))
+            usable.append(healthy if node.schedulable else 0)
+            paths = tuple([gpu.path for gpu in devices])
+            if paths not in layouts:
+                layouts[paths] = Layout((*_groups(paths, self.node_rank), ((1 << len(paths)) - 1,)))
+            shapes.append(layouts[paths])
+        above = len(self.levels) - 1 - self.node_rank
+        everything = (1 << len(nodes)) - 1
+        return Fleet(
+            model=model,
+            nodes=nodes,
+            gpus=tuple(gpus),
+            usable=tuple(usable),
+            layouts=tuple(shapes),
+            domains=(*_groups(tuple(node.path for node in nodes), above), (everything,)),
+            largest_node=max(map(len, gpus)),
+            total=sum(map(len, gpus)),
+            total_usable=sum([mask.bit_count() for mask in usable]),
+        )
+
+
+def _groups(paths: tuple[tuple[str, ...], ...], depth: int) -> tuple[tuple[int, ...], ...]:
+    """Return the sets of things that share the first n steps of their path, for n = depth ... 1."""
+    levels = []
+    for steps in range(depth, 0, -1):
+        sets: dict[tuple[str, ...], int] = {}
+        for number, path in enumerate(paths):
+            sets[path[:steps]] = sets.get(path[:steps], 0) | 1 << number
+        levels.append(tuple(sets.values()))
+    return tuple(levels)

@@ -1,0 +1,126 @@
+"""Step 5, diff: what has to happen to get from what runs to what was decided.
+
+Preemption, migration and resizing are read off here, so no policy spends a line on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from scheduler.core import wording
+from scheduler.core.admit import Admission
+from scheduler.core.facts import Facts
+from scheduler.core.plan import Action, ActionKind, Placement
+from scheduler.core.serve import Served
+from scheduler.core.snapshot import GpuId, Job, JobId, Running
+
+
+def diff(facts: Facts, admission: Admission, outcomes: Sequence[Served]) -> tuple[Action, ...]:
+    """Return the actions of the round: what is placed, view by view, then what became of everyone else."""
+    placed = [action for outcome in outcomes for action in _placed(facts, outcome)]
+    takers = _takers(placed)
+    settled = {action.allocation for action in placed}
+    served = {outcome.view.name for outcome in outcomes}
+    others = []
+    for running in facts.running:
+        job = facts.jobs.get(running.jobs[0])
+        if job is None or running.stopping or running.allocation in settled:
+            continue
+        deleted = job.guaranteed and job.virtual_cluster not in served
+        if deleted and facts.is_live(running) and running.allocation not in admission.endings:
+            others.append(_left_alone(running, job))
+        else:
+            others.append(_stop(running, job, facts, admission, takers))
+    return (*[_with_cause(action, facts, takers) for action in placed], *others)
+
+
+def _placed(facts: Facts, outcome: Served) -> Iterable[Action]:
+    for position, grant in enumerate(outcome.decision.grants):
+        placement = outcome.placements.get(position)
+        before = {running.allocation: running for job in grant.jobs if (running := facts.current.get(job))}
+        running = next(iter(before.values()), None)
+        if placement is None or (running is not None and running.jobs != grant.jobs):
+            continue  # A group in which jobs join or leave stops first, and starts in a later round.
+        if running is None:
+            kind = ActionKind.START
+        elif running.replicas == placement.replicas and facts.is_live(running):
+            kind = ActionKind.KEEP
+        else:
+            same_size = len(running.gpus) == len(placement.gpus)
+            kind = ActionKind.MOVE if same_size else ActionKind.RESIZE
+        yield Action(
+            kind=kind,
+            jobs=grant.jobs,
+            virtual_cluster=outcome.view.jobs[grant.jobs[0]].virtual_cluster,
+            guaranteed=outcome.view.guaranteed,
+            placement=placement,
+            allocation=None if running is None else running.allocation,
+            hints=grant.hints,
+        )
+
+
+def _left_alone(running: Running, job: Job) -> Action:
+    """Keep what no view of this round decides about: its virtual cluster was deleted under it."""
+    return Action(
+        kind=ActionKind.KEEP,
+        jobs=running.jobs,
+        virtual_cluster=job.virtual_cluster,
+        guaranteed=running.guaranteed,
+        placement=Placement(gpu_model=running.gpu_model, replicas=running.replicas),
+        allocation=running.allocation,
+    )
+
+
+def _takers(actions: Iterable[Action]) -> dict[GpuId, Action]:
+    """Return who newly takes each GPU."""
+    return {
+        gpu: action
+        for action in actions
+        if action.kind is not ActionKind.KEEP and action.placement is not None
+        for gpu in action.placement.gpus
+    }
+
+
+def _with_cause(action: Action, facts: Facts, takers: Mapping[GpuId, Action]) -> Action:
+    """Tell a job that has to move who took its place."""
+    if action.kind is not ActionKind.MOVE:
+        return action
+    by, message = _claimed(facts.current[action.jobs[0]], takers)
+    return replace(action, cause="preempted", preempted_by=by, message=message) if by else action
+
+
+def _stop(
+    running: Running, job: Job, facts: Facts, admission: Admission, takers: Mapping[GpuId, Action]
+) -> Action:
+    by: tuple[JobId, ...] = ()
+    if running.allocation in admission.endings:
+        cause, message = admission.endings[running.allocation]
+    elif running.allocation in facts.stale:
+        cause, message = "preempted", "The GPUs it was promised are not to be had any more."
+    else:
+        cause = "preempted"
+        by, message = _claimed(running, takers)
+        message = message or "The policy of its view gave it no GPUs this time."
+    return Action(
+        kind=ActionKind.STOP,
+        jobs=running.jobs,
+        virtual_cluster=job.virtual_cluster,
+        guaranteed=running.guaranteed,
+        allocation=running.allocation,
+        cause=cause,
+        preempted_by=by,
+        message=message,
+    )
+
+
+def _claimed(running: Running, takers: Mapping[GpuId, Action]) -> tuple[tuple[JobId, ...], str]:
+    """Return whose placement took GPUs of this allocation, and the sentence for the victim."""
+    taken = [takers[gpu] for gpu in running.gpus if gpu in takers and takers[gpu].jobs != running.jobs]
+    if not taken:
+        return (), ""
+    by = tuple(dict.fromkeys([job for action in taken for job in action.jobs]))
+    clusters = wording.listed(sorted({action.virtual_cluster for action in taken}))
+    kind = "guaranteed " if all(action.guaranteed for action in taken) else ""
+    whose = f"{kind}{wording.jobs(by)} of virtual cluster {clusters}"
+    return by, f"{len(taken)} of its {wording.gpus(len(running.gpus))} were claimed by {whose}."

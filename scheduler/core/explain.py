@@ -1,0 +1,226 @@
+"""Step 6, explain: for every job that does not run after this round, why not, most decisive first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from scheduler.core import wording
+from scheduler.core.admit import Admission
+from scheduler.core.capacity import Capacity
+from scheduler.core.demand import Demand, Need, demand_of, shape_of, sizes_of
+from scheduler.core.facts import Facts
+from scheduler.core.plan import Action, ActionKind, Placement, Reason, Tier
+from scheduler.core.serve import Served
+from scheduler.core.snapshot import Job, JobId
+
+Reasons = tuple[Reason, ...]
+
+_TIERS = {tier: place for place, tier in enumerate(Tier)}
+
+
+def explain(
+    facts: Facts, admission: Admission, outcomes: Sequence[Served], actions: Sequence[Action]
+) -> dict[JobId, Reasons]:
+    """Return the reasons of every job that waits, in the order of the jobs' ids."""
+    found: dict[JobId, list[Reason]] = {job: list(held) for job, held in admission.held_back.items()}
+    placed: set[JobId] = set()
+    for action in actions:
+        if action.placement is not None:
+            placed.update(action.jobs)
+            starts = action.kind is not ActionKind.KEEP or facts.current[action.jobs[0]].phase == "planned"
+            waits = _waits_for(action.placement, action.jobs, facts) if starts else None
+            if waits:
+                found.update((job, [waits]) for job in action.jobs)
+        elif action.kind is ActionKind.STOP:
+            for job in action.jobs:
+                found.setdefault(job, []).append(_stopped(action, facts))
+    for outcome in outcomes:
+        shortages = _Shortages(outcome, outcomes[-1].capacity, facts)
+        for waiting in outcome.view.jobs.values():
+            if waiting.id not in placed:
+                found.setdefault(waiting.id, []).extend(shortages.of(waiting))
+    return {job: _in_order(found[job]) for job in facts.jobs if job in found}
+
+
+def _in_order(reasons: list[Reason]) -> Reasons:
+    if len(reasons) > 1:
+        reasons.sort(key=lambda reason: _TIERS[reason.tier])
+    return tuple(reasons)
+
+
+def _waits_for(placement: Placement, jobs: Sequence[JobId], facts: Facts) -> Reason | None:
+    """Return the reason of a job whose GPUs are promised and not yet released by others."""
+    holders: dict[JobId, None] = {}
+    count = 0
+    for gpu in placement.gpus:
+        holder = facts.holders.get(gpu)
+        if holder is not None and holder.jobs != tuple(jobs):
+            holders.update(dict.fromkeys(holder.jobs))
+            count += 1
+    if not holders:
+        return None
+    model = placement.gpu_model
+    leaving = wording.jobs(list(holders))
+    return Reason(
+        code="waiting_for_release",
+        tier=Tier.PREPARING,
+        message=f"{wording.gpus(len(placement.gpus), [model])} are promised to it;"
+        f" {count} of them are still being released by {leaving}.",
+        blocking={"jobs": list(holders)},
+        needed=len(placement.gpus),
+        available=len(placement.gpus) - count,
+    )
+
+
+def _stopped(action: Action, facts: Facts) -> Reason:
+    if action.cause == "cancelled":
+        return Reason(code="cancelling", tier=Tier.HELD, message=action.message)
+    if action.cause == "time_limit":
+        return Reason(code="time_limit", tier=Tier.HELD, message=action.message)
+    if action.allocation in facts.stale:
+        return Reason(code="promise_lost", tier=Tier.CAPACITY, message=action.message)
+    tier = Tier.ORDER if action.guaranteed else Tier.GUARANTEE
+    return Reason(
+        code="preempted",
+        tier=tier,
+        message=action.message,
+        blocking={"jobs": list(action.preempted_by)} if action.preempted_by else {},
+    )
+
+
+class _Shortages:
+    """What one view's waiting jobs lack; equal jobs lack the same, so each shape is looked at once."""
+
+    def __init__(self, outcome: Served, leftover: Capacity, facts: Facts) -> None:
+        self._outcome, self._leftover, self._facts = outcome, leftover, facts
+        self._known: dict[object, Reasons] = {}
+
+    def of(self, job: Job) -> Reasons:
+        """Return why the job was not placed."""
+        if self._outcome.failure:
+            return (self._failed(),)
+        shape = shape_of(job)
+        if shape not in self._known:
+            lacks = self._lacks(job)
+            self._known[shape] = (lacks,) if lacks else ()
+        reasons = self._known[shape] + self._outcome.decision.reasons.get(job.id, ())
+        return reasons or (self._passed_over(),)
+
+    def _failed(self) -> Reason:
+        return Reason(
+            code="policy_failed",
+            tier=Tier.HELD,
+            message=f"The policy or placer of {self._view_words()} failed in this round, so nothing new"
+            f" starts there: {self._outcome.failure}.",
+            hint="An operator can choose another policy or correct its parameters.",
+        )
+
+    def _passed_over(self) -> Reason:
+        return Reason(
+            code="not_chosen",
+            tier=Tier.ORDER,
+            message=f"The policy of {self._view_words()} served other jobs in this round.",
+        )
+
+    def _view_words(self) -> str:
+        view = self._outcome.view
+        return f"virtual cluster {view.name}" if view.guaranteed else "the spare GPUs"
+
+    def _lacks(self, job: Job) -> Reason | None:
+        capacity, cluster = self._outcome.capacity, self._facts.cluster
+        demand = demand_of(job, cluster, sizes_of(job)[-1])
+        roomy = tuple([model for model in demand.models if capacity.room(model) >= demand.gpus])
+        if not roomy:
+            return self._guarantee_in_use(job, demand)
+        offers = {model: capacity.offered(model) for model in roomy}
+        if max(offers.values()) < demand.gpus:
+            return self._too_few(job, demand, max(offers, key=lambda model: offers[model]))
+        demand = replace(demand, models=roomy)
+        if capacity.find(demand) is not None:
+            return None
+        anywhere = replace(demand, ranks=(len(cluster.levels),))
+        without_processors = replace(
+            anywhere, needs=tuple([Need(need.gpus, 0.0, 0) for need in demand.needs])
+        )
+        if capacity.find(without_processors) is None:
+            return self._fragmented(demand, max(offers.values()))
+        if capacity.find(anywhere) is None:
+            return self._short_of_processors(demand)
+        return self._scattered(job, demand)
+
+    def _guarantee_in_use(self, job: Job, demand: Demand) -> Reason:
+        vc = self._facts.virtual_clusters[job.virtual_cluster]
+        capacity = self._outcome.capacity
+        model = max(demand.models, key=lambda name: (capacity.room(name), vc.guaranteed.get(name, 0)))
+        guaranteed, room = vc.guaranteed.get(model, 0), max(capacity.room(model), 0)
+        idle = max([self._leftover.idle(name) for name in demand.models], default=0)
+        return Reason(
+            code="vc_guarantee_in_use",
+            tier=Tier.GUARANTEE,
+            message=f"Virtual cluster {vc.name} guarantees {wording.gpus(guaranteed, [model])};"
+            f" {guaranteed - room} are in use by its guaranteed jobs and this job needs {demand.gpus}.",
+            blocking={"virtual_cluster": vc.name},
+            needed=demand.gpus,
+            available=room,
+            hint=f"Submit it as opportunistic to use {wording.gpus(idle)} that are idle now."
+            if idle >= demand.gpus
+            else "",
+        )
+
+    def _too_few(self, job: Job, demand: Demand, model: str) -> Reason:
+        offered = self._outcome.capacity.offered(model)
+        fleet = self._facts.cluster.fleets[model]
+        broken = fleet.total - fleet.total_usable
+        if self._outcome.view.guaranteed:
+            return Reason(
+                code="guarantee_short",
+                tier=Tier.CAPACITY,
+                message=f"Virtual cluster {job.virtual_cluster} may use {demand.gpus} more {model}, but only"
+                f" {offered} can be had: {broken} are broken or on nodes that take no work.",
+                needed=demand.gpus,
+                available=offered,
+                hint="It starts when nodes come back or guaranteed jobs of other virtual clusters end.",
+            )
+        return Reason(
+            code="no_idle_gpus",
+            tier=Tier.CAPACITY,
+            message=f"{offered} of {fleet.total} {model} are idle; this job needs {demand.gpus}.",
+            needed=demand.gpus,
+            available=offered,
+            hint=f"{broken} more {model} are broken or on nodes that take no work." if broken else "",
+        )
+
+    def _fragmented(self, demand: Demand, offered: int) -> Reason:
+        largest = max(need.gpus for need in demand.needs)
+        each = wording.replicas(len(demand.needs), largest)
+        return Reason(
+            code="fragmented",
+            tier=Tier.CAPACITY,
+            message=f"{wording.gpus(offered, demand.models)} can be had, but not as it needs them: {each}.",
+            needed=demand.gpus,
+            available=offered,
+            hint="Smaller replicas fit into smaller gaps.",
+        )
+
+    def _short_of_processors(self, demand: Demand) -> Reason:
+        most = max(demand.needs, key=lambda need: (need.cpus, need.memory_bytes))
+        return Reason(
+            code="node_resources",
+            tier=Tier.CAPACITY,
+            message="Nodes with enough GPUs to be had lack CPUs or memory: one replica needs"
+            f" {wording.processors(most.cpus, most.memory_bytes)}.",
+            hint="Ask for fewer CPUs or less memory per replica.",
+        )
+
+    def _scattered(self, job: Job, demand: Demand) -> Reason:
+        assert job.topology is not None
+        return Reason(
+            code="topology",
+            tier=Tier.TOPOLOGY,
+            message=f"{wording.gpus(demand.gpus, demand.models)} can be had, but not within one"
+            f" {job.topology.level}, as it requires.",
+            blocking={"level": job.topology.level},
+            needed=demand.gpus,
+            hint=f"Make the topology level {job.topology.level} preferred instead of required.",
+        )

@@ -1,0 +1,135 @@
+"""What a round decides: grants, placements, actions, and a reason for everyone who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from scheduler.core.snapshot import AllocationId, GpuId, JobId, Memory
+
+
+class Locality(StrEnum):
+    """How close together a policy wants a gang's GPUs."""
+
+    ANY = "any"
+    NODE = "node"
+    RACK = "rack"
+
+
+class Mode(StrEnum):
+    """How the jobs of one grant use its GPUs."""
+
+    EXCLUSIVE = "exclusive"
+    PACK = "pack"
+    TIME_SLICE = "time_slice"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """These jobs, so many GPUs, this round. Several jobs share the GPUs in the way `mode` says."""
+
+    jobs: tuple[JobId, ...]
+    gpus: int
+    #: None leaves the choice among the job's models to the placer.
+    gpu_model: str | None = None
+    locality: Locality = Locality.ANY
+    mode: Mode = Mode.EXCLUSIVE
+    hints: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A policy's answer for its view: grants, most important first, and what it wants to remember."""
+
+    grants: tuple[Grant, ...]
+    memory: Memory = field(default_factory=dict)
+    #: Words for jobs that were passed over, by job: the policy's own reasons.
+    reasons: Mapping[JobId, tuple[Reason, ...]] = field(default_factory=dict)
+    #: The jobs that wait, in the order in which they will be considered; those not named come last.
+    queue: tuple[JobId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Exact GPUs of one model, by task then replica; the GPUs of a replica are on one node."""
+
+    gpu_model: str
+    replicas: tuple[tuple[GpuId, ...], ...]
+
+    @property
+    def gpus(self) -> tuple[GpuId, ...]:
+        return tuple([gpu for replica in self.replicas for gpu in replica])
+
+
+class ActionKind(StrEnum):
+    START = "start"
+    KEEP = "keep"
+    RESIZE = "resize"
+    MOVE = "move"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One step from what runs to what was decided.
+
+    START has a placement; STOP has an allocation; KEEP, RESIZE and MOVE have both.
+    """
+
+    kind: ActionKind
+    jobs: tuple[JobId, ...]
+    virtual_cluster: str
+    guaranteed: bool = True
+    placement: Placement | None = None
+    allocation: AllocationId | None = None
+    #: For STOP: "preempted", "cancelled" or "time_limit". For MOVE: "preempted" when it has to give way.
+    cause: str = ""
+    #: For both: the jobs whose placement took these GPUs, and the sentence shown to the victim.
+    preempted_by: tuple[JobId, ...] = ()
+    message: str = ""
+    hints: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Tier(StrEnum):
+    """Kinds of reasons, the most decisive first (the order of this enumeration)."""
+
+    NEVER = "never"
+    HELD = "held"
+    QUOTA = "quota"
+    GUARANTEE = "guarantee"
+    CAPACITY = "capacity"
+    TOPOLOGY = "topology"
+    ORDER = "order"
+    PREPARING = "preparing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why a job waits. `code` is a stable token, `message` a sentence, `hint` what would help."""
+
+    code: str
+    tier: Tier
+    message: str
+    #: What stands in the way: a virtual cluster, a quota line, jobs.
+    blocking: Mapping[str, Any] = field(default_factory=dict)
+    #: GPUs needed and available under this reason's constraint.
+    needed: int | None = None
+    available: int | None = None
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The result of a round."""
+
+    round_number: int
+    actions: tuple[Action, ...] = ()
+    #: For every job that is not running after this plan, most decisive first; never empty.
+    reasons: Mapping[JobId, tuple[Reason, ...]] = field(default_factory=dict)
+    #: By view: the waiting jobs in the order in which they will be considered.
+    queues: Mapping[str, tuple[JobId, ...]] = field(default_factory=dict)
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+    #: By view: why its policy or placer failed and its jobs merely kept what they had.
+    degraded: Mapping[str, str] = field(default_factory=dict)

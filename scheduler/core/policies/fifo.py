@@ -1,0 +1,164 @@
+"""First in, first out: higher priority first, then earlier submission; nothing that runs is disturbed.
+
+With backfill, the first job that does not fit is promised the earliest start that the time limits of the
+running jobs allow, and later jobs start now only if that cannot delay it (see `scheduler.core.backfill`
+for the papers and every deviation). A job without a time limit counts with the default of its view.
+Without backfill, nothing passes the first job that does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from scheduler.core import wording
+from scheduler.core.backfill import Promise
+from scheduler.core.capacity import Capacity
+from scheduler.core.demand import demand_of, shape_of, sizes_of
+from scheduler.core.holding import Fit, Holding
+from scheduler.core.plan import Decision, Grant, Reason, Tier
+from scheduler.core.policy import View
+from scheduler.core.snapshot import Job, JobId, Memory, Running
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fifo:
+    """Order of submission, within priorities."""
+
+    backfill: bool = True
+    #: Kinds of jobs that are tried behind the head in one round, so that a long queue costs a bounded time.
+    backfill_depth: int = 1_000
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        """Grant what runs, then the queue in order, then what fits beside the promise to its head."""
+        line = _Line(view, view.capacity.fork())
+        line.keep_running()
+        queue = sorted((job for job in view.jobs.values() if job.id not in view.running), key=_rank)
+        waiting = line.start_in_order(queue)
+        reasons: dict[JobId, tuple[Reason, ...]] = {}
+        if waiting:
+            head, *others = waiting
+            promise = line.promise_to(head) if self.backfill else None
+            refused = others if promise is None else line.backfill(others, promise, self.backfill_depth)
+            reasons = dict.fromkeys([job.id for job in refused], (_behind(head),))
+            reasons[head.id] = (_first(promise),)
+        started = {job for grant in line.grants for job in grant.jobs}
+        return Decision(
+            grants=tuple(line.grants),
+            reasons=reasons,
+            queue=tuple([job.id for job in waiting if job.id not in started]),
+        )
+
+
+@dataclass(slots=True)
+class _Line:
+    """Grants so far, the capacity they leave, and when each of them ends at the latest."""
+
+    view: View
+    capacity: Capacity
+    grants: list[Grant] = field(default_factory=list)
+    ends: list[tuple[float, Holding]] = field(default_factory=list)
+
+    def keep_running(self) -> None:
+        for holding in sorted(self.capacity.pending.values(), key=lambda held: _seniority(held, self.view)):
+            assert holding.running is not None
+            self.capacity.keep(holding)
+            self.grants.append(Grant(jobs=holding.running.jobs, gpus=holding.gpus, gpu_model=holding.model))
+            self.ends.append((_end(holding.running, self.view), holding))
+
+    def start_in_order(self, queue: Sequence[Job]) -> Sequence[Job]:
+        """Start jobs until one does not fit; return that one and all behind it."""
+        for position, job in enumerate(queue):
+            fit = _find(job, self.capacity)
+            if fit is None:
+                return queue[position:]
+            self._start(job, fit)
+        return ()
+
+    def promise_to(self, head: Job) -> Promise:
+        smallest = demand_of(head, self.capacity.cluster, sizes_of(head)[-1])
+        return Promise(smallest, self.capacity, self.ends)
+
+    def backfill(self, jobs: Sequence[Job], promise: Promise, depth: int) -> list[Job]:
+        """Start the jobs that fit without breaking the promise; return those that would break it."""
+        refused: list[Job] = []
+        # The capacity only shrinks, so what did not fit, or broke the promise, will do so again.
+        misfits: set[object] = set()
+        breakers: set[object] = set()
+        for job in jobs:
+            shape = shape_of(job)
+            if shape in misfits:
+                continue
+            if depth == 0:
+                break
+            depth -= 1
+            fit = _find(job, self.capacity)
+            if fit is None:
+                misfits.add(shape)
+            elif promise.outlasts(self._ends_at(job)) or (shape not in breakers and promise.spares(fit)):
+                self._start(job, fit)
+            else:
+                breakers.add(shape)
+                refused.append(job)
+        return refused
+
+    def _start(self, job: Job, fit: Fit) -> None:
+        self.capacity.take(fit)
+        self.grants.append(Grant(jobs=(job.id,), gpus=fit.holding.gpus))
+        self.ends.append((self._ends_at(job), fit.holding))
+
+    def _ends_at(self, job: Job) -> float:
+        return self.view.now + _limit(job, self.view)
+
+
+def _find(job: Job, capacity: Capacity) -> Fit | None:
+    """Return a place for the job, at the largest size that fits."""
+    for size in sizes_of(job):
+        fit = capacity.find(demand_of(job, capacity.cluster, size))
+        if fit is not None:
+            return fit
+    return None
+
+
+def _rank(job: Job) -> tuple[int, float, JobId]:
+    return -job.priority, job.submitted_at, job.id
+
+
+def _seniority(holding: Holding, view: View) -> tuple[int, float, JobId]:
+    assert holding.running is not None
+    return min([_rank(view.jobs[job]) for job in holding.running.jobs])
+
+
+def _limit(job: Job, view: View) -> float:
+    limit = job.time_limit_seconds
+    return view.default_time_limit_seconds if limit is None else limit
+
+
+def _end(running: Running, view: View) -> float:
+    """Return when an allocation ends at the latest, by the limits of its jobs."""
+    limit = max([_limit(view.jobs[job], view) for job in running.jobs])
+    since = view.now if running.phase == "planned" else running.since
+    return max(since + limit, view.now + view.round_seconds)
+
+
+def _first(promise: Promise | None) -> Reason:
+    if promise is None or promise.starts_at is None:
+        return Reason(code="first_in_line", tier=Tier.ORDER, message="It is first in line.")
+    return Reason(
+        code="first_in_line",
+        tier=Tier.ORDER,
+        message="It is first in line. By the time limits of the jobs that run, it starts by"
+        f" {wording.instant(promise.starts_at)}; nothing may start now that would delay it.",
+        blocking={"starts_by": promise.starts_at},
+    )
+
+
+def _behind(head: Job) -> Reason:
+    needs = wording.gpus(head.gpus, head.gpu_models)
+    return Reason(
+        code="behind_head",
+        tier=Tier.ORDER,
+        message=f"Job {head.id} is ahead and needs {needs}; starting this one could delay it.",
+        blocking={"jobs": [head.id]},
+        hint="A shorter time limit lets it start sooner, if it then ends before that job can start.",
+    )

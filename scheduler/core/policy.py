@@ -1,0 +1,55 @@
+"""The two seams of the core: a Policy says who gets how many GPUs, a Placer says exactly which."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from scheduler.core.plan import Decision, Grant, Placement
+from scheduler.core.snapshot import Job, JobId, Member, Memory, Running
+
+if TYPE_CHECKING:
+    from scheduler.core.capacity import Capacity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One virtual cluster's part of the snapshot (or the spare view's); a policy sees nothing else."""
+
+    name: str
+    guaranteed: bool
+    now: float
+    round_seconds: float
+    #: Every admitted job of this view, those that run included, by id.
+    jobs: Mapping[JobId, Job]
+    #: What the jobs of this view hold or were promised; stopping allocations are left out.
+    running: Mapping[JobId, Running]
+    members: tuple[Member, ...]
+    #: What this view may hand out: everything it may use, the GPUs its own jobs hold included.
+    capacity: Capacity
+    default_time_limit_seconds: float = 86_400.0
+    #: Seeded from the round number and the view's name: the only randomness a policy may use.
+    rng: random.Random = field(default_factory=lambda: random.Random(0))
+
+
+class Policy(Protocol):
+    """A frozen dataclass of keyword parameters with defaults; no logic in its construction."""
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        """Return this round's grants, most important first, within the view's capacity."""
+        ...
+
+
+class Placer(Protocol):
+    """A frozen dataclass of keyword parameters with defaults; no logic in its construction."""
+
+    def place(
+        self, grants: Sequence[Grant], jobs: Mapping[JobId, Job], capacity: Capacity
+    ) -> Mapping[int, Placement]:
+        """Return placements by position in `grants`; a grant that cannot be placed is left out.
+
+        `capacity` is used up as grants are placed; it knows which GPUs each job already holds.
+        """
+        ...

@@ -1,0 +1,179 @@
+"""The facts of one instant: everything `decide()` may know, and nothing else.
+
+Every class is frozen and made of plain values, so that a snapshot can be stored with its round and
+decided again later, bit for bit. Times are Unix seconds by the database's clock. GPU models, tenants
+and virtual clusters are known by their unique names; rows that can be renamed are known by id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NewType
+
+JobId = NewType("JobId", int)
+NodeId = NewType("NodeId", int)
+GpuId = NewType("GpuId", int)
+AllocationId = NewType("AllocationId", int)
+
+#: JSON that only its policy understands; may be lost without harm.
+Memory = Mapping[str, Any]
+
+GUARANTEED = "guaranteed"
+OPPORTUNISTIC = "opportunistic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One device. `path` is its place inside the node, widest first: (socket, switch)."""
+
+    id: GpuId
+    index: int
+    path: tuple[str, ...] = ()
+    healthy: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One machine with GPUs of one model. `path` is its place in the cluster, widest first: (rack,)."""
+
+    id: NodeId
+    name: str
+    gpu_model: str
+    gpus: tuple[Gpu, ...]
+    path: tuple[str, ...] = ()
+    #: Accepts new work: ready, neither cordoned, draining nor lost.
+    schedulable: bool = True
+    cpus: float = 0.0
+    memory_bytes: int = 0
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """`quota` caps the GPUs held at once, by GPU model; the key "*" caps all models together."""
+
+    name: str
+    quota: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A tenant's share of a virtual cluster; weights are relative to the other members'."""
+
+    tenant: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualCluster:
+    """A guaranteed slice of the cluster with its own policy and placer."""
+
+    name: str
+    #: GPUs guaranteed, by model.
+    guaranteed: Mapping[str, int] = field(default_factory=dict)
+    members: tuple[Member, ...] = ()
+    policy: str = "fifo"
+    policy_parameters: Mapping[str, Any] = field(default_factory=dict)
+    placer: str = "consolidate"
+    #: Stands in for the time limit of a job that states none, so that reservations are finite.
+    default_time_limit_seconds: float = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One role in a gang: `replicas` processes, each with `gpus` GPUs that must be on one node."""
+
+    replicas: int
+    gpus: int
+    cpus: float = 0.0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish."""
+
+    level: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job that has not ended. GPUs of a gang are always of one model."""
+
+    id: JobId
+    tenant: str
+    virtual_cluster: str
+    submitted_at: float
+    tasks: tuple[Task, ...]
+    #: Acceptable models, the preferred first; empty means any.
+    gpu_models: tuple[str, ...] = ()
+    #: Higher wins.
+    priority: int = 0
+    guaranteed: bool = True
+    time_limit_seconds: float | None = None
+    #: Not before this instant: back-off after a failure.
+    eligible_at: float = 0.0
+    held: bool = False
+    cancelling: bool = False
+    topology: Topology | None = None
+    #: (least, most) GPUs of an elastic gang; None when its size is fixed.
+    elastic: tuple[int, int] | None = None
+    #: Samples per second by GPU model, where known.
+    throughput: Mapping[str, float] = field(default_factory=dict)
+    #: GPU-seconds received so far, by GPU model.
+    attained_service: Mapping[str, float] = field(default_factory=dict)
+    #: Attempts started so far.
+    attempts: int = 0
+    #: Seconds of work lost or spent when the job is preempted.
+    preemption_cost_seconds: float = 0.0
+    version: int = 0
+
+    @property
+    def gpus(self) -> int:
+        """Size of the gang in GPUs."""
+        return sum([task.replicas * task.gpus for task in self.tasks])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """An allocation: the GPUs that the jobs of one grant hold or are about to hold."""
+
+    allocation: AllocationId
+    jobs: tuple[JobId, ...]
+    gpu_model: str
+    #: By task, then replica, in the order of the job's spec: the GPUs of that replica.
+    replicas: tuple[tuple[GpuId, ...], ...]
+    #: "planned": successor of GPUs that are still being released.
+    phase: Literal["held", "planned"] = "held"
+    #: When the allocation was made.
+    since: float = 0.0
+    guaranteed: bool = True
+    #: Told to stop; its GPUs come free when its nodes say so. It can not be kept.
+    stopping: bool = False
+
+    @property
+    def gpus(self) -> tuple[GpuId, ...]:
+        return tuple([gpu for replica in self.replicas for gpu in replica])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All facts at one instant, in the order of their ids (so equal facts make equal bytes)."""
+
+    round_number: int
+    now: float
+    round_seconds: float
+    nodes: tuple[Node, ...] = ()
+    tenants: tuple[Tenant, ...] = ()
+    virtual_clusters: tuple[VirtualCluster, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    running: tuple[Running, ...] = ()
+    #: By view name: what each policy remembered last time.
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+    #: Policy and placer of the spare view, which serves the opportunistic jobs of every VC.
+    spare_policy: str = "fifo"
+    spare_placer: str = "consolidate"
+    #: Names of the topology's levels, widest first, as in Node.path + (node,) + Gpu.path.
+    levels: tuple[str, ...] = ("rack", "node", "socket", "switch")

@@ -1,0 +1,161 @@
+"""Reads the fields of a specification one by one and notes, instead of raising, what is wrong."""
+
+import math
+import re
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any
+
+from tenants.errors import FieldError
+
+
+def described(value: object) -> str:
+    """Return how an error message names a value: short, in JSON's words."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    text = ascii(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """Return ' (did you mean "gpus"?)' when one of the known words is near, else nothing."""
+    by_lower = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower(), by_lower, n=1)
+    return f' (did you mean "{by_lower[near[0]]}"?)' if near else ""
+
+
+def is_storable(text: str) -> bool:
+    """PostgreSQL stores neither NUL nor half a surrogate pair, though both can come in JSON."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+#: More unknown fields than this in one object are not told apart: nobody reads on, and it costs time.
+UNKNOWN_REPORTED = 10
+
+
+class Fields:
+    """One object of a specification. A field that is left out or null takes its default."""
+
+    def __init__(self, value: object, path: str, problems: list[FieldError]) -> None:
+        self.path = path
+        self.problems = problems
+        self._known: list[str] = []
+        self._is_object = isinstance(value, Mapping)
+        self._left: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
+        if not self._is_object:
+            problems.append(FieldError(path, f"{described(value)} is not an object", "an object with fields"))
+
+    def path_of(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path else name
+
+    def refuse(self, name: str, problem: str, expected: str = "") -> None:
+        if self._is_object:
+            self.problems.append(FieldError(self.path_of(name), problem, expected))
+
+    def take(self, name: str) -> Any:
+        """Return the raw value of a field, None when it is left out."""
+        self._known.append(name)
+        return self._left.pop(name, None)
+
+    def object(self, name: str) -> "Fields":
+        """Return the fields of an object inside this one; left out, it is empty."""
+        value = self.take(name)
+        inner = Fields({} if value is None else value, self.path_of(name), self.problems)
+        # What is no object lacks everything in it, too; that is one mistake, and reported.
+        inner._is_object = inner._is_object and self._is_object
+        return inner
+
+    def list(self, name: str, *, least: int, most: int, of: str) -> list[Any]:
+        """Return a list's raw items; one of a wrong kind or size is noted and comes back empty."""
+        value = self.take(name)
+        expected = f"a list of {least} to {most} {of}"
+        if not isinstance(value, list | tuple):
+            problem = "is missing" if value is None else f"{described(value)} is not a list"
+            self.refuse(name, problem, expected)
+        elif not least <= len(value) <= most:
+            self.refuse(name, f"has {len(value)} entries", expected)
+        else:
+            return list(value)
+        return []
+
+    def integer(self, name: str, *, default: int | None, least: int, most: int) -> int:
+        """Return a whole number; with default None the field must be given."""
+        value = self.take(name)
+        expected = f"a whole number from {least} to {most}"
+        if value is None and default is not None:
+            return default
+        if value is None:
+            self.refuse(name, "is missing", expected)
+        elif not isinstance(value, int) or isinstance(value, bool):
+            self.refuse(name, f"{described(value)} is not a whole number", expected)
+        elif value < least:
+            self.refuse(name, f"{described(value)} is less than {least}", expected)
+        elif value > most:
+            self.refuse(name, f"{described(value)} is more than {most}", expected)
+        else:
+            return value
+        return least
+
+    def number(self, name: str, *, default: float, least: float, most: float) -> float:
+        value = self.take(name)
+        return default if value is None else self.checked_number(name, value, least=least, most=most)
+
+    def checked_number(self, name: str, value: object, *, least: float, most: float, unit: str = "") -> float:
+        """Return the value if it is a number in the range; else note it and return the least."""
+        expected = f"a number from {least:g} to {most:g}{unit}"
+        if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
+            self.refuse(name, f"{described(value)} is not a number", expected)
+        elif value < least:
+            self.refuse(name, f"{described(value)} is less than {least:g}", expected)
+        elif value > most:
+            self.refuse(name, f"{described(value)} is more than {most:g}", expected)
+        else:
+            return float(value)
+        return least
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        value = self.take(name)
+        if value is None or isinstance(value, bool):
+            return default if value is None else value
+        self.refuse(name, f"{described(value)} is neither true nor false", "true or false")
+        return default
+
+    def choice(self, name: str, allowed: tuple[str, ...], *, default: str | None) -> str:
+        """Return one of the allowed words; with default None the field must be given."""
+        value = self.take(name)
+        if value is None and default is not None:
+            return default
+        if value in allowed:
+            return str(value)
+        hint = did_you_mean(value, allowed) if isinstance(value, str) else ""
+        problem = "is missing" if value is None else f"{described(value)} is not known{hint}"
+        self.refuse(name, problem, f"one of: {', '.join(allowed)}")
+        return allowed[0]
+
+    def word(self, name: str, form: re.Pattern[str], expected: str, *, default: str | None) -> str:
+        """Return a name of the given form; with default None the field must be given."""
+        value = self.take(name)
+        if value is None and default is not None:
+            return default
+        if isinstance(value, str) and form.fullmatch(value):
+            return value
+        self.refuse(
+            name, "is missing" if value is None else f"{described(value)} is not a valid name", expected
+        )
+        return ""
+
+    def finish(self) -> None:
+        """Note every field that nobody asked for."""
+        known = sorted(self._known) if self._left else []
+        for name in islice(self._left, UNKNOWN_REPORTED):
+            short = str(name)[:80]
+            self.refuse(
+                short, f"is not a known field{did_you_mean(short, known)}", f"one of: {', '.join(known)}"
+            )

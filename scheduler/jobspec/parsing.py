@@ -1,0 +1,350 @@
+"""From what a person wrote to a JobSpec: strict, and with every mistake reported at once."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Topology
+from scheduler.jobspec.fields import Fields, described, is_storable
+from scheduler.jobspec.quantities import bytes_of, seconds_of
+from scheduler.jobspec.spec import ANY_MODEL, JobSpec, TaskSpec
+from tenants.errors import FieldError, Invalid
+
+#: Most characters of all commands, variables and labels of a job: all else is small by itself.
+TEXT_CHARACTERS = 64 * 1024
+PROBLEMS_REPORTED = 100
+TOPOLOGY_LEVELS = ("rack", "node", "socket", "switch")
+MAX_TASKS = 8
+MAX_REPLICAS = 256
+MAX_GPUS_PER_REPLICA = 16
+MAX_CPUS = 4_096
+MAX_MEMORY_BYTES = 64 * 1024**4
+MAX_TIME_LIMIT_SECONDS = 365 * 86_400
+MAX_GRACE_SECONDS = 600
+MAX_ATTEMPTS = 20
+MAX_LABELS = 20
+MAX_WORDS = 1_000
+MAX_VARIABLES = 200
+MAX_MODELS = 16
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_NAME_EXPECTED = "1 to 63 letters, digits, '.', '_' and '-', beginning and ending with a letter or digit"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+#: What the node agent sets last, whatever the user says (DESIGN section 6).
+_PLATFORM_VARIABLES = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "NVIDIA_VISIBLE_DEVICES",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "NODE_RANK",
+        "NNODES",
+        "LOCAL_WORLD_SIZE",
+    }
+)
+#: Fields of a one-task job that may stand at the top instead of in `tasks`.
+_SHORTHAND = ("command", "gpus", "gpu_model", "resources", "replicas", "env")
+
+
+def parse(spec: object, *, where: str = "") -> JobSpec:
+    """Return the checked specification; raise Invalid naming every wrong field, paths under `where`."""
+    problems: list[FieldError] = []
+    if not isinstance(spec, Mapping):
+        raise Invalid(
+            "A job is an object.", [FieldError(where, f"{described(spec)} is not an object", "an object")]
+        )
+    parsed = _job(Fields(spec, where, problems))
+    if _text_characters(parsed) > TEXT_CHARACTERS:
+        problem = "its commands, variables and labels are too long"
+        problems.append(FieldError(where or "tasks", problem, f"at most {TEXT_CHARACTERS} characters in all"))
+    if problems:
+        raise Invalid(_summary(problems), problems[:PROBLEMS_REPORTED])
+    return parsed
+
+
+def _text_characters(spec: JobSpec) -> int:
+    words = sum(len(word) for task in spec.tasks for word in task.command)
+    pairs = [pair for task in spec.tasks for pair in task.env.items()] + list(spec.labels.items())
+    return words + sum(len(name) + len(text) for name, text in pairs)
+
+
+def _summary(problems: list[FieldError]) -> str:
+    first = problems[0]
+    rest = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{first.field or 'The job'}: {first.problem}{rest}."
+
+
+def _job(fields: Fields) -> JobSpec:
+    name = fields.word("name", _NAME, _NAME_EXPECTED, default=None)
+    virtual_cluster = fields.word("virtual_cluster", _NAME, "the name of a virtual cluster", default="")
+    priority = fields.integer("priority", default=0, least=-100, most=100)
+    guarantee = fields.choice("guarantee", (GUARANTEED, OPPORTUNISTIC), default=GUARANTEED)
+    tasks, gpu_models = _tasks(fields)
+    if fields.take("image") is not None:
+        fields.refuse(
+            "image", "containers are not available yet", "no image: the command runs on the node itself"
+        )
+    spec = JobSpec(
+        name=name,
+        virtual_cluster=virtual_cluster,
+        priority=priority,
+        guaranteed=guarantee == GUARANTEED,
+        gpu_models=gpu_models,
+        tasks=tasks,
+        topology=_topology(fields),
+        time_limit_seconds=_time_limit(fields),
+        max_attempts=_only(fields.object("retry"), "max_attempts", default=3, least=1, most=MAX_ATTEMPTS),
+        grace_seconds=_only(
+            fields.object("checkpoint"), "grace_seconds", default=30, least=0, most=MAX_GRACE_SECONDS
+        ),
+        throughput=_throughput(fields),
+        labels=_labels(fields),
+    )
+    fields.finish()
+    return spec
+
+
+def _only(fields: Fields, name: str, *, default: int, least: int, most: int) -> int:
+    value = fields.integer(name, default=default, least=least, most=most)
+    fields.finish()
+    return value
+
+
+def _tasks(fields: Fields) -> tuple[tuple[TaskSpec, ...], tuple[str, ...]]:
+    short = {name: value for name in _SHORTHAND if (value := fields.take(name)) is not None}
+    if short:
+        return _only_task(fields, short)
+    tasks: list[TaskSpec] = []
+    models: dict[str, tuple[str, ...]] = {}
+    raw = fields.list("tasks", least=1, most=MAX_TASKS, of="tasks")
+    for number, value in enumerate(raw):
+        path = fields.path_of(f"tasks.{number}")
+        task, stated = _task(Fields(value, path, fields.problems), is_only=len(raw) == 1)
+        if any(task.name == other.name for other in tasks):
+            fields.refuse(
+                f"tasks.{number}.name", f"{described(task.name)} is used twice", "a name of its own"
+            )
+        tasks.append(task)
+        if stated is not None:
+            models[path] = stated
+    _check_one_model(models, fields.problems)
+    return tuple(tasks), next(iter(models.values()), ())
+
+
+def _only_task(fields: Fields, short: dict[str, Any]) -> tuple[tuple[TaskSpec, ...], tuple[str, ...]]:
+    """Read a job of one task that was written without `tasks`."""
+    if fields.take("tasks") is not None:
+        fields.refuse(next(iter(short)), "stands beside tasks", "either tasks or the shorthand, not both")
+        return (), ()
+    resources = short.get("resources", {})
+    written_as = {}
+    for name, inner in (("gpus", "gpu"), ("gpu_model", "gpu_model")):
+        if name not in short or not isinstance(resources, Mapping):
+            continue
+        if inner in resources:
+            fields.refuse(name, f"is given twice, also as resources.{inner}", "one of the two")
+            continue
+        resources = {**resources, inner: short[name]}
+        written_as[fields.path_of(f"resources.{inner}")] = fields.path_of(name)
+    task = {name: short[name] for name in ("command", "replicas", "env") if name in short}
+    problems: list[FieldError] = []
+    parsed, models = _task(Fields({**task, "resources": resources}, fields.path, problems), is_only=True)
+    fields.problems.extend(
+        replace(problem, field=written_as.get(problem.field, problem.field)) for problem in problems
+    )
+    return (parsed,), models or ()
+
+
+def _check_one_model(models: Mapping[str, tuple[str, ...]], problems: list[FieldError]) -> None:
+    paths = iter(models)
+    first = next(paths, None)
+    for path in paths:
+        if models[path] != models[first]:
+            problems.append(
+                FieldError(
+                    f"{path}.resources.gpu_model",
+                    f"differs from {first}",
+                    "the same in all tasks, because a gang runs on one GPU model",
+                )
+            )
+
+
+def _task(fields: Fields, *, is_only: bool) -> tuple[TaskSpec, tuple[str, ...] | None]:
+    """Return the task and the GPU models it states, None when it leaves them to the other tasks."""
+    name = fields.word("name", _NAME, _NAME_EXPECTED, default="main" if is_only else None)
+    replicas = fields.integer("replicas", default=1, least=1, most=MAX_REPLICAS)
+    resources = fields.object("resources")
+    gpus = resources.integer("gpu", default=None, least=1, most=MAX_GPUS_PER_REPLICA)
+    models = _gpu_models(resources)
+    cpus = resources.number("cpu", default=0.0, least=0, most=MAX_CPUS)
+    memory_bytes = _memory(resources)
+    resources.finish()
+    command, env = _command(fields), _env(fields)
+    fields.finish()
+    task = TaskSpec(
+        name=name,
+        replicas=replicas,
+        gpus=gpus,
+        cpus=cpus,
+        memory_bytes=memory_bytes,
+        command=command,
+        env=env,
+    )
+    return task, models
+
+
+def _gpu_models(resources: Fields) -> tuple[str, ...] | None:
+    value = resources.take("gpu_model")
+    if value is None:
+        return None
+    if value == ANY_MODEL:
+        return ()
+    names = [value] if isinstance(value, str) else value
+    expected = f'"{ANY_MODEL}", a model such as "V100", or a list of models with the preferred first'
+    if not isinstance(names, list | tuple) or not 1 <= len(names) <= MAX_MODELS:
+        resources.refuse("gpu_model", f"{described(value)} names no GPU models", expected)
+    elif bad := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
+        resources.refuse("gpu_model", f"{described(bad[0])} is not a model's name", expected)
+    elif ANY_MODEL in names:
+        resources.refuse("gpu_model", f'"{ANY_MODEL}" stands in a list of models', expected)
+    elif len(set(names)) < len(names):
+        resources.refuse("gpu_model", "names a model twice", expected)
+    else:
+        return tuple(names)
+    return None
+
+
+def _memory(resources: Fields) -> int:
+    value = resources.take("memory")
+    if value is None:
+        return 0
+    amount = bytes_of(value) if isinstance(value, str) else value
+    if not isinstance(amount, int) or isinstance(amount, bool):
+        resources.refuse("memory", f"{described(value)} is not a size", 'a size such as "4GiB", or bytes')
+    elif not 0 <= amount <= MAX_MEMORY_BYTES:
+        problem = "is negative" if amount < 0 else "is more than any machine has"
+        resources.refuse("memory", f"{described(value)} {problem}", 'a size from 0 to "64TiB"')
+    else:
+        return amount
+    return 0
+
+
+def _command(fields: Fields) -> tuple[str, ...]:
+    value = fields.take("command")
+    expected = 'a list of words such as ["python", "train.py"], or one line for the shell'
+    if isinstance(value, str) and value.strip():
+        words = ["sh", "-c", value]
+    elif isinstance(value, list | tuple) and 1 <= len(value) <= MAX_WORDS:
+        words = list(value)
+    else:
+        problem = "is missing" if value is None else f"{described(value)} is not a command"
+        fields.refuse("command", problem, expected)
+        return ()
+    for number, word in enumerate(words):
+        if not isinstance(word, str):
+            fields.refuse(
+                f"command.{number}", f"{described(word)} is not text", "text; put numbers in quotes"
+            )
+        elif not is_storable(word):
+            fields.refuse(f"command.{number}", "has a NUL or a broken character", "plain text")
+    if words[0] == "":
+        fields.refuse("command.0", "is empty", "the program to run")
+    return tuple(word for word in words if isinstance(word, str))
+
+
+def _env(fields: Fields) -> dict[str, str]:
+    value = fields.take("env")
+    if not _is_mapping(fields, "env", value, most=MAX_VARIABLES):
+        return {}
+    env = {}
+    for name, text in value.items():
+        where = f"env.{str(name)[:80]}"
+        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+            fields.refuse(
+                where, "is not a name of a variable", "letters, digits and '_', not beginning with a digit"
+            )
+        elif name in _PLATFORM_VARIABLES or name.startswith("ALLOT_"):
+            fields.refuse(where, "is set by the platform", "another name")
+        elif isinstance(text, bool) or not isinstance(text, str | int | float):
+            fields.refuse(where, f"{described(text)} is not text", "text; put it in quotes")
+        elif not is_storable(str(text)):
+            fields.refuse(where, "has a NUL or a broken character", "plain text")
+        else:
+            env[name] = str(text)
+    return env
+
+
+def _is_mapping(fields: Fields, name: str, value: object, *, most: int) -> bool:
+    if value is None:
+        return False
+    if not isinstance(value, Mapping):
+        fields.refuse(name, f"{described(value)} is not an object", "an object of names and values")
+    elif len(value) > most:
+        fields.refuse(name, f"has {len(value)} entries", f"at most {most}")
+    else:
+        return True
+    return False
+
+
+def _topology(fields: Fields) -> Topology | None:
+    value = fields.take("topology")
+    if value is None:
+        return None
+    inner = Fields(value, fields.path_of("topology"), fields.problems)
+    level = inner.choice("level", TOPOLOGY_LEVELS, default=None)
+    topology = Topology(level=level, required=inner.boolean("required", default=False))
+    inner.finish()
+    return topology
+
+
+def _time_limit(fields: Fields) -> float | None:
+    value = fields.take("time_limit")
+    if value is None:
+        return None
+    if isinstance(value, str):
+        seconds = seconds_of(value)
+        if seconds is None:
+            fields.refuse(
+                "time_limit", f"{described(value)} is not a duration", '"30m", "2h", "1d12h" or seconds'
+            )
+            return None
+        value = seconds
+    return fields.checked_number("time_limit", value, least=1, most=MAX_TIME_LIMIT_SECONDS, unit=" seconds")
+
+
+def _throughput(fields: Fields) -> dict[str, float]:
+    value = fields.take("throughput")
+    if not _is_mapping(fields, "throughput", value, most=MAX_MODELS):
+        return {}
+    speeds = {}
+    for model, speed in value.items():
+        where = f"throughput.{str(model)[:80]}"
+        if not isinstance(model, str) or not _NAME.fullmatch(model):
+            fields.refuse(where, "is not a model's name", 'a GPU model such as "V100"')
+        else:
+            speeds[model] = fields.checked_number(
+                where, speed, least=1e-9, most=1e12, unit=" samples per second"
+            )
+    return speeds
+
+
+def _labels(fields: Fields) -> dict[str, str]:
+    value = fields.take("labels")
+    if not _is_mapping(fields, "labels", value, most=MAX_LABELS):
+        return {}
+    labels = {}
+    for name, text in value.items():
+        where = f"labels.{str(name)[:80]}"
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            fields.refuse(where, "is not a valid name", _NAME_EXPECTED)
+        elif not isinstance(text, str) or len(text) > 200 or not is_storable(text):
+            fields.refuse(
+                where, f"{described(text)} is not a label's value", "text of at most 200 characters"
+            )
+        else:
+            labels[name] = text
+    return labels

@@ -1,0 +1,143 @@
+"""What a job asks for, checked and in one normal form.
+
+`parse` accepts what people write (shorthand, "30m", "4GiB"); `JobSpec.to_dict` gives the normal form
+that is stored and shown, and that `parse` accepts again unchanged.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Job, JobId, Task, Topology
+
+#: In `gpu_model`: any model will do.
+ANY_MODEL = "any"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSpec:
+    """One role in the gang: `replicas` processes that run `command`, each on `gpus` GPUs of one node."""
+
+    name: str
+    replicas: int
+    gpus: int
+    cpus: float
+    memory_bytes: int
+    command: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A checked specification. `virtual_cluster` is empty while its only possible value is not filled in."""
+
+    name: str
+    virtual_cluster: str
+    priority: int
+    guaranteed: bool
+    #: Acceptable models, the preferred first; empty means any. One for all tasks: a gang is of one model.
+    gpu_models: tuple[str, ...]
+    tasks: tuple[TaskSpec, ...]
+    topology: Topology | None
+    time_limit_seconds: float | None
+    max_attempts: int
+    grace_seconds: float
+    throughput: Mapping[str, float]
+    labels: Mapping[str, str]
+
+    @property
+    def gpus(self) -> int:
+        """Size of the gang in GPUs."""
+        return sum(task.replicas * task.gpus for task in self.tasks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the normal form, JSON-ready."""
+        return {
+            "name": self.name,
+            "virtual_cluster": self.virtual_cluster or None,
+            "priority": self.priority,
+            "guarantee": GUARANTEED if self.guaranteed else OPPORTUNISTIC,
+            "tasks": [
+                {
+                    "name": task.name,
+                    "replicas": task.replicas,
+                    "resources": {
+                        "gpu": task.gpus,
+                        "gpu_model": list(self.gpu_models) or ANY_MODEL,
+                        "cpu": _plain(task.cpus),
+                        "memory": task.memory_bytes,
+                    },
+                    "command": list(task.command),
+                    "env": dict(task.env),
+                }
+                for task in self.tasks
+            ],
+            "topology": (
+                {"level": self.topology.level, "required": self.topology.required} if self.topology else None
+            ),
+            "time_limit": None if self.time_limit_seconds is None else _plain(self.time_limit_seconds),
+            "retry": {"max_attempts": self.max_attempts},
+            "checkpoint": {"grace_seconds": self.grace_seconds},
+            "throughput": dict(self.throughput),
+            "labels": dict(self.labels),
+        }
+
+    def shape(self) -> dict[str, Any]:
+        """Return what a round needs of it (the form of `Job.shape`)."""
+        return {
+            "tasks": [[task.replicas, task.gpus, task.cpus, task.memory_bytes] for task in self.tasks],
+            "topology": [self.topology.level, self.topology.required] if self.topology else None,
+            "throughput": dict(self.throughput),
+        }
+
+    def core_job(self, *, tenant: str, submitted_at: float = 0.0) -> Job:
+        """Return the job as the core would see it if it were submitted now."""
+        return Job(
+            id=JobId(0),
+            tenant=tenant,
+            virtual_cluster=self.virtual_cluster,
+            submitted_at=submitted_at,
+            tasks=tuple(
+                Task(replicas=task.replicas, gpus=task.gpus, cpus=task.cpus, memory_bytes=task.memory_bytes)
+                for task in self.tasks
+            ),
+            gpu_models=self.gpu_models,
+            priority=self.priority,
+            guaranteed=self.guaranteed,
+            time_limit_seconds=self.time_limit_seconds,
+            topology=self.topology,
+            throughput=self.throughput,
+        )
+
+
+def in_order(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored normal form with its fields in the order of `to_dict`, which jsonb does not keep."""
+    ordered = {name: spec[name] for name in _FIELDS if name in spec}
+    ordered["tasks"] = [
+        {name: task[name] for name in _TASK_FIELDS if name in task}
+        | {"resources": {name: task["resources"][name] for name in _RESOURCES if name in task["resources"]}}
+        for task in spec["tasks"]
+    ]
+    return ordered
+
+
+def _plain(number: float) -> float:
+    """Return 600 rather than 600.0: people read it."""
+    return int(number) if number.is_integer() else number
+
+
+_FIELDS = (
+    "name",
+    "virtual_cluster",
+    "priority",
+    "guarantee",
+    "tasks",
+    "topology",
+    "time_limit",
+    "retry",
+    "checkpoint",
+    "throughput",
+    "labels",
+)
+_TASK_FIELDS = ("name", "replicas", "resources", "command", "env")
+_RESOURCES = ("gpu", "gpu_model", "cpu", "memory")

@@ -1,0 +1,206 @@
+"""Make the demonstration: `prepare` the cluster and its tenants, then submit `jobs` once agents report.
+
+Both may be run again: what is there stays as it is, passwords are printed only when they are made.
+"""
+
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
+
+from scheduler.core.lifecycle import JobState
+from scheduler.management import demonstration as demo
+from scheduler.models import GpuModel, Job, Node
+from scheduler.models.inventory import NodeState
+from scheduler.services.jobs import job_hold, job_submit
+from scheduler.services.nodes import node_create, node_token_rotate
+from scheduler.services.virtual_clusters import Wanted, virtual_cluster_create
+from tenants.models import Membership, Role, Tenant, User, VirtualCluster
+from tenants.selectors import Viewer, viewer_of
+from tenants.services import member_set, quota_set, tenant_create, user_create
+
+ACTOR = "demo"
+#: Marks the demonstration's jobs, so that they are submitted once.
+LABELS = {"demo": "digits"}
+READY_PATIENCE_SECONDS = 60
+START_PATIENCE_SECONDS = 15
+POLL_SECONDS = 0.1
+
+
+class Command(BaseCommand):
+    help = __doc__
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        steps = parser.add_subparsers(dest="step", required=True)
+        prepare = steps.add_parser("prepare", help="nodes with their agents' configuration, tenants, people")
+        prepare.add_argument("--home", type=Path, default=None, help="where <home>/demo goes (ALLOT_HOME)")
+        prepare.add_argument(
+            "--server-url", default="http://127.0.0.1:8000", help="where the agents meet the server"
+        )
+        steps.add_parser("jobs", help="virtual clusters and digits jobs, once every node is ready")
+
+    def handle(self, *args: Any, step: str, **options: Any) -> None:
+        if step == "prepare":
+            home = options["home"] or Path(os.environ.get("ALLOT_HOME", settings.PROJECT_ROOT / ".allot"))
+            self._prepare(home.absolute() / "demo", options["server_url"])
+        else:
+            self._jobs()
+
+    def _prepare(self, folder: Path, server_url: str) -> None:
+        by = _operator()
+        for name, memory_bytes in demo.GPU_MODELS.items():
+            GpuModel.objects.get_or_create(name=name, defaults={"memory_bytes": memory_bytes})
+        agents = [_prepare_agent(node, folder, server_url) for node in demo.NODES]
+        logins = [login for tenant in demo.TENANTS if (login := _prepare_tenant(tenant, by))]
+        self.stdout.write(json.dumps({"logins": logins, "agents": agents}))
+
+    def _jobs(self) -> None:
+        submitted = 0
+        if not _submitted(demo.JOBS):
+            _wait_for_nodes()
+            with transaction.atomic():
+                _prepare_virtual_clusters()
+                submitted += _submit_all(demo.JOBS)
+        if not _submitted(demo.LATE_JOBS):
+            _wait_for_start(demo.PREEMPTED)
+            with transaction.atomic():
+                submitted += _submit_all(demo.LATE_JOBS)
+        self.stdout.write(json.dumps({"jobs": submitted}))
+
+
+def _operator() -> Viewer:
+    user = User.objects.filter(is_operator=True, is_active=True).order_by("id").first()
+    if user is None:
+        raise CommandError("There is no operator yet: run `manage.py create_operator` first.")
+    return viewer_of(user)
+
+
+def _prepare_agent(node: demo.DemoNode, folder: Path, server_url: str) -> str:
+    """Expect the node and write its agent's configuration; return the file's path."""
+    path = folder / "agents" / f"{node.name}.json"
+    row = Node.objects.filter(name=node.name).first()
+    known = json.loads(path.read_text()) if path.exists() and row is not None else {}
+    if known.get("server_url") == server_url:
+        return str(path)
+    if known:
+        token = known["token"]
+    elif row is not None:
+        token = node_token_rotate(node=row, actor=ACTOR).token
+    else:
+        token = node_create(name=node.name, rack=node.rack, actor=ACTOR).token
+    configuration = {
+        "server_url": server_url,
+        "node": node.name,
+        "token": token,
+        "work_folder": str(folder / "nodes" / node.name),
+        "checkpoint_folder": str(folder / "checkpoints"),
+        "address": "127.0.0.1",
+        "examples_folder": str(settings.PROJECT_ROOT / "examples"),
+        "python": sys.executable,
+        "inventory": node.inventory(),
+    }
+    _write_secret(path, json.dumps(configuration, indent=2))
+    return str(path)
+
+
+def _write_secret(path: Path, text: str) -> None:
+    """Write a file that nobody else can read, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_suffix(".draft")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+@transaction.atomic
+def _prepare_tenant(tenant: demo.DemoTenant, by: Viewer) -> dict[str, str] | None:
+    """Make the tenant and its person; return the login if the person is new."""
+    row = Tenant.objects.filter(name=tenant.name).first()
+    if row is None:
+        row = tenant_create(by=by, name=tenant.name, title=tenant.title)
+        quota_set(by=by, tenant=row, limits=tenant.quota)
+    if User.objects.filter(username=tenant.username).exists():
+        return None
+    user, password = user_create(by=ACTOR, username=tenant.username)
+    member_set(by=by, tenant=row, username=user.username, role=Role(tenant.role))
+    return {"username": user.username, "password": password or "", "role": tenant.name}
+
+
+def _wait_for_nodes() -> None:
+    """Return when every node of the demonstration has reported its GPUs."""
+    names = [node.name for node in demo.NODES]
+    end = time.monotonic() + READY_PATIENCE_SECONDS
+    ready = Node.objects.filter(name__in=names, state=NodeState.READY).exclude(gpu_model=None)
+    while ready.count() < len(names):
+        if time.monotonic() > end:
+            missing = sorted(set(names) - set(ready.values_list("name", flat=True)))
+            raise CommandError(
+                f"These nodes did not report within {READY_PATIENCE_SECONDS} s: {', '.join(missing)}."
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _prepare_virtual_clusters() -> None:
+    own = [
+        Wanted(name=tenant.name, title=tenant.title, guaranteed=tenant.guaranteed, members={tenant.name: 1.0})
+        for tenant in demo.TENANTS
+    ]
+    shared = Wanted(
+        name=demo.SHARED,
+        title="Shared by all groups",
+        guaranteed=demo.SHARED_GUARANTEED,
+        members={tenant.name: 1.0 for tenant in demo.TENANTS},
+    )
+    there = set(VirtualCluster.objects.values_list("name", flat=True))
+    for wanted in (*own, shared):
+        if wanted.name not in there:
+            virtual_cluster_create(wanted=wanted, actor=ACTOR)
+
+
+def _submitted(jobs: Sequence[demo.DemoJob]) -> bool:
+    return Job.objects.filter(labels__contains=LABELS, name__in=[job.name for job in jobs]).exists()
+
+
+def _wait_for_start(name: str) -> None:
+    """Return when the job runs; also when it takes long, since all that is lost is something to see."""
+    end = time.monotonic() + START_PATIENCE_SECONDS
+    started = Job.objects.filter(labels__contains=LABELS, name=name).exclude(state=JobState.QUEUED)
+    while time.monotonic() < end and not started.exists():
+        time.sleep(POLL_SECONDS)
+
+
+def _submit_all(jobs: Sequence[demo.DemoJob]) -> int:
+    for job in jobs:
+        _submit(job)
+    return len(jobs)
+
+
+def _submit(job: demo.DemoJob) -> None:
+    membership = Membership.objects.filter(tenant__name=job.tenant, role__in=[Role.MEMBER, Role.ADMIN])
+    person = membership.select_related("user").order_by("id").first()
+    if person is None:
+        raise CommandError(f"Tenant {job.tenant} has no member: run `manage.py demo prepare` first.")
+    row = job_submit(viewer=viewer_of(person.user), tenant=job.tenant, spec=_spec(job))
+    if job.held:
+        job_hold(job_id=row.id, actor=f"user {person.user.username}")
+
+
+def _spec(job: demo.DemoJob) -> dict[str, Any]:
+    """Return the example's specification with the demonstration's sizes and options."""
+    spec = yaml.safe_load((settings.PROJECT_ROOT / "examples" / "digits" / job.example).read_text())
+    (task,) = spec["tasks"]
+    task["replicas"] = job.replicas
+    task["resources"] |= {"gpu": job.gpus, "gpu_model": job.gpu_model}
+    script = 'exec python "$ALLOT_EXAMPLES/digits/train.py"'
+    task["command"] = ["sh", "-c", f"{script} {shlex.join(shlex.split(job.options))}"]
+    labels = {**LABELS, **job.fields.get("labels", {})}
+    return {**spec, **job.fields, "name": job.name, "labels": labels}

@@ -1,0 +1,239 @@
+"""What the demonstration consists of; `manage.py demo` makes it.
+
+Thirty-six simulated GPUs of three models in three racks; three tenants, each with a virtual cluster of
+its own and all with a share in a common one; some GPUs of each model are guaranteed to nobody.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+GIB = 2**30
+
+#: Memory of one GPU by model.
+GPU_MODELS: Mapping[str, int] = {"V100": 16 * GIB, "P100": 16 * GIB, "K80": 12 * GIB}
+
+
+@dataclass(frozen=True, slots=True)
+class DemoNode:
+    """A simulated machine; its GPUs sit in pairs behind switches, half of them on each socket."""
+
+    name: str
+    rack: str
+    gpu_model: str
+    gpus: int
+
+    def inventory(self) -> dict[str, Any]:
+        """Return the inventory of the agent's configuration."""
+        return {
+            "kind": "simulated",
+            "gpu_model": self.gpu_model,
+            "gpus": [
+                {
+                    "index": index,
+                    "socket": index * 2 // self.gpus,
+                    "switch": index // 2,
+                    "memory_bytes": GPU_MODELS[self.gpu_model],
+                }
+                for index in range(self.gpus)
+            ],
+            "cpus": 4.0 * self.gpus,
+            "memory_bytes": 16 * GIB * self.gpus,
+        }
+
+
+NODES: Sequence[DemoNode] = (
+    DemoNode("v100-a1", "rack-a", "V100", 4),
+    DemoNode("v100-a2", "rack-a", "V100", 4),
+    DemoNode("p100-b1", "rack-b", "P100", 4),
+    DemoNode("p100-b2", "rack-b", "P100", 4),
+    DemoNode("p100-b3", "rack-b", "P100", 4),
+    DemoNode("k80-c1", "rack-c", "K80", 8),
+    DemoNode("k80-c2", "rack-c", "K80", 8),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoTenant:
+    name: str
+    title: str
+    #: The one person of this tenant, and his role in it.
+    username: str
+    role: str
+    quota: Mapping[str, int]
+    guaranteed: Mapping[str, int]
+
+
+TENANTS: Sequence[DemoTenant] = (
+    DemoTenant(
+        name="vision",
+        title="Vision group",
+        username="vera",
+        role="admin",
+        quota={"*": 20},
+        guaranteed={"V100": 4, "P100": 4},
+    ),
+    DemoTenant(
+        name="speech",
+        title="Speech group",
+        username="sam",
+        role="member",
+        quota={"*": 16, "V100": 4},
+        guaranteed={"P100": 4},
+    ),
+    DemoTenant(
+        name="robotics",
+        title="Robotics group",
+        username="robin",
+        role="member",
+        quota={"*": 16},
+        guaranteed={"K80": 8},
+    ),
+)
+
+#: The virtual cluster in which all tenants have a share. Guaranteed to nobody: 2 V100, 4 P100, 4 K80.
+SHARED = "shared"
+SHARED_GUARANTEED: Mapping[str, int] = {"V100": 2, "K80": 4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoJob:
+    """One of the digits examples, as a person of `tenant` submits it."""
+
+    tenant: str
+    name: str
+    #: File in examples/digits.
+    example: str = "single.yaml"
+    #: Options of train.py: paced slowly, so that there is something to watch and little to compute.
+    options: str
+    gpus: int = 1
+    replicas: int = 1
+    gpu_model: str | Sequence[str] = "any"
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    held: bool = False
+
+
+OPPORTUNISTIC = {"guarantee": "opportunistic"}
+
+#: Submitted at once, in this order: they fill the guarantees, the opportunistic ones what is left, and some
+#: wait, fail, are done soon or are held.
+JOBS: Sequence[DemoJob] = (
+    DemoJob(tenant="vision", name="digits-quick", options="--steps 150 --step-seconds 0.1", gpu_model="V100"),
+    DemoJob(
+        tenant="vision",
+        name="digits-wide",
+        example="gang.yaml",
+        options="--steps 3000 --step-seconds 0.3",
+        replicas=3,
+        gpu_model="V100",
+        fields={"guarantee": "guaranteed", "priority": 10, "time_limit": "30m"},
+    ),
+    DemoJob(
+        tenant="speech",
+        name="digits-speech",
+        example="gang.yaml",
+        options="--steps 2400 --step-seconds 0.3",
+        replicas=2,
+        gpus=2,
+        gpu_model="P100",
+        fields={"guarantee": "guaranteed", "topology": {"level": "node", "required": True}},
+    ),
+    DemoJob(
+        tenant="robotics",
+        name="digits-arm",
+        example="gang.yaml",
+        options="--steps 1200 --step-seconds 0.2",
+        replicas=2,
+        gpus=4,
+        gpu_model="K80",
+        fields={"guarantee": "guaranteed", "time_limit": "1h"},
+    ),
+    DemoJob(
+        tenant="robotics",
+        name="digits-overnight",
+        options="--steps 20000 --step-seconds 0.5",
+        gpus=4,
+        gpu_model=["K80", "P100"],
+        fields={**OPPORTUNISTIC, "time_limit": "1d"},
+    ),
+    DemoJob(
+        tenant="speech",
+        name="digits-spare",
+        example="gang.yaml",
+        options="--steps 6000 --step-seconds 0.3",
+        replicas=2,
+        gpus=2,
+        gpu_model=["V100", "P100"],
+        fields={**OPPORTUNISTIC, "time_limit": "2h"},
+    ),
+    DemoJob(
+        tenant="vision",
+        name="digits-next",
+        example="gang.yaml",
+        options="--steps 600 --step-seconds 0.2",
+        replicas=4,
+        gpu_model="V100",
+        fields={"guarantee": "guaranteed", "time_limit": "20m"},
+    ),
+    DemoJob(
+        tenant="vision",
+        name="digits-seed-1",
+        options="--steps 900 --step-seconds 0.2 --seed 1",
+        gpus=2,
+        gpu_model="P100",
+        fields={"labels": {"sweep": "seeds"}, "time_limit": "15m"},
+    ),
+    DemoJob(
+        tenant="vision",
+        name="digits-seed-2",
+        options="--steps 900 --step-seconds 0.2 --seed 2",
+        gpus=2,
+        gpu_model="P100",
+        fields={"labels": {"sweep": "seeds"}, "time_limit": "15m"},
+    ),
+    DemoJob(
+        tenant="vision",
+        name="digits-seed-3",
+        options="--steps 900 --step-seconds 0.2 --seed 3",
+        gpus=2,
+        gpu_model="P100",
+        fields={"labels": {"sweep": "seeds"}, "time_limit": "15m", "priority": -10},
+    ),
+    # Speech may hold 4 V100 at once, and digits-spare does.
+    DemoJob(
+        tenant="speech",
+        name="digits-more",
+        options="--steps 900 --step-seconds 0.2",
+        gpus=2,
+        gpu_model="V100",
+        fields={**OPPORTUNISTIC, "time_limit": "15m"},
+    ),
+    DemoJob(
+        tenant="vision",
+        name="digits-mistake",
+        options="--batch 3",
+        gpu_model="K80",
+        fields={"virtual_cluster": SHARED},
+    ),
+    DemoJob(
+        tenant="robotics",
+        name="digits-later",
+        options="--steps 300 --step-seconds 0.1",
+        gpus=2,
+        gpu_model="K80",
+        held=True,
+    ),
+)
+
+#: Submitted once the opportunistic job below runs, from which it takes GPUs back.
+LATE_JOBS: Sequence[DemoJob] = (
+    DemoJob(
+        tenant="vision",
+        name="digits-common",
+        options="--steps 1500 --step-seconds 0.2",
+        gpus=2,
+        gpu_model="V100",
+        fields={"virtual_cluster": SHARED, "time_limit": "20m"},
+    ),
+)
+PREEMPTED = "digits-spare"

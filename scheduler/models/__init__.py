@@ -1,0 +1,35 @@
+"""The scheduler's tables. Facts are declared once more, as values, in `scheduler.core.snapshot`."""
+
+from scheduler.models.events import Event
+from scheduler.models.inventory import Gpu, GpuModel, Node
+from scheduler.models.jobs import Attempt, AttemptPart, Job, LogChunk, ProgressPoint
+from scheduler.models.rounds import (
+    AllocatedGpu,
+    Allocation,
+    Explanation,
+    Leadership,
+    PolicyMemory,
+    QueueOrder,
+    Round,
+    UsageSample,
+)
+
+__all__ = [
+    "AllocatedGpu",
+    "Allocation",
+    "Attempt",
+    "AttemptPart",
+    "Event",
+    "Explanation",
+    "Gpu",
+    "GpuModel",
+    "Job",
+    "Leadership",
+    "LogChunk",
+    "Node",
+    "PolicyMemory",
+    "ProgressPoint",
+    "QueueOrder",
+    "Round",
+    "UsageSample",
+]

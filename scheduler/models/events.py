@@ -1,0 +1,35 @@
+"""What happened, appended in the same transaction as the change itself."""
+
+from django.db import models
+
+from tenants.models import Tenant
+
+
+class Event(models.Model):
+    """`subject` is "job", "attempt", "node", "virtual_cluster", "quota"...; ids are kept as plain
+    numbers so that history outlives what it tells of."""
+
+    at = models.DateTimeField()
+    kind = models.CharField(max_length=40)
+    subject = models.CharField(max_length=20)
+    subject_id = models.BigIntegerField()
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, null=True, related_name="+")
+    job_id = models.BigIntegerField(null=True)
+    node_id = models.BigIntegerField(null=True)
+    from_state = models.CharField(max_length=12, blank=True)
+    to_state = models.CharField(max_length=12, blank=True)
+    #: Username, "round 17", or "node v100-a1".
+    actor = models.CharField(max_length=80, blank=True)
+    message = models.CharField(max_length=500, blank=True)
+    data = models.JSONField(default=dict)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["job_id", "-id"], condition=models.Q(job_id__isnull=False), name="event_by_job"
+            ),
+            models.Index(fields=["tenant", "-id"], name="event_by_tenant"),
+            models.Index(
+                fields=["node_id", "-id"], condition=models.Q(node_id__isnull=False), name="event_by_node"
+            ),
+        ]

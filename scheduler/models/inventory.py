@@ -1,0 +1,87 @@
+"""GPU models, nodes with their place in the topology, and GPUs."""
+
+from django.core.validators import RegexValidator
+from django.db import models
+from django.db.models import Q
+
+GPU_MODEL_NAME = RegexValidator(
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", "Use letters, digits, '.', '_' and '-'."
+)
+NODE_NAME = RegexValidator(
+    r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$", "Use 1 to 63 lower-case letters, digits, '.' and '-'."
+)
+
+
+class GpuModel(models.Model):
+    name = models.CharField(max_length=63, unique=True, validators=[GPU_MODEL_NAME])
+    memory_bytes = models.PositiveBigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class NodeState(models.TextChoices):
+    """`new` has never reported; `lost` stopped reporting for longer than its lease and a margin."""
+
+    NEW = "new"
+    READY = "ready"
+    LOST = "lost"
+
+
+class Node(models.Model):
+    """One machine. Cordoned: accepts nothing new. Draining: cordoned, and its jobs are moved away."""
+
+    name = models.CharField(max_length=63, unique=True, validators=[NODE_NAME])
+    rack = models.CharField(max_length=63, default="rack-1", validators=[NODE_NAME])
+    gpu_model = models.ForeignKey(GpuModel, on_delete=models.PROTECT, null=True, related_name="nodes")
+    state = models.CharField(max_length=5, choices=NodeState.choices, default=NodeState.NEW)
+    cordoned = models.BooleanField(default=False)
+    draining = models.BooleanField(default=False)
+
+    address = models.CharField(max_length=255, blank=True)
+    cpus = models.FloatField(default=0)
+    memory_bytes = models.PositiveBigIntegerField(default=0)
+    isolation = models.JSONField(default=dict)
+    agent_version = models.CharField(max_length=40, blank=True)
+
+    token_key = models.CharField(max_length=16, unique=True, null=True)
+    token_digest = models.BinaryField(max_length=32, null=True)
+
+    #: One life of the agent process; its inventory is known for this life.
+    boot = models.CharField(max_length=40, blank=True)
+    lease_expires_at = models.DateTimeField(null=True)
+    #: Number of the last answer to the agent, drawn before its desired state was read: of two answers
+    #: the one with the higher number was read later, or equals the other.
+    generation = models.PositiveBigIntegerField(default=0)
+    #: Grows with every change that the dashboard shows or a round must not miss; not with heartbeats.
+    version = models.PositiveBigIntegerField(default=1)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(state__in=NodeState.values), name="node_state_is_known"),
+            models.CheckConstraint(
+                condition=Q(draining=False) | Q(cordoned=True), name="draining_is_cordoned"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Gpu(models.Model):
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="gpus")
+    index = models.PositiveSmallIntegerField()
+    uuid = models.CharField(max_length=80)
+    memory_bytes = models.PositiveBigIntegerField(default=0)
+    socket = models.PositiveSmallIntegerField(default=0)
+    switch = models.PositiveSmallIntegerField(default=0)
+    healthy = models.BooleanField(default=True)
+    problem = models.CharField(max_length=200, blank=True)
+    #: The node's last inventory named it. Kept when it vanishes, since history points to it.
+    present = models.BooleanField(default=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["node", "index"], name="one_gpu_per_index"),
+        ]

@@ -1,0 +1,214 @@
+"""Jobs, their attempts, an attempt's part on each node, and what attempts write."""
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.db import models
+from django.db.models import Q
+
+from scheduler.core.lifecycle import JOB_FINAL, AttemptState, JobState, Outcome
+from scheduler.models.inventory import Node
+from tenants.models import Tenant, VirtualCluster
+
+
+def _choices(states: type) -> list[tuple[str, str]]:
+    return [(state.value, state.value) for state in states]
+
+
+_FINAL = sorted(JOB_FINAL)
+
+
+class Job(models.Model):
+    """What a user submitted. `spec` is the normalised specification; columns repeat what is queried."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs")
+    virtual_cluster = models.ForeignKey(VirtualCluster, on_delete=models.PROTECT, related_name="jobs")
+    submitted_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    name = models.CharField(max_length=63)
+    spec = models.JSONField()
+    #: What a round needs of the spec, small: {"tasks": [[replicas, gpus, cpus, memory_bytes], ...],
+    #: "topology": [level, required] or null, "throughput": {gpu model: samples per second}}.
+    shape = models.JSONField()
+    labels = models.JSONField(default=dict)
+
+    guaranteed = models.BooleanField(default=True)
+    #: Higher wins.
+    priority = models.SmallIntegerField(default=0)
+    gpus = models.PositiveIntegerField()
+    #: Acceptable models, the preferred first; empty means any.
+    gpu_models = ArrayField(models.CharField(max_length=63), default=list)
+    time_limit_seconds = models.FloatField(null=True)
+
+    state = models.CharField(max_length=10, choices=_choices(JobState), default=JobState.QUEUED)
+    held = models.BooleanField(default=False)
+    cancelling = models.BooleanField(default=False)
+    #: Back-off: no attempt before this.
+    eligible_at = models.DateTimeField(null=True)
+    attempts_started = models.PositiveIntegerField(default=0)
+    failures = models.PositiveIntegerField(default=0)
+    preemptions = models.PositiveIntegerField(default=0)
+    #: GPU-seconds received by ended attempts, by GPU model.
+    service = models.JSONField(default=dict)
+
+    submitted_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    exit_code = models.IntegerField(null=True)
+    message = models.CharField(max_length=500, blank=True)
+    #: Grows with every change of state, never with heartbeats or progress.
+    version = models.PositiveBigIntegerField(default=1)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(state__in=list(JobState)), name="job_state_is_known"),
+            models.CheckConstraint(condition=Q(gpus__gt=0), name="job_has_gpus"),
+            models.CheckConstraint(
+                condition=Q(ended_at__isnull=False, state__in=_FINAL)
+                | (Q(ended_at=None) & ~Q(state__in=_FINAL)),
+                name="job_ended_at_matches_state",
+            ),
+        ]
+        indexes = [
+            # What every round reads.
+            models.Index(fields=["id"], condition=Q(state__in=["queued", "running"]), name="job_unfinished"),
+            models.Index(fields=["tenant", "-id"], name="job_by_tenant"),
+            models.Index(fields=["state", "-id"], name="job_by_state"),
+            GinIndex(fields=["labels"], name="job_labels"),
+        ]
+
+
+class StopCause(models.TextChoices):
+    """Why an attempt was told to stop, or ended without its own doing."""
+
+    NONE = ""
+    PREEMPTED = "preempted"
+    MIGRATED = "migrated"
+    DRAINED = "drained"
+    CANCELLED = "cancelled"
+    TIME_LIMIT = "time_limit"
+    PART_FAILED = "part_failed"
+    NODE_LOST = "node_lost"
+    GANG_TIMEOUT = "gang_timeout"
+
+
+class Attempt(models.Model):
+    """One execution of a job. Ids are never reused, so they fence reports of the past."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField()
+    allocation = models.ForeignKey("scheduler.Allocation", on_delete=models.PROTECT, related_name="attempts")
+    state = models.CharField(max_length=8, choices=_choices(AttemptState))
+    outcome = models.CharField(max_length=9, choices=_choices(Outcome), blank=True)
+
+    #: Set when all nodes of the gang were ready.
+    go = models.BooleanField(default=False)
+    master_address = models.CharField(max_length=255, blank=True)
+    master_port = models.PositiveIntegerField(null=True)
+
+    stop_cause = models.CharField(max_length=12, choices=StopCause.choices, blank=True)
+    stop_message = models.CharField(max_length=500, blank=True)
+    preempted_by = ArrayField(models.BigIntegerField(), default=list)
+    exit_code = models.IntegerField(null=True)
+    category = models.CharField(max_length=20, blank=True)
+    message = models.CharField(max_length=500, blank=True)
+
+    planned_at = models.DateTimeField()
+    starting_at = models.DateTimeField(null=True)
+    running_at = models.DateTimeField(null=True)
+    stopping_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    #: Facts from progress lines, written with reports; they do not bump the job's version.
+    step = models.BigIntegerField(null=True)
+    total_steps = models.BigIntegerField(null=True)
+    throughput = models.FloatField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["job", "number"], name="attempt_numbers_are_unique"),
+            # The database's own guard that no job runs twice.
+            models.UniqueConstraint(
+                fields=["job"],
+                condition=Q(state__in=["starting", "running", "stopping"]),
+                name="one_live_attempt_per_job",
+            ),
+            models.UniqueConstraint(
+                fields=["job"], condition=Q(state="planned"), name="one_planned_attempt_per_job"
+            ),
+            models.CheckConstraint(
+                condition=(Q(state="ended") & ~Q(outcome="")) | (~Q(state="ended") & Q(outcome="")),
+                name="outcome_exactly_when_ended",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["id"], condition=~Q(state="ended"), name="attempt_unended"),
+        ]
+
+
+class PartState(models.TextChoices):
+    """An attempt's part on one node, as the node last reported it."""
+
+    WAITING = "waiting"
+    READY = "ready"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    EXITED = "exited"
+
+
+class AttemptPart(models.Model):
+    """What one node does for an attempt. `replicas` is [{rank, task, gpus: [id], gpu_indexes: [i]}]."""
+
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="parts")
+    node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="parts")
+    state = models.CharField(max_length=8, choices=PartState.choices, default=PartState.WAITING)
+    replicas = models.JSONField()
+    master_port = models.PositiveIntegerField(null=True)
+    exit_code = models.IntegerField(null=True)
+    category = models.CharField(max_length=20, blank=True)
+    message = models.CharField(max_length=500, blank=True)
+    #: Characters of output stored, of all ranks here.
+    log_size = models.PositiveBigIntegerField(default=0, db_default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "node"], name="one_part_per_node"),
+        ]
+        indexes = [
+            models.Index(fields=["node"], condition=~Q(state="exited"), name="part_unended"),
+        ]
+
+    @property
+    def succeeded(self) -> bool:
+        """Exited with 0 by itself, not because it was told to stop."""
+        return self.exit_code == 0 and self.category != "stopped"
+
+
+class LogChunk(models.Model):
+    """Consecutive output of one rank, stored once by its number."""
+
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="log_chunks")
+    rank = models.PositiveIntegerField()
+    sequence = models.PositiveIntegerField()
+    at = models.DateTimeField()
+    text = models.TextField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "rank", "sequence"], name="log_chunk_stored_once"),
+        ]
+
+
+class ProgressPoint(models.Model):
+    """One progress line of an attempt."""
+
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="progress")
+    sequence = models.PositiveIntegerField()
+    at = models.DateTimeField()
+    step = models.BigIntegerField()
+    samples = models.FloatField(null=True)
+    values = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "sequence"], name="progress_stored_once"),
+        ]

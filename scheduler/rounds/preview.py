@@ -1,0 +1,24 @@
+"""What the next round would do with a job that nobody has submitted yet."""
+
+from dataclasses import replace
+
+from django.db.models import Max
+
+from scheduler.core import snapshot as core
+from scheduler.core.plan import ActionKind, Reason
+from scheduler.core.round import decide
+from scheduler.models import Job, Leadership
+from scheduler.rounds.snapshot import read_snapshot
+
+
+def preview(job: core.Job) -> tuple[Reason, ...]:
+    """Decide on the present facts with the job added; return why it would wait, empty if it would start."""
+    newest = Leadership.objects.values_list("number", flat=True).first() or 0
+    facts = read_snapshot(newest + 1)
+    # The id it would get, or a later one: at equal priority and time, ids decide who comes first.
+    job_id = core.JobId((Job.objects.aggregate(newest=Max("id"))["newest"] or 0) + 1)
+    added = replace(job, id=job_id, submitted_at=facts.now)
+    plan = decide(replace(facts, jobs=(*facts.jobs, added)))
+    starts = any(action.kind is ActionKind.START and job_id in action.jobs for action in plan.actions)
+    reasons = plan.reasons.get(job_id, ())
+    return () if starts and not reasons else reasons

@@ -1,0 +1,90 @@
+"""One round: snapshot, decide, apply. Two short transactions with the thinking between them."""
+
+import logging
+import time
+
+from django.db import transaction
+
+from scheduler.clock import database_now
+from scheduler.core import codec
+from scheduler.core.plan import Plan
+from scheduler.core.round import decide
+from scheduler.models import Round
+from scheduler.models.rounds import RoundState
+from scheduler.rounds.apply import Applied, apply_plan
+from scheduler.rounds.leadership import Fenced, give_up, hold_fence, take_number
+from scheduler.rounds.snapshot import read_snapshot
+
+log = logging.getLogger(__name__)
+
+
+def run_round() -> int | None:
+    """Run a round and return its number; None when another one is under way."""
+    number = take_number()
+    if number is None:
+        return None
+    try:
+        _run(number)
+    except Fenced as fenced:
+        log.warning("%s; nothing was written", fenced)
+    except Exception as error:
+        # The edge of a round: whatever went wrong, the next one must be able to start.
+        log.exception("round %d failed", number)
+        give_up(number)
+        _record_failure(number, error)
+    return number
+
+
+def _run(number: int) -> None:
+    began = time.perf_counter()
+    snapshot = read_snapshot(number)
+    read = time.perf_counter()
+    plan = decide(snapshot)
+    decided = time.perf_counter()
+    stored = codec.dumps_snapshot(snapshot), codec.dumps_plan(plan)
+    with transaction.atomic():
+        hold_fence(number)
+        # Asked for first, so called first: pages and agents are told after the clock is stopped.
+        transaction.on_commit(
+            lambda: _write_timings(
+                number,
+                snapshot_seconds=read - began,
+                decide_seconds=decided - read,
+                apply_seconds=time.perf_counter() - decided,
+            )
+        )
+        applied = apply_plan(snapshot, plan)
+        _record(plan, stored, applied)
+    for view, problem in plan.degraded.items():
+        log.error("round %d: view %s is degraded: %s", number, view, problem)
+
+
+def _write_timings(number: int, **seconds: float) -> None:
+    Round.objects.filter(number=number).update(**seconds)
+
+
+def _record(plan: Plan, stored: tuple[bytes, bytes], applied: Applied) -> None:
+    Round.objects.create(
+        number=plan.round_number,
+        started_at=applied.at,
+        state=RoundState.APPLIED,
+        started=applied.started,
+        kept=applied.kept,
+        stopped=applied.stopped,
+        waiting=len(plan.reasons),
+        dropped=applied.dropped,
+        degraded=dict(plan.degraded),
+        snapshot=stored[0],
+        plan=stored[1],
+    )
+
+
+def _record_failure(number: int, error: Exception) -> None:
+    Round.objects.get_or_create(
+        number=number,
+        defaults={
+            "started_at": database_now(),
+            "state": RoundState.FAILED,
+            "error": f"{type(error).__name__}: {error}"[:2_000],
+        },
+    )

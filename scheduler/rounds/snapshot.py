@@ -1,0 +1,217 @@
+"""Rows to facts: the one place that maps the tables to `core.Snapshot`.
+
+Plain SQL through one cursor, since a round at 10,000 jobs and GPUs has no time for model instances.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from scheduler.core import snapshot as core
+
+_NODES = """
+SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version
+FROM scheduler_node n JOIN scheduler_gpumodel m ON m.id = n.gpu_model_id ORDER BY n.id
+"""
+_GPUS = """
+SELECT node_id, id, index, socket, switch, healthy AND present FROM scheduler_gpu ORDER BY node_id, index
+"""
+_JOBS = """
+SELECT j.id, t.name, v.name, extract(epoch FROM j.submitted_at)::float8, j.shape::text, j.gpu_models,
+       j.priority, j.guaranteed, j.time_limit_seconds, coalesce(extract(epoch FROM j.eligible_at), 0)::float8,
+       j.held, j.cancelling, j.service, j.attempts_started, j.version
+FROM scheduler_job j
+JOIN tenants_tenant t ON t.id = j.tenant_id
+JOIN tenants_virtualcluster v ON v.id = j.virtual_cluster_id
+WHERE j.state IN ('queued', 'running') ORDER BY j.id
+"""
+# A stopping attempt holds its GPUs until its nodes say otherwise; what they released is not listed.
+_RUNNING = """
+SELECT l.id, array_agg(DISTINCT a.job_id ORDER BY a.job_id), l.gpu_model, l.replicas, l.phase,
+       extract(epoch FROM coalesce(l.held_at, l.created_at))::float8, l.guaranteed,
+       bool_or(a.state = 'stopping'),
+       (SELECT array_agg(g.gpu_id) FROM scheduler_allocatedgpu g
+        WHERE g.allocation_id = l.id AND g.phase <> 'released')
+FROM scheduler_allocation l JOIN scheduler_attempt a ON a.allocation_id = l.id AND a.state <> 'ended'
+WHERE l.phase <> 'released' GROUP BY l.id ORDER BY l.id
+"""
+_VIRTUAL_CLUSTERS = """
+SELECT name, policy, policy_parameters, placer, default_time_limit_seconds,
+       coalesce((SELECT json_object_agg(gpu_model, gpus ORDER BY gpu_model)
+                 FROM tenants_guarantee WHERE virtual_cluster_id = v.id), '{}'),
+       coalesce((SELECT json_agg(json_build_array(t.name, m.weight) ORDER BY t.name)
+                 FROM tenants_virtualclustermember m JOIN tenants_tenant t ON t.id = m.tenant_id
+                 WHERE m.virtual_cluster_id = v.id), '[]')
+FROM tenants_virtualcluster v ORDER BY name
+"""
+_TENANTS = """
+SELECT name, coalesce((SELECT json_object_agg(gpu_model, gpus ORDER BY gpu_model)
+                       FROM tenants_quota WHERE tenant_id = t.id), '{}')
+FROM tenants_tenant t ORDER BY name
+"""
+
+
+def read_snapshot(round_number: int) -> core.Snapshot:
+    """Read all facts at one instant: one read-only transaction that sees a single state."""
+    with _one_instant() as cursor:
+        cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
+        (now,) = cursor.fetchone()
+        return core.Snapshot(
+            round_number=round_number,
+            now=now,
+            round_seconds=settings.CONFIG.round_seconds,
+            nodes=_nodes(cursor),
+            tenants=_tenants(cursor),
+            virtual_clusters=_virtual_clusters(cursor),
+            jobs=_jobs(cursor),
+            running=_running(cursor),
+            memory=_memory(cursor),
+        )
+
+
+@contextmanager
+def _one_instant() -> Iterator[Any]:
+    with transaction.atomic(), connection.cursor() as cursor:
+        # Inside a test's transaction the level can no longer be set, and one instant is all there is.
+        if not connection.savepoint_ids:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield cursor
+
+
+def _nodes(cursor: Any) -> tuple[core.Node, ...]:
+    cursor.execute(_GPUS)
+    gpus: dict[int, list[core.Gpu]] = defaultdict(list)
+    for node_id, gpu_id, index, socket, switch, healthy in cursor.fetchall():
+        path = (str(socket), str(switch))
+        gpus[node_id].append(core.Gpu(id=gpu_id, index=index, path=path, healthy=healthy))
+    cursor.execute(_NODES)
+    return tuple(
+        core.Node(
+            id=node_id,
+            name=name,
+            gpu_model=gpu_model,
+            gpus=tuple(gpus[node_id]),
+            path=(rack,),
+            schedulable=schedulable,
+            cpus=cpus,
+            memory_bytes=memory_bytes,
+            version=version,
+        )
+        for node_id, name, gpu_model, rack, schedulable, cpus, memory_bytes, version in cursor.fetchall()
+    )
+
+
+def _jobs(cursor: Any) -> tuple[core.Job, ...]:
+    cursor.execute(_JOBS)
+    jobs = []
+    for (
+        job_id, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
+        time_limit_seconds, eligible_at, held, cancelling, service, attempts, version,
+    ) in cursor.fetchall():  # fmt: skip
+        tasks, topology, throughput = _shape(shape)
+        jobs.append(
+            core.Job(
+                id=job_id,
+                tenant=tenant,
+                virtual_cluster=virtual_cluster,
+                submitted_at=submitted_at,
+                tasks=tasks,
+                gpu_models=tuple(gpu_models),
+                priority=priority,
+                guaranteed=guaranteed,
+                time_limit_seconds=time_limit_seconds,
+                eligible_at=eligible_at,
+                held=held,
+                cancelling=cancelling,
+                topology=topology,
+                throughput=throughput,
+                attained_service={model: float(value) for model, value in _json(service).items()},
+                attempts=attempts,
+                version=version,
+            )
+        )
+    return tuple(jobs)
+
+
+# Thousands of jobs share a few shapes: each is built once.
+@lru_cache(maxsize=4_096)
+def _shape(text: str) -> tuple[tuple[core.Task, ...], core.Topology | None, dict[str, float]]:
+    shape = json.loads(text)
+    tasks = tuple(
+        # JSON knows one kind of number; a stored snapshot must read back as exactly what it was.
+        core.Task(replicas=replicas, gpus=gpus, cpus=float(cpus), memory_bytes=int(memory_bytes))
+        for replicas, gpus, cpus, memory_bytes in shape["tasks"]
+    )
+    topology = shape.get("topology")
+    return (
+        tasks,
+        core.Topology(level=topology[0], required=topology[1]) if topology else None,
+        {model: float(rate) for model, rate in (shape.get("throughput") or {}).items()},
+    )
+
+
+def _running(cursor: Any) -> tuple[core.Running, ...]:
+    cursor.execute(_RUNNING)
+    running = []
+    for (
+        allocation,
+        jobs,
+        model,
+        replicas,
+        phase,
+        since,
+        guaranteed,
+        stopping,
+        unreleased,
+    ) in cursor.fetchall():
+        left = set(unreleased or ())
+        running.append(
+            core.Running(
+                allocation=allocation,
+                jobs=tuple(jobs),
+                gpu_model=model,
+                replicas=tuple(tuple(gpu for gpu in gpus if gpu in left) for gpus in _json(replicas)),
+                phase=phase,
+                since=since,
+                guaranteed=guaranteed,
+                stopping=stopping,
+            )
+        )
+    return tuple(running)
+
+
+def _virtual_clusters(cursor: Any) -> tuple[core.VirtualCluster, ...]:
+    cursor.execute(_VIRTUAL_CLUSTERS)
+    return tuple(
+        core.VirtualCluster(
+            name=name,
+            guaranteed=guaranteed,
+            members=tuple(core.Member(tenant=tenant, weight=float(weight)) for tenant, weight in members),
+            policy=policy,
+            policy_parameters=_json(parameters),
+            placer=placer,
+            default_time_limit_seconds=limit,
+        )
+        for name, policy, parameters, placer, limit, guaranteed, members in cursor.fetchall()
+    )
+
+
+def _tenants(cursor: Any) -> tuple[core.Tenant, ...]:
+    cursor.execute(_TENANTS)
+    return tuple(core.Tenant(name=name, quota=quota) for name, quota in cursor.fetchall())
+
+
+def _memory(cursor: Any) -> dict[str, core.Memory]:
+    cursor.execute("SELECT view, memory FROM scheduler_policymemory ORDER BY view")
+    return {view: _json(memory) for view, memory in cursor.fetchall()}
+
+
+def _json(value: Any) -> Any:
+    """Django hands jsonb columns of a raw cursor over as text, and json ones as values."""
+    return json.loads(value) if isinstance(value, str) else value

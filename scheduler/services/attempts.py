@@ -1,0 +1,232 @@
+"""The life of an attempt after a round planned it: stop it, believe its nodes' reports, end it.
+
+Every function runs inside the caller's transaction, with the job's row locked (see `steps`).
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from scheduler import stream
+from scheduler.clock import database_now
+from scheduler.core.lifecycle import ATTEMPT_LIVE, AttemptEvent, AttemptState, JobEvent, Outcome
+from scheduler.hints import hint_round
+from scheduler.models import Attempt, AttemptPart, Job
+from scheduler.models.jobs import PartState, StopCause
+from scheduler.services.holds import release_gpus
+from scheduler.services.steps import step_attempt, step_job, touch_job
+
+#: How an attempt ended that was told to stop, by the cause.
+_OUTCOME_BY_CAUSE = {
+    StopCause.PREEMPTED: Outcome.PREEMPTED,
+    StopCause.MIGRATED: Outcome.PREEMPTED,
+    StopCause.DRAINED: Outcome.PREEMPTED,
+    StopCause.CANCELLED: Outcome.CANCELLED,
+    StopCause.TIME_LIMIT: Outcome.FAILED,
+    StopCause.PART_FAILED: Outcome.FAILED,
+    StopCause.NODE_LOST: Outcome.LOST,
+    StopCause.GANG_TIMEOUT: Outcome.LOST,
+}
+#: Failures that another attempt may well not meet again.
+_RETRIED_CATEGORIES = frozenset({"hardware", "network"})
+_BACKOFF_SECONDS = (5, 20, 60, 180, 600)
+
+
+def attempt_stop(
+    attempt: Attempt,
+    *,
+    cause: StopCause,
+    actor: str,
+    message: str = "",
+    preempted_by: Iterable[int] = (),
+    at: datetime | None = None,
+) -> None:
+    """Tell an attempt to stop. A planned one ends at once; a live one when its nodes say so."""
+    at = at or database_now()
+    note = {"stop_cause": cause, "stop_message": message[:500], "preempted_by": list(preempted_by)}
+    if attempt.state == AttemptState.PLANNED:
+        for name, value in note.items():
+            setattr(attempt, name, value)
+        Attempt.objects.filter(id=attempt.id).update(**note)
+        attempt_end(attempt, outcome=_OUTCOME_BY_CAUSE[cause], at=at, actor=actor)
+        return
+    if attempt.state == AttemptState.STOPPING:
+        # A person's cancel outranks whatever the attempt is stopping for: it must not be queued again.
+        if cause == StopCause.CANCELLED and attempt.stop_cause != cause:
+            Attempt.objects.filter(id=attempt.id).update(**note)
+        return
+    step_attempt(
+        attempt,
+        AttemptEvent.STOP,
+        at=at,
+        actor=actor,
+        why=message,
+        data={"cause": str(cause), "preempted_by": list(preempted_by)},
+        stopping_at=at,
+        **note,
+    )
+    touch_job(attempt.job)
+    _release_exited(attempt, at=at)
+    stream.publish_jobs([attempt.job_id])
+    stream.wake_nodes(attempt.parts.exclude(state=PartState.EXITED).values_list("node_id", flat=True))
+
+
+def part_ready(part: AttemptPart, *, master_port: int | None) -> None:
+    """A node is ready; when it was the last of the gang, all are told to go."""
+    if part.state != PartState.WAITING:
+        return
+    part.state, part.master_port = PartState.READY, master_port
+    part.save(update_fields=["state", "master_port"])
+    attempt = part.attempt
+    if attempt.state != AttemptState.STARTING or attempt.go:
+        return
+    parts = list(attempt.parts.select_related("node"))
+    if any(other.state != PartState.READY for other in parts):
+        return
+    master = next(other for other in parts if has_rank_zero(other))
+    attempt.go, attempt.master_address, attempt.master_port = True, master.node.address, master.master_port
+    attempt.save(update_fields=["go", "master_address", "master_port"])
+    stream.wake_nodes([other.node_id for other in parts])
+
+
+def part_running(part: AttemptPart, *, at: datetime) -> None:
+    """A node runs its replicas; the attempt runs when all of its nodes do."""
+    if part.state not in (PartState.WAITING, PartState.READY):
+        return
+    part.state = PartState.RUNNING
+    part.save(update_fields=["state"])
+    attempt, job = part.attempt, part.attempt.job
+    waiting = attempt.parts.filter(state__in=[PartState.WAITING, PartState.READY]).exists()
+    if waiting or attempt.state != AttemptState.STARTING:
+        return
+    step_attempt(attempt, AttemptEvent.RUNNING, at=at, actor=f"node {part.node.name}", running_at=at)
+    first = {} if job.started_at else {"started_at": at}
+    step_job(job, JobEvent.STARTED, at=at, actor=f"node {part.node.name}", **first)
+    stream.publish_jobs([job.id])
+
+
+def part_exited(
+    part: AttemptPart, *, exit_code: int, category: str, message: str, at: datetime, actor: str
+) -> None:
+    """A node's part is over; the attempt ends with its last part, or is stopped when it can not go on."""
+    if part.state == PartState.EXITED:
+        return
+    part.state, part.exit_code = PartState.EXITED, exit_code
+    part.category, part.message = category, message[:500]
+    part.save(update_fields=["state", "exit_code", "category", "message"])
+    attempt = part.attempt
+    if not part.succeeded and attempt.state != AttemptState.STOPPING:
+        _keep_first_failure(attempt, part)
+        # The rest of the gang can not go on without this part.
+        cause = StopCause.NODE_LOST if category == "lost" else StopCause.PART_FAILED
+        if attempt.parts.exclude(state=PartState.EXITED).exists():
+            attempt_stop(attempt, cause=cause, actor=actor, message=message, at=at)
+        else:
+            attempt.stop_cause = cause
+    _release_exited(attempt, at=at)
+    if not attempt.parts.exclude(state=PartState.EXITED).exists():
+        attempt_end(attempt, outcome=_outcome(attempt), at=at, actor=actor)
+
+
+def _release_exited(attempt: Attempt, *, at: datetime) -> None:
+    """Give back what a stopping gang has left; one that goes on is held whole, as it was granted."""
+    if attempt.state == AttemptState.STOPPING:
+        for node_id in attempt.parts.filter(state=PartState.EXITED).values_list("node_id", flat=True):
+            release_gpus(attempt.allocation, node_id=node_id, at=at)
+
+
+def _keep_first_failure(attempt: Attempt, part: AttemptPart) -> None:
+    attempt.exit_code, attempt.category, attempt.message = part.exit_code, part.category, part.message
+    attempt.save(update_fields=["exit_code", "category", "message"])
+
+
+def _outcome(attempt: Attempt) -> Outcome:
+    # A part that exits 0 because it was told to stop has saved its work, not done it; one that
+    # exits 0 by itself is done, even when the order to stop was already on its way.
+    if all(part.succeeded for part in attempt.parts.all()):
+        return Outcome.SUCCEEDED
+    return _OUTCOME_BY_CAUSE[StopCause(attempt.stop_cause)] if attempt.stop_cause else Outcome.FAILED
+
+
+def attempt_end(attempt: Attempt, *, outcome: Outcome, at: datetime, actor: str) -> None:
+    """End the attempt, give back what it still holds, and take the job's next step."""
+    job, allocation = attempt.job, attempt.allocation
+    was_live = attempt.state in ATTEMPT_LIVE
+    if attempt.exit_code is None:
+        attempt.exit_code = 0 if outcome == Outcome.SUCCEEDED else _first_exit_code(attempt)
+    release_gpus(allocation, at=at)
+    step_attempt(
+        attempt,
+        AttemptEvent.ENDED,
+        at=at,
+        actor=actor,
+        why=attempt.message or attempt.stop_message,
+        data={"outcome": str(outcome), "exit_code": attempt.exit_code, "cause": attempt.stop_cause},
+        outcome=outcome,
+        ended_at=at,
+        exit_code=attempt.exit_code,
+        stop_cause=attempt.stop_cause,
+    )
+    _job_after(job, attempt, outcome, was_live=was_live, at=at, actor=actor)
+    stream.publish_jobs([job.id])
+    hint_round()
+
+
+def _first_exit_code(attempt: Attempt) -> int | None:
+    codes = attempt.parts.exclude(exit_code=None).order_by("id").values_list("exit_code", flat=True)
+    return next((code for code in codes if code), None)
+
+
+def _job_after(
+    job: Job, attempt: Attempt, outcome: Outcome, *, was_live: bool, at: datetime, actor: str
+) -> None:
+    final = {"ended_at": at, "exit_code": attempt.exit_code}
+    received = dict(job.service)
+    if was_live:
+        seconds = (at - (attempt.starting_at or at)).total_seconds()
+        received[attempt.allocation.gpu_model] = (
+            received.get(attempt.allocation.gpu_model, 0.0) + seconds * job.gpus
+        )
+    if job.cancelling and outcome != Outcome.SUCCEEDED:
+        step_job(job, JobEvent.CANCELLED, at=at, actor=actor, service=received, cancelling=False, **final)
+    elif outcome == Outcome.SUCCEEDED:
+        step_job(job, JobEvent.SUCCEEDED, at=at, actor=actor, service=received, cancelling=False, **final)
+    elif outcome == Outcome.FAILED and not _worth_another(job, attempt):
+        message = (attempt.message or attempt.stop_message)[:500]
+        step_job(
+            job,
+            JobEvent.FAILED,
+            at=at,
+            actor=actor,
+            why=message,
+            message=message,
+            service=received,
+            failures=job.failures + 1,
+            **final,
+        )
+    elif was_live:
+        _requeue(job, attempt, outcome, received, at=at, actor=actor)
+    else:
+        touch_job(job)
+
+
+def _worth_another(job: Job, attempt: Attempt) -> bool:
+    return attempt.category in _RETRIED_CATEGORIES and job.failures + 1 < job.spec["retry"]["max_attempts"]
+
+
+def _requeue(
+    job: Job, attempt: Attempt, outcome: Outcome, received: dict, *, at: datetime, actor: str
+) -> None:
+    columns: dict = {"service": received}
+    if outcome == Outcome.PREEMPTED:
+        columns["preemptions"] = job.preemptions + 1
+    elif outcome == Outcome.FAILED:
+        columns["failures"] = job.failures + 1
+        wait = _BACKOFF_SECONDS[min(job.failures, len(_BACKOFF_SECONDS) - 1)]
+        columns["eligible_at"] = at + timedelta(seconds=wait)
+    step_job(
+        job, JobEvent.REQUEUED, at=at, actor=actor, why=attempt.stop_message or attempt.message, **columns
+    )
+
+
+def has_rank_zero(part: AttemptPart) -> bool:
+    return any(replica["rank"] == 0 for replica in part.replicas)

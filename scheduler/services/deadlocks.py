@@ -1,0 +1,33 @@
+"""What is left of deadlocks: promoting a successor locks a second job, out of order (decision 0004)."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from django.db import OperationalError
+from psycopg.errors import DeadlockDetected
+
+_TRIES = 3
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def repeated_on_deadlock(service: Callable[P, T]) -> Callable[P, T]:
+    """Do it again when PostgreSQL ended this one of two transactions that waited for each other.
+
+    For what a person asked for: agents and rounds repeat by themselves. The service is a transaction
+    (or savepoint) of its own, so nothing of the first try is left.
+    """
+
+    @wraps(service)
+    def repeated(*args: P.args, **kwargs: P.kwargs) -> T:
+        for _ in range(_TRIES - 1):
+            try:
+                return service(*args, **kwargs)
+            except OperationalError as error:
+                if not isinstance(error.__cause__, DeadlockDetected):
+                    raise
+        return service(*args, **kwargs)
+
+    return repeated

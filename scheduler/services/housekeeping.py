@@ -1,0 +1,42 @@
+"""Samples of usage over time, and the pruning of what nobody will read again."""
+
+from collections import Counter
+from datetime import timedelta
+
+from django.conf import settings
+from django.db.models import Max
+
+from scheduler import stream
+from scheduler.clock import database_now
+from scheduler.core.lifecycle import HoldPhase
+from scheduler.models import AllocatedGpu, Gpu, Round, UsageSample
+
+_USAGE_KEPT = timedelta(days=7)
+
+
+def sample_usage() -> None:
+    """Write down how many GPUs each tenant holds now."""
+    held = AllocatedGpu.objects.filter(phase=HoldPhase.HELD)
+    # An allocation shared by several tenants' jobs counts for the first of them.
+    tenants = held.order_by("gpu_id", "allocation__attempts__id").distinct("gpu_id")
+    by_tenant = Counter(tenants.values_list("allocation__attempts__job__tenant__name", flat=True))
+    sample = UsageSample.objects.create(
+        at=database_now(),
+        total=Gpu.objects.filter(present=True).count(),
+        held=sum(by_tenant.values()),
+        by_tenant=dict(by_tenant),
+    )
+    stream.publish_usage(
+        {
+            "at": sample.at.isoformat(),
+            "total": sample.total,
+            "held": sample.held,
+            "by_tenant": sample.by_tenant,
+        }
+    )
+
+
+def prune() -> None:
+    newest = Round.objects.aggregate(newest=Max("number"))["newest"] or 0
+    Round.objects.filter(number__lte=newest - settings.CONFIG.rounds_kept).delete()
+    UsageSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()

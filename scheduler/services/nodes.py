@@ -1,0 +1,142 @@
+"""Nodes as an operator manages them. What an agent reports is in `services.reports`."""
+
+from dataclasses import dataclass
+
+from django.db import IntegrityError, transaction
+from django.db.models import F, QuerySet
+
+from scheduler import stream
+from scheduler.clock import database_now
+from scheduler.core.lifecycle import AttemptState
+from scheduler.hints import hint_round
+from scheduler.models import Attempt, AttemptPart, Node
+from scheduler.models.inventory import NODE_NAME, NodeState
+from scheduler.models.jobs import PartState, StopCause
+from scheduler.services.attempts import attempt_stop
+from scheduler.services.deadlocks import repeated_on_deadlock
+from scheduler.services.steps import lock_jobs, node_event
+from tenants import tokens
+from tenants.errors import Conflict, FieldError, Invalid
+
+MAX_NODES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A node and the token its agent signs in with; the text is known nowhere else."""
+
+    node: Node
+    token: str
+
+
+def node_of_token(text: str) -> Node | None:
+    """Return the node that this token belongs to, None when it is no node's."""
+    parts = tokens.split(text, tokens.NODE_PREFIX)
+    if parts is None:
+        return None
+    key, secret = parts
+    node = Node.objects.select_related("gpu_model").filter(token_key=key).first()
+    if node is None or node.token_digest is None or not tokens.matches(secret, node.token_digest):
+        return None
+    return node
+
+
+@transaction.atomic
+def node_create(*, name: str, rack: str, actor: str) -> NewToken:
+    """Expect a new node; its GPUs become known with its agent's first report."""
+    _check_name("name", name)
+    _check_name("rack", rack)
+    if Node.objects.count() >= MAX_NODES:
+        raise Conflict(f"There are already {MAX_NODES} nodes; remove some first.")
+    secret = tokens.new_secret(tokens.NODE_PREFIX)
+    try:
+        with transaction.atomic():
+            node = Node.objects.create(name=name, rack=rack, token_key=secret.key, token_digest=secret.digest)
+    except IntegrityError:
+        problem = FieldError("name", f"there is already a node {name!r}", "a name that is not taken")
+        raise Conflict(f"There is already a node {name!r}.", [problem]) from None
+    _record(node, "node.created", actor=actor)
+    return NewToken(node, secret.text)
+
+
+@transaction.atomic
+def node_change(*, node: Node, cordoned: bool | None, rack: str | None, actor: str) -> None:
+    """Cordon or uncordon a node, or say that it stands in another rack. Its jobs stay."""
+    node = _locked(node)
+    if rack is not None and rack != node.rack:
+        _check_name("rack", rack)
+        _change(node, "node.moved", actor=actor, why=f"from {node.rack} to {rack}", rack=rack)
+    if cordoned is True and not node.cordoned:
+        _change(node, "node.cordoned", actor=actor, cordoned=True)
+    if cordoned is False and node.cordoned:
+        _change(node, "node.uncordoned", actor=actor, cordoned=False, draining=False)
+
+
+@repeated_on_deadlock
+def node_drain(*, node: Node, actor: str) -> None:
+    """Cordon the node and move its jobs away: each is stopped with its grace period and queued again."""
+    # Cordoned first and in a transaction of its own: from then on no round puts anything there, so what
+    # is found afterwards is all there is; and nobody takes a job's lock while holding a node's.
+    with transaction.atomic():
+        node = _locked(node)
+        if not node.draining:
+            _change(node, "node.draining", actor=actor, cordoned=True, draining=True)
+    message = f"Node {node.name} is being drained; the job goes on elsewhere."
+    with transaction.atomic():
+        lock_jobs(list(_unended_attempts(node).values_list("job_id", flat=True)))
+        unended = _unended_attempts(node).select_related("job", "allocation").order_by("job_id", "id")
+        for attempt in unended:
+            attempt_stop(attempt, cause=StopCause.DRAINED, actor=actor, message=message)
+
+
+@transaction.atomic
+def node_token_rotate(*, node: Node, actor: str) -> NewToken:
+    """Give the node a new token; the old one is worth nothing from now on."""
+    secret = tokens.new_secret(tokens.NODE_PREFIX)
+    node = _locked(node)
+    _change(node, "node.token", actor=actor, token_key=secret.key, token_digest=secret.digest)
+    return NewToken(node, secret.text)
+
+
+@transaction.atomic
+def node_remove(*, node: Node, actor: str) -> None:
+    """Forget a node that never ran anything; history holds on to the others, which can be cordoned."""
+    node = _locked(node)
+    if AttemptPart.objects.filter(node=node).exclude(state=PartState.EXITED).exists():
+        raise Conflict(f"Node {node.name} still runs jobs; drain it first.")
+    if node.state == NodeState.READY:
+        raise Conflict(f"The agent of node {node.name} still reports; stop it first.")
+    if AttemptPart.objects.filter(node=node).exists():
+        raise Conflict(f"Node {node.name} is part of the history of jobs; leave it cordoned.")
+    node_event(node, "node.removed", at=database_now(), actor=actor, why=f"Was {node.name}.").save()
+    node.delete()
+    hint_round()
+
+
+def _unended_attempts(node: Node) -> QuerySet[Attempt]:
+    parts = AttemptPart.objects.filter(node=node).exclude(state=PartState.EXITED)
+    return Attempt.objects.filter(id__in=parts.values("attempt_id")).exclude(state=AttemptState.ENDED)
+
+
+def _locked(node: Node) -> Node:
+    return Node.objects.select_for_update(no_key=True).get(id=node.id)
+
+
+def _change(node: Node, kind: str, *, actor: str, why: str = "", **columns: object) -> None:
+    Node.objects.filter(id=node.id).update(version=F("version") + 1, **columns)
+    for name, value in columns.items():
+        setattr(node, name, value)
+    _record(node, kind, actor=actor, why=why)
+    hint_round()
+
+
+def _record(node: Node, kind: str, *, actor: str, why: str = "") -> None:
+    node_event(node, kind, at=database_now(), actor=actor, why=why).save()
+    stream.publish_nodes([node.id])
+
+
+def _check_name(field: str, value: str) -> None:
+    if not NODE_NAME.regex.fullmatch(value):
+        problem = f"{value[:80]!r} can not be used"
+        expected = "1 to 63 lower-case letters, digits, '.' and '-', with a letter or digit at both ends"
+        raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])

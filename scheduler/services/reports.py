@@ -1,0 +1,292 @@
+"""A node agent's exchange: believe what the node reports, answer what it should be running."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Max
+
+from nodeagent.messages import (
+    PROTOCOL,
+    Desired,
+    DesiredPart,
+    Inventory,
+    LogAnswer,
+    LogBatch,
+    MessageError,
+    PartReport,
+    Replica,
+    Report,
+)
+from scheduler import stream
+from scheduler.clock import database_now
+from scheduler.core.lifecycle import ATTEMPT_LIVE, AttemptState
+from scheduler.hints import hint_round
+from scheduler.models import Attempt, AttemptPart, Gpu, GpuModel, LogChunk, Node, ProgressPoint
+from scheduler.models.inventory import NodeState
+from scheduler.models.jobs import PartState
+from scheduler.services import attempts
+from scheduler.services.steps import lock_jobs, node_event
+
+#: So that several reports may be lost before the lease is.
+_REPORTS_PER_LEASE = 6
+#: For the lines by which an agent tells that it dropped output, and for its last chunks.
+_LOG_SLACK = 64 * 1024
+#: As if SIGTERM had ended it.
+_NEVER_STARTED = 143
+#: More than this no job counts, and the database holds no more than 2^63.
+_STEPS_MOST = 2**53
+
+
+def report_apply(node: Node, report: Report) -> Desired:
+    """Renew the node's lease, apply the report, and return the node's desired state."""
+    if report.protocol != PROTOCOL:
+        raise MessageError(
+            f"protocol: this server speaks {PROTOCOL}, not {report.protocol}; update the agent"
+        )
+    now = database_now()
+    # Drawn before the desired state is read, so that a higher number was read later (see Node).
+    generation = _renew_lease(node, now)
+    if report.inventory is not None:
+        _inventory_set(node, report.boot, report.inventory, at=now)
+    elif node.state != NodeState.READY and node.boot == report.boot:
+        _node_back(node, at=now)
+    for part_report in report.parts:
+        _part_apply(node, part_report, at=now)
+    if report.samples:
+        stream.publish_samples(node.name, report.samples)
+    return Desired(
+        generation=generation,
+        lease_seconds=settings.CONFIG.node_lease_seconds,
+        report_seconds=settings.CONFIG.node_lease_seconds / _REPORTS_PER_LEASE,
+        parts=desired_parts(node),
+        want_inventory=node.boot != report.boot,
+    )
+
+
+def _renew_lease(node: Node, now: datetime) -> int:
+    expires = now + timedelta(seconds=settings.CONFIG.node_lease_seconds)
+    Node.objects.filter(id=node.id).update(lease_expires_at=expires, generation=F("generation") + 1)
+    node.refresh_from_db(fields=["generation", "state", "boot"])
+    return node.generation
+
+
+@transaction.atomic
+def _node_back(node: Node, *, at: datetime) -> None:
+    changed = Node.objects.filter(id=node.id).exclude(state=NodeState.READY)
+    if changed.update(state=NodeState.READY, version=F("version") + 1):
+        node_event(node, "node.ready", at=at, actor=f"node {node.name}").save()
+        stream.publish_nodes([node.id])
+        hint_round()
+
+
+@transaction.atomic
+def _inventory_set(node: Node, boot: str, inventory: Inventory, *, at: datetime) -> None:
+    """Write down what the node is. GPUs that vanished stay, marked absent: history points to them."""
+    if not inventory.gpus or len({gpu.index for gpu in inventory.gpus}) != len(inventory.gpus):
+        raise MessageError("inventory.gpus: must name at least one GPU, each index once")
+    model, _ = GpuModel.objects.get_or_create(
+        name=inventory.gpu_model,
+        defaults={"memory_bytes": max(gpu.memory_bytes for gpu in inventory.gpus)},
+    )
+    was = node.state
+    Node.objects.filter(id=node.id).update(
+        boot=boot,
+        state=NodeState.READY,
+        gpu_model=model,
+        address=inventory.address,
+        cpus=inventory.cpus,
+        memory_bytes=inventory.memory_bytes,
+        isolation=inventory.isolation,
+        agent_version=inventory.agent_version,
+        version=F("version") + 1,
+    )
+    node.boot, node.state = boot, NodeState.READY
+    Gpu.objects.filter(node=node).update(present=False)
+    Gpu.objects.bulk_create(
+        [
+            Gpu(
+                node=node,
+                index=gpu.index,
+                uuid=gpu.uuid,
+                memory_bytes=gpu.memory_bytes,
+                socket=gpu.socket,
+                switch=gpu.switch,
+                healthy=gpu.healthy,
+                problem=gpu.problem[:200],
+                present=True,
+            )
+            for gpu in inventory.gpus
+        ],
+        update_conflicts=True,
+        unique_fields=["node", "index"],
+        update_fields=["uuid", "memory_bytes", "socket", "switch", "healthy", "problem", "present"],
+    )
+    if was != NodeState.READY:
+        message = f"{len(inventory.gpus)} {inventory.gpu_model}"
+        node_event(node, "node.ready", at=at, actor=f"node {node.name}", why=message).save()
+    stream.publish_nodes([node.id])
+    hint_round()
+
+
+@transaction.atomic
+def _part_apply(node: Node, report: PartReport, *, at: datetime) -> None:
+    """Apply one part's report; one of an attempt that ended, or was never here, changes nothing."""
+    known = AttemptPart.objects.filter(attempt_id=report.attempt, node=node)
+    job_id = known.values_list("attempt__job_id", flat=True).first()
+    if job_id is None:
+        return
+    lock_jobs([job_id])
+    part = known.select_related("attempt__job", "attempt__allocation", "node").get()
+    if part.attempt.state not in ATTEMPT_LIVE or part.state == PartState.EXITED:
+        return
+    if report.progress:
+        _progress_append(part.attempt, report)
+    if report.state == "ready":
+        attempts.part_ready(part, master_port=report.master_port)
+    elif report.state == "running":
+        attempts.part_running(part, at=at)
+    elif report.state == "exited":
+        _exited(node, part, report, at=at)
+
+
+def _exited(node: Node, part: AttemptPart, report: PartReport, *, at: datetime) -> None:
+    if report.started_at is not None:
+        # It may have run and ended between two reports: its start must not be missed.
+        attempts.part_running(part, at=at)
+    attempts.part_exited(
+        part,
+        # A part that was stopped before it started has none.
+        exit_code=_NEVER_STARTED if report.exit_code is None else report.exit_code,
+        category=report.category,
+        message=report.message,
+        at=at,
+        actor=f"node {node.name}",
+    )
+
+
+def _progress_append(attempt: Attempt, report: PartReport) -> None:
+    points = [
+        ProgressPoint(
+            attempt=attempt,
+            sequence=line.sequence,
+            at=datetime.fromtimestamp(line.at, UTC),
+            step=line.step,
+            samples=line.samples,
+            values=line.values,
+        )
+        for line in report.progress
+    ]
+    ProgressPoint.objects.bulk_create(points, ignore_conflicts=True)
+    newest = points[-1]
+    attempt.step = newest.step
+    if 0 <= (total_steps := newest.values.get("total_steps", -1.0)) <= _STEPS_MOST:
+        attempt.total_steps = int(total_steps)
+    attempt.throughput = _throughput(attempt, newest)
+    attempt.save(update_fields=["step", "total_steps", "throughput"])
+    stream.publish_progress(attempt, points)
+
+
+def _throughput(attempt: Attempt, newest: ProgressPoint) -> float | None:
+    """Samples per second over the last minute that this attempt reported on."""
+    if newest.samples is None:
+        return attempt.throughput
+    window = ProgressPoint.objects.filter(
+        attempt=attempt, at__gte=newest.at - timedelta(seconds=60), samples__isnull=False
+    )
+    oldest = window.order_by("sequence").first()
+    if oldest is None or oldest.at >= newest.at or oldest.samples is None:
+        return attempt.throughput
+    return (newest.samples - oldest.samples) / (newest.at - oldest.at).total_seconds()
+
+
+def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
+    """Every part that this node should be running, or stopping, and has not reported the end of."""
+    parts = (
+        AttemptPart.objects.filter(node=node, attempt__state__in=ATTEMPT_LIVE)
+        .exclude(state=PartState.EXITED)
+        .select_related("attempt__job__tenant", "attempt__allocation")
+        .order_by("attempt_id")
+    )
+    return tuple(_desired_part(part) for part in parts)
+
+
+def _desired_part(part: AttemptPart) -> DesiredPart:
+    attempt, job = part.attempt, part.attempt.job
+    tasks = {task["name"]: task for task in job.spec["tasks"]}
+    return DesiredPart(
+        attempt=attempt.id,
+        job=job.id,
+        number=attempt.number,
+        name=job.name,
+        tenant=job.tenant.name,
+        gpu_model=attempt.allocation.gpu_model,
+        replicas=tuple(_replica(replica, tasks[replica["task"]]) for replica in part.replicas),
+        world_size=sum(task["replicas"] for task in job.spec["tasks"]),
+        go=attempt.go,
+        stop=attempt.state == AttemptState.STOPPING,
+        grace_seconds=float(job.spec["checkpoint"]["grace_seconds"]),
+        has_rank_zero=attempts.has_rank_zero(part),
+        master_address=attempt.master_address,
+        master_port=attempt.master_port or 0,
+        log_bytes=settings.CONFIG.log_bytes_per_attempt,
+    )
+
+
+def _replica(placed: dict, task: dict) -> Replica:
+    resources = task["resources"]
+    return Replica(
+        rank=placed["rank"],
+        task=placed["task"],
+        gpu_indexes=tuple(placed["gpu_indexes"]),
+        command=tuple(task["command"]),
+        env=dict(task.get("env") or {}),
+        cpus=float(resources.get("cpu") or 0),
+        memory_bytes=int(resources.get("memory") or 0),
+    )
+
+
+def logs_append(node: Node, batch: LogBatch) -> LogAnswer:
+    """Store the chunks that follow what is stored; a repeated or early chunk changes nothing."""
+    here = AttemptPart.objects.filter(attempt_id=batch.attempt, node=node).first()
+    if here is None or not any(replica["rank"] == batch.rank for replica in here.replicas):
+        # Not this node's to write: answer as if stored, so that a zombie stops sending.
+        return LogAnswer(next_sequence=_after(batch), full=True)
+    # The agent cuts each rank's output off in time and says so in it; this is for an agent that does not.
+    if here.log_size > settings.CONFIG.log_bytes_per_attempt * len(here.replicas) + _LOG_SLACK:
+        return LogAnswer(next_sequence=_after(batch), full=True)
+    stored = LogChunk.objects.filter(attempt_id=batch.attempt, rank=batch.rank)
+    newest = stored.aggregate(newest=Max("sequence"))["newest"]
+    expected = 0 if newest is None else newest + 1
+    fresh = _consecutive(batch, expected)
+    LogChunk.objects.bulk_create(
+        [
+            LogChunk(
+                attempt_id=batch.attempt,
+                rank=batch.rank,
+                sequence=chunk.sequence,
+                at=datetime.fromtimestamp(chunk.at, UTC),
+                # PostgreSQL's text cannot hold a zero byte.
+                text=chunk.text.replace("\x00", "\ufffd"),
+            )
+            for chunk in fresh
+        ],
+        ignore_conflicts=True,
+    )
+    size = sum(len(chunk.text) for chunk in fresh)
+    AttemptPart.objects.filter(id=here.id).update(log_size=F("log_size") + size)
+    stream.publish_log(here.attempt.job_id, batch.attempt, batch.rank, fresh)
+    return LogAnswer(next_sequence=expected + len(fresh))
+
+
+def _consecutive(batch: LogBatch, expected: int) -> Sequence:
+    fresh = []
+    for chunk in sorted(batch.chunks, key=lambda chunk: chunk.sequence):
+        if chunk.sequence == expected + len(fresh):
+            fresh.append(chunk)
+    return fresh
+
+
+def _after(batch: LogBatch) -> int:
+    return max((chunk.sequence for chunk in batch.chunks), default=-1) + 1

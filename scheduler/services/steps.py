@@ -1,0 +1,148 @@
+"""The only way a job or an attempt changes state: the transition table, a conditional UPDATE and the
+event that tells of it, in the caller's transaction.
+
+Whoever changes several things takes row locks in this order, so that nobody waits in a circle:
+jobs by id, then attempts, then nodes by id.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import F
+
+from scheduler.core.lifecycle import AttemptEvent, AttemptState, JobEvent, JobState, attempt_step, job_step
+from scheduler.models import Attempt, Event, Job, Node
+from tenants.errors import Conflict
+
+
+def lock_jobs(ids: list[int]) -> dict[int, Job]:
+    """Lock the jobs in id order, without blocking inserts that refer to them; return them by id."""
+    rows = Job.objects.select_for_update(no_key=True).filter(id__in=ids).order_by("id")
+    return {job.id: job for job in rows}
+
+
+def step_job(
+    job: Job,
+    event: JobEvent,
+    *,
+    at: datetime,
+    actor: str,
+    why: str = "",
+    data: dict | None = None,
+    **columns: Any,
+) -> None:
+    """Take one step, writing `columns` with it; `why` is the event's sentence.
+
+    Raise InvalidTransition by the table, Conflict when the row moved meanwhile.
+    """
+    before = job.state
+    after = job_step(job.id, JobState(before), event)
+    changed = Job.objects.filter(id=job.id, state=before).update(
+        state=after, version=F("version") + 1, **columns
+    )
+    if not changed:
+        raise Conflict(f"Job {job.id} was changed by someone else meanwhile; look again.")
+    _take_over(job, state=after, **columns)
+    job_event(job, f"job.{event}", at=at, actor=actor, why=why, data=data, from_state=before).save()
+
+
+def touch_job(job: Job, **columns: Any) -> None:
+    """Change a job's columns without a step; its version grows, so a round deciding on it drops it."""
+    Job.objects.filter(id=job.id).update(version=F("version") + 1, **columns)
+    _take_over(job, **columns)
+
+
+def _take_over(row: Job | Attempt, **columns: Any) -> None:
+    """Let the instance say what its row says since the UPDATE."""
+    for name, value in columns.items():
+        setattr(row, name, value)
+
+
+def step_attempt(
+    attempt: Attempt,
+    event: AttemptEvent,
+    *,
+    at: datetime,
+    actor: str,
+    why: str = "",
+    data: dict | None = None,
+    **columns: Any,
+) -> None:
+    """Take one step; raise InvalidTransition by the table, Conflict when the row moved meanwhile."""
+    before = attempt.state
+    after = attempt_step(attempt.id, AttemptState(before), event)
+    changed = Attempt.objects.filter(id=attempt.id, state=before).update(state=after, **columns)
+    if not changed:
+        raise Conflict(f"Attempt {attempt.id} was changed by someone else meanwhile; look again.")
+    _take_over(attempt, state=after, **columns)
+    attempt_event(
+        attempt, f"attempt.{event}", at=at, actor=actor, why=why, data=data, from_state=before
+    ).save()
+
+
+def job_event(
+    job: Job,
+    kind: str,
+    *,
+    at: datetime,
+    actor: str,
+    why: str = "",
+    data: dict | None = None,
+    from_state: str = "",
+) -> Event:
+    """Return the unsaved event; the caller saves it, or many at once."""
+    return Event(
+        at=at,
+        kind=kind,
+        subject="job",
+        subject_id=job.id,
+        tenant_id=job.tenant_id,
+        job_id=job.id,
+        from_state=from_state,
+        to_state=job.state if from_state else "",
+        actor=actor,
+        message=why[:500],
+        data=data or {},
+    )
+
+
+def attempt_event(
+    attempt: Attempt,
+    kind: str,
+    *,
+    at: datetime,
+    actor: str,
+    why: str = "",
+    data: dict | None = None,
+    from_state: str = "",
+) -> Event:
+    """Return the unsaved event; it belongs to the attempt's job."""
+    return Event(
+        at=at,
+        kind=kind,
+        subject="attempt",
+        subject_id=attempt.id,
+        tenant_id=attempt.job.tenant_id,
+        job_id=attempt.job_id,
+        from_state=from_state,
+        to_state=attempt.state if from_state else "",
+        actor=actor,
+        message=why[:500],
+        data={"number": attempt.number, **(data or {})},
+    )
+
+
+def node_event(
+    node: Node, kind: str, *, at: datetime, actor: str, why: str = "", data: dict | None = None
+) -> Event:
+    """Return the unsaved event of a node."""
+    return Event(
+        at=at,
+        kind=kind,
+        subject="node",
+        subject_id=node.id,
+        node_id=node.id,
+        actor=actor,
+        message=why[:500],
+        data=data or {},
+    )

@@ -1,0 +1,92 @@
+"""All that a submit needs to know of one tenant, in one statement, since every submit asks for it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+from scheduler.core import snapshot as core
+
+_FACTS = """
+SELECT t.id, t.name,
+    (SELECT json_object_agg(q.gpu_model, q.gpus) FROM tenants_quota q WHERE q.tenant_id = t.id),
+    (SELECT json_agg(json_build_object(
+        'id', v.id,
+        'name', v.name,
+        'default_time_limit_seconds', v.default_time_limit_seconds,
+        'members', (SELECT count(*) FROM tenants_virtualclustermember WHERE virtual_cluster_id = v.id),
+        'guaranteed', (SELECT json_object_agg(g.gpu_model, g.gpus) FROM tenants_guarantee g
+                       WHERE g.virtual_cluster_id = v.id)
+     ) ORDER BY v.name)
+     FROM tenants_virtualcluster v JOIN tenants_virtualclustermember m ON m.virtual_cluster_id = v.id
+     WHERE m.tenant_id = t.id),
+    (SELECT json_build_array(count(*), max(id), sum(version)) FROM scheduler_node),
+    EXISTS (SELECT FROM scheduler_job WHERE tenant_id = t.id AND state = 'queued' OFFSET %s)
+FROM tenants_tenant t WHERE t.name = %s
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualClusterFacts:
+    """A virtual cluster that the tenant can use."""
+
+    id: int
+    name: str
+    default_time_limit_seconds: float
+    #: No other tenant is a member.
+    is_private: bool
+    guaranteed: Mapping[str, int]
+
+    def for_core(self, tenant: str) -> core.VirtualCluster:
+        return core.VirtualCluster(
+            name=self.name, guaranteed=self.guaranteed, members=(core.Member(tenant=tenant),)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionFacts:
+    """One tenant, as far as it matters to whoever submits for it."""
+
+    tenant_id: int
+    tenant: str
+    quota: Mapping[str, int]
+    virtual_clusters: Mapping[str, VirtualClusterFacts]
+    #: Differs when the inventory does: a node's version grows with every change of it.
+    inventory: tuple[int | None, ...]
+    #: As many jobs as may be are queued already.
+    queue_is_full: bool
+
+
+def submission_facts(tenant: str, *, most_queued: int) -> SubmissionFacts | None:
+    """Return the facts about a tenant of which at most `most_queued` jobs may be queued; None: no such."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FACTS, [max(most_queued - 1, 0), tenant])
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    tenant_id, name, quota, virtual_clusters, inventory, queue_is_full = row
+    rows = [_virtual_cluster(one) for one in _json(virtual_clusters) or ()]
+    return SubmissionFacts(
+        tenant_id=tenant_id,
+        tenant=name,
+        quota=_json(quota) or {},
+        virtual_clusters={one.name: one for one in rows},
+        inventory=tuple(_json(inventory)),
+        queue_is_full=queue_is_full,
+    )
+
+
+def _virtual_cluster(row: Mapping[str, Any]) -> VirtualClusterFacts:
+    return VirtualClusterFacts(
+        id=row["id"],
+        name=row["name"],
+        default_time_limit_seconds=row["default_time_limit_seconds"],
+        is_private=row["members"] == 1,
+        guaranteed=row["guaranteed"] or {},
+    )
+
+
+def _json(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value

@@ -1,0 +1,247 @@
+"""Virtual clusters and their guarantees, checked against the hardware and the known policies."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import Count, F
+
+from scheduler import stream
+from scheduler.clock import database_now
+from scheduler.core.errors import UnknownPlugin
+from scheduler.core.lifecycle import JOB_FINAL
+from scheduler.core.registry import PLACERS, POLICIES, make_placer, make_policy
+from scheduler.hints import hint_round
+from scheduler.jobspec import did_you_mean
+from scheduler.models import Event, Gpu, GpuModel, Job
+from scheduler.plugins import parameters_of
+from scheduler.represent import SPARE_VIEW
+from tenants.errors import Conflict, FieldError, Invalid, QuotaExceeded
+from tenants.models import (
+    SLUG,
+    Guarantee,
+    Tenant,
+    VirtualCluster,
+    VirtualClusterMember,
+)
+
+MAX_VIRTUAL_CLUSTERS = 1_000
+#: PostgreSQL advisory lock under which the sum of all guarantees is checked and changed.
+_GUARANTEES_LOCK = 0x616C6C6F
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a virtual cluster should be."""
+
+    name: str
+    title: str = ""
+    policy: str = "fifo"
+    policy_parameters: Mapping[str, Any] = field(default_factory=dict)
+    placer: str = "consolidate"
+    default_time_limit_seconds: float = 86_400.0
+    #: GPUs by model.
+    guaranteed: Mapping[str, int] = field(default_factory=dict)
+    #: Weight by tenant.
+    members: Mapping[str, float] = field(default_factory=dict)
+
+
+@transaction.atomic
+def virtual_cluster_create(*, wanted: Wanted, actor: str) -> VirtualCluster:
+    """Make a new virtual cluster; raise Invalid or QuotaExceeded naming what does not fit."""
+    _lock()
+    if VirtualCluster.objects.filter(name=wanted.name).exists():
+        problem = FieldError("name", "is taken", "a name that no virtual cluster has")
+        raise Conflict(f"There is already a virtual cluster {wanted.name!r}.", [problem])
+    if VirtualCluster.objects.count() >= MAX_VIRTUAL_CLUSTERS:
+        raise Conflict(f"There are already {MAX_VIRTUAL_CLUSTERS} virtual clusters; delete some first.")
+    return _write(VirtualCluster(name=wanted.name), wanted, actor=actor, kind="virtual_cluster.created")
+
+
+@transaction.atomic
+def virtual_cluster_set(
+    *, virtual_cluster: VirtualCluster, wanted: Wanted, actor: str, version: int | None = None
+) -> VirtualCluster:
+    """Change a virtual cluster to what is wanted, members and guarantees included; it keeps its name.
+
+    Raise Conflict when it is no longer at `version`, if one is given.
+    """
+    _lock()
+    row = VirtualCluster.objects.select_for_update(no_key=True).get(id=virtual_cluster.id)
+    if version is not None and row.version != version:
+        raise Conflict(f"Virtual cluster {row.name} was changed by someone else meanwhile; look again.")
+    return _write(row, wanted, actor=actor, kind="virtual_cluster.changed")
+
+
+@transaction.atomic
+def virtual_cluster_delete(*, virtual_cluster: VirtualCluster, actor: str) -> None:
+    """Remove a virtual cluster that no job, past or present, belongs to."""
+    _lock()
+    jobs = Job.objects.filter(virtual_cluster=virtual_cluster)
+    unfinished = jobs.exclude(state__in=JOB_FINAL).count()
+    if unfinished:
+        raise Conflict(
+            f"Virtual cluster {virtual_cluster.name} has {unfinished} unfinished jobs; wait or cancel"
+            " them first."
+        )
+    if jobs.exists():
+        raise Conflict(
+            f"Virtual cluster {virtual_cluster.name} is part of the history of jobs; take away its guarantees"
+            " and members instead."
+        )
+    _record(virtual_cluster, "virtual_cluster.deleted", actor=actor, before=_facts(virtual_cluster))
+    virtual_cluster.delete()
+    hint_round()
+
+
+def _lock() -> None:
+    # Two operators who each add what still fits must not both succeed.
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_GUARANTEES_LOCK])
+
+
+def _write(row: VirtualCluster, wanted: Wanted, *, actor: str, kind: str) -> VirtualCluster:
+    tenants = _check(wanted)
+    before = _facts(row) if row.pk else {}
+    _check_guarantees(row, wanted)
+    for name in ("title", "policy", "placer", "default_time_limit_seconds"):
+        setattr(row, name, getattr(wanted, name))
+    row.policy_parameters = dict(wanted.policy_parameters)
+    if row.pk:
+        row.version = F("version") + 1
+    row.save()
+    row.refresh_from_db()
+    row.members.all().delete()
+    row.guarantees.all().delete()
+    VirtualClusterMember.objects.bulk_create(
+        VirtualClusterMember(virtual_cluster=row, tenant=tenants[name], weight=weight)
+        for name, weight in wanted.members.items()
+    )
+    Guarantee.objects.bulk_create(
+        Guarantee(virtual_cluster=row, gpu_model=model, gpus=gpus)
+        for model, gpus in wanted.guaranteed.items()
+        if gpus
+    )
+    _record(row, kind, actor=actor, before=before)
+    stream.publish_virtual_clusters([row.id])
+    hint_round()
+    return row
+
+
+def _check(wanted: Wanted) -> dict[str, Tenant]:
+    """Raise Invalid with everything wrong about it by itself; return the members' tenants by name."""
+    problems = [*_problems_with_name(wanted.name), *_problems_with_plugins(wanted)]
+    problems += _problems_with_models(wanted.guaranteed, "guaranteed")
+    tenants = {tenant.name: tenant for tenant in Tenant.objects.filter(name__in=wanted.members)}
+    for name in wanted.members:
+        if name not in tenants:
+            known = list(Tenant.objects.values_list("name", flat=True)[:1_000])
+            problem = f"there is no tenant {name[:80]!r}{did_you_mean(name, known)}"
+            problems.append(FieldError("members", problem, "tenants that exist"))
+    if problems:
+        raise Invalid(_summary(problems), problems)
+    return tenants
+
+
+def _problems_with_name(name: str) -> list[FieldError]:
+    if name == SPARE_VIEW:
+        return [FieldError("name", f"{name!r} is what the spare GPUs are called", "another name")]
+    if not SLUG.regex.fullmatch(name):
+        return [FieldError("name", f"{name[:80]!r} can not be used", str(SLUG.message))]
+    return []
+
+
+def _problems_with_plugins(wanted: Wanted) -> list[FieldError]:
+    problems = []
+    try:
+        make_placer(wanted.placer)
+    except UnknownPlugin as error:
+        problems.append(FieldError("placer", str(error), f"one of: {', '.join(sorted(PLACERS))}"))
+    try:
+        make_policy(wanted.policy, wanted.policy_parameters)
+    except UnknownPlugin as error:
+        wrong = "policy_parameters" if wanted.policy in POLICIES else "policy"
+        problems.append(FieldError(wrong, str(error), f"policies: {', '.join(sorted(POLICIES))}"))
+    else:
+        problems += _problems_with_parameters(wanted)
+    return problems
+
+
+def _problems_with_parameters(wanted: Wanted) -> list[FieldError]:
+    """The core takes any value for a parameter; here it is still a person's, and may be of a wrong kind."""
+    problems = []
+    for parameter in parameters_of(POLICIES[wanted.policy]):
+        if parameter.name in wanted.policy_parameters:
+            value = wanted.policy_parameters[parameter.name]
+            if not parameter.accepts(value):
+                problem = f"{value!r} is not of type {parameter.type}"
+                problems.append(
+                    FieldError(
+                        f"policy_parameters.{parameter.name}", problem, f"a value of type {parameter.type}"
+                    )
+                )
+    return problems
+
+
+def _problems_with_models(counts: Mapping[str, int], where: str) -> list[FieldError]:
+    known = list(GpuModel.objects.order_by("name").values_list("name", flat=True))
+    return [
+        FieldError(
+            f"{where}.{model[:80]}",
+            f"there is no GPU model {model[:80]!r}{did_you_mean(model, known)}",
+            f"one of: {', '.join(known)}",
+        )
+        for model in counts
+        if model not in known
+    ]
+
+
+def _check_guarantees(row: VirtualCluster, wanted: Wanted) -> None:
+    """Raise QuotaExceeded when all virtual clusters together would be promised GPUs there are not."""
+    there = dict(
+        Gpu.objects.filter(present=True).values_list("node__gpu_model__name").annotate(gpus=Count("id"))
+    )
+    promised: Counter[str] = Counter()
+    for model, gpus in Guarantee.objects.exclude(virtual_cluster_id=row.pk).values_list("gpu_model", "gpus"):
+        promised[model] += gpus
+    problems = []
+    for model, gpus in wanted.guaranteed.items():
+        left = max(there.get(model, 0) - promised[model], 0)
+        if gpus > left:
+            problem = (
+                f"{gpus} {model} are {gpus - left} too many: the cluster has {there.get(model, 0)}, and"
+                f" {promised[model]} are guaranteed to other virtual clusters"
+            )
+            problems.append(FieldError(f"guaranteed.{model}", problem, f"at most {left}"))
+    if problems:
+        raise QuotaExceeded(_summary(problems), problems)
+
+
+def _facts(row: VirtualCluster) -> dict[str, Any]:
+    return {
+        "policy": row.policy,
+        "policy_parameters": row.policy_parameters,
+        "placer": row.placer,
+        "default_time_limit_seconds": row.default_time_limit_seconds,
+        "guaranteed": dict(row.guarantees.values_list("gpu_model", "gpus")),
+        "members": dict(row.members.values_list("tenant__name", "weight")),
+    }
+
+
+def _record(row: VirtualCluster, kind: str, *, actor: str, before: dict[str, Any]) -> None:
+    Event.objects.create(
+        at=database_now(),
+        kind=kind,
+        subject="virtual_cluster",
+        subject_id=row.id,
+        actor=actor,
+        message=row.name,
+        data={"before": before, "after": _facts(row)},
+    )
+
+
+def _summary(problems: list[FieldError]) -> str:
+    rest = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{problems[0].field}: {problems[0].problem}{rest}."

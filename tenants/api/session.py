@@ -1,0 +1,114 @@
+"""Who is signed in; signing in and out; one's own password."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import login, logout, update_session_auth_hash
+from django.middleware.csrf import get_token
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import AllowAny, BasePermission, IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from tenants.api.strict import StrictSerializer
+from tenants.models import Role
+from tenants.selectors import Viewer, viewer, viewer_of
+from tenants.services import password_change
+from tenants.signin import confirm_password, sign_in
+
+#: An operator counts as admin of every tenant; his own page lists no more of them than this.
+TENANTS_LISTED = 200
+
+
+class SignIn(StrictSerializer):
+    username = serializers.CharField(max_length=150)
+    password = serializers.CharField(max_length=200, trim_whitespace=False)
+
+
+class PasswordChange(StrictSerializer):
+    current = serializers.CharField(max_length=200, trim_whitespace=False)
+    new = serializers.CharField(max_length=200, trim_whitespace=False)
+
+
+class MeUser(serializers.Serializer):
+    username = serializers.CharField()
+    email = serializers.CharField(allow_blank=True)
+
+
+class MeTenant(serializers.Serializer):
+    name = serializers.CharField()
+    role = serializers.ChoiceField(choices=Role.choices)
+
+
+class Me(serializers.Serializer):
+    user = MeUser()
+    is_operator = serializers.BooleanField()
+    tenants = MeTenant(many=True)
+    csrf_token = serializers.CharField(
+        allow_blank=True, help_text="For the header X-CSRFToken; empty when a token was used to sign in."
+    )
+
+
+def me(request: Request, viewer: Viewer) -> dict[str, Any]:
+    if viewer.is_operator:
+        names = viewer.tenants().order_by("name").values_list("name", flat=True)[:TENANTS_LISTED]
+        tenants = [{"name": name, "role": Role.ADMIN} for name in names]
+    else:
+        tenants = [{"name": held.tenant, "role": held.role} for held in viewer.held]
+    return {
+        "user": {"username": viewer.user.username, "email": viewer.user.email},
+        "is_operator": viewer.is_operator,
+        "tenants": tenants,
+        "csrf_token": get_token(request._request) if viewer.token_id is None else "",
+    }
+
+
+class SessionView(APIView):
+    def get_authenticators(self) -> list[BaseAuthentication]:
+        # Signing in looks at no earlier session, so that a stale cookie can not be in the way. Another
+        # site can not sign a browser in as somebody else either: it would have to send JSON, for which
+        # a browser asks this server first, and is told nothing.
+        if self.request is not None and self.request.method == "POST":
+            return []
+        return super().get_authenticators()
+
+    def get_permissions(self) -> list[BasePermission]:
+        signing_in = self.request is not None and self.request.method == "POST"
+        return [AllowAny() if signing_in else IsAuthenticated()]
+
+    @extend_schema(responses=Me)
+    def get(self, request: Request) -> Response:
+        """Who is signed in."""
+        return Response(me(request, viewer(request)))
+
+    @extend_schema(request=SignIn, responses={200: Me}, auth=[{}])
+    def post(self, request: Request) -> Response:
+        """Sign in by password; sets the session cookie."""
+        given = SignIn(data=request.data)
+        given.is_valid(raise_exception=True)
+        user = sign_in(request._request, **given.validated_data)
+        login(request._request, user)
+        return Response(me(request, viewer_of(user)))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request) -> Response:
+        """Sign out; with a token there is nothing to end."""
+        logout(request._request)
+        return Response(status=204)
+
+
+class PasswordView(APIView):
+    @extend_schema(request=PasswordChange, responses={204: None})
+    def post(self, request: Request) -> Response:
+        """Change one's own password; other browsers must sign in again, tokens stay."""
+        given = PasswordChange(data=request.data)
+        given.is_valid(raise_exception=True)
+        by = viewer(request)
+        confirm_password(request._request, user=by.user, password=given.validated_data["current"])
+        user = password_change(by=by, new=given.validated_data["new"])
+        update_session_auth_hash(request._request, user)
+        return Response(status=204)

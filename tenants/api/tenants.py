@@ -1,0 +1,168 @@
+"""Tenants, their members and their quota."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from django.db.models import Count, QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from tenants.api.strict import StrictSerializer
+from tenants.models import ANY_MODEL, SLUG, Membership, Role, Tenant
+from tenants.selectors import Viewer, quota_of, tenant_get, viewer
+from tenants.services import member_remove, member_set, quota_set, tenant_change, tenant_create
+
+QUOTA_LINES = 64
+GPU_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+class TenantInput(StrictSerializer):
+    name = serializers.CharField(max_length=63, validators=[SLUG])
+    title = serializers.CharField(max_length=120, allow_blank=True, default="")
+
+
+class TenantChange(StrictSerializer):
+    title = serializers.CharField(max_length=120, allow_blank=True)
+
+
+class TenantOutput(serializers.ModelSerializer):
+    role = serializers.SerializerMethodField(help_text="The viewer's own; an operator counts as admin.")
+    members = serializers.IntegerField(help_text="How many users are members.")
+
+    class Meta:
+        model = Tenant
+        fields = ["name", "title", "role", "members", "created_at", "version"]
+
+    @extend_schema_field(serializers.ChoiceField(choices=Role.choices))
+    def get_role(self, tenant: Tenant) -> str:
+        viewer: Viewer = self.context["viewer"]
+        return Role.ADMIN if viewer.is_operator else viewer.roles[tenant.pk]
+
+
+class MemberInput(StrictSerializer):
+    role = serializers.ChoiceField(choices=Role.choices)
+
+
+class MemberOutput(serializers.ModelSerializer):
+    username = serializers.CharField(source="user.username")
+    email = serializers.CharField(source="user.email")
+
+    class Meta:
+        model = Membership
+        fields = ["username", "email", "role"]
+
+
+class Quota(StrictSerializer):
+    limits = serializers.DictField(
+        child=serializers.IntegerField(min_value=0, max_value=1_000_000),
+        help_text=f'GPUs held at once, by GPU model; "{ANY_MODEL}" caps all models together.',
+    )
+
+    def validate_limits(self, limits: Mapping[str, int]) -> Mapping[str, int]:
+        if len(limits) > QUOTA_LINES:
+            raise serializers.ValidationError(f"has {len(limits)} lines, more than {QUOTA_LINES}")
+        wrong = [name for name in limits if name != ANY_MODEL and not GPU_MODEL.fullmatch(name)]
+        if wrong:
+            raise serializers.ValidationError({name: "is not the name of a GPU model" for name in wrong})
+        return limits
+
+
+class TenantsView(ListAPIView):
+    """The caller's tenants, the newest first; operators see all."""
+
+    serializer_class = TenantOutput
+    queryset = Tenant.objects.none()
+
+    def get_queryset(self) -> QuerySet[Tenant]:
+        return viewer(self.request).tenants().annotate(members=Count("memberships"))
+
+    def get_serializer_context(self) -> dict[str, object]:
+        return {"viewer": viewer(self.request)}
+
+    @extend_schema(request=TenantInput, responses={201: TenantOutput})
+    def post(self, request: Request) -> Response:
+        """Create a tenant. For operators."""
+        by = viewer(request)
+        by.require_operator()
+        given = TenantInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        return Response(represent(tenant_create(by=by, **given.validated_data), by), status=201)
+
+
+class TenantView(APIView):
+    @extend_schema(responses=TenantOutput)
+    def get(self, request: Request, name: str) -> Response:
+        """One tenant."""
+        by = viewer(request)
+        return Response(represent(tenant_get(by, name), by))
+
+    @extend_schema(request=TenantChange, responses=TenantOutput)
+    def patch(self, request: Request, name: str) -> Response:
+        """Change a tenant's title. For operators."""
+        by = viewer(request)
+        tenant = tenant_get(by, name)
+        by.require_operator()
+        given = TenantChange(data=request.data)
+        given.is_valid(raise_exception=True)
+        return Response(represent(tenant_change(by=by, tenant=tenant, **given.validated_data), by))
+
+
+class MembersView(ListAPIView):
+    """Who is a member of a tenant, and in which role."""
+
+    serializer_class = MemberOutput
+    queryset = Membership.objects.none()
+
+    def get_queryset(self) -> QuerySet[Membership]:
+        tenant = tenant_get(viewer(self.request), self.kwargs["name"])
+        return Membership.objects.filter(tenant=tenant).select_related("user")
+
+
+class MemberView(APIView):
+    @extend_schema(request=MemberInput, responses={200: MemberOutput, 201: MemberOutput})
+    def put(self, request: Request, name: str, username: str) -> Response:
+        """Give a user a role, no higher than one's own. For admins of the tenant."""
+        by = viewer(request)
+        tenant = tenant_get(by, name)
+        by.require(tenant, Role.ADMIN)
+        given = MemberInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        membership, is_new = member_set(
+            by=by, tenant=tenant, username=username, role=Role(given.validated_data["role"])
+        )
+        return Response(MemberOutput(membership).data, status=201 if is_new else 200)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, name: str, username: str) -> Response:
+        """End a membership. For admins of the tenant, and for a member his own."""
+        by = viewer(request)
+        member_remove(by=by, tenant=tenant_get(by, name), username=username)
+        return Response(status=204)
+
+
+class QuotaView(APIView):
+    @extend_schema(responses=Quota)
+    def get(self, request: Request, name: str) -> Response:
+        """The most GPUs that the tenant may hold at once."""
+        return Response({"limits": quota_of(tenant_get(viewer(request), name))})
+
+    @extend_schema(request=Quota, responses=Quota)
+    def put(self, request: Request, name: str) -> Response:
+        """Replace the quota; a GPU model without a line has no limit of its own. For operators."""
+        by = viewer(request)
+        tenant = tenant_get(by, name)
+        by.require_operator()
+        given = Quota(data=request.data)
+        given.is_valid(raise_exception=True)
+        return Response({"limits": quota_set(by=by, tenant=tenant, limits=given.validated_data["limits"])})
+
+
+def represent(tenant: Tenant, viewer: Viewer) -> dict[str, object]:
+    tenant.members = tenant.memberships.count()  # type: ignore[attr-defined]
+    return TenantOutput(tenant, context={"viewer": viewer}).data

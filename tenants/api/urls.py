@@ -1,0 +1,23 @@
+"""The routes of the tenants API, below /api/v1/."""
+
+from django.urls import path
+
+from tenants.api.session import PasswordView, SessionView
+from tenants.api.tenants import MembersView, MemberView, QuotaView, TenantsView, TenantView
+from tenants.api.tokens import TokensView, TokenView
+from tenants.api.users import AuditView, UsersView, UserView
+
+urlpatterns = [
+    path("session", SessionView.as_view()),
+    path("session/password", PasswordView.as_view()),
+    path("tokens", TokensView.as_view()),
+    path("tokens/<str:key>", TokenView.as_view()),
+    path("users", UsersView.as_view()),
+    path("users/<str:username>", UserView.as_view()),
+    path("audit", AuditView.as_view()),
+    path("tenants", TenantsView.as_view()),
+    path("tenants/<str:name>", TenantView.as_view()),
+    path("tenants/<str:name>/members", MembersView.as_view()),
+    path("tenants/<str:name>/members/<str:username>", MemberView.as_view()),
+    path("tenants/<str:name>/quota", QuotaView.as_view()),
+]

@@ -1,0 +1,106 @@
+"""Accounts, and the record of who changed what. For operators."""
+
+from __future__ import annotations
+
+from django.core.validators import RegexValidator
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from tenants.api.strict import StrictSerializer
+from tenants.models import AuditEntry, User
+from tenants.selectors import viewer
+from tenants.services import user_change, user_create
+
+USERNAME = RegexValidator(
+    r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$",
+    "Use 1 to 64 letters, digits and '.', '_', '@', '+', '-', with a letter or digit in front.",
+)
+
+
+class UserInput(StrictSerializer):
+    username = serializers.CharField(validators=[USERNAME])
+    email = serializers.EmailField(max_length=254, allow_blank=True, default="")
+    password = serializers.CharField(
+        max_length=200,
+        trim_whitespace=False,
+        required=False,
+        allow_null=True,
+        help_text="A random one is made, and told once, when this is absent.",
+    )
+    is_operator = serializers.BooleanField(default=False)
+
+
+class UserChange(StrictSerializer):
+    email = serializers.EmailField(max_length=254, allow_blank=True, required=False)
+    is_active = serializers.BooleanField(required=False)
+    is_operator = serializers.BooleanField(required=False)
+    password = serializers.CharField(max_length=200, trim_whitespace=False, required=False)
+
+
+class UserOutput(serializers.ModelSerializer):
+    class Meta:
+        model = User
+        fields = ["username", "email", "is_operator", "is_active", "date_joined", "last_login"]
+
+
+class NewUserOutput(UserOutput):
+    password = serializers.CharField(allow_null=True, help_text="The random one, in this answer only.")
+
+    class Meta(UserOutput.Meta):
+        fields = [*UserOutput.Meta.fields, "password"]
+
+
+class AuditOutput(serializers.ModelSerializer):
+    tenant = serializers.CharField(source="tenant.name", allow_null=True, default=None)
+
+    class Meta:
+        model = AuditEntry
+        fields = ["id", "at", "actor", "action", "subject", "tenant", "before", "after"]
+
+
+class UsersView(ListAPIView):
+    """All accounts, the newest first. For operators."""
+
+    serializer_class = UserOutput
+    queryset = User.objects.none()
+
+    def get_queryset(self) -> QuerySet[User]:
+        viewer(self.request).require_operator()
+        return User.objects.all()
+
+    @extend_schema(request=UserInput, responses={201: NewUserOutput})
+    def post(self, request: Request) -> Response:
+        """Create a user."""
+        by = viewer(request)
+        by.require_operator()
+        given = UserInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        user, password = user_create(by=by, **given.validated_data)
+        return Response({**UserOutput(user).data, "password": password}, status=201)
+
+
+class UserView(APIView):
+    @extend_schema(request=UserChange, responses=UserOutput)
+    def patch(self, request: Request, username: str) -> Response:
+        """Change an account; one that is made inactive is signed out at once, tokens included."""
+        by = viewer(request)
+        by.require_operator()
+        given = UserChange(data=request.data)
+        given.is_valid(raise_exception=True)
+        return Response(UserOutput(user_change(by=by, username=username, **given.validated_data)).data)
+
+
+class AuditView(ListAPIView):
+    """Who changed which right, limit or account, from what to what. For operators."""
+
+    serializer_class = AuditOutput
+    queryset = AuditEntry.objects.none()
+
+    def get_queryset(self) -> QuerySet[AuditEntry]:
+        viewer(self.request).require_operator()
+        return AuditEntry.objects.select_related("tenant")

@@ -1,0 +1,151 @@
+"""Who may use what: users, tenants, roles, tokens, quotas and virtual clusters.
+
+Knows nothing of scheduling: GPU models are names here, and whether a guarantee fits the hardware is
+checked by the scheduler's services, which write these rows.
+"""
+
+from django.contrib.auth.models import AbstractUser
+from django.core.validators import MinValueValidator, RegexValidator
+from django.db import models
+from django.db.models import Q
+
+SLUG = RegexValidator(
+    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+    "Use 1 to 63 lower-case letters, digits and hyphens, with a letter or digit at both ends.",
+)
+
+#: The key of a quota line that caps all GPU models together.
+ANY_MODEL = "*"
+
+
+class User(AbstractUser):
+    """A person. An operator manages the whole platform; everybody else acts through memberships."""
+
+    is_operator = models.BooleanField(default=False)
+
+
+class Tenant(models.Model):
+    """Owner of quota and jobs: a group, a project, a customer."""
+
+    name = models.CharField(max_length=63, unique=True, validators=[SLUG])
+    title = models.CharField(max_length=120, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    version = models.PositiveBigIntegerField(default=1)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Role(models.TextChoices):
+    """What a member may do in a tenant; each role includes the ones before it."""
+
+    VIEWER = "viewer", "Viewer: sees jobs, logs and usage"
+    MEMBER = "member", "Member: submits and cancels jobs"
+    ADMIN = "admin", "Admin: manages members"
+
+
+class Membership(models.Model):
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=10, choices=Role.choices)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "user"], name="one_role_per_member"),
+            models.CheckConstraint(condition=Q(role__in=Role.values), name="role_is_known"),
+        ]
+
+
+class Token(models.Model):
+    """An API token: `alt_<key>_<secret>`. Only a keyed hash of the secret is stored."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
+    name = models.CharField(max_length=80)
+    key = models.CharField(max_length=16, unique=True)
+    digest = models.BinaryField(max_length=32)
+    read_only = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+
+
+class Quota(models.Model):
+    """A hard cap on the GPUs that a tenant holds at once, for one GPU model or for all ("*")."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="quotas")
+    gpu_model = models.CharField(max_length=63)
+    gpus = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "gpu_model"], name="one_quota_per_model"),
+        ]
+
+
+class VirtualCluster(models.Model):
+    """A guaranteed slice of the cluster, with its own policy and placer."""
+
+    name = models.CharField(max_length=63, unique=True, validators=[SLUG])
+    title = models.CharField(max_length=120, blank=True)
+    policy = models.CharField(max_length=63, default="fifo")
+    policy_parameters = models.JSONField(default=dict)
+    placer = models.CharField(max_length=63, default="consolidate")
+    default_time_limit_seconds = models.FloatField(default=86_400.0, validators=[MinValueValidator(1)])
+    version = models.PositiveBigIntegerField(default=1)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(default_time_limit_seconds__gt=0), name="vc_time_limit_positive"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class VirtualClusterMember(models.Model):
+    """A tenant's right to submit to a virtual cluster, and its weight among the members."""
+
+    virtual_cluster = models.ForeignKey(VirtualCluster, on_delete=models.CASCADE, related_name="members")
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="virtual_clusters")
+    weight = models.FloatField(default=1.0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["virtual_cluster", "tenant"], name="one_membership_per_vc"),
+            models.CheckConstraint(condition=Q(weight__gt=0), name="weight_is_positive"),
+        ]
+
+
+class Guarantee(models.Model):
+    """GPUs of one model that a virtual cluster is promised."""
+
+    virtual_cluster = models.ForeignKey(VirtualCluster, on_delete=models.CASCADE, related_name="guarantees")
+    gpu_model = models.CharField(max_length=63)
+    gpus = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["virtual_cluster", "gpu_model"], name="one_guarantee_per_model"),
+        ]
+
+
+class AuditEntry(models.Model):
+    """Who changed a right, a limit or an account, from what to what; written with the change itself.
+
+    What happens to jobs and nodes is told by the scheduler's events. Names, not foreign keys to what
+    was changed: an entry outlives it.
+    """
+
+    at = models.DateTimeField(auto_now_add=True)
+    actor = models.CharField(max_length=80)
+    #: Such as "quota.set" or "member.remove".
+    action = models.CharField(max_length=40)
+    subject = models.CharField(max_length=160)
+    tenant = models.ForeignKey(Tenant, on_delete=models.SET_NULL, null=True, related_name="+")
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant", "-id"], name="audit_by_tenant")]

@@ -1,0 +1,141 @@
+"""Test data for the node agent: wishes of the server, configurations, real agents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from nodeagent.configuration import Configuration, InventoryConfiguration, SimulatedGpu
+from nodeagent.environment import stray_mark
+from nodeagent.folder import AttemptFolder
+from nodeagent.machine import ALIVE, Exited
+from nodeagent.messages import DesiredPart, Replica, encode
+from nodeagent.process import ProcessRuntime
+from nodeagent.procfs import processes_with_setting
+
+PLATFORM = Path(__file__).resolve().parents[2] / "platform"
+GPU_BYTES = 16 * 2**30
+
+
+def make_replica(*command: str, rank: int = 0, **changes: Any) -> Replica:
+    values: dict[str, Any] = {
+        "rank": rank,
+        "task": "worker",
+        "gpu_indexes": (rank,),
+        "command": command or ("true",),
+    }
+    return Replica(**{**values, **changes})
+
+
+def make_part(*replicas: Replica, attempt: int = 1, **changes: Any) -> DesiredPart:
+    """Return a wish to run the replicas at once; one that does nothing when none are given."""
+    values: dict[str, Any] = {
+        "attempt": attempt,
+        "job": 100 + attempt,
+        "number": 1,
+        "name": "example",
+        "tenant": "vision",
+        "gpu_model": "V100",
+        "replicas": replicas or (make_replica(),),
+        "world_size": len(replicas) or 1,
+        "go": True,
+        "stop": False,
+        "grace_seconds": 5.0,
+        "has_rank_zero": True,
+    }
+    return DesiredPart(**{**values, **changes})
+
+
+def shell(script: str, rank: int = 0, **changes: Any) -> Replica:
+    return make_replica("sh", "-c", script, rank=rank, **changes)
+
+
+def python(script: str, rank: int = 0, **changes: Any) -> Replica:
+    return make_replica(sys.executable, "-I", "-S", "-u", "-c", script, rank=rank, **changes)
+
+
+def make_configuration(
+    folder: Path, *, node: str = "node-1", server_url: str = "http://127.0.0.1:1"
+) -> Configuration:
+    gpus = tuple(SimulatedGpu(index=index, memory_bytes=GPU_BYTES, socket=index // 2) for index in range(4))
+    inventory = InventoryConfiguration(
+        kind="simulated", gpu_model="V100", gpus=gpus, cpus=16.0, memory_bytes=64 * 2**30
+    )
+    return Configuration(
+        server_url=server_url,
+        node=node,
+        token=f"token-of-{node}",
+        work_folder=str(folder / node),
+        checkpoint_folder=str(folder / "checkpoints"),
+        inventory=inventory,
+    )
+
+
+class AgentProcess:
+    """A real agent in a process of its own."""
+
+    def __init__(self, folder: Path, server_url: str, node: str = "node-1") -> None:
+        self.configuration = make_configuration(folder, node=node, server_url=server_url)
+        self.file = folder / f"{node}.json"
+        self.file.write_text(json.dumps(encode(self.configuration)))
+        self.log = folder / f"{node}.log"
+        self.attempts = Path(self.configuration.work_folder) / "attempts"
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self, *arguments: str) -> None:
+        with self.log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "nodeagent",
+                "--config",
+                str(self.file),
+                *arguments,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": str(PLATFORM)},
+            )
+
+    async def end(self, number: int = signal.SIGTERM) -> int:
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        async with asyncio.timeout(30):
+            return await self.process.wait()
+
+    async def clean_up(self) -> None:
+        """End what a killed agent left running, and leave nothing of it on the machine."""
+        ended: set[int] = set()
+        runtime = ProcessRuntime(
+            self.configuration, lambda event: ended.add(event.attempt) if isinstance(event, Exited) else None
+        )
+        alive = {found.part.wish.attempt for found in runtime.recover() if found.part.phase in ALIVE}
+        async with asyncio.timeout(30):
+            while alive - ended:
+                for attempt in alive - ended:
+                    runtime.kill(attempt)
+                await asyncio.sleep(0.01)
+        runtime.close()
+
+    def is_over(self, attempt: int) -> bool:
+        """Whether the minder has written its last word."""
+        status = self.attempts / str(attempt) / "status.json"
+        return status.exists() and bool(json.loads(status.read_text())["is_final"])
+
+    def output_under_way(self, attempt: int) -> list[int]:
+        """The ends of the chunks of rank 0 that were sent and not yet confirmed."""
+        journal = json.loads((self.attempts / str(attempt) / "rank-0.sent").read_text())
+        return list(journal["ends"])
+
+    def processes(self, attempt: int) -> list[int]:
+        """The live processes of rank 0."""
+        folder = AttemptFolder(str(self.attempts / str(attempt)))
+        return processes_with_setting(stray_mark(folder, 0))
+
+    def minder_pid(self, attempt: int) -> int:
+        status = json.loads((self.attempts / str(attempt) / "status.json").read_text())
+        return int(status["pid"])

@@ -1,0 +1,182 @@
+"""A small control plane for tests: it speaks messages.py over real HTTP and WebSocket, and can misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import uvicorn
+
+from nodeagent.messages import (
+    Desired,
+    DesiredPart,
+    Inventory,
+    LogAnswer,
+    LogBatch,
+    PartReport,
+    ProgressLine,
+    Report,
+    decode,
+    encode,
+)
+
+#: Only a failing test waits so long; a busy machine may need some of it.
+WAIT_SECONDS = 30.0
+
+
+class FakeServer:
+    """Knows what every node should run, what it said, and the output it sent."""
+
+    def __init__(self) -> None:
+        self.lease_seconds = 5.0
+        self.report_seconds = 0.3
+        self.desired: dict[str, Desired] = {}
+        self.reports: dict[str, list[Report]] = {}
+        self.inventories: dict[str, Inventory] = {}
+        self.chunks: dict[tuple[str, int, int], list[str]] = {}
+        self.sockets: dict[str, Callable[[Any], Any]] = {}
+        #: Messages still to be taken in and then answered with an error, as when the answer is lost.
+        self.answers_to_lose = 0
+        #: While set, no message is taken in.
+        self.is_down = False
+        self.status: int | None = None
+        #: Output of these attempts is answered with 500.
+        self.chokes_on: set[int] = set()
+        #: Reports that are answered with 400.
+        self.refuses: Callable[[Report], bool] = lambda report: False
+        self.changed = asyncio.Condition()
+
+    async def __aenter__(self) -> FakeServer:
+        # asyncio sends at once (TCP_NODELAY) only on sockets that say they are TCP.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        configuration = uvicorn.Config(
+            self.application,
+            interface="asgi3",
+            lifespan="off",
+            log_level="error",
+            timeout_graceful_shutdown=1,
+        )
+        self.server = uvicorn.Server(configuration)
+        self.task = asyncio.create_task(self.server.serve(sockets=[listener]))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.server.should_exit = True
+        await self.task
+
+    # What a test does
+
+    async def want(self, node: str, *parts: DesiredPart, wake: bool = True) -> None:
+        """Change what a node should run."""
+        generation = self.desired[node].generation + 1 if node in self.desired else 1
+        self.desired[node] = self.answer(generation, parts)
+        if wake and node in self.sockets:
+            await self.sockets[node]({"type": "websocket.send", "text": '{"type": "wake"}'})
+
+    def answer(self, generation: int, parts: tuple[DesiredPart, ...] = ()) -> Desired:
+        return Desired(
+            generation=generation,
+            lease_seconds=self.lease_seconds,
+            report_seconds=self.report_seconds,
+            parts=parts,
+        )
+
+    def part(self, node: str, attempt: int) -> PartReport | None:
+        """What the node last said of the attempt."""
+        for report in self.reports.get(node, [])[-1:]:
+            for part in report.parts:
+                if part.attempt == attempt:
+                    return part
+        return None
+
+    def progress(self, node: str, attempt: int) -> list[ProgressLine]:
+        parts = [part for report in self.reports[node] for part in report.parts if part.attempt == attempt]
+        return [line for part in parts for line in part.progress]
+
+    def text(self, node: str, attempt: int, rank: int = 0) -> str:
+        return "".join(self.chunks.get((node, attempt, rank), []))
+
+    async def until(self, condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
+        """Wait until the condition holds after some message; return its value."""
+        async with self.changed:
+            async with asyncio.timeout(seconds):
+                return await self.changed.wait_for(condition)
+
+    async def until_state(self, node: str, attempt: int, state: str) -> PartReport:
+        def reached() -> PartReport | None:
+            part = self.part(node, attempt)
+            return part if part is not None and part.state == state else None
+
+        return await self.until(reached)
+
+    async def note(self) -> None:
+        async with self.changed:
+            self.changed.notify_all()
+
+    # What the agent sees
+
+    async def application(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        headers = dict(scope["headers"])
+        node = headers.get(b"authorization", b"").decode().removeprefix("Bearer token-of-")
+        if scope["type"] == "websocket":
+            await self.hold_socket(node, receive, send)
+            return
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        status, answer = self.handle(scope["path"], node, body)
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
+        await self.note()
+
+    async def hold_socket(self, node: str, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        self.sockets[node] = send
+        await self.note()
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+        self.sockets.pop(node, None)
+
+    def handle(self, path: str, node: str, body: bytes) -> tuple[int, Any]:
+        if self.is_down:
+            return 503, {"error": "down"}
+        if self.status is not None:
+            return self.status, {"error": "refused"}
+        if path == "/api/agent/v1/sync":
+            report = decode(Report, json.loads(body))
+            if self.refuses(report):
+                return 400, {"error": "malformed"}
+            answer = self.take_report(node, report)
+        else:
+            batch = decode(LogBatch, json.loads(body))
+            if batch.attempt in self.chokes_on:
+                return 500, {"error": "a bug"}
+            answer = self.take_logs(node, batch)
+        if self.answers_to_lose > 0:
+            self.answers_to_lose -= 1
+            return 502, {"error": "the answer was lost"}
+        return 200, encode(answer)
+
+    def take_report(self, node: str, report: Report) -> Desired:
+        self.reports.setdefault(node, []).append(report)
+        if report.inventory is not None:
+            self.inventories[node] = report.inventory
+        desired = self.desired.setdefault(node, self.answer(0))
+        return replace(desired, want_inventory=node not in self.inventories)
+
+    def take_logs(self, node: str, batch: LogBatch) -> LogAnswer:
+        stored = self.chunks.setdefault((node, batch.attempt, batch.rank), [])
+        for chunk in batch.chunks:
+            if chunk.sequence == len(stored):
+                stored.append(chunk.text)
+        return LogAnswer(next_sequence=len(stored))

@@ -1,0 +1,112 @@
+"""The process runtime as the agent uses it, with its events waited for instead of decided on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nodeagent.machine import Event, Exited, Outcome, Prepared, Started
+from nodeagent.messages import DesiredPart
+from nodeagent.process import ProcessRuntime
+from nodeagent.procfs import boot_clock_seconds
+from tests.agent.builders import make_configuration
+
+#: Only a failing test waits so long; a busy machine may need some of it.
+WAIT_SECONDS = 30.0
+
+
+class RuntimeNode:
+    """One node's process runtime, and another after each `restart`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.configuration = make_configuration(folder)
+        self.started: set[int] = set()
+        self.outcomes: dict[int, Outcome] = {}
+        self.ports: dict[int, int | None] = {}
+        self.runtime = ProcessRuntime(self.configuration, self.note)
+        self.renew_lease(60.0)
+
+    def note(self, event: Event) -> None:
+        match event:
+            case Started(attempt=attempt):
+                self.started.add(attempt)
+            case Exited(attempt=attempt, outcome=outcome):
+                assert attempt not in self.outcomes, "an end was told twice"
+                self.outcomes[attempt] = outcome
+            case Prepared(attempt=attempt, master_port=port):
+                self.ports[attempt] = port
+
+    def renew_lease(self, seconds: float) -> float:
+        """Let the lease end so many seconds from now; return when, by the boot clock."""
+        deadline = boot_clock_seconds() + seconds
+        self.runtime.extend_lease(deadline, seconds)
+        return deadline
+
+    async def prepare(self, wish: DesiredPart) -> bool:
+        """Return whether it is ready to start."""
+        self.runtime.prepare(wish)
+        await until(lambda: wish.attempt in self.ports.keys() | self.outcomes.keys())
+        return wish.attempt in self.ports
+
+    async def start(self, wish: DesiredPart) -> None:
+        if await self.prepare(wish):
+            self.runtime.start(wish)
+        await until(lambda: wish.attempt in self.started | self.outcomes.keys())
+
+    async def run(self, wish: DesiredPart) -> Outcome:
+        await self.start(wish)
+        return await self.end_of(wish.attempt)
+
+    async def end_of(self, attempt: int = 1) -> Outcome:
+        await until(lambda: attempt in self.outcomes)
+        return self.outcomes[attempt]
+
+    def restart(self) -> list[Any]:
+        """The agent dies and comes back: nothing but the work folder is left of it."""
+        self.runtime.close()
+        self.runtime = ProcessRuntime(self.configuration, self.note)
+        return self.runtime.recover()
+
+    def text(self, attempt: int = 1, rank: int = 0) -> str:
+        path = Path(self.runtime.folder(attempt).log(rank))
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    async def line(self, start: str, attempt: int = 1) -> str:
+        """Wait for a whole line of output that starts so; return what follows."""
+
+        def found() -> str | None:
+            lines = self.text(attempt).splitlines(keepends=True)
+            return next((line for line in lines if line.startswith(start) and line.endswith("\n")), None)
+
+        return str(await until(found)).removeprefix(start).strip()
+
+    def status(self, attempt: int = 1) -> Any:
+        return json.loads(Path(self.runtime.folder(attempt).status).read_text())
+
+    async def clean_up(self) -> None:
+        for attempt, minded in list(self.runtime.minded.items()):
+            minded.signal(signal.SIGKILL)
+            await self.end_of(attempt)
+        self.runtime.close()
+
+
+async def until(condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
+    """Wait until the condition holds; return its value."""
+    async with asyncio.timeout(seconds):
+        while not (value := condition()):
+            await asyncio.sleep(0.005)
+    return value
+
+
+def is_alive(pid: int | str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] != "Z"

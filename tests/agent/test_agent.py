@@ -1,0 +1,279 @@
+"""A real agent process against a small real server: what gets lost, who dies, and what must still hold."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nodeagent.procfs import boot_clock_seconds
+from tests.agent.builders import AgentProcess, make_part, python, shell
+from tests.agent.fake_server import FakeServer
+from tests.agent.runtime_node import is_alive, until
+
+NODE = "node-1"
+StartAgent = Callable[..., Awaitable[AgentProcess]]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeServer]:
+    async with FakeServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def start_agent(server: FakeServer, tmp_path: Path) -> AsyncIterator[StartAgent]:
+    """Start agents, and end them with all they run when the test is over."""
+    agents: list[AgentProcess] = []
+
+    async def start(node: str = NODE, *arguments: str) -> AgentProcess:
+        agent = AgentProcess(tmp_path, server.url, node)
+        agents.append(agent)
+        await agent.start(*arguments)
+        await server.until(lambda: node in server.sockets and node in server.inventories)
+        return agent
+
+    yield start
+    for agent in agents:
+        await agent.end(signal.SIGKILL)
+        await agent.clean_up()
+
+
+async def test_a_job_runs_and_all_of_it_is_told(server: FakeServer, start_agent: StartAgent) -> None:
+    await start_agent()
+    inventory = server.inventories[NODE]
+    assert (inventory.gpu_model, len(inventory.gpus), inventory.gpus[3].socket) == ("V100", 4, 1)
+    script = 'echo "{\\"step\\": 3, \\"samples\\": 96, \\"loss\\": 0.5}" >> "$ALLOT_PROGRESS"; echo trained'
+    await server.want(NODE, make_part(shell(script), attempt=4))
+    part = await server.until_state(NODE, 4, "exited")
+    assert (part.exit_code, part.category) == (0, "")
+    # The last output is there before the end is told.
+    assert server.text(NODE, 4) == "trained\n"
+    lines = {line.sequence: line for line in server.progress(NODE, 4)}
+    assert [(line.step, line.samples, line.values) for line in lines.values()] == [(3, 96.0, {"loss": 0.5})]
+    await server.want(NODE)
+    await server.until(lambda: server.reports[NODE][-1].parts == ())
+
+
+async def test_a_gang_starts_on_all_nodes_or_on_none(server: FakeServer, start_agent: StartAgent) -> None:
+    await asyncio.gather(start_agent("node-1"), start_agent("node-2"))
+    script = 'echo "$RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT"'
+    parts = {
+        node: make_part(shell(script, rank=rank), world_size=2, go=False, has_rank_zero=rank == 0)
+        for rank, node in enumerate(["node-1", "node-2"])
+    }
+    for node, part in parts.items():
+        await server.want(node, part)
+    first = await server.until_state("node-1", 1, "ready")
+    second = await server.until_state("node-2", 1, "ready")
+    assert second.master_port is None
+    assert first.master_port is not None
+    # They go on saying so and nothing has started.
+    said = len(server.reports["node-2"])
+    await server.until(lambda: len(server.reports["node-2"]) > said)
+    assert server.text("node-1", 1) == server.text("node-2", 1) == ""
+    for node, part in parts.items():
+        going = replace(part, go=True, master_address="127.0.0.1", master_port=first.master_port)
+        await server.want(node, going)
+    await server.until_state("node-1", 1, "exited")
+    await server.until_state("node-2", 1, "exited")
+    assert server.text("node-1", 1, 0) == f"0 of 2 at 127.0.0.1:{first.master_port}\n"
+    assert server.text("node-2", 1, 1) == f"1 of 2 at 127.0.0.1:{first.master_port}\n"
+
+
+async def test_it_is_woken_and_need_not_be_asked(server: FakeServer, start_agent: StartAgent) -> None:
+    server.report_seconds = 60.0
+    await start_agent()
+    asked = boot_clock_seconds()
+    await server.want(NODE, make_part())
+    await server.until_state(NODE, 1, "exited")
+    assert boot_clock_seconds() - asked < 30.0
+
+
+async def test_without_a_wake_it_asks_by_itself(server: FakeServer, start_agent: StartAgent) -> None:
+    server.report_seconds = 0.2
+    await start_agent()
+    await server.want(NODE, make_part(), wake=False)
+    await server.until_state(NODE, 1, "exited")
+
+
+TALKS_IN_TURNS = """
+import os, time
+for turn in ("first", "second", "third"):
+    while not os.path.exists(os.environ["ALLOT_CHECKPOINT_DIR"] + "/" + turn): time.sleep(0.01)
+    for n in range(3000): print(turn, n, "漢字 é 🙂")
+"""
+
+
+async def test_output_is_stored_once_whatever_is_lost(server: FakeServer, start_agent: StartAgent) -> None:
+    agent = await start_agent()
+    turns = Path(agent.configuration.checkpoint_folder) / "101"
+    said = {
+        turn: "".join(f"{turn} {n} 漢字 é 🙂\n" for n in range(3000)) for turn in ("first", "second", "third")
+    }
+    await server.want(NODE, make_part(python(TALKS_IN_TURNS)))
+    await server.until_state(NODE, 1, "running")
+    (turns / "first").touch()
+    await server.until(lambda: server.text(NODE, 1) == said["first"])
+    server.answers_to_lose = 4
+    (turns / "second").touch()
+    await server.until(lambda: server.text(NODE, 1) == said["first"] + said["second"])
+    await until(lambda: not agent.output_under_way(1))
+    # Stored, the answer lost, and then the one who would send it again dies.
+    server.answers_to_lose = 1000
+    (turns / "third").touch()
+    await server.until(lambda: "third" in server.text(NODE, 1))
+    await agent.end(signal.SIGKILL)
+    server.answers_to_lose = 0
+    await agent.start()
+    await server.until_state(NODE, 1, "exited")
+    assert server.text(NODE, 1) == "".join(said.values())
+
+
+async def test_a_lost_answer_starts_nothing_twice(server: FakeServer, start_agent: StartAgent) -> None:
+    await start_agent()
+    server.answers_to_lose = 2
+    await server.want(NODE, make_part(shell("echo once; sleep 0.3")))
+    await server.until_state(NODE, 1, "running")
+    server.answers_to_lose = 2
+    await server.until_state(NODE, 1, "exited")
+    await server.want(NODE, wake=False)
+    await server.until(lambda: server.reports[NODE][-1].parts == ())
+    assert server.text(NODE, 1) == "once\n"
+
+
+async def test_a_node_cut_off_stops_its_jobs_in_time(server: FakeServer, start_agent: StartAgent) -> None:
+    server.lease_seconds = 3.0
+    agent = await start_agent()
+    await server.want(NODE, make_part(python("import time\nprint('on')\nwhile True: time.sleep(60)")))
+    await server.until_state(NODE, 1, "running")
+    server.is_down = True
+    last_answered = boot_clock_seconds()
+    (pid,) = agent.processes(1)
+    await until(lambda: not is_alive(pid))
+    assert boot_clock_seconds() - last_answered < 3.0
+    await until(lambda: agent.is_over(1))
+    server.is_down = False
+    part = await server.until_state(NODE, 1, "exited")
+    assert part.category == "lost"
+
+
+async def test_a_killed_agent_finds_its_jobs_again(server: FakeServer, start_agent: StartAgent) -> None:
+    agent = await start_agent()
+    script = "import os, time\nprint('pid', os.getpid())\nwhile True: time.sleep(60)"
+    await server.want(NODE, make_part(python(script)), make_part(shell("sleep 0.2; exit 5"), attempt=2))
+    await server.until_state(NODE, 1, "running")
+    await server.until_state(NODE, 2, "running")
+    (pid,) = agent.processes(1)
+    await agent.end(signal.SIGKILL)
+    await until(lambda: agent.is_over(2))
+    boot = server.reports[NODE][-1].boot
+    await agent.start()
+    await server.until(lambda: server.reports[NODE][-1].boot != boot)
+    ended = await server.until_state(NODE, 2, "exited")
+    assert ended.exit_code == 5
+    running = await server.until_state(NODE, 1, "running")
+    assert running.started_at is not None
+    assert agent.processes(1) == [pid]
+    await server.until(lambda: server.text(NODE, 1) == f"pid {pid}\n")
+    await server.want(NODE)
+    await until(lambda: not is_alive(pid))
+    await server.until(lambda: server.reports[NODE][-1].parts == ())
+    await until(lambda: list(agent.attempts.iterdir()) == [])
+
+
+async def test_an_agent_that_leaves_takes_its_jobs_along_if_told(
+    server: FakeServer, start_agent: StartAgent
+) -> None:
+    agent = await start_agent(NODE, "--stop-jobs-on-exit")
+    await server.want(NODE, make_part(shell("exec sleep 60")))
+    await server.until_state(NODE, 1, "running")
+    assert await agent.end(signal.SIGTERM) == 0
+    part = server.part(NODE, 1)
+    assert part is not None
+    assert (part.state, part.category) == ("exited", "lost")
+    assert agent.processes(1) == []
+
+
+async def test_an_agent_that_leaves_otherwise_lets_them_go_on(
+    server: FakeServer, start_agent: StartAgent
+) -> None:
+    agent = await start_agent()
+    await server.want(NODE, make_part(shell("exec sleep 60")))
+    await server.until_state(NODE, 1, "running")
+    assert await agent.end(signal.SIGTERM) == 0
+    assert len(agent.processes(1)) == 1
+
+
+async def test_a_revoked_token_is_said_and_asked_about_slowly(
+    server: FakeServer, start_agent: StartAgent
+) -> None:
+    server.report_seconds = 0.1
+    agent = await start_agent()
+    server.status = 401
+    await until(lambda: "refused the report: 401" in agent.log.read_text())
+    refused = agent.log.read_text().count("401")
+    assert refused <= 2
+
+
+async def test_output_that_is_not_taken_holds_up_no_other(
+    server: FakeServer, start_agent: StartAgent
+) -> None:
+    server.chokes_on = {1}
+    await start_agent()
+    await server.want(NODE, make_part(shell("echo one"), attempt=1), make_part(shell("echo two"), attempt=2))
+    await server.until(lambda: server.text(NODE, 2) == "two\n")
+    assert (await server.until_state(NODE, 1, "exited")).exit_code == 0
+    server.chokes_on = set()
+    await server.until(lambda: server.text(NODE, 1) == "one\n")
+
+
+async def test_progress_that_is_refused_does_not_cost_the_lease(
+    server: FakeServer, start_agent: StartAgent
+) -> None:
+    server.refuses = lambda report: any(line.step == 666 for part in report.parts for line in part.progress)
+    await start_agent()
+    script = """echo '{"step": 666}' >> $ALLOT_PROGRESS; sleep 0.3; echo '{"step": 2}' >> $ALLOT_PROGRESS"""
+    await server.want(NODE, make_part(shell(script)))
+    assert (await server.until_state(NODE, 1, "exited")).exit_code == 0
+    assert [line.step for line in server.progress(NODE, 1)][-1:] in ([2], [])
+
+
+async def test_leaving_takes_little_time_though_nobody_can_be_told(
+    server: FakeServer, start_agent: StartAgent
+) -> None:
+    agent = await start_agent(NODE, "--stop-jobs-on-exit")
+    await server.want(NODE, make_part(shell("exec sleep 60")))
+    await server.until_state(NODE, 1, "running")
+    server.is_down = True
+    assert await agent.end(signal.SIGTERM) == 0
+    assert agent.is_over(1)
+
+
+async def test_two_agents_do_not_share_a_work_folder(
+    server: FakeServer, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    await start_agent()
+    second = AgentProcess(tmp_path, server.url)
+    await second.start()
+    assert second.process is not None
+    assert await second.process.wait() == 2
+    assert "another agent already uses the work folder" in second.log.read_text()
+
+
+async def test_samples_say_which_devices_are_busy(server: FakeServer, start_agent: StartAgent) -> None:
+    server.report_seconds = 0.1
+    await start_agent()
+    await server.want(NODE, make_part(shell("sleep 60", gpu_indexes=(1, 2))))
+
+    def busy() -> list[int]:
+        samples = server.reports[NODE][-1].samples
+        return [sample.index for sample in samples if sample.utilisation_percent > 0]
+
+    await server.until(lambda: busy() == [1, 2])
+    await server.want(NODE)
+    await server.until(lambda: server.reports[NODE][-1].samples and not busy())

@@ -1,0 +1,81 @@
+"""Control groups as files: version 2 on a folder that looks like one, for machines that have version 1."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nodeagent.cgroups import Cgroups, find_cgroups
+
+
+@pytest.fixture
+def unified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A version 2 hierarchy whose new folders get their files as the kernel gives them."""
+    root = tmp_path / "cgroup"
+    (root / "system.slice").mkdir(parents=True)
+    for folder in (root, root / "system.slice"):
+        for name in ("cgroup.controllers", "cgroup.subtree_control", "cgroup.procs"):
+            (folder / name).write_text("cpu io memory pids")
+    (tmp_path / "own").write_text("0::/system.slice\n")
+    make = os.makedirs
+
+    def make_with_files(path: str, exist_ok: bool = False) -> None:
+        make(path, exist_ok=exist_ok)
+        for name in ("cgroup.controllers", "cgroup.subtree_control", "cgroup.procs", "memory.swap.max"):
+            Path(path, name).write_text("cpu memory" if name == "cgroup.controllers" else "")
+
+    monkeypatch.setattr(os, "makedirs", make_with_files)
+    return root
+
+
+def find(root: Path) -> Cgroups:
+    return find_cgroups("node-1", root=str(root), own=str(root.parent / "own"))
+
+
+def test_version_2_limits(unified: Path) -> None:
+    cgroups = find(unified)
+    assert cgroups.is_unified
+    assert set(cgroups.folders) == {"cpu", "memory"}
+    group = cgroups.group("attempt-1-rank-0")
+    group.create(cpus=1.5, memory_bytes=1000)
+    folder = Path(group.paths["memory"])
+    assert folder == unified / "system.slice" / "allotment-node-1" / "attempt-1-rank-0"
+    assert (folder / "cpu.max").read_text() == "150000 100000"
+    assert (folder / "memory.max").read_text() == "1000"
+    assert (folder / "memory.swap.max").read_text() == "0"
+    group.enter()
+    assert (folder / "cgroup.procs").read_text() == "0"
+
+
+def test_version_2_says_when_memory_ran_out(unified: Path) -> None:
+    group = find(unified).group("attempt-1-rank-0")
+    group.create(cpus=0.0, memory_bytes=1000)
+    events = Path(group.paths["memory"]) / "memory.events"
+    assert not group.was_out_of_memory()
+    events.write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 0\n")
+    assert not group.was_out_of_memory()
+    events.write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\n")
+    assert group.was_out_of_memory()
+
+
+def test_no_limit_asked_for_is_none_set(unified: Path) -> None:
+    group = find(unified).group("attempt-1-rank-0")
+    group.create(cpus=0.0, memory_bytes=0)
+    assert not (Path(group.paths["cpu"]) / "cpu.max").exists()
+    assert not (Path(group.paths["cpu"]) / "memory.max").exists()
+
+
+def test_without_controllers_nothing_is_promised(tmp_path: Path) -> None:
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    (root / "cgroup.controllers").write_text("")
+    (tmp_path / "own").write_text("0::/\n")
+    cgroups = find(root)
+    assert cgroups.folders == {}
+    assert not list(root.glob("allotment-*"))
+
+
+def test_without_control_groups_nothing_is_promised(tmp_path: Path) -> None:
+    assert find_cgroups("node-1", root=str(tmp_path / "none"), own=str(tmp_path / "no-file")).folders == {}

@@ -1,0 +1,104 @@
+"""The configuration file: what is wrong with it is said, with the field."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.configuration import ConfigurationError, read_configuration
+from tests.agent.builders import PLATFORM
+
+GOOD: dict[str, Any] = {
+    "server_url": "http://127.0.0.1:8000",
+    "node": "v100-a1",
+    "token": "secret",
+    "work_folder": "nodes/v100-a1",
+    "checkpoint_folder": "/shared/checkpoints",
+    "inventory": {"kind": "simulated", "gpu_model": "V100", "gpus": [{"index": 0, "memory_bytes": 1}]},
+}
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    value = {name: item for name, item in {**GOOD, **changes}.items() if item is not ...}
+    path = folder / "agent.json"
+    path.write_text(json.dumps(value))
+    return path
+
+
+def test_folders_are_relative_to_the_file(tmp_path: Path) -> None:
+    configuration = read_configuration(write(tmp_path))
+    assert configuration.work_folder == str(tmp_path / "nodes/v100-a1")
+    assert configuration.checkpoint_folder == "/shared/checkpoints"
+    assert configuration.address == "127.0.0.1"
+    assert configuration.inventory.gpus[0].socket == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"node": ...}, "node: is missing"),
+        ({"node": ""}, "node: must be text without spaces"),
+        ({"token": "a b"}, "token: must be text without spaces"),
+        ({"token": "a\r\nX-Evil: 1"}, "token: must be text without spaces"),
+        ({"nodename": "x"}, "unknown field 'nodename'"),
+        ({"server_url": "127.0.0.1:8000"}, "server_url: must start with http"),
+        ({"work_folder": 3}, "work_folder: must be of type str"),
+        ({"inventory": {"kind": "rocm"}}, "inventory.kind: must be one of 'simulated', 'nvml'"),
+        ({"inventory": {"kind": "nvml", "gpu_model": "V100"}}, "leave out gpu_model"),
+        ({"inventory": {**GOOD["inventory"], "gpu_model": ""}}, "inventory.gpu_model: is missing"),
+        (
+            {"inventory": {**GOOD["inventory"], "gpus": [{"index": 0}]}},
+            "inventory.gpus.0.memory_bytes: is missing",
+        ),
+        (
+            {"inventory": {**GOOD["inventory"], "gpus": GOOD["inventory"]["gpus"] * 2}},
+            "two devices have the same index",
+        ),
+    ],
+)
+def test_a_bad_field_is_named(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read_configuration(write(tmp_path, **changes))
+    assert problem in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"), [("{", "is not JSON"), ("[]", "must be one JSON object"), (None, "cannot be read")]
+)
+def test_a_bad_file_is_said(tmp_path: Path, text: str | None, problem: str) -> None:
+    path = tmp_path / "agent.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigurationError, match=problem):
+        read_configuration(path)
+
+
+def test_the_program_ends_with_the_reason(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "nodeagent", "--config", write(tmp_path, node="")],
+        env={"PYTHONPATH": str(PLATFORM)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "node: must be text" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_agent_needs_no_django_and_the_minder_needs_next_to_nothing() -> None:
+    def loaded(module: str) -> set[str]:
+        script = f"import sys; sys.path.append({str(PLATFORM)!r}); import {module}; print(*sys.modules)"
+        return set(subprocess.check_output([sys.executable, "-c", script], text=True).split())
+
+    assert not {"django", "httpx", "rich", "pynvml", "psycopg", "redis"} & loaded("nodeagent.__main__")
+    heavy = {"asyncio", "dataclasses", "typing", "subprocess", "logging", "socket", "inspect"}
+    script = f"import sys; sys.path.append({str(PLATFORM)!r}); import nodeagent.minder; print(*sys.modules)"
+    minder = set(subprocess.check_output([sys.executable, "-I", "-S", "-c", script], text=True).split())
+    assert not heavy & minder

@@ -1,0 +1,206 @@
+"""What a node says it has: simulated devices, and real ones through a driver that is played here."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.inventory import SimulatedDevices, find_devices
+from nodeagent.nvml import NoDriver, NvmlDevices, model_name
+from tests.agent.builders import GPU_BYTES, make_configuration
+
+
+class FakeNvml(types.ModuleType):
+    """The driver's library with devices as a test wants them; a value of None is "not supported"."""
+
+    NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
+    NVML_VOLATILE_ECC = 0
+    NVML_TOPOLOGY_MULTIPLE = 20
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, *devices: dict[str, Any]) -> None:
+        super().__init__("pynvml")
+        self.devices = devices
+
+    def nvmlInit(self) -> None:
+        if not self.devices:
+            raise self.NVMLError("Driver Not Loaded")
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self.devices)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def answer(self, index: int, question: str) -> Any:
+        value = self.devices[index].get(question)
+        if value is None:
+            raise self.NVMLError("Not Supported")
+        return value
+
+    def nvmlDeviceGetName(self, index: int) -> Any:
+        return self.answer(index, "name")
+
+    def nvmlDeviceGetUUID(self, index: int) -> Any:
+        return self.answer(index, "uuid")
+
+    def nvmlDeviceGetMemoryInfo(self, index: int) -> Any:
+        total, used = self.answer(index, "memory")
+        return types.SimpleNamespace(total=total, used=used)
+
+    def nvmlDeviceGetUtilizationRates(self, index: int) -> Any:
+        return types.SimpleNamespace(gpu=self.answer(index, "utilisation"))
+
+    def nvmlDeviceGetPciInfo(self, index: int) -> Any:
+        return types.SimpleNamespace(busId=self.answer(index, "bus"))
+
+    def nvmlDeviceGetTotalEccErrors(self, index: int, kind: int, counter: int) -> Any:
+        return self.answer(index, "ecc")
+
+    def nvmlDeviceGetRetiredPagesPendingStatus(self, index: int) -> Any:
+        return self.answer(index, "retired")
+
+    def nvmlDeviceGetRemappedRows(self, index: int) -> Any:
+        return self.answer(index, "rows")
+
+    def nvmlDeviceGetTopologyCommonAncestor(self, first: int, second: int) -> Any:
+        # Devices behind the same switch say the same; they meet at a bridge, others at the host.
+        return 20 if self.answer(first, "switch") == self.answer(second, "switch") else 40
+
+
+def device(index: int = 0, **changes: Any) -> dict[str, Any]:
+    healthy = {
+        "name": "Tesla V100-SXM2-16GB",
+        "uuid": f"GPU-{index}",
+        "memory": (GPU_BYTES, 2**30),
+        "utilisation": 55,
+        "bus": f"00000000:{index:02X}:00.0",
+        "ecc": 0,
+        "retired": 0,
+        "rows": (0, 0, 0, 0),
+        "switch": index // 2,
+    }
+    return {**healthy, **changes}
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def install(*devices: dict[str, Any]) -> FakeNvml:
+        library = FakeNvml(*devices)
+        monkeypatch.setitem(sys.modules, "pynvml", library)
+        return library
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("product", "model"),
+    [
+        ("Tesla V100-SXM2-16GB", "V100"),
+        ("Tesla V100-PCIE-32GB", "V100"),
+        ("Tesla P100-PCIE-16GB", "P100"),
+        ("Tesla K80", "K80"),
+        ("Tesla T4", "T4"),
+        ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("NVIDIA A100 80GB PCIe", "A100"),
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA H100 NVL", "H100"),
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA GH200 480GB", "GH200"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA B200", "B200"),
+        ("NVIDIA GeForce RTX 4090", "GeForce-RTX-4090"),
+        ("NVIDIA RTX A6000", "RTX-A6000"),
+        ("Quadro RTX 8000", "RTX-8000"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX-6000-Ada-Generation"),
+    ],
+)
+def test_a_model_has_its_short_name(product: str, model: str) -> None:
+    assert model_name(product) == model
+
+
+def test_real_devices_are_read(install: Any) -> None:
+    install(*(device(index) for index in range(4)))
+    devices = NvmlDevices()
+    gpus = devices.gpus()
+    assert devices.gpu_model == "V100"
+    assert [(gpu.index, gpu.uuid, gpu.memory_bytes, gpu.healthy) for gpu in gpus[:2]] == [
+        (0, "GPU-0", GPU_BYTES, True),
+        (1, "GPU-1", GPU_BYTES, True),
+    ]
+    assert [gpu.switch for gpu in gpus] == [0, 0, 1, 1]
+    sample = devices.samples(busy=())[0]
+    assert (sample.utilisation_percent, sample.memory_used_bytes) == (55.0, 2**30)
+
+
+def test_what_an_old_driver_cannot_say_is_left_out(install: Any) -> None:
+    unknown = dict.fromkeys(("ecc", "retired", "rows", "utilisation", "switch", "bus"))
+    install(device(uuid=b"GPU-as-bytes", name=b"Tesla K80", **unknown))
+    (gpu,) = NvmlDevices().gpus()
+    assert (gpu.uuid, gpu.healthy, gpu.socket, gpu.switch) == ("GPU-as-bytes", True, 0, 0)
+    assert NvmlDevices().samples(busy=()) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"ecc": 3}, "3 uncorrectable memory errors"),
+        ({"retired": 1}, "wait to be retired"),
+        ({"rows": (0, 1, 1, 0)}, "wait to be remapped"),
+        ({"rows": (0, 1, 0, 1)}, "has to be replaced"),
+        ({"memory": None}, "does not answer"),
+    ],
+)
+def test_a_broken_device_says_why(install: Any, change: dict[str, Any], problem: str) -> None:
+    install(device(0), device(1, **change))
+    healthy, broken = NvmlDevices().gpus()
+    assert (healthy.healthy, healthy.problem) == (True, "")
+    assert not broken.healthy
+    assert problem in broken.problem
+
+
+def test_without_a_driver_the_error_is_clear(install: Any) -> None:
+    install()
+    with pytest.raises(NoDriver, match="driver does not answer: Driver Not Loaded"):
+        NvmlDevices()
+
+
+def test_without_the_library_the_error_is_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(NoDriver, match="nvidia-ml-py is not installed"):
+        NvmlDevices()
+
+
+def test_a_node_has_one_model(install: Any) -> None:
+    install(device(0), device(1, name="Tesla P100-PCIE-16GB"))
+    with pytest.raises(NoDriver, match=r"mixes GPU models \(P100, V100\)"):
+        NvmlDevices()
+
+
+def test_simulated_devices_have_the_same_face(tmp_path: Path) -> None:
+    devices = find_devices(make_configuration(tmp_path))
+    assert isinstance(devices, SimulatedDevices)
+    assert devices.gpu_model == "V100"
+    assert devices.gpus()[2].uuid == "SIM-node-1-2"
+    assert devices.gpus()[2].socket == 1
+    samples = devices.samples(busy={1})
+    assert [sample.utilisation_percent > 50 for sample in samples] == [False, True, False, False]
+    assert all(0 <= sample.utilisation_percent <= 100 for sample in samples)
+    assert all(0 <= sample.memory_used_bytes <= GPU_BYTES for sample in samples)
+
+
+@pytest.mark.gpu
+def test_the_devices_of_this_machine() -> None:
+    try:
+        devices = NvmlDevices()
+    except NoDriver as error:
+        pytest.skip(str(error))
+    assert devices.gpu_model
+    assert all(gpu.uuid.startswith("GPU-") and gpu.memory_bytes > 2**30 for gpu in devices.gpus())
+    assert len(devices.samples(busy=())) == len(devices.gpus())

@@ -1,0 +1,94 @@
+"""A fake server, and the command run as a real process or inside the test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.allot.fake_api import TOKEN, FakeApi, serving
+
+SOURCES = Path(__file__).resolve().parents[2] / "platform"
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    with serving(FakeApi()) as fake:
+        yield fake
+
+
+class Command:
+    """`allot` as a process of its own, signed in to the fake server by its environment."""
+
+    def __init__(self, api: FakeApi, home: Path) -> None:
+        self.home = home
+        inherited = {
+            key: value for key, value in os.environ.items() if not key.startswith(("ALLOT_", "XDG_"))
+        }
+        self.environment = {
+            **inherited,
+            "HOME": str(home),
+            "PYTHONPATH": str(SOURCES),
+            "ALLOT_URL": api.url,
+            "ALLOT_TOKEN": TOKEN,
+            "NO_PROXY": "*",
+        }
+
+    def __call__(
+        self, *arguments: str, stdin: str = "", **environment: str | None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "allot", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=self.home,
+            env=self._with(environment),
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "allot", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.home,
+            env=self.environment,
+        )
+
+    def _with(self, changes: dict[str, str | None]) -> dict[str, str]:
+        merged: dict[str, str | None] = {**self.environment, **changes}
+        return {key: value for key, value in merged.items() if value is not None}
+
+
+@pytest.fixture
+def command(api: FakeApi, tmp_path: Path) -> Command:
+    return Command(api, tmp_path)
+
+
+@pytest.fixture
+def allot(api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`allot("ls", "-q")` inside this process, which is faster than a process of its own."""
+    from allot.main import app
+
+    monkeypatch.setenv("ALLOT_URL", api.url)
+    monkeypatch.setenv("ALLOT_TOKEN", TOKEN)
+    monkeypatch.setenv("ALLOT_CONFIG", str(tmp_path / "config.json"))
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, stdin: str = "") -> Result:
+        result = CliRunner().invoke(app, list(arguments), input=stdin, prog_name="allot")
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run

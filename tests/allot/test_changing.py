@@ -1,0 +1,49 @@
+"""cancel, hold, release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from typer.testing import Result
+
+from tests.allot.fake_api import FakeApi, ended
+
+Allot = Callable[..., Result]
+
+
+def test_one_that_refuses_does_not_keep_the_others_from_being_cancelled(allot: Allot, api: FakeApi) -> None:
+    api.add(1)
+    api.add(2, **ended())
+    api.add(3)
+    result = allot("cancel", "1", "2", "3")
+    assert result.exit_code == 1
+    assert result.stdout == "Job 1 cancelled.\nJob 3 cancelled.\n"
+    assert result.stderr == "allot: job 2: The job has already succeeded.\n"
+    assert allot("cancel", "9").exit_code == 3
+
+
+def test_hold_and_release(allot: Allot, api: FakeApi) -> None:
+    api.add(1)
+    assert allot("hold", "1").stdout == "Job 1 held.\n"
+    assert api.jobs[1]["held"] is True
+    assert allot("release", "1").stdout == "Job 1 released.\n"
+    assert api.jobs[1]["held"] is False
+
+
+def test_cancelling_all_queued_is_confirmed_and_only_ones_own(allot: Allot, api: FakeApi) -> None:
+    api.add(1)
+    api.add(2, submitted_by="bob")
+    api.add(3)
+    refused = allot("cancel", "--all-queued")
+    assert refused.exit_code == 2
+    assert "2 jobs" in refused.stderr
+    assert {job["state"] for job in api.jobs.values()} == {"queued"}
+    assert allot("cancel", "--all-queued", "--yes").exit_code == 0
+    assert [api.jobs[number]["state"] for number in (1, 2, 3)] == ["cancelled", "queued", "cancelled"]
+    assert allot("cancel", "--all-queued", "--yes").stderr == "None of your jobs waits.\n"
+
+
+def test_cancel_wants_either_numbers_or_all(allot: Allot, api: FakeApi) -> None:
+    assert allot("cancel").exit_code == 2
+    assert allot("cancel", "1", "--all-queued").exit_code == 2
+    assert not api.requests

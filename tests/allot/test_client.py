@@ -1,0 +1,94 @@
+"""The client as a script uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from allot.client import Client
+from allot.errors import Busy, NotFound, Refused, Unreachable
+from tests.allot.fake_api import TOKEN, Answer, FakeApi, ended, running
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def client(api: FakeApi, pauses: list[float]) -> Iterator[Client]:
+    with Client(api.url, token=TOKEN, sleep=pauses.append) as client:
+        yield client
+
+
+def test_submit_watch_and_read(client: Client, api: FakeApi) -> None:
+    from allot.following import Output, follow_log, watch
+
+    job = client.submit({"name": "train", "gpus": 2, "command": ["python", "train.py"]})
+    api.timeline[job["id"]] = [running(), ended()]
+    api.logs[job["id"], 1, 0] = ["done\n"]
+    api.complete.add((job["id"], 1, 0))
+    assert [seen["state"] for seen in watch(client, [job["id"]])] == ["running", "succeeded"]
+    pieces = follow_log(client, job["id"])
+    assert [piece.text for piece in pieces if isinstance(piece, Output)] == ["done\n"]
+
+
+def test_the_same_key_is_the_same_job(client: Client, api: FakeApi) -> None:
+    first = client.submit({"name": "a"}, idempotency_key="k")
+    assert client.submit({"name": "a"}, idempotency_key="k")["id"] == first["id"]
+    assert len(api.jobs) == 1
+
+
+def test_errors_carry_what_the_server_said(client: Client) -> None:
+    with pytest.raises(Refused) as caught:
+        client.submit_many([{"name": "a"}, {}])
+    assert (caught.value.status, caught.value.code) == (400, "invalid")
+    assert caught.value.fields[0].field == "jobs.1.name"
+    with pytest.raises(NotFound):
+        client.job(99)
+
+
+def test_retries_wait_longer_each_time_and_end(api: FakeApi, client: Client, pauses: list[float]) -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        now[0] += seconds
+
+    client._transport._clock, client._transport._sleep = lambda: now[0], sleep
+    api.busy_answers = 1000
+    with pytest.raises(Busy):
+        client.submit({"name": "a"})
+    assert 15 < sum(pauses) <= 20
+    assert pauses[0] < 0.4 < pauses[2] < pauses[-1] <= 6.25
+    assert not api.jobs
+
+
+def test_retry_after_is_obeyed(client: Client, api: FakeApi, pauses: list[float]) -> None:
+    api.refuse = Answer(429, {"error": "too_many_requests", "message": "Slowly."}, {"Retry-After": "7"})
+    sleep = client._transport._sleep
+
+    def relent(seconds: float) -> None:
+        api.refuse = None
+        sleep(seconds)
+
+    client._transport._sleep = relent
+    assert client.submit({"name": "a"})["id"] == 1
+    assert pauses == [7.0]
+
+
+def test_reads_do_not_wait_unless_asked_to(pauses: list[float]) -> None:
+    with Client("http://127.0.0.1:1", sleep=pauses.append) as client, pytest.raises(Unreachable):
+        client.nodes()
+    assert pauses == []
+
+
+def test_a_request_that_is_still_under_way_is_asked_for_again(client: Client, api: FakeApi) -> None:
+    api.refuse = Answer(409, {"error": "conflict", "message": "Still under way."}, {"Retry-After": "1"})
+
+    def finish(seconds: float) -> None:
+        api.refuse = None
+
+    client._transport._sleep = finish
+    assert client.submit({"name": "a"})["id"] == 1

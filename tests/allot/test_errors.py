@@ -1,0 +1,89 @@
+"""What a person is told when things go wrong, and the exit codes that scripts rely on."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import pytest
+from typer.testing import Result
+
+from tests.allot.conftest import Command
+from tests.allot.fake_api import Answer, FakeApi
+
+Allot = Callable[..., Result]
+
+
+def test_a_refused_connection_names_the_address_and_where_it_is_from(command: Command) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        result = command("ls", ALLOT_URL=url)
+    assert result.returncode == 4
+    assert f"Cannot reach {url}: connection refused." in result.stderr
+    assert "It comes from the environment variable ALLOT_URL." in result.stderr
+    assert result.stdout == ""
+
+
+def test_an_unknown_command_gets_a_suggestion(command: Command) -> None:
+    result = command("lgos")
+    assert result.returncode == 2
+    assert "Did you mean 'logs'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("show", "9"), ("why", "9"), ("logs", "9"), ("wait", "9"), ("nodes", "no")]
+)
+def test_what_does_not_exist_is_3(allot: Allot, arguments: tuple[str, ...]) -> None:
+    result = allot(*arguments)
+    assert result.exit_code == 3
+    assert result.stderr.startswith("allot: There is no")
+
+
+def test_an_id_has_to_be_a_number(allot: Allot, api: FakeApi) -> None:
+    assert allot("show", "train").exit_code == 2
+    assert allot("show", "0").exit_code == 2
+    assert not api.requests
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(200, "<html>Welcome</html>"), "answered with status 200 and text/html"),
+        (Answer(404, "<html>nothing here</html>"), "answered with status 404 and text/html"),
+        (Answer(301, "", {"Location": "https://gpu.example.org/"}), "redirects to https://gpu.example.org/"),
+        (Answer(502, "<html>bad gateway</html>"), "cannot answer now (status 502)"),
+    ],
+)
+def test_a_server_that_is_not_allotment_is_recognised(
+    allot: Allot, api: FakeApi, monkeypatch: pytest.MonkeyPatch, answer: Answer, said: str
+) -> None:
+    def give(*_: object) -> None:
+        raise answer
+
+    monkeypatch.setattr(api, "handle", give)
+    result = allot("ls")
+    assert result.exit_code == 4
+    assert said in result.stderr
+
+
+def test_a_closed_pipe_is_no_error(command: Command, api: FakeApi) -> None:
+    for number in range(1, 200):
+        api.add(number)
+    process = command.start("ls", "--all", "-o", "json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=30) != 0
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+def test_nothing_heavy_is_loaded_before_it_is_needed(command: Command) -> None:
+    """Start-up time, measured by what is imported: a clock would depend on the machine."""
+    result = command("--help", PYTHONPROFILEIMPORTTIME="1")
+    assert result.returncode == 0
+    loaded = {line.rsplit("|", 1)[-1].strip() for line in result.stderr.splitlines()}
+    assert "typer" in loaded
+    assert not loaded & {"httpx", "rich", "yaml", "django", "pydantic", "msgspec", "importlib.metadata"}

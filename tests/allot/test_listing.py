@@ -1,0 +1,263 @@
+"""Looking at things: tables for people, whole objects for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import Result
+
+from tests.allot.conftest import Command
+from tests.allot.fake_api import NOW, FakeApi, ended, make_attempt, running
+
+Allot = Callable[..., Result]
+
+NODE: dict[str, Any] = {
+    "id": 1,
+    "name": "v100-1",
+    "rack": "r1",
+    "gpu_model": "V100",
+    "address": "10.0.0.1",
+    "state": "ready",
+    "cordoned": False,
+    "draining": False,
+    "drained": False,
+    "isolation": {"cpu": True, "memory": False},
+    "cpus": 8.0,
+    "memory_bytes": 32 * 2**30,
+    "agent_version": "0.1.0",
+    "lease_expires_at": NOW,
+    "gpus": [
+        {"id": 1, "index": 0, "socket": 0, "switch": 0, "healthy": True, "problem": "", "state": "held"},
+        {
+            "id": 2,
+            "index": 1,
+            "socket": 0,
+            "switch": 0,
+            "healthy": False,
+            "problem": "is off the bus",
+            "state": "free",
+        },
+        {"id": 3, "index": 2, "socket": 1, "switch": 1, "healthy": True, "problem": "", "state": "free"},
+    ],
+    "version": 1,
+}
+
+VC: dict[str, Any] = {
+    "name": "shared",
+    "title": "For everyone",
+    "policy": "fifo",
+    "policy_parameters": {"backfill": True},
+    "placer": "consolidate",
+    "default_time_limit_seconds": 3600,
+    "guaranteed": {"V100": 8},
+    "members": [{"tenant": "research", "weight": 1}, {"tenant": "vision", "weight": 2}],
+    "usage": {
+        "V100": {"guaranteed_in_use": 2, "opportunistic_in_use": 0},
+        "K80": {"guaranteed_in_use": 0, "opportunistic_in_use": 4},
+    },
+    "queued": 3,
+    "running": 1,
+    "version": 1,
+}
+
+
+def columns(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("  ") if cell.strip()]
+
+
+def test_a_piped_table_is_whole_and_without_colour(command: Command, api: FakeApi) -> None:
+    long_name, long_reason = "a-name-of-a-job-" * 4, "All V100 are in use by jobs that are worth more. " * 5
+    api.add(1, **running())
+    api.add(2, name=long_name[:63], reasons=[{"message": long_reason}])
+    api.add(3, **{**running(), **ended("failed", 3, message="ValueError:\x1b[31m boom")})
+    result = command("ls", COLUMNS="80", TERM="xterm-256color")
+    assert result.returncode == 0, result.stderr
+    header, failed, queued, started = result.stdout.splitlines()
+    assert columns(header) == ["ID", "NAME", "STATE", "GPUS", "MODEL", "VC", "USER", "AGE", "TIME", "DETAIL"]
+    assert columns(failed)[:7] == ["3", "train", "FAILED", "2", "V100", "shared", "ann"]
+    assert failed.endswith("ValueError: [31m boom"), "no escape sequence reaches the terminal"
+    assert long_name[:63] in queued
+    assert queued.endswith(f"#3 in the queue: {long_reason.strip()}")
+    assert columns(started)[4] == "V100"
+    assert started.endswith("on v100-1 ×2")
+    assert "\x1b" not in result.stdout
+
+
+def test_the_tenant_gets_a_column_when_there_are_several(allot: Allot, api: FakeApi) -> None:
+    api.add(1)
+    assert "TENANT" not in allot("ls").stdout
+    api.add(2, tenant="vision")
+    assert "TENANT" in allot("ls").stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"phase": "held"}, "HELD"),
+        ({"phase": "planned"}, "PLANNED"),
+        (running(phase="starting"), "STARTING"),
+        (running(phase="stopping"), "STOPPING"),
+        (ended("cancelled", None), "CANCELLED"),
+    ],
+)
+def test_states_are_upper_case_words(allot: Allot, api: FakeApi, changes: dict[str, Any], word: str) -> None:
+    api.add(1, **changes)
+    assert columns(allot("ls").stdout.splitlines()[1])[2] == word
+
+
+def test_a_list_can_be_longer_than_a_page(allot: Allot, api: FakeApi) -> None:
+    for number in range(1, 451):
+        api.add(number)
+    assert allot("ls", "--all", "-q").stdout.split() == [str(number) for number in range(450, 0, -1)]
+    result = allot("ls", "-q", "-n", "230")
+    assert result.stdout.split() == [str(number) for number in range(450, 220, -1)]
+    result = allot("ls")
+    assert len(result.stdout.splitlines()) == 51
+    assert result.stderr == "The newest 50 jobs; there are more. Use -n NUMBER or --all.\n"
+
+
+def test_filters_reach_the_server(allot: Allot, api: FakeApi) -> None:
+    api.add(1)
+    api.add(2, **running())
+    api.add(3, submitted_by="bob", **ended())
+    assert allot("ls", "-q", "-s", "running", "-s", "succeeded").stdout == "3\n2\n"
+    assert allot("ls", "-q", "--mine").stdout == "2\n1\n"
+    flags = "--tenant t --vc v --name n --model V100 --guarantee opportunistic --by bob"
+    requests_before = len(api.requests)
+    allot("ls", *flags.split())
+    assert len(api.requests) == requests_before + 1
+
+
+def test_no_jobs_says_so_and_keeps_stdout_empty(allot: Allot) -> None:
+    result = allot("ls", "--state", "failed")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No jobs that are failed.\n")
+    assert json.loads(allot("ls", "-o", "json").stdout) == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [("ls",), ("show", "1"), ("why", "1"), ("nodes",), ("vcs",), ("events",)]
+)
+def test_json_and_yaml_carry_everything_that_the_server_sent(
+    allot: Allot, api: FakeApi, arguments: tuple[str, ...]
+) -> None:
+    api.add(1)["a_field_of_tomorrow"] = {"é": [1, None]}
+    api.nodes, api.virtual_clusters = [NODE], [VC]
+    as_json = json.loads(allot(*arguments, "-o", "json").stdout)
+    assert yaml.safe_load(allot(*arguments, "-o", "yaml").stdout) == as_json
+    if arguments[0] in ("ls", "show"):
+        assert "a_field_of_tomorrow" in (as_json[0] if arguments[0] == "ls" else as_json)
+
+
+def test_show_tells_the_story_of_a_job(allot: Allot, api: FakeApi) -> None:
+    api.add(1, labels={"team": "vision"}, preemptions=1, **running())
+    lines = allot("show", "1").stdout.splitlines()
+    assert lines[0] == "Job 1 train"
+    facts = {line[2:18].strip(): line[19:] for line in lines[1:13]}
+    assert facts["State"].startswith("RUNNING for ")
+    assert facts["GPUs"] == "2 GPUs of V100 or P100, guaranteed"
+    assert facts["Tasks"] == "main ×1, 2 GPUs: python train.py"
+    assert facts["Labels"] == "team=vision"
+    assert facts["Preempted"] == "1 time"
+    assert facts["Progress"] == "step 12 of 100, 340 samples/s"
+    assert columns(lines[-2]) == ["ATTEMPT", "STATE", "MODEL", "TIME", "NODES", "DETAIL"]
+    assert columns(lines[-1])[:3] == ["1", "RUNNING", "V100"]
+
+
+def test_show_names_the_signal_that_ended_an_attempt(allot: Allot, api: FakeApi) -> None:
+    attempt = make_attempt(state="ended", outcome="failed", exit_code=-9, ended_at=NOW)
+    api.add(1, **{**running(), **ended("failed", -9), "attempt": attempt})
+    assert "killed by SIGKILL" in allot("show", "1").stdout
+
+
+def test_the_specification_that_show_prints_can_be_submitted(allot: Allot, api: FakeApi) -> None:
+    spec = api.add(1)["spec"]
+    printed = allot("show", "1", "--spec").stdout
+    assert yaml.safe_load(printed) == spec
+    assert allot("submit", "-", "-q", stdin=printed).stdout == "2\n"
+
+
+def test_why_gives_reasons_amounts_and_advice(allot: Allot, api: FakeApi) -> None:
+    api.add(1)
+    lines = allot("why", "1").stdout.splitlines()
+    assert lines[0].endswith(", #3 of 7 in its queue.")
+    assert lines[1:4] == [
+        "  1. All V100 are in use.",
+        "     needs V100 2, available V100 0",
+        "     It would start at once on P100.",
+    ]
+    assert lines[4].startswith("Decided in round 41, ")
+    api.jobs[1].update(running())
+    assert allot("why", "1").stdout == "Job 1 train RUNNING: on v100-1 ×2. It does not wait.\n"
+
+
+def test_nodes(allot: Allot, api: FakeApi) -> None:
+    api.nodes = [NODE, {**NODE, "name": "v100-2", "cordoned": True, "gpu_model": None}]
+    header, first, second = allot("nodes").stdout.splitlines()
+    assert dict(zip(columns(header), columns(first), strict=True)) == {
+        "NAME": "v100-1",
+        "STATE": "READY",
+        "RACK": "r1",
+        "MODEL": "V100",
+        "GPUS": "3",
+        "HELD": "1",
+        "FREE": "1",
+        "CPUS": "8",
+        "MEMORY": "32 GiB",
+        "DETAIL": "GPU 1: is off the bus",
+    }
+    assert columns(second)[1:7] == ["CORDONED", "r1", "-", "3", "1", "0"]
+    assert allot("nodes", "-q").stdout == "v100-1\nv100-2\n"
+    shown = allot("nodes", "v100-1").stdout
+    assert "Enforces   cpu\n" in shown
+    assert columns(shown.splitlines()[-2]) == ["1", "UNHEALTHY", "V100", "0", "0", "is off the bus"]
+
+
+def test_virtual_clusters(allot: Allot, api: FakeApi) -> None:
+    api.virtual_clusters = [VC]
+    header, row = allot("vcs").stdout.splitlines()
+    assert dict(zip(columns(header), columns(row), strict=True)) == {
+        "NAME": "shared",
+        "POLICY": "fifo",
+        "PLACER": "consolidate",
+        "GUARANTEED": "V100:8",
+        "IN USE": "V100:2",
+        "EXTRA": "K80:4",
+        "RUNNING": "1",
+        "QUEUED": "3",
+        "MEMBERS": "research, vision",
+    }
+    lines = allot("vcs", "shared").stdout.splitlines()
+    assert lines[0] == "Virtual cluster shared (For everyone)"
+    assert columns(lines[-1]) == ["V100", "8", "2", "0"]
+    assert columns(lines[-2]) == ["K80", "0", "0", "4"]
+
+
+def test_events_end_with_the_newest(allot: Allot, api: FakeApi) -> None:
+    def event(number: int, **changes: Any) -> dict[str, Any]:
+        return {
+            "id": number,
+            "at": NOW,
+            "kind": "state",
+            "subject": "job",
+            "subject_id": 1,
+            "from": None,
+            "to": None,
+            "actor": "",
+            "message": f"event {number}",
+            "data": {},
+            "job": 1,
+            "node": None,
+            "tenant": "research",
+            **changes,
+        }
+
+    api.events = [event(3), event(2, **{"from": "queued", "to": "running", "actor": "round 41"}), event(1)]
+    assert allot("events", "-q", "-n", "2").stdout == "2\n3\n"
+    header, *rows = allot("events", "--job", "1").stdout.splitlines()
+    assert columns(header) == ["AGE", "KIND", "SUBJECT", "CHANGE", "BY", "MESSAGE"]
+    assert [columns(row)[-1] for row in rows] == ["event 1", "event 2", "event 3"]
+    assert columns(rows[1])[1:5] == ["state", "job 1", "QUEUED → RUNNING", "round 41"]

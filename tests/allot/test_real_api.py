@@ -1,0 +1,232 @@
+"""The command against the real REST API over HTTP: the fake server must not promise what the real one
+does not keep."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from django.utils import timezone
+from typer.testing import CliRunner, Result
+
+from allot import objects
+from allot.client import Client
+from allot.errors import NotSignedIn, Refused
+from scheduler.core.lifecycle import AttemptState, HoldPhase, JobState
+from scheduler.models import Job, LogChunk, Node
+from tenants.models import Role
+from tests.scheduler.builders import (
+    gpus_of,
+    make_attempt,
+    make_job,
+    make_node,
+    make_tenant,
+    make_user,
+    make_vc,
+)
+
+Allot = Callable[..., Result]
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def url(live_server: Any, redis_url: str, settings: Any) -> str:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    user = make_user("ann", password=PASSWORD)
+    tenant = make_tenant("research", members={user: Role.MEMBER})
+    make_vc("shared", members=[tenant], guaranteed={"V100": 8})
+    make_node("v100-1", gpus=4)
+    make_node("v100-2", gpus=4)
+    return str(live_server.url)
+
+
+@pytest.fixture
+def allot(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Allot:
+    """Signed in as ann by password."""
+    from allot.main import app
+
+    for name in ("ALLOT_URL", "ALLOT_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ALLOT_CONFIG", str(tmp_path / "config.json"))
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, stdin: str = "") -> Result:
+        result = CliRunner().invoke(app, list(arguments), input=stdin, prog_name="allot")
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    signed_in = run("login", url, "-u", "ann", "--password-stdin", stdin=PASSWORD + "\n")
+    assert signed_in.exit_code == 0, signed_in.stderr
+    return run
+
+
+@pytest.fixture
+def client(allot: Allot) -> Iterator[Client]:
+    with Client.from_environment() as client:
+        yield client
+
+
+def job_of(name: str) -> Job:
+    return Job.objects.get(name=name)
+
+
+def ended_job(like: Job, state: JobState, exit_code: int) -> Job:
+    """A job of the same owner that ran once on two GPUs, wrote two lines, and ended."""
+    job = make_job(
+        name=state.value,
+        tenant=like.tenant,
+        virtual_cluster=like.virtual_cluster,
+        submitted_by=like.submitted_by,
+        gpus=2,
+        state=state,
+        columns={"exit_code": exit_code},
+    )
+    gpus = gpus_of(Node.objects.get(name="v100-1"))[:2]
+    attempt = make_attempt(job, gpus, state=AttemptState.ENDED, phase=HoldPhase.RELEASED, outcome=state.value)
+    for sequence, text in enumerate(["one\ntw", "o\n"]):
+        LogChunk.objects.create(attempt=attempt, rank=0, sequence=sequence, at=timezone.now(), text=text)
+    return job
+
+
+def test_signing_in_and_out(allot: Allot, client: Client) -> None:
+    assert allot("whoami").stdout.splitlines()[1:] == ["  member of research"]
+    assert client.me()["user"]["username"] == "ann"
+    assert allot("logout").exit_code == 0
+    with pytest.raises(NotSignedIn):
+        client.me()
+
+
+def test_everything_that_flags_can_say_is_taken_and_shown(allot: Allot) -> None:
+    flags = (
+        "--name x --gpus 2 --model V100 --replicas 2 --opportunistic --vc shared --tenant research --cpu 1 "
+        "--memory 4GiB --time-limit 1h --env K=V --label team=vision --priority 5 --topology rack "
+        "--topology-required --grace 60 --max-attempts 2 -- python train.py --lr 1"
+    )
+    checked = allot("submit", "--dry-run", *flags.split(" "))
+    assert checked.exit_code == 0, checked.stderr
+    assert checked.stdout.startswith("x: would be taken, 4 GPUs. Would start at once.")
+    assert not Job.objects.exists()
+    submitted = allot("submit", *flags.split(" "))
+    assert submitted.exit_code == 0, submitted.stderr
+    spec = json.loads(allot("show", str(job_of("x").id), "-o", "json").stdout)["spec"]
+    assert spec["time_limit"] == 3600
+    assert spec["topology"] == {"level": "rack", "required": True}
+    assert spec["tasks"][0]["resources"] == {"gpu": 2, "gpu_model": ["V100"], "cpu": 1.0, "memory": 4 * 2**30}
+    shown = allot("show", str(job_of("x").id)).stdout
+    assert "4 GPUs of V100, opportunistic" in shown
+    assert "main ×2, 2 GPUs each: python train.py --lr 1" in shown
+
+
+def test_what_show_prints_can_be_submitted_again(allot: Allot) -> None:
+    first = allot("submit", "-q", "-g", "2", "-e", "A=1", "--", "true").stdout.strip()
+    printed = allot("show", first, "--spec").stdout
+    second = allot("submit", "-q", "-", stdin=printed).stdout.strip()
+    specs = [json.loads(allot("show", number, "-o", "json").stdout)["spec"] for number in (first, second)]
+    assert specs[0] == specs[1]
+
+
+def test_a_repeated_key_is_one_job(client: Client) -> None:
+    spec = {"name": "once", "gpus": 1, "command": ["true"]}
+    first = client.submit(spec, idempotency_key="k-1")
+    assert client.submit(spec, idempotency_key="k-1")["id"] == first["id"]
+    with pytest.raises(Refused) as caught:
+        client.submit({**spec, "name": "other"}, idempotency_key="k-1")
+    assert caught.value.code == "idempotency_mismatch"
+    assert Job.objects.count() == 1
+
+
+def test_many_at_once_are_all_or_none(allot: Allot, tmp_path: Path) -> None:
+    one = {"name": "a", "gpus": 1, "command": ["true"]}
+    (tmp_path / "good.json").write_text(json.dumps([one, {**one, "name": "b"}]))
+    (tmp_path / "bad.yaml").write_text("name: c\ngpus: 0\ncommand: 'true'\n")
+    refused = allot("submit", "good.json", "bad.yaml")
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("allot: None of the 3 jobs was submitted.\n  bad.yaml: ")
+    assert not Job.objects.exists()
+    assert allot("submit", "good.json", "-q").stdout.count("\n") == 2
+
+
+MISTAKES = {
+    "-g 99": "tasks.0.resources.gpu: ",
+    "-g 9": "tasks.0.resources.gpu: ",
+    "-m H100": "tasks.0.resources.gpu_model: ",
+    "--time-limit soon": "time_limit: ",
+    "--vc no-such": "virtual_cluster: ",
+    "--priority 1000": "priority: ",
+}
+
+
+def test_mistakes_are_named_with_what_would_be_right(allot: Allot) -> None:
+    for flags, field in MISTAKES.items():
+        for more in ([], ["--dry-run"]):
+            result = allot("submit", *more, "-g", "1", *flags.split(), "--", "true")
+            assert result.exit_code == 1
+            lines = (result.stderr + result.stdout).splitlines()
+            told = [line for line in lines if line.startswith(f"  {field}")]
+            assert len(told) == 1, (flags, lines)
+            assert "Expected: " in told[0]
+    assert not Job.objects.exists()
+
+
+def test_jobs_in_every_state_are_listed_explained_and_followed(allot: Allot) -> None:
+    number = allot("submit", "-q", "-g", "2", "--name", "waits", "--", "true").stdout.strip()
+    assert allot("why", number).stdout.startswith(f"Job {number} waits has waited ")
+    waits = job_of("waits")
+    for state, code in ((JobState.SUCCEEDED, 0), (JobState.FAILED, 3)):
+        ran = ended_job(waits, state, code)
+        for arguments in (("logs",), ("logs", "-f"), ("logs", "--tail", "9")):
+            assert allot(*arguments, str(ran.id)).stdout == "one\ntwo\n"
+        assert allot("wait", str(ran.id)).exit_code == code
+        assert allot("show", str(ran.id)).exit_code == 0
+    assert allot("ls", "-q", "-s", "queued").stdout == f"{number}\n"
+    assert len(allot("ls", "--vc", "shared", "--mine").stdout.splitlines()) == 4
+    assert len(allot("ls", "--all").stdout.splitlines()) == 4
+
+
+def test_hold_release_and_cancel(allot: Allot) -> None:
+    number = allot("submit", "-q", "-g", "1", "--", "true").stdout.strip()
+    assert allot("hold", number).stdout == f"Job {number} held.\n"
+    assert " HELD " in allot("ls").stdout
+    assert allot("release", number).stdout == f"Job {number} released.\n"
+    assert allot("cancel", "--all-queued", "-y").stdout == f"Job {number} cancelled.\n"
+    assert allot("wait", number).exit_code == 1
+    assert allot("show", "999999").exit_code == 3
+
+
+def test_nodes_virtual_clusters_and_events(allot: Allot) -> None:
+    allot("submit", "-q", "-g", "1", "--", "true")
+    assert allot("nodes", "-q").stdout.split() == ["v100-1", "v100-2"]
+    assert "Node v100-1" in allot("nodes", "v100-1").stdout
+    assert "V100:8" in allot("vcs").stdout
+    assert "Virtual cluster shared" in allot("vcs", "shared").stdout
+    assert "job.submitted" in allot("events").stdout
+    assert allot("events", "--kind", "node.").stderr == "No events.\n"
+
+
+def test_answers_are_what_their_types_promise(allot: Allot, client: Client) -> None:
+    number = int(allot("submit", "-q", "-g", "1", "--", "true").stdout)
+    ran = ended_job(job_of("true"), JobState.SUCCEEDED, 0)
+    spec = {"name": "a", "gpus": 1, "command": "true"}
+    answers: list[tuple[Any, Any]] = [
+        (client.me(), objects.Me),
+        (list(client.jobs()), list[objects.Job]),
+        (client.attempts(ran.id), list[objects.Attempt]),
+        (client.why(number), objects.Why),
+        (client.check(spec), objects.Check),
+        (client.check({**spec, "gpus": 99}), objects.Check),
+        (client.submit_many([spec]), list[objects.SubmittedJob]),
+        (client.log_page(ran.id), objects.LogPage),
+        (client.log_page(number), objects.LogPage),
+        (client.nodes(), list[objects.Node]),
+        (client.virtual_clusters(), list[objects.VirtualCluster]),
+        (list(client.events()), list[objects.Event]),
+    ]
+    for answer, kind in answers:
+        assert answer
+        msgspec.convert(answer, type=kind)

@@ -1,0 +1,163 @@
+"""Flags over files, and files as people write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allot.errors import WrongUse
+from allot.specfiles import Flags, Source, name_from, pairs, read_sources
+
+
+def over(spec: dict[str, Any], **flags: Any) -> dict[str, Any]:
+    return Flags(**flags).over(Source("job.yaml", spec))
+
+
+def test_without_flags_a_file_is_sent_as_it_is() -> None:
+    spec = {"name": "a", "gpus": 2, "command": ["true"], "unknown": 1}
+    assert over(spec) == spec
+
+
+def test_flags_alone_make_a_whole_specification() -> None:
+    made = over(
+        {"name": "x"},
+        gpus=4,
+        models=("V100", "P100"),
+        replicas=2,
+        guarantee="opportunistic",
+        virtual_cluster="research",
+        time_limit="1h",
+        env={"K": "V"},
+        priority=5,
+        topology="node",
+        topology_required=True,
+        grace_seconds=60,
+        max_attempts=1,
+        labels={"team": "vision"},
+        command=("python", "train.py", "--lr", "1"),
+    )
+    assert made == {
+        "name": "x",
+        "virtual_cluster": "research",
+        "priority": 5,
+        "guarantee": "opportunistic",
+        "time_limit": "1h",
+        "labels": {"team": "vision"},
+        "topology": {"level": "node", "required": True},
+        "checkpoint": {"grace_seconds": 60},
+        "retry": {"max_attempts": 1},
+        "tasks": [
+            {
+                "name": "main",
+                "resources": {"gpu": 4, "gpu_model": ["V100", "P100"]},
+                "env": {"K": "V"},
+                "replicas": 2,
+                "command": ["python", "train.py", "--lr", "1"],
+            }
+        ],
+    }
+
+
+def test_flags_win_and_the_rest_of_the_file_stays() -> None:
+    spec = {
+        "name": "a",
+        "priority": 1,
+        "labels": {"a": "1"},
+        "tasks": [
+            {"name": "w", "resources": {"gpu": 1, "cpu": 2}, "env": {"A": "1", "B": "2"}, "command": ["x"]}
+        ],
+    }
+    made = over(spec, priority=9, gpus=4, env={"B": "3"}, labels={"b": "2"})
+    assert made["priority"] == 9
+    assert made["labels"] == {"a": "1", "b": "2"}
+    assert made["tasks"] == [
+        {"name": "w", "resources": {"gpu": 4, "cpu": 2}, "env": {"A": "1", "B": "3"}, "command": ["x"]}
+    ]
+    assert spec["tasks"][0]["resources"] == {"gpu": 1, "cpu": 2}, "the file's content is not changed"
+
+
+def test_shorthand_becomes_a_task_when_a_flag_touches_it() -> None:
+    made = over({"name": "a", "gpus": 1, "gpu_model": "V100", "command": "./run"}, gpus=2)
+    assert made == {
+        "name": "a",
+        "tasks": [{"name": "main", "command": "./run", "resources": {"gpu": 2, "gpu_model": "V100"}}],
+    }
+
+
+def test_a_flag_for_one_task_is_refused_for_several() -> None:
+    spec = {"name": "a", "tasks": [{"name": "ps"}, {"name": "worker"}]}
+    with pytest.raises(WrongUse, match=r"2 tasks.*--gpus and a command"):
+        over(spec, gpus=2, command=("true",))
+    assert [task["resources"] for task in over(spec, models=("V100",))["tasks"]] == [
+        {"gpu_model": "V100"}
+    ] * 2
+
+
+@pytest.mark.parametrize("spec", [{"tasks": "x"}, {"tasks": [1]}, {"tasks": [{"resources": 3}]}])
+def test_flags_over_a_misshapen_file_are_wrong_use(spec: dict[str, Any]) -> None:
+    with pytest.raises(WrongUse, match=r"job\.yaml"):
+        over(spec, gpus=1)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["python", "train.py"], "train"),
+        (["torchrun", "src/Train_Big Model.py", "-x"], "train-big-model"),
+        (["./run.sh"], "run"),
+        (["nvidia-smi"], "nvidia-smi"),
+        (["///"], "job"),
+    ],
+)
+def test_a_job_without_a_name_is_named_after_its_script(command: list[str], name: str) -> None:
+    assert name_from(command) == name
+
+
+def test_a_file_may_hold_several_documents_or_a_list(tmp_path: Path) -> None:
+    several = tmp_path / "several.yaml"
+    several.write_text("name: a\n---\nname: b\n---\n")
+    listed = tmp_path / "list.json"
+    listed.write_text('[{"name": "c"}, {"name": "d"}]')
+    sources = read_sources([str(several), str(listed)])
+    assert [source.spec["name"] for source in sources] == ["a", "b", "c", "d"]
+    assert sources[1].where == f"{several}, document 2"
+
+
+def test_dates_stay_text(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("name: 2026-01-31\n")
+    assert read_sources([str(path)])[0].spec == {"name": "2026-01-31"}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (b"just words", "not a job specification"),
+        (b"a: [1\nb: 2", "line 2"),
+        (b"a: .nan", "not YAML or JSON"),
+        (b"\xff\xfe", "UTF-8"),
+        (b"x" * 1_000_001, "larger than 1,000,000 bytes"),
+        (b"&a [*a]", "not YAML or JSON"),
+        (b"[" * 5000, "not YAML"),
+    ],
+)
+def test_what_is_no_specification_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_bytes(content)
+    with pytest.raises(WrongUse, match=said) as caught:
+        read_sources([str(path)])
+    assert "job.yaml" in str(caught.value)
+
+
+def test_a_command_without_dashes_gets_the_right_advice() -> None:
+    with pytest.raises(WrongUse, match=r"allot submit .* -- COMMAND"):
+        read_sources(["python", "train.py"])
+
+
+def test_pairs() -> None:
+    assert pairs(["A=1", "B=x=y", "C="], "--env") == {"A": "1", "B": "x=y", "C": ""}
+    with pytest.raises(WrongUse, match="KEY=VALUE"):
+        pairs(["A"], "--env")

@@ -1,0 +1,208 @@
+"""Submitting: what reaches the server, once, and what the person is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from tests.allot.conftest import Command
+from tests.allot.fake_api import FakeApi, ended, refusal, running
+
+Allot = Callable[..., Result]
+
+ONE = "name: one\ngpus: 2\ncommand: [python, train.py]\n"
+TWO = "name: one\ncommand: 'true'\n---\nname: two\ncommand: 'true'\n"
+
+
+def test_flags_and_a_command_after_two_dashes(command: Command, api: FakeApi) -> None:
+    flags = (
+        "--name x --gpus 4 --model V100,P100 --replicas 2 --opportunistic --vc research --tenant t "
+        "--time-limit 1h --env K=V --priority 5 -- python train.py --lr 1 -- rest"
+    )
+    result = command("submit", *flags.split())
+    assert result.returncode == 0, result.stderr
+    (body,) = api.sent("POST", "/jobs")
+    assert body["tenant"] == "t"
+    assert body["guarantee"] == "opportunistic"
+    (task,) = body["tasks"]
+    assert task["command"] == ["python", "train.py", "--lr", "1", "--", "rest"]
+    assert task["resources"] == {"gpu": 4, "gpu_model": ["V100", "P100"]}
+    assert result.stdout.splitlines() == [
+        "Submitted job 1 x: 2 GPUs of V100 or P100 in shared.",
+        "  allot why 1         why it waits, and its place in the queue",
+        "  allot logs -f 1     its output as it comes",
+        "  allot cancel 1      stop it",
+    ]
+
+
+def test_a_file_and_standard_input(allot: Allot, api: FakeApi, tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(ONE)
+    spec = {"name": "one", "gpus": 2, "command": ["python", "train.py"]}
+    assert allot("submit", "one.yaml", "-q").stdout == "1\n"
+    assert allot("submit", "-", "-q", stdin=json.dumps(spec)).stdout == "2\n"
+    assert api.sent("POST", "/jobs") == [spec, spec]
+
+
+def test_several_documents_go_in_one_request(allot: Allot, api: FakeApi, tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(ONE)
+    (tmp_path / "two.yaml").write_text(TWO)
+    result = allot("submit", "one.yaml", "two.yaml", "--tenant", "t")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Submitted 3 jobs: 1 to 3.\n")
+    (body,) = api.sent("POST", "/jobs/bulk")
+    assert body["tenant"] == "t"
+    assert [spec["name"] for spec in body["jobs"]] == ["one", "one", "two"]
+    assert all("tenant" not in spec for spec in body["jobs"])
+
+
+def test_output_as_json_is_the_whole_job(allot: Allot) -> None:
+    job = json.loads(allot("submit", "-o", "json", "--", "true").stdout)
+    assert (job["id"], job["name"], job["state"]) == (1, "true", "queued")
+
+
+@pytest.mark.parametrize("trouble", ["lose_answers", "busy_answers"])
+def test_a_failing_network_never_submits_twice(command: Command, api: FakeApi, trouble: str) -> None:
+    setattr(api, trouble, 2)
+    result = command("submit", "-q", "--", "true")
+    assert (result.returncode, result.stdout) == (0, "1\n")
+    assert "Trying again" in result.stderr
+    keys = {headers["idempotency-key"] for method, *_, headers, _ in api.requests if method == "POST"}
+    assert len(api.sent("POST", "/jobs")) == 3
+    assert len(keys) == 1
+    assert list(api.jobs) == [1]
+
+
+def test_two_submissions_are_two_jobs(allot: Allot, api: FakeApi) -> None:
+    allot("submit", "--", "true")
+    allot("submit", "--", "true")
+    assert list(api.jobs) == [1, 2]
+
+
+def test_the_servers_field_errors_are_told_one_a_line(allot: Allot, api: FakeApi) -> None:
+    problems = [
+        {"field": "tasks.0.resources.gpu", "problem": "99 is too many", "expected": "1 to 16"},
+        {"field": "colour", "problem": "is not a field", "expected": ""},
+    ]
+    api.refuse = refusal(400, "invalid", "2 fields are wrong: tasks.0.resources.gpu, colour.", problems)
+    result = allot("submit", "-g", "99", "--", "true")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        "allot: 2 mistakes:",
+        "  tasks.0.resources.gpu: 99 is too many. Expected: 1 to 16.",
+        "  colour: is not a field.",
+    ]
+
+
+def test_field_errors_of_many_name_the_file_and_document(allot: Allot, api: FakeApi, tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(ONE)
+    (tmp_path / "two.yaml").write_text("name: a\n---\ncommand: 'true'\n")
+    result = allot("submit", "one.yaml", "two.yaml")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        "allot: None of the 3 jobs was submitted.",
+        "  two.yaml, document 2: name: is missing. Expected: 1 to 63 letters, digits or -.",
+    ]
+    assert not api.jobs
+
+
+def test_a_message_that_tells_the_problem_is_not_repeated(allot: Allot, api: FakeApi) -> None:
+    problem = "shared guarantees 4 V100; this needs 9"
+    fields = [{"field": "tasks.0.resources.gpu", "problem": problem, "expected": "at most 4"}]
+    api.refuse = refusal(400, "invalid", f"This job could never run: {problem}.", fields)
+    assert allot("submit", "--", "true").stderr.splitlines() == [
+        f"allot: This job could never run: {problem}.",
+        "  tasks.0.resources.gpu: Expected: at most 4.",
+    ]
+
+
+def test_over_quota_keeps_the_servers_sentence(allot: Allot, api: FakeApi) -> None:
+    api.refuse = refusal(409, "quota_exceeded", "research may use 16 GPUs; this job needs 32.")
+    result = allot("submit", "--", "true")
+    assert (result.exit_code, result.stderr) == (1, "allot: research may use 16 GPUs; this job needs 32.\n")
+
+
+def test_dry_run_creates_nothing(allot: Allot, api: FakeApi) -> None:
+    result = allot("submit", "--dry-run", "-g", "2", "--", "python", "train.py")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "train: would be taken, 2 GPUs. Would start at once.",
+        "  main ×1, 2 GPUs: python train.py",
+        "  warning: No time limit.",
+    ]
+    result = allot("submit", "--dry-run", "-", stdin="command: 'true'")
+    assert result.exit_code == 1
+    assert "  name: is missing. Expected: 1 to 63" in result.stdout
+    assert not api.jobs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Nothing to submit"),
+        (["missing.yaml"], "no file 'missing.yaml'"),
+        (["--env", "A", "--", "true"], "KEY=VALUE"),
+        (["--gpus", "many", "--", "true"], "--gpus"),
+        (["--follow", "two.yaml"], "one job"),
+        (["tenants.yaml"], "several tenants (a, b)"),
+        (["thousand.yaml"], "at most 1,000"),
+    ],
+)
+def test_wrong_use_is_told_before_anything_is_sent(
+    allot: Allot, api: FakeApi, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    (tmp_path / "two.yaml").write_text(TWO)
+    (tmp_path / "tenants.yaml").write_text("tenant: a\n---\ntenant: b\n")
+    (tmp_path / "thousand.yaml").write_text(json.dumps([{"name": "a"}] * 1001))
+    result = allot("submit", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not api.requests
+
+
+def on_submit(api: FakeApi, *steps: dict[str, Any]) -> None:
+    """What becomes of job 1, one step for each time somebody looks."""
+    api.timeline[1] = list(steps)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (ended(), 0),
+        (ended("failed", 3, message="ValueError"), 3),
+        (ended("failed", -9), 137),
+        (ended("failed", None, message="The node was lost."), 1),
+        (ended("cancelled", None), 1),
+    ],
+)
+def test_wait_exits_as_the_job_did(allot: Allot, api: FakeApi, end: dict[str, Any], code: int) -> None:
+    on_submit(api, {}, {}, running(), running(), end)
+    result = allot("submit", "--wait", "--", "true")
+    assert result.exit_code == code
+    assert result.stderr.splitlines()[:3] == [
+        "Submitted job 1 true: 2 GPUs of V100 or P100 in shared.",
+        "Job 1 true QUEUED: #3 in the queue: All V100 are in use.",
+        "Job 1 true RUNNING: on v100-1 ×2",
+    ]
+    assert f"Job 1 true {end['state'].upper()}" in result.stderr.splitlines()[3]
+    assert result.stdout == "", "stdout is for data"
+
+
+def test_follow_prints_the_output_and_exits_as_the_job_did(command: Command, api: FakeApi) -> None:
+    on_submit(api, {}, running(), ended("failed", 7))
+    api.logs[1, 1, 0] = ["epoch 1\n", "epo", "ch 2\n"]
+    api.complete.add((1, 1, 0))
+    result = command("submit", "--follow", "--", "true")
+    assert result.returncode == 7
+    assert result.stdout == "epoch 1\nepoch 2\n"
+    assert "Job 1 true FAILED: exit code 7" in result.stderr
+
+
+def test_wait_for_many_takes_the_first_that_did_not_succeed(allot: Allot, api: FakeApi) -> None:
+    api.timeline = {1: [ended()], 2: [running(), ended("failed", 5)], 3: [ended("failed", 6)]}
+    result = allot("submit", "-", "--wait", "-q", stdin=TWO + "---\nname: three\ncommand: x\n")
+    assert (result.exit_code, result.stdout) == (5, "1\n2\n3\n")

@@ -1,0 +1,123 @@
+"""What every route answers to whom. A route without a line here fails the test that walks them.
+
+nobody     no token at all
+stranger   member of another tenant
+viewer, member, admin   of the tenant whose things are asked for
+operator   of the platform
+read-only  the operator's read-only token
+no csrf    the operator's session, without the X-CSRFToken ("-" where nothing changes)
+"""
+
+COLUMNS = ("nobody", "stranger", "viewer", "member", "admin", "operator", "read-only", "no csrf")
+
+TABLE = """
+                                                nobody stranger viewer member admin operator read-only no-csrf
+GET    /api/v1/session                            401    200      200    200    200   200      200       -
+POST   /api/v1/session                            401    401      401    401    401   401      401       401
+DELETE /api/v1/session                            401    204      204    204    204   204      403       403
+POST   /api/v1/session/password                   401    400      400    400    400   400      403       403
+GET    /api/v1/tokens                             401    200      200    200    200   200      200       -
+POST   /api/v1/tokens                             401    201      201    201    201   201      403       403
+DELETE /api/v1/tokens/<str:key>                   401    404      404    204    404   204      403       403
+GET    /api/v1/users                              401    403      403    403    403   200      200       -
+POST   /api/v1/users                              401    403      403    403    403   201      403       403
+PATCH  /api/v1/users/<str:username>               401    403      403    403    403   200      403       403
+GET    /api/v1/audit                              401    403      403    403    403   200      200       -
+GET    /api/v1/tenants                            401    200      200    200    200   200      200       -
+POST   /api/v1/tenants                            401    403      403    403    403   201      403       403
+GET    /api/v1/tenants/<str:name>                 401    404      200    200    200   200      200       -
+PATCH  /api/v1/tenants/<str:name>                 401    404      403    403    403   200      403       403
+GET    /api/v1/tenants/<str:name>/members         401    404      200    200    200   200      200       -
+PUT    /api/v1/tenants/<str:name>/members/<str:username>
+                                                  401    404      403    403    200   200      403       403
+DELETE /api/v1/tenants/<str:name>/members/<str:username>
+                                                  401    404      403    204    204   204      403       403
+GET    /api/v1/tenants/<str:name>/quota           401    404      200    200    200   200      200       -
+PUT    /api/v1/tenants/<str:name>/quota           401    404      403    403    403   200      403       403
+
+GET    /api/v1/jobs                               401    200      200    200    200   200      200       -
+POST   /api/v1/jobs                               401    404      403    201    201   201      403       403
+POST   /api/v1/jobs/bulk                          401    404      403    201    201   201      403       403
+POST   /api/v1/jobs/check                         401    200      403    200    200   200      403       403
+GET    /api/v1/jobs/counts                        401    200      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>                  401    404      200    200    200   200      200       -
+POST   /api/v1/jobs/<int:job_id>/cancel           401    404      403    200    200   200      403       403
+POST   /api/v1/jobs/<int:job_id>/hold             401    404      403    200    200   200      403       403
+POST   /api/v1/jobs/<int:job_id>/release          401    404      403    200    200   200      403       403
+GET    /api/v1/jobs/<int:job_id>/attempts         401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/events           401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/logs             401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/progress         401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/why              401    404      200    200    200   200      200       -
+
+GET    /api/v1/nodes                              401    200      200    200    200   200      200       -
+POST   /api/v1/nodes                              401    403      403    403    403   201      403       403
+GET    /api/v1/nodes/<str:name>                   401    200      200    200    200   200      200       -
+PATCH  /api/v1/nodes/<str:name>                   401    403      403    403    403   200      403       403
+DELETE /api/v1/nodes/<str:name>                   401    403      403    403    403   204      403       403
+POST   /api/v1/nodes/<str:name>/drain             401    403      403    403    403   200      403       403
+POST   /api/v1/nodes/<str:name>/token             401    403      403    403    403   200      403       403
+GET    /api/v1/virtual-clusters                   401    200      200    200    200   200      200       -
+POST   /api/v1/virtual-clusters                   401    403      403    403    403   201      403       403
+GET    /api/v1/virtual-clusters/<str:name>        401    200      200    200    200   200      200       -
+PUT    /api/v1/virtual-clusters/<str:name>        401    403      403    403    403   200      403       403
+DELETE /api/v1/virtual-clusters/<str:name>        401    403      403    403    403   204      403       403
+GET    /api/v1/policies                           401    200      200    200    200   200      200       -
+GET    /api/v1/gpu-models                         401    200      200    200    200   200      200       -
+GET    /api/v1/cluster                            401    200      200    200    200   200      200       -
+GET    /api/v1/cluster/usage                      401    200      200    200    200   200      200       -
+GET    /api/v1/rounds                             401    403      403    403    403   200      200       -
+GET    /api/v1/rounds/<int:number>                401    403      403    403    403   200      200       -
+GET    /api/v1/events                             401    200      200    200    200   200      200       -
+
+GET    /api/schema                                401    200      200    200    200   200      200       -
+GET    /api/docs                                  200    200      200    200    200   200      200       -
+POST   /api/agent/v1/sync                         401    401      401    401    401   401      401       401
+POST   /api/agent/v1/logs                         401    401      401    401    401   401      401       401
+GET    /healthz                                   200    200      200    200    200   200      200       -
+GET    /readyz                                    200    200      200    200    200   200      200       -
+"""
+
+#: Catch-alls at the end of the list of addresses: JSON 404 below /api, /ws and /static, else the page.
+FALLBACKS = {r"/^(api|ws)(/|$)", r"/^static/", "/"}
+
+_SPEC = {"name": "trial", "tenant": "red", "command": ["true"], "resources": {"gpu": 1}}
+
+#: A body that is right, so that what refuses it is never the body.
+BODIES = {
+    ("POST", "/api/v1/session"): {"username": "nobody-at-all", "password": "wrong"},
+    ("POST", "/api/v1/session/password"): {"current": "wrong", "new": "a-long-one-8231"},
+    ("POST", "/api/v1/tokens"): {"name": "laptop"},
+    ("POST", "/api/v1/users"): {"username": "zoe"},
+    ("PATCH", "/api/v1/users/<str:username>"): {"email": "mia@example.org"},
+    ("POST", "/api/v1/tenants"): {"name": "green"},
+    ("PATCH", "/api/v1/tenants/<str:name>"): {"title": "Red"},
+    ("PUT", "/api/v1/tenants/<str:name>/members/<str:username>"): {"role": "viewer"},
+    ("PUT", "/api/v1/tenants/<str:name>/quota"): {"limits": {"*": 4}},
+    ("POST", "/api/v1/jobs"): _SPEC,
+    ("POST", "/api/v1/jobs/check"): _SPEC,
+    ("POST", "/api/v1/jobs/bulk"): {
+        "tenant": "red",
+        "jobs": [{name: value for name, value in _SPEC.items() if name != "tenant"}],
+    },
+    ("POST", "/api/v1/nodes"): {"name": "node-new", "rack": "rack-1"},
+    ("PATCH", "/api/v1/nodes/<str:name>"): {"cordoned": True},
+    ("POST", "/api/v1/virtual-clusters"): {"name": "new-vc"},
+    ("PUT", "/api/v1/virtual-clusters/<str:name>"): {"title": "Changed"},
+}
+
+
+def expected() -> dict[tuple[str, str], dict[str, int]]:
+    """(method, route) -> who -> status."""
+    rows: dict[tuple[str, str], dict[str, int]] = {}
+    words = TABLE.split()[len(COLUMNS) :]
+    width = 2 + len(COLUMNS)
+    for start in range(0, len(words), width):
+        method, route, *statuses = words[start : start + width]
+        rows[method, route] = {
+            who: int(status) for who, status in zip(COLUMNS, statuses, strict=True) if status != "-"
+        }
+    return rows
+
+
+EXPECTED = expected()

@@ -1,0 +1,218 @@
+"""Every route x method, as nobody, as a stranger, in each role, read-only, and from another origin.
+
+The routes come from the URL resolver, so a new one fails here until somebody has said in
+`tests/api/expectations.py` who may use it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from django.db import transaction
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
+
+from scheduler.models import Event, LogChunk, Round
+from tenants.models import Role, Token, User
+from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error
+from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS
+from tests.scheduler.builders import make_attempt, make_job, make_node, make_tenant, make_user, make_vc
+
+CHANGING = ("POST", "PUT", "PATCH", "DELETE")
+METHODS = ("GET", *CHANGING)
+#: Answers that show names of tenants to all: who shares a virtual cluster is no secret.
+SHOWS_TENANTS = ("/api/v1/virtual-clusters", "/api/v1/virtual-clusters/<str:name>")
+#: Written into everything that belongs to the tenant.
+MARK = "marked-as-private"
+
+
+def routes() -> Iterator[tuple[str, type | None]]:
+    """Every route with the class of its view, if it has one."""
+
+    def walk(patterns: list[URLPattern | URLResolver], prefix: str) -> Iterator[tuple[str, type | None]]:
+        for pattern in patterns:
+            route = prefix + str(pattern.pattern)
+            if isinstance(pattern, URLResolver):
+                yield from walk(pattern.url_patterns, route)
+            else:
+                yield route, getattr(pattern.callback, "view_class", None)
+
+    yield from walk(get_resolver().url_patterns, "/")
+
+
+def methods_of(view: type | None, route: str) -> set[str]:
+    """The methods that a view answers; of plain functions only those that are expected of it."""
+    if view is None:
+        return {method for method, known in EXPECTED if known == route}
+    return {method for method in METHODS if hasattr(view, method.lower())}
+
+
+REAL = {
+    (method, route)
+    for route, view in routes()
+    if route not in FALLBACKS
+    for method in methods_of(view, route) or {"?"}
+}
+
+
+@dataclass
+class World:
+    """A tenant "red" with one of everything, people in every role, and a stranger."""
+
+    people: dict[str, User] = field(default_factory=dict)
+    parameters: dict[str, str] = field(default_factory=dict)
+
+    def path(self, route: str) -> str:
+        def value(match: re.Match[str]) -> str:
+            family = route.removeprefix("/api/v1/").split("/")[0]
+            name = match.group(1)
+            return self.parameters.get(f"{family}.{name}") or self.parameters[name]
+
+        return re.sub(r"<\w+:(\w+)>", value, route)
+
+    def send(self, who: str, method: str, route: str):
+        body = BODIES.get((method, route))
+        if who == "no csrf":
+            client = Client(enforce_csrf_checks=True)
+            client.force_login(self.people["operator"])
+            content = json.dumps(body).encode() if body is not None else b""
+            return client.generic(method, self.path(route), content, content_type="application/json")
+        if who == "nobody":
+            return Caller().send(method, self.path(route), body)
+        person = self.people["operator" if who == "read-only" else who]
+        return caller(person, read_only=who == "read-only").send(method, self.path(route), body)
+
+
+@pytest.fixture
+def world(db, settings) -> World:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    forget_wrong_passwords()
+    people = {role.value: make_user(role.value) for role in Role}
+    people |= {"stranger": make_user("stranger"), "operator": make_user("operator", operator=True)}
+    mia = make_user("mia")
+    red = make_tenant("red", members={people[role.value]: role for role in Role})
+    make_tenant("blue", members={people["stranger"]: Role.ADMIN})
+    shared = make_vc("shared", members=[red], guaranteed={"V100": 4})
+    make_vc("unused")
+    node = make_node("busy")
+    make_node("spare", state="lost", gpus=1)
+    waiting = make_job(tenant=red, virtual_cluster=shared, submitted_by=people["member"], name=f"{MARK}-1")
+    running = make_job(
+        tenant=red,
+        virtual_cluster=shared,
+        submitted_by=people["member"],
+        name=f"{MARK}-2",
+        command=["echo", MARK],
+        labels={"note": MARK},
+    )
+    attempt = make_attempt(running, list(node.gpus.all()[:1]))
+    LogChunk.objects.create(attempt=attempt, rank=0, sequence=0, at=timezone.now(), text=MARK)
+    Event.objects.create(
+        at=timezone.now(),
+        kind="submitted",
+        subject="job",
+        subject_id=waiting.id,
+        job_id=waiting.id,
+        tenant=red,
+        actor="user member",
+        message=MARK,
+    )
+    Round.objects.create(number=1, started_at=timezone.now(), state="applied")
+    token = Token.objects.create(user=people["member"], name=MARK, key="0123456789ab", digest=b"x" * 32)
+    parameters = {
+        "tenants.name": "red",
+        "tenants.username": "member",
+        "users.username": mia.username,
+        "nodes.name": "spare",
+        "virtual-clusters.name": "unused",
+        "job_id": str(waiting.id),
+        "number": "1",
+        "key": token.key,
+    }
+    return World(people, parameters)
+
+
+def test_every_route_has_an_expectation_and_every_expectation_a_route():
+    assert REAL - set(EXPECTED) == set(), "say in tests/api/expectations.py who may use these"
+    assert set(EXPECTED) - REAL == set(), "these are gone"
+
+
+def test_every_changing_route_is_tried_from_another_origin():
+    for (method, route), statuses in EXPECTED.items():
+        assert set(statuses) == set(COLUMNS) - ({"no csrf"} if method == "GET" else set()), (method, route)
+
+
+def tried(world: World, who: str, method: str, route: str):
+    """The answer to a request whose effects are undone."""
+    with transaction.atomic():
+        response = world.send(who, method, route)
+        transaction.set_rollback(True)
+    return response
+
+
+@pytest.mark.parametrize(("method", "route"), sorted(EXPECTED), ids=lambda value: str(value))
+def test_who_may(world: World, method: str, route: str):
+    answers = {who: tried(world, who, method, route) for who in EXPECTED[method, route]}
+    assert {who: answer.status_code for who, answer in answers.items()} == EXPECTED[method, route], {
+        who: answer.content.decode()[:300]
+        for who, answer in answers.items()
+        if answer.status_code != EXPECTED[method, route][who]
+    }
+    for answer in answers.values():
+        if answer.status_code >= 400:
+            is_error(answer, answer.status_code, answer.json()["error"])
+        if answer.status_code == 204:
+            assert answer.content == b""
+
+
+@pytest.mark.parametrize("who", ["nobody", "stranger"])
+def test_nothing_of_a_tenant_is_told_to_others(world: World, who: str):
+    for method, route in sorted(EXPECTED):
+        told = tried(world, who, method, route).content.decode()
+        assert MARK not in told, (method, route)
+        if route not in SHOWS_TENANTS and method == "GET":
+            assert '"red"' not in told, (method, route)
+
+
+@pytest.mark.parametrize("route", ["/api/v1/jobs", "/api/v1/events", "/api/v1/jobs/<int:job_id>/events"])
+def test_the_same_is_told_to_those_who_may(world: World, route: str):
+    """Otherwise the test above would hold for an API that tells nobody anything."""
+    assert MARK in world.send("viewer", "GET", route).content.decode()
+
+
+def test_other_methods_are_refused_in_the_same_format(world: World):
+    for method in METHODS:
+        for route in sorted({route for _, route in EXPECTED}):
+            if (method, route) in EXPECTED:
+                continue
+            response = tried(world, "operator", method, route)
+            assert response.status_code == 405, (method, route, response.content)
+            if route.startswith("/api/v1/"):
+                is_error(response, 405, "method_not_allowed")
+
+
+def test_options_and_head_tell_nobody_anything(world: World):
+    for _, route in sorted(EXPECTED):
+        if route.startswith("/api/v1/"):
+            for method in ("OPTIONS", "HEAD"):
+                response = world.send("nobody", method, route)
+                assert response.status_code in (200, 401, 405), (method, route)
+                assert (
+                    method == "HEAD" or response.status_code != 200 or MARK not in response.content.decode()
+                )
+
+
+def test_things_that_do_not_exist_answer_as_things_one_may_not_see(world: World):
+    """Same status and same body, so that nobody learns which names are in use."""
+    stranger = caller(world.people["stranger"])
+    for there, absent in [("red", "nothing-here")]:
+        answers = [stranger.get(f"/tenants/{name}").json() for name in (there, absent)]
+        assert answers[0]["message"].replace(there, absent) == answers[1]["message"]
+    job = world.parameters["job_id"]
+    answers = [stranger.get(f"/jobs/{number}").json() for number in (job, "999999999")]
+    assert answers[0]["message"].replace(job, "999999999") == answers[1]["message"]

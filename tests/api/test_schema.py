@@ -1,0 +1,68 @@
+"""The API's description: complete, without warnings, and equal to the committed copy."""
+
+import io
+from pathlib import Path
+
+import pytest
+import yaml
+from django.core.management import call_command
+
+from tests.api.expectations import EXPECTED
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMITTED = ROOT / "docs" / "api" / "openapi.yaml"
+COMMAND = "manage.py spectacular --validate --fail-on-warn --file docs/api/openapi.yaml"
+
+
+@pytest.fixture(scope="module")
+def generated() -> str:
+    output = io.StringIO()
+    call_command("spectacular", validate=True, fail_on_warn=True, stdout=output)
+    return output.getvalue()
+
+
+@pytest.fixture(scope="module")
+def operations(generated: str) -> dict[tuple[str, str], dict]:
+    """(method, path) -> operation."""
+    paths = yaml.load(generated, Loader=yaml.CSafeLoader)["paths"]
+    return {(method, path): operation for path, item in paths.items() for method, operation in item.items()}
+
+
+def test_the_committed_schema_is_the_generated_one(generated):
+    assert COMMITTED.read_text() == generated, f"run: {COMMAND}"
+
+
+def test_every_route_is_described(operations):
+    described = {(method.upper(), path) for method, path in operations}
+    routes = {
+        (method, route.replace("<int:", "{").replace("<str:", "{").replace(">", "}"))
+        for method, route in EXPECTED
+        if route.startswith("/api/v1/")
+    }
+    assert described == routes
+
+
+def test_operation_ids_read_like_names_and_are_unique(operations):
+    ids = [operation["operationId"] for operation in operations.values()]
+    assert len(ids) == len(set(ids))
+    assert {"jobs_list", "jobs_create", "jobs_get", "jobs_cancel", "tenants_quota_set"} <= set(ids)
+
+
+def test_every_operation_says_what_it_does(operations):
+    assert [key for key, one in operations.items() if not one.get("description")] == []
+
+
+def test_every_error_has_the_one_format(operations):
+    for key, operation in operations.items():
+        errors = {status: one for status, one in operation["responses"].items() if int(status) >= 400}
+        assert "400" in errors, key
+        for status, response in errors.items():
+            reference = response["content"]["application/json"]["schema"]["$ref"]
+            assert reference == "#/components/schemas/Error", (key, status)
+
+
+def test_every_post_by_somebody_takes_an_idempotency_key(operations):
+    for (method, path), operation in operations.items():
+        names = {parameter["name"] for parameter in operation.get("parameters", ())}
+        takes = method == "post" and path != "/api/v1/session"
+        assert ("Idempotency-Key" in names) == takes, (method, path)

@@ -1,0 +1,108 @@
+"""The map, nodes, virtual clusters and quotas; the page over a restart of the server."""
+
+import os
+import re
+import signal
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+
+def test_the_map_shows_who_is_where_and_changes_by_itself(garden, open_page):
+    page = open_page("vera")
+    tile = page.locator("div").filter(has_text=re.compile(r"^GPUs in use")).last
+    expect(tile).to_contain_text("0 of 8")
+    job = garden.submit("sleep 600", name="on-the-map", gpus=3)
+    expect(tile).to_contain_text("3 of 8")
+    expect(page.get_by_label("Legend")).to_contain_text("vision 3")
+
+    # By keyboard: the first plot is found, and Enter leads to the job on it.
+    page.get_by_role("application").focus()
+    status = page.get_by_role("status").filter(has_text="on-the-map")
+    for _ in range(8):
+        page.keyboard.press("ArrowRight")
+        if status.count():
+            break
+    expect(status).to_contain_text("Running, job")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(f"/jobs/{job}$"))
+
+
+def test_the_map_is_a_table_for_those_who_prefer_it(garden, open_page):
+    garden.platform.wait_for(garden.submit("sleep 600", name="in-the-table", gpus=2), "running")
+    page = open_page("vera")
+    page.get_by_role("radio", name="Table").click()
+    table = page.get_by_role("region", name="GPUs by node")
+    expect(table).to_contain_text("in-the-table")
+    expect(table).to_contain_text("2 of 4")
+
+
+def test_an_operator_cordons_a_node_and_everybody_sees_it_at_once(open_page):
+    watching = open_page("vera", "/nodes")
+    operating = open_page("operator", "/nodes/bed-2")
+    row = watching.get_by_role("row").filter(has_text="bed-2")
+    expect(row).to_contain_text("Ready")
+    operating.get_by_role("button", name="Cordon").click()
+    expect(row).to_contain_text("Cordoned")
+    operating.get_by_role("button", name="Uncordon").click()
+    expect(row).to_contain_text("Ready")
+
+
+def test_a_new_node_shows_its_token_once(garden, open_page):
+    page = open_page("operator", "/nodes")
+    page.get_by_role("button", name="Add a node").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("bed 9")
+    dialog.get_by_role("button", name="Add the node").click()
+    expect(dialog.locator("[aria-invalid=true]")).to_have_value("bed 9")
+    dialog.get_by_label("Name").fill("bed-9")
+    dialog.get_by_role("button", name="Add the node").click()
+    expect(dialog.locator("code")).to_have_text(re.compile(r"\S{20,}"))
+    dialog.get_by_role("button", name="Done").click()
+    expect(page.get_by_role("row").filter(has_text="bed-9")).to_contain_text("Never seen")
+    garden.platform.call("DELETE", "nodes/bed-9")
+
+
+def test_guarantees_are_edited_and_what_does_not_fit_is_refused(garden, open_page):
+    page = open_page("operator", "/virtual-clusters")
+    page.get_by_role("button", name="Edit speech-vc").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label(re.compile("^V100")).fill("7")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog.get_by_role("alert")).to_be_visible()
+    dialog.get_by_label(re.compile("^V100")).fill("1")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+    expect(page.get_by_text("0 of 1")).to_be_visible()
+    assert garden.platform.call("GET", "virtual-clusters/speech-vc")["guaranteed"] == {"V100": 1}
+    garden.platform.call("PUT", "virtual-clusters/speech-vc", {"guaranteed": {"V100": 2}})
+
+
+def test_a_quota_is_set_and_holds_the_next_job_back(garden, open_page):
+    operating = open_page("operator", "/tenants/vision")
+    operating.get_by_role("button", name="Edit the quota").click()
+    operating.get_by_label("All GPUs together").fill("1")
+    operating.get_by_role("button", name="Save").click()
+    expect(operating.get_by_text("0 of 1")).to_be_visible()
+    try:
+        garden.platform.wait_for(garden.submit("sleep 600", name="within"), "running")
+        waiting = garden.submit("sleep 600", name="beyond")
+        page = open_page("vera", f"/jobs/{waiting}")
+        expect(page.get_by_text(re.compile("Tenant vision may hold 1"))).to_be_visible()
+    finally:
+        garden.platform.call("PUT", "tenants/vision/quota", {"limits": {}})
+
+
+def test_the_page_recovers_by_itself_after_the_server_died(garden, open_page):
+    job = garden.submit("sleep 600", name="outlives-the-server")
+    garden.platform.wait_for(job, "running")
+    page = open_page("vera", f"/jobs/{job}")
+    side = page.get_by_role("complementary")
+    expect(side.get_by_text("Live", exact=True)).to_be_visible()
+    os.kill(garden.platform.pid_of("web"), signal.SIGKILL)
+    expect(side.get_by_text("Offline, retrying")).to_be_visible()
+    expect(side.get_by_text("Live", exact=True)).to_be_visible(timeout=60_000)
+    garden.platform.call("POST", f"jobs/{job}/cancel")
+    expect(page.locator("header").get_by_text("Cancelled")).to_be_visible()

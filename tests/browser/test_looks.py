@@ -1,0 +1,65 @@
+"""Widths, themes and the keyboard: no page runs off the screen or loses its way."""
+
+import gzip
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.installation import ROOT
+
+pytestmark = pytest.mark.browser
+
+PAGES = ["/", "/jobs", "/submit", "/nodes", "/virtual-clusters", "/tenants", "/rounds", "/events", "/account"]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_is_wider_than_the_screen(garden, open_page, width):
+    job = garden.submit("sleep 600", name="a-job-with-quite-a-long-name-that-must-not-push-anything-away")
+    page = open_page("operator", width=width, height=844)
+    for path in [*PAGES, f"/jobs/{job}", f"/jobs/{job}?tab=log", "/nodes/bed-1", "/tenants/vision"]:
+        page.goto(path)
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        expect(page.get_by_label("Loading")).to_have_count(0)
+        beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert beyond <= 0, f"{path} is {beyond} pixels too wide"
+
+
+def test_the_theme_follows_the_system_until_one_is_chosen(open_page):
+    page = open_page("vera", "/account", color_scheme="dark")
+    root = page.locator("html")
+    expect(root).to_have_attribute("data-theme", "dark")
+    page.get_by_role("radio", name="Light").click()
+    expect(root).to_have_attribute("data-theme", "light")
+    page.reload()
+    expect(root).to_have_attribute("data-theme", "light")
+
+
+def test_the_phone_menu_leads_everywhere(open_page):
+    page = open_page("vera", width=390, height=844)
+    page.get_by_role("button", name="Menu").click()
+    page.get_by_role("dialog").get_by_role("link", name="Nodes").click()
+    expect(page.get_by_role("heading", name="Nodes")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_an_address_that_leads_nowhere_says_so(open_page):
+    page = open_page("vera", "/no/such/page")
+    expect(page.get_by_text("There is no such page")).to_be_visible()
+    page.get_by_role("link", name="Go to the overview").click()
+    expect(page).to_have_url(re.compile("/$"))
+
+
+def test_the_first_key_leads_past_the_navigation(open_page):
+    page = open_page("vera")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+
+
+def test_everything_the_browser_runs_stays_within_its_budget():
+    built = [
+        path for path in (ROOT / "frontend" / "dist" / "assets").iterdir() if path.suffix in (".js", ".css")
+    ]
+    size_bytes = sum(len(gzip.compress(path.read_bytes())) for path in built)
+    assert 100_000 < size_bytes < 350_000

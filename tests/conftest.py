@@ -1,0 +1,31 @@
+"""Real servers for the tests that need them, none for those that do not (see `tests.servers`)."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers import started
+
+
+@pytest.fixture(scope="session")
+def _postgres_server() -> Iterator[None]:
+    with started("postgres"):
+        yield
+
+
+@pytest.fixture(scope="session")
+def _redis_server() -> Iterator[None]:
+    with started("redis"):
+        yield
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(_postgres_server: None, _redis_server: None) -> None:
+    """pytest-django asks for this before it creates the test database; Redis comes along, since
+    nearly everything that writes also publishes."""
+
+
+@pytest.fixture(scope="session")
+def redis_url(_redis_server: None) -> str:
+    return os.environ["REDIS_URL"]

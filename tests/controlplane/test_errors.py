@@ -1,0 +1,167 @@
+"""One format for every error, wherever it arises."""
+
+import json
+import logging
+
+import pytest
+import redis.exceptions
+from django.db import OperationalError
+from django.http import Http404
+from rest_framework import serializers
+
+from controlplane.errors import describe
+from scheduler.core.errors import InvalidTransition
+from tenants.api.strict import StrictSerializer
+from tenants.errors import ApplicationError, FieldError, Invalid, TooManyRequests
+from tests.api.caller import Caller, caller, is_error
+from tests.scheduler.builders import make_user
+
+
+class Part(StrictSerializer):
+    name = serializers.CharField(max_length=5)
+    gpus = serializers.IntegerField(min_value=1, max_value=16)
+
+
+class Whole(StrictSerializer):
+    colour = serializers.ChoiceField(choices=["red", "blue"])
+    parts = Part(many=True)
+    limits = serializers.DictField(child=serializers.IntegerField(min_value=0), required=False)
+
+
+def wrong(data) -> dict[str, tuple[str, str]]:
+    with pytest.raises(Invalid) as caught:
+        Whole(data=data).is_valid(raise_exception=True)
+    return {error.field: (error.problem, error.expected) for error in caught.value.fields}
+
+
+def test_each_wrong_field_says_what_would_be_right():
+    assert wrong(
+        {"colour": "green", "parts": [{"name": "a", "gpus": 1}, {"name": "toolong", "gpus": 17}]}
+    ) == {
+        "colour": ('"green" is not a valid choice.', "one of red, blue"),
+        "parts.1.name": ("Ensure this field has no more than 5 characters.", "text of 1 to 5 characters"),
+        "parts.1.gpus": (
+            "Ensure this value is less than or equal to 16.",
+            "a whole number from 1 to 16",
+        ),
+    }
+
+
+def test_missing_unknown_and_ill_typed_fields():
+    fields = wrong({"colour": "red", "colur": "red", "parts": [{"gpus": "1"}], "limits": {"V100": True}})
+    assert fields == {
+        "colur": ("is not a field here", "an object with the fields colour, parts, limits"),
+        "parts.0.name": ("is missing", "text of 1 to 5 characters"),
+        "parts.0.gpus": ("'1' has the wrong type", "a whole number from 1 to 16"),
+        "limits.V100": ("'True' has the wrong type", "a whole number of at least 0"),
+    }
+
+
+@pytest.mark.parametrize("data", [[], "text", 5, None])
+def test_a_body_of_the_wrong_shape_is_about_the_body(data):
+    assert set(wrong(data)) == {"body"}
+
+
+def test_plain_serializers_have_the_same_format():
+    """Also lists of items, whose details changed shape in version 3.18 of the framework."""
+
+    class Item(serializers.Serializer):
+        gpus = serializers.IntegerField()
+
+    items = Item(data=[{"gpus": 1}, {"gpus": "x"}], many=True)
+    items.is_valid()
+    status, body, _ = describe(serializers.ValidationError(items.errors))
+    assert (status, body["error"]) == (400, "invalid")
+    assert [field["field"] for field in body["fields"]] == ["1.gpus"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (ApplicationError("no"), 400, "invalid"),
+        (Http404(), 404, "not_found"),
+        (InvalidTransition("job", 7, "succeeded", "cancelled"), 409, "conflict"),
+        (OperationalError("connection refused, password=hunter2"), 503, "unavailable"),
+        (redis.exceptions.ConnectionError("refused"), 503, "unavailable"),
+    ],
+)
+def test_exceptions_of_every_layer_have_a_status(error, status, code):
+    answered, body, _ = describe(error)
+    assert (answered, body["error"]) == (status, code)
+    assert "hunter2" not in body["message"]
+
+
+def test_too_many_requests_say_how_long_to_wait():
+    status, _, headers = describe(TooManyRequests("slow down", retry_after_seconds=17))
+    assert (status, headers) == (429, {"Retry-After": "17"})
+
+
+def test_an_unforeseen_exception_is_logged_under_the_id_that_is_told(caplog):
+    with caplog.at_level(logging.ERROR):
+        status, body, _ = describe(ZeroDivisionError("secret detail"))
+    assert (status, body["error"]) == (500, "internal")
+    error_id = body["message"].split()[-1].rstrip(".")
+    assert "secret detail" not in json.dumps(body)
+    [record] = [record for record in caplog.records if error_id in record.getMessage()]
+    assert record.exc_info is not None
+
+
+def test_field_errors_keep_their_three_parts():
+    _, body, _ = describe(Invalid("gpus: is 0", [FieldError("gpus", "is 0", "1 to 16")]))
+    assert body["fields"] == [{"field": "gpus", "problem": "is 0", "expected": "1 to 16"}]
+
+
+@pytest.mark.django_db
+def test_unknown_paths_below_the_api_answer_in_json():
+    for path in ("/api", "/api/v1/nothing", "/api/v2/jobs", "/api/v1/tenants/", "/static/missing.js"):
+        is_error(Caller().client.get(path), 404, "not_found")
+
+
+@pytest.mark.django_db
+def test_what_the_framework_refuses_has_the_format_too():
+    ann = caller(make_user(operator=True))
+    is_error(ann.post("/tenants", b"{not json"), 400, "malformed")
+    is_error(ann.put("/tenants", {}), 405, "method_not_allowed")
+    plain = ann.client.post("/api/v1/tenants", "name=x", content_type="text/plain", headers=ann.headers)
+    is_error(plain, 415, "unsupported_media_type")
+    is_error(ann.get("/tenants", headers={"Accept": "text/csv"}), 406, "not_acceptable")
+    is_error(ann.get("/tenants", headers={"Host": "evil.example"}), 400, "malformed")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"name": "a\u0000b"}',
+        rb'{"name": "\ud800"}',
+        b"[" * 100_000,
+        b'{"name": NaN}',
+        b"\xff\xfe",
+        b'{"name": 1e999}',
+    ],
+)
+def test_json_that_no_database_can_hold_is_malformed(body):
+    ann = caller(make_user(operator=True))
+    response = ann.post("/tenants", body)
+    assert response.status_code == 400, response.content
+    assert response.json()["error"] in ("malformed", "invalid")
+
+
+@pytest.mark.django_db
+def test_an_escaped_backslash_before_u0000_is_text():
+    ann = caller(make_user(operator=True))
+    response = ann.post("/tenants", rb'{"name": "red", "title": "the escape \\u0000"}')
+    assert response.status_code == 201
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/tenants/a%00b", "/tenants?cursor=%00"])
+def test_nul_in_the_address_is_malformed(path):
+    is_error(caller(make_user()).get(path), 400, "malformed")
+
+
+@pytest.mark.django_db
+def test_nul_in_a_cookie_is_malformed():
+    """Cookies have octal escapes, and the session's key is looked up in the database."""
+    nobody = Caller()
+    is_error(nobody.get("/session", headers={"Cookie": r'allot_session="aaaaaaaaa\000"'}), 400, "malformed")

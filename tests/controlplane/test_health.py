@@ -1,0 +1,39 @@
+"""Liveness and readiness, with parts that work and parts that do not."""
+
+import pytest
+from django.db import OperationalError
+from django.test import Client
+
+from controlplane import health
+from controlplane.embedded import ports
+
+
+def test_alive_needs_neither_database_nor_redis(django_db_blocker):
+    with django_db_blocker.block():
+        assert Client().get("/healthz").json() == {"status": "ok"}
+
+
+@pytest.mark.django_db
+def test_ready_when_both_answer():
+    response = Client().get("/readyz")
+    assert response.status_code == 200
+    assert response.json() == {"status": "ok", "parts": {"database": "ok", "redis": "ok"}}
+
+
+@pytest.mark.django_db
+def test_not_ready_without_redis(settings):
+    settings.REDIS_URL = f"redis://127.0.0.1:{ports.pick()}/0"
+    response = Client().get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["parts"] == {"database": "ok", "redis": "unavailable"}
+
+
+@pytest.mark.django_db
+def test_not_ready_without_a_database(monkeypatch):
+    def refuse() -> None:
+        raise OperationalError("password=hunter2")
+
+    monkeypatch.setattr(health, "_ask_database", refuse)
+    response = Client().get("/readyz")
+    assert response.status_code == 503
+    assert b"hunter2" not in response.content

@@ -1,0 +1,139 @@
+"""First in, first out, and EASY backfilling with its one promise: the head is never delayed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.core.plan import ActionKind, Plan
+from scheduler.core.round import decide
+from scheduler.core.snapshot import Job, Snapshot
+from tests.builders import (
+    NOW,
+    make_cluster,
+    make_job,
+    make_node,
+    make_running,
+    make_snapshot,
+    make_virtual_cluster,
+)
+from tests.core.virtual_loop import VirtualLoop
+
+HOUR = 3_600.0
+
+
+def started(plan: Plan) -> list[int]:
+    return [job for action in plan.actions if action.kind is ActionKind.START for job in action.jobs]
+
+
+def queue_of(*jobs: Job, **fields: object) -> Snapshot:
+    """One node of eight GPUs; job 1 holds six of them for one more hour."""
+    holder = make_job(1, 6, time_limit_seconds=2 * HOUR)
+    running = make_running(holder, range(100, 106), since=NOW - HOUR)
+    return make_snapshot(jobs=[holder, *jobs], running=[running], **fields)  # type: ignore[arg-type]
+
+
+def test_older_jobs_go_first_and_higher_priority_before_that() -> None:
+    jobs = [make_job(1, 4), make_job(2, 4, priority=1), make_job(3, 4), make_job(4, 4, priority=1)]
+    plan = decide(make_snapshot(jobs=jobs))
+    assert started(plan) == [2, 4]
+    assert plan.queues["research"] == (1, 3)
+
+
+def test_a_short_job_passes_the_head() -> None:
+    plan = decide(queue_of(make_job(2, 8), make_job(3, 2, time_limit_seconds=HOUR)))
+    assert started(plan) == [3]
+
+
+def test_a_long_job_that_would_delay_the_head_waits_behind_it() -> None:
+    plan = decide(queue_of(make_job(2, 8), make_job(3, 2, time_limit_seconds=HOUR + 1)))
+    assert started(plan) == []
+    assert plan.reasons[3][0].code == "behind_head"
+    assert plan.reasons[3][0].blocking == {"jobs": [2]}
+    first = next(reason for reason in plan.reasons[2] if reason.code == "first_in_line")
+    assert first.blocking == {"starts_by": NOW + HOUR}
+
+
+def test_a_long_job_may_use_gpus_that_the_head_will_not_need() -> None:
+    plan = decide(queue_of(make_job(2, 7), make_job(3, 1), make_job(4, 1)))
+    assert started(plan) == [3]
+
+
+def test_the_head_is_fitted_by_nodes_not_by_counts() -> None:
+    """When job 1 ends, twelve GPUs are free and the head needs eight: those of node 1 and no others."""
+    holder = make_job(1, 4, time_limit_seconds=HOUR)
+    plan = decide(
+        make_snapshot(
+            nodes=[make_node(1), make_node(2, gpus=2), make_node(3, gpus=2)],
+            jobs=[holder, make_job(2, 8), make_job(3, 4), make_job(4, 2)],
+            running=[make_running(holder, range(100, 104), since=NOW)],
+            virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 12})],
+        )
+    )
+    assert started(plan) == [4]
+    assert plan.reasons[3][0].code == "behind_head"
+
+
+def test_without_backfill_nothing_passes_the_head() -> None:
+    vc = make_virtual_cluster(policy_parameters={"backfill": False})
+    plan = decide(queue_of(make_job(2, 8), make_job(3, 1, time_limit_seconds=60.0), virtual_clusters=[vc]))
+    assert started(plan) == []
+
+
+def test_only_so_many_jobs_are_tried_behind_the_head() -> None:
+    vc = make_virtual_cluster(policy_parameters={"backfill_depth": 2})
+    jobs = [make_job(2, 8), make_job(3, 3), make_job(4, 4), make_job(5, 1, time_limit_seconds=60.0)]
+    plan = decide(queue_of(*jobs, virtual_clusters=[vc]))
+    assert started(plan) == []
+    assert plan.reasons[5][0].code == "not_chosen"
+
+
+def test_a_job_without_a_limit_counts_with_the_default_of_its_virtual_cluster() -> None:
+    short = make_virtual_cluster(default_time_limit_seconds=HOUR)
+    assert started(decide(queue_of(make_job(2, 8), make_job(3, 2), virtual_clusters=[short]))) == [3]
+    assert started(decide(queue_of(make_job(2, 8), make_job(3, 2)))) == []
+
+
+def test_an_elastic_gang_starts_at_the_largest_size_that_fits() -> None:
+    plan = decide(queue_of(make_job(2, 1, replicas=4, elastic=(1, 8))))
+    [action] = [action for action in plan.actions if action.kind is ActionKind.START]
+    assert action.placement is not None
+    assert len(action.placement.gpus) == 2
+
+
+limits = st.sampled_from((5.0, 10.0, 20.0, 40.0, 80.0))
+shapes = st.tuples(st.sampled_from((1, 1, 2, 3, 4)), st.sampled_from((1, 1, 2)), limits)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(shapes, min_size=4, max_size=14), st.integers(1, 3))
+def test_backfilling_never_delays_the_head(queue: list[tuple[int, int, float]], nodes: int) -> None:
+    """When every job runs exactly to its limit, the head starts when it would have without backfilling."""
+    jobs = [
+        make_job(number, gpus, replicas=replicas, time_limit_seconds=limit)
+        for number, (gpus, replicas, limit) in enumerate(queue, start=1)
+    ]
+    snapshot = make_snapshot(
+        nodes=make_cluster(nodes, gpus=4),
+        jobs=jobs,
+        virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 4 * nodes})],
+    )
+    plan = decide(snapshot)
+    heads = [job for job in plan.queues["research"] if plan.reasons[job][-1].code == "first_in_line"]
+    if not heads:
+        return
+    starts = [start_of(snapshot, heads[0], backfill) for backfill in (False, True)]
+    assert starts[0] == starts[1]
+
+
+def start_of(snapshot: Snapshot, job: int, backfill: bool) -> float:
+    """Return when the job starts, every job running exactly to its limit."""
+    [vc] = snapshot.virtual_clusters
+    vc = replace(vc, policy_parameters={"backfill": backfill})
+    seconds = {job.id: job.time_limit_seconds or 0.0 for job in snapshot.jobs}
+    loop = VirtualLoop(replace(snapshot, virtual_clusters=(vc,)), seconds)
+    while job not in loop.started:
+        loop.step()
+    return loop.started[job]

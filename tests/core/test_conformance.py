@@ -1,0 +1,236 @@
+"""What every policy and every placer must do. Whoever is in the registry is tested here by itself."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from scheduler.core.codec import dumps_plan, dumps_snapshot, loads_snapshot
+from scheduler.core.plan import ActionKind, Plan
+from scheduler.core.registry import PLACERS, POLICIES
+from scheduler.core.round import decide
+from scheduler.core.snapshot import Snapshot, Task, Tenant
+from tests.builders import (
+    NOW,
+    make_cluster,
+    make_job,
+    make_node,
+    make_running,
+    make_snapshot,
+    make_virtual_cluster,
+)
+from tests.core.virtual_loop import VirtualLoop
+
+#: Every policy with the default placer, every placer with the default policy.
+PLUGINS = [(policy, "consolidate") for policy in POLICIES] + [
+    ("fifo", placer) for placer in PLACERS if placer != "consolidate"
+]
+
+#: Core seconds for the round of `make_crowd`, far above what a sound policy takes.
+BUDGET_SECONDS = 2.0
+
+
+@pytest.fixture(params=PLUGINS, ids="-".join)
+def plugins(request: pytest.FixtureRequest) -> tuple[str, str]:
+    return request.param
+
+
+def make_busy(plugins: tuple[str, str], **fields: object) -> Snapshot:
+    """Two models, two virtual clusters, guaranteed and opportunistic jobs, some of which run."""
+    policy, placer = plugins
+    lender = make_job(90, 2, replicas=4, guaranteed=False)
+    jobs = [
+        make_job(1, 4),
+        make_job(2, 2, replicas=2, priority=5, time_limit_seconds=600.0),
+        make_job(3, 8),
+        make_job(4, 1, guaranteed=False, gpu_models=("P100", "V100")),
+        make_job(5, 1, tenant="speech", virtual_cluster="products"),
+        make_job(6, 4, tenant="speech", virtual_cluster="products", gpu_models=("P100",)),
+        make_job(7, tasks=(Task(replicas=1, gpus=2), Task(replicas=2, gpus=1)), tenant="speech"),
+        make_job(8, 8, guaranteed=False, tenant="speech"),
+        make_job(9, 1, elastic=(1, 4)),
+        lender,
+    ]
+    values: dict[str, object] = {
+        "nodes": (*make_cluster(2), *make_cluster(2, gpus=4, gpu_model="P100", first=3)),
+        "jobs": jobs,
+        "running": [
+            make_running(jobs[0], [100, 101, 102, 103]),
+            make_running(lender, [[104, 105], [106, 107], [200, 201], [202, 203]]),
+        ],
+        "virtual_clusters": (
+            make_virtual_cluster("products", {"V100": 4, "P100": 4}, policy=policy, placer=placer),
+            make_virtual_cluster("research", {"V100": 12, "P100": 4}, policy=policy, placer=placer),
+        ),
+        "tenants": (Tenant(name="speech", quota={"*": 12, "P100": 4}), Tenant(name="vision")),
+        "spare_policy": policy,
+        "spare_placer": placer,
+    }
+    return make_snapshot(**{**values, **fields})  # type: ignore[arg-type]
+
+
+def make_workload(plugins: tuple[str, str]) -> tuple[Snapshot, Mapping[int, float]]:
+    """Sixty jobs of many shapes on sixteen GPUs, and how long each takes."""
+    dice = random.Random(3)
+    jobs = [
+        make_job(
+            number,
+            dice.choice((1, 1, 2, 4)),
+            replicas=dice.choice((1, 1, 2)),
+            tenant=dice.choice(("speech", "vision")),
+            virtual_cluster=dice.choice(("products", "research")),
+            guaranteed=dice.random() < 0.6,
+            priority=dice.choice((0, 0, 5)),
+            time_limit_seconds=dice.choice((None, 500.0)),
+        )
+        for number in range(1, 61)
+    ]
+    snapshot = make_busy(
+        plugins,
+        nodes=make_cluster(2),
+        jobs=jobs,
+        running=(),
+        virtual_clusters=(
+            make_virtual_cluster("products", {"V100": 8}, policy=plugins[0], placer=plugins[1]),
+            make_virtual_cluster("research", {"V100": 8}, policy=plugins[0], placer=plugins[1]),
+        ),
+        tenants=(Tenant(name="speech", quota={"*": 12}), Tenant(name="vision")),
+    )
+    return snapshot, {job.id: dice.choice((5.0, 30.0, 120.0)) for job in jobs}
+
+
+def decide_undegraded(snapshot: Snapshot) -> Plan:
+    """decide() checks the plan itself; a view that fails is not an error there, but it is here."""
+    plan = decide(snapshot)
+    assert not plan.degraded
+    return plan
+
+
+def test_gives_a_legal_plan(plugins: tuple[str, str]) -> None:
+    plan = decide_undegraded(make_busy(plugins))
+    assert plan.actions
+    placed = {job for action in plan.actions if action.placement for job in action.jobs}
+    assert placed | set(plan.reasons) == {job.id for job in make_busy(plugins).jobs}
+
+
+def test_equal_snapshots_give_equal_plans(plugins: tuple[str, str]) -> None:
+    assert dumps_plan(decide(make_busy(plugins))) == dumps_plan(decide(make_busy(plugins)))
+
+
+def test_a_stored_snapshot_gives_the_same_plan_in_another_process(plugins: tuple[str, str]) -> None:
+    snapshot = make_busy(plugins)
+    script = (
+        "import sys; from scheduler.core import codec, round;"
+        "snapshot = codec.loads_snapshot(sys.stdin.buffer.read());"
+        "sys.stdout.buffer.write(codec.dumps_plan(round.decide(snapshot)))"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", script],
+        input=dumps_snapshot(snapshot),
+        capture_output=True,
+        check=True,
+        env={"PYTHONHASHSEED": "12345"},
+    )
+    assert other.stdout == dumps_plan(decide(snapshot))
+
+
+def test_the_order_of_the_facts_does_not_matter(plugins: tuple[str, str]) -> None:
+    snapshot = make_busy(plugins)
+    expected = dumps_plan(decide(snapshot))
+    for seed in range(5):
+        dice = random.Random(seed)
+        shuffled = replace(
+            snapshot,
+            nodes=tuple(
+                replace(node, gpus=tuple(dice.sample(node.gpus, len(node.gpus))))
+                for node in dice.sample(snapshot.nodes, len(snapshot.nodes))
+            ),
+            jobs=tuple(dice.sample(snapshot.jobs, len(snapshot.jobs))),
+            running=tuple(dice.sample(snapshot.running, len(snapshot.running))),
+            virtual_clusters=tuple(
+                replace(vc, guaranteed=dict(reversed(vc.guaranteed.items())))
+                for vc in dice.sample(snapshot.virtual_clusters, 2)
+            ),
+            tenants=tuple(
+                replace(tenant, quota=dict(reversed(tenant.quota.items())))
+                for tenant in dice.sample(snapshot.tenants, 2)
+            ),
+        )
+        assert dumps_plan(decide(shuffled)) == expected
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"jobs": (), "running": ()},
+        {"nodes": (), "running": ()},
+        {"nodes": (), "jobs": (), "running": (), "virtual_clusters": (), "tenants": ()},
+        {"jobs": [make_job(1, 8, replicas=1_000)], "running": ()},
+        {"nodes": (make_node(1, schedulable=False), make_node(2, broken=range(8))), "running": ()},
+    ],
+    ids=["no jobs", "no GPUs", "nothing", "one giant job", "nothing works"],
+)
+def test_copes_with_extremes(plugins: tuple[str, str], fields: dict[str, object]) -> None:
+    plan = decide_undegraded(make_busy(plugins, **fields))
+    assert not [action for action in plan.actions if action.kind is ActionKind.START]
+
+
+def test_memory_survives_json_and_survives_being_lost(plugins: tuple[str, str]) -> None:
+    snapshot = make_busy(plugins)
+    for _ in range(3):
+        plan = decide_undegraded(snapshot)
+        assert json.loads(json.dumps(plan.memory)) == plan.memory
+        snapshot = replace(snapshot, round_number=snapshot.round_number + 1, memory=plan.memory)
+        assert loads_snapshot(dumps_snapshot(snapshot)) == snapshot
+    decide_undegraded(replace(snapshot, memory={}))
+
+
+def test_an_unchanged_cluster_comes_to_rest(plugins: tuple[str, str]) -> None:
+    snapshot = make_busy(plugins)
+    loop = VirtualLoop(snapshot, {job.id: 1e9 for job in snapshot.jobs})
+    for _ in range(6):
+        loop.step()
+    assert {action.kind for action in loop.step().actions} == {ActionKind.KEEP}
+
+
+def test_every_job_of_a_finite_workload_ends(plugins: tuple[str, str]) -> None:
+    snapshot, seconds = make_workload(plugins)
+    loop = VirtualLoop(snapshot, seconds)
+    loop.run(rounds=1_000)
+    assert set(loop.ended) == set(seconds)
+    assert not loop.last_plan.degraded
+
+
+def test_every_job_ends_though_a_third_of_the_actions_is_lost(plugins: tuple[str, str]) -> None:
+    snapshot, seconds = make_workload(plugins)
+    loop = VirtualLoop(snapshot, seconds, drop=1 / 3, keep_memory=False)
+    loop.run(rounds=1_500)
+    assert set(loop.ended) == set(seconds)
+
+
+def test_keeps_to_its_time(plugins: tuple[str, str]) -> None:
+    dice = random.Random(1)
+    jobs = [
+        make_job(number, dice.choice((1, 2, 4, 8)), guaranteed=dice.random() < 0.5)
+        for number in range(1, 1_001)
+    ]
+    snapshot = make_busy(
+        plugins,
+        nodes=make_cluster(128),
+        jobs=jobs,
+        running=(),
+        virtual_clusters=(make_virtual_cluster(guaranteed={"V100": 512}, policy=plugins[0]),),
+    )
+    start = time.process_time()
+    plan = decide_undegraded(snapshot)
+    assert time.process_time() - start < BUDGET_SECONDS
+    used = sum(len(action.placement.gpus) for action in plan.actions if action.placement)
+    assert used > 0.95 * 1_024
+    assert snapshot.now == NOW

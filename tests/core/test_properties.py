@@ -1,0 +1,183 @@
+"""What holds for every cluster, however broken. decide() checks its own plan, so its PlanError counts too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduler.core import registry
+from scheduler.core.admit import admit
+from scheduler.core.codec import dumps_plan, dumps_snapshot, loads_plan, loads_snapshot
+from scheduler.core.demand import sizes_of
+from scheduler.core.facts import Facts
+from scheduler.core.fill import fill
+from scheduler.core.plan import ActionKind, Decision, Grant, Plan, Tier
+from scheduler.core.policy import View
+from scheduler.core.reserve import Reservation, survey
+from scheduler.core.round import decide, serve_views
+from scheduler.core.serve import Served
+from scheduler.core.snapshot import Memory, Snapshot
+from tests.core.virtual_loop import VirtualLoop
+from tests.core.worlds import snapshots
+
+policies = st.sampled_from(("fifo", "contrary"))
+thorough = settings(
+    max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrary:
+    """The newest job first, whoever has to stop for it: as preemptive as a policy can be."""
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        newest_first = sorted(view.jobs.values(), key=lambda job: -job.id)
+        order = [Grant(jobs=(job.id,), gpus=size) for job in newest_first for size in sizes_of(job)]
+        return Decision(grants=fill(order, view))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def contrary() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "POLICIES", {**registry.POLICIES, "contrary": Contrary})
+        yield
+
+
+def under(policy: str, snapshot: Snapshot) -> Snapshot:
+    """The same facts, every view served by that policy."""
+    clusters = tuple(replace(vc, policy=policy) for vc in snapshot.virtual_clusters)
+    return replace(snapshot, virtual_clusters=clusters, spare_policy=policy)
+
+
+def outcomes(snapshot: Snapshot) -> Iterator[Served]:
+    """Serve the views as a round does."""
+    facts = Facts(snapshot)
+    admission = admit(facts)
+    yield from serve_views(facts, Reservation(facts, admission), survey(facts, admission))
+
+
+def starts(plan: Plan) -> set[int]:
+    return {job for action in plan.actions if action.kind is ActionKind.START for job in action.jobs}
+
+
+@thorough
+@given(snapshots(), policies)
+def test_a_plan_is_legal_and_no_view_fails(snapshot: Snapshot, policy: str) -> None:
+    assert not decide(under(policy, snapshot)).degraded
+
+
+@thorough
+@given(snapshots(), policies)
+def test_what_a_policy_believes_to_fit_is_placed(snapshot: Snapshot, policy: str) -> None:
+    for outcome in outcomes(under(policy, snapshot)):
+        assert len(outcome.placements) == len(outcome.decision.grants)
+
+
+@thorough
+@given(snapshots())
+def test_who_waits_is_told_why_the_most_decisive_reason_first(snapshot: Snapshot) -> None:
+    plan = decide(snapshot)
+    tiers = list(Tier)
+    placed = {job for action in plan.actions if action.placement for job in action.jobs}
+    for job in snapshot.jobs:
+        reasons = plan.reasons.get(job.id, ())
+        assert reasons or job.id in placed
+        assert [reason.tier for reason in reasons] == sorted(
+            (reason.tier for reason in reasons), key=tiers.index
+        )
+        for reason in reasons:
+            assert reason.message.endswith("."), reason
+            assert (
+                reason.needed is None
+                or reason.available is None
+                or reason.code != "no_idle_gpus"
+                or (reason.available < reason.needed)
+            )
+
+
+@thorough
+@given(snapshots())
+def test_snapshots_and_plans_survive_being_stored(snapshot: Snapshot) -> None:
+    stored = dumps_snapshot(snapshot)
+    plan = decide(snapshot)
+    assert loads_snapshot(stored) == snapshot
+    assert dumps_snapshot(loads_snapshot(stored)) == stored
+    assert loads_plan(dumps_plan(plan)) == plan
+    assert dumps_plan(decide(loads_snapshot(stored))) == dumps_plan(plan)
+
+
+@thorough
+@given(snapshots())
+def test_nobody_is_stopped_for_nothing(snapshot: Snapshot) -> None:
+    """Under fifo only a guaranteed job that newly takes some of its GPUs stops an opportunistic one."""
+    plan = decide(snapshot)
+    running = {allocated.allocation: allocated for allocated in snapshot.running}
+    taken = {
+        gpu
+        for action in plan.actions
+        if action.guaranteed and action.placement and action.kind is not ActionKind.KEEP
+        for gpu in action.placement.gpus
+    }
+    for action in plan.actions:
+        if action.kind in (ActionKind.STOP, ActionKind.MOVE) and action.cause == "preempted":
+            assert action.allocation is not None
+            if "promised" in action.message:
+                assert running[action.allocation].phase == "planned"
+                continue
+            assert not action.guaranteed
+            assert action.preempted_by
+            assert taken.intersection(running[action.allocation].gpus)
+
+
+@thorough
+@given(snapshots())
+def test_no_job_starts_that_was_not_free_to(snapshot: Snapshot) -> None:
+    barred = {job.id for job in snapshot.jobs if job.held or job.cancelling or job.eligible_at > snapshot.now}
+    barred |= {job for allocated in snapshot.running for job in allocated.jobs}
+    assert not starts(decide(snapshot)) & barred
+
+
+@thorough
+@given(snapshots())
+def test_opportunistic_jobs_never_keep_a_guaranteed_one_from_starting(snapshot: Snapshot) -> None:
+    """It starts beside them exactly if it would start without them.
+
+    Of two that wait, the first may take idle GPUs rather than evict, and so leave the second one scattered
+    ones: counts do not promise shapes. So only one waits here.
+    """
+    busy = {job for allocated in snapshot.running for job in allocated.jobs}
+    waiting = [job.id for job in snapshot.jobs if job.guaranteed and job.id not in busy][1:]
+    together = replace(
+        snapshot, tenants=(), jobs=tuple(job for job in snapshot.jobs if job.id not in waiting)
+    )
+    alone = replace(
+        together,
+        jobs=tuple(job for job in together.jobs if job.guaranteed),
+        running=tuple(one for one in snapshot.running if one.guaranteed),
+    )
+    guaranteed = {job.id for job in alone.jobs}
+    assert starts(decide(alone)) == starts(decide(together)) & guaranteed
+
+
+@settings(thorough, max_examples=40)
+@given(snapshots(), policies)
+def test_whatever_can_run_runs_to_its_end(snapshot: Snapshot, policy: str) -> None:
+    """Once everything is repaired and released, whatever is left is what can never run."""
+    repaired = replace(
+        snapshot,
+        nodes=tuple(
+            replace(node, schedulable=True, gpus=tuple(replace(gpu, healthy=True) for gpu in node.gpus))
+            for node in snapshot.nodes
+        ),
+        jobs=tuple(replace(job, held=False, cancelling=False, eligible_at=0.0) for job in snapshot.jobs),
+    )
+    loop = VirtualLoop(under(policy, repaired), {job.id: 10.0 for job in snapshot.jobs})
+    loop.run(rounds=40)
+    waiting = {job.id for job in loop.snapshot.jobs}
+    reasons = loop.last_plan.reasons
+    stuck = {job: reasons[job] for job in waiting if reasons[job][0].tier is not Tier.NEVER}
+    assert not stuck

@@ -1,0 +1,145 @@
+"""Random clusters for property tests: small, but with everything that can be the matter with one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from scheduler.core.snapshot import GpuId, Job, Node, Running, Snapshot, Task, Tenant, Topology
+from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
+
+MODELS = ("P100", "V100")
+
+
+def task(replicas: int, gpus: int, cpus: float = 0.0, memory_bytes: int = 0) -> Task:
+    return Task(replicas=replicas, gpus=gpus, cpus=cpus, memory_bytes=memory_bytes)
+
+
+# Few draws make for fast examples: each entry is a combination worth having.
+GANGS: tuple[dict[str, Any], ...] = (
+    {"tasks": (task(1, 1),)},
+    {"tasks": (task(1, 2),)},
+    {"tasks": (task(1, 4),)},
+    {"tasks": (task(1, 8),)},
+    {"tasks": (task(3, 1),)},
+    {"tasks": (task(2, 4),)},
+    {"tasks": (task(3, 8),)},
+    {"tasks": (task(1, 4), task(2, 1))},
+    {"tasks": (task(2, 2), task(1, 8))},
+    {"tasks": (task(1, 1, cpus=40.0),)},
+    {"tasks": (task(2, 1, cpus=4.0, memory_bytes=2**33),)},
+    {"tasks": (task(2, 1),), "elastic": (1, 4)},
+    {"tasks": (task(2, 2),), "elastic": (2, 4)},
+    {"tasks": (task(1, 2),), "topology": Topology(level="switch", required=True)},
+    {"tasks": (task(4, 1),), "topology": Topology(level="socket", required=True)},
+    {"tasks": (task(4, 1),), "topology": Topology(level="node", required=True)},
+    {"tasks": (task(2, 4),), "topology": Topology(level="rack", required=True)},
+    {"tasks": (task(2, 2),), "topology": Topology(level="node")},
+)
+
+CONDITIONS: tuple[dict[str, Any], ...] = (
+    *({},) * 6,
+    {"priority": 5},
+    {"held": True},
+    {"cancelling": True},
+    {"eligible_at": NOW + 60},
+    {"time_limit_seconds": 60.0},
+    {"time_limit_seconds": 3_600.0},
+    {"preemption_cost_seconds": 120.0},
+)
+
+NODES: tuple[dict[str, Any], ...] = (
+    *({},) * 4,
+    {"broken": (0,)},
+    {"broken": (1, 2, 5)},
+    {"schedulable": False},
+    {"cpus": 64.0, "memory_bytes": 2**33},
+)
+
+
+@st.composite
+def nodes(draw: st.DrawFn, number: int) -> Node:
+    return make_node(
+        number,
+        gpus=draw(st.sampled_from((2, 4, 8, 8))),
+        gpu_model=draw(st.sampled_from(MODELS)),
+        rack=f"rack-{number % 2 + 1}",
+        **draw(st.sampled_from(NODES)),
+    )
+
+
+@st.composite
+def jobs(draw: st.DrawFn, number: int) -> Job:
+    tenant, virtual_cluster = draw(
+        st.sampled_from((("speech", "products"), ("speech", "research"), ("vision", "research")))
+    )
+    return make_job(
+        number,
+        tenant=tenant,
+        virtual_cluster=virtual_cluster,
+        gpu_models=draw(st.sampled_from(((), ("V100",), ("P100",), ("P100", "V100")))),
+        guaranteed=draw(st.booleans()),
+        **draw(st.sampled_from(GANGS)),
+        **draw(st.sampled_from(CONDITIONS)),
+    )
+
+
+def first_fit(job: Job, free: dict[Node, list[GpuId]]) -> tuple[str, list[list[GpuId]]] | None:
+    """Take GPUs for the whole gang out of `free`; None, and nothing taken, when there is no room."""
+    for model in job.gpu_models or MODELS:
+        left = {node: list(gpus) for node, gpus in free.items() if node.gpu_model == model}
+        replicas = []
+        for task in job.tasks:
+            for _ in range(task.replicas):
+                node = next((node for node, gpus in left.items() if len(gpus) >= task.gpus), None)
+                if node is not None:
+                    replicas.append([left[node].pop(0) for _ in range(task.gpus)])
+        if len(replicas) == sum(task.replicas for task in job.tasks):
+            free.update(left)
+            return model, replicas
+    return None
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    """Two models, failed GPUs, cordoned nodes, gangs that stop and their planned successors, quotas..."""
+    fleet = [draw(nodes(number)) for number in range(1, 1 + draw(st.integers(0, 4)))]
+    queue = [draw(jobs(number)) for number in range(1, 1 + draw(st.integers(0, 8)))]
+    free = {node: [gpu.id for gpu in node.gpus] for node in fleet}
+    running: list[Running] = []
+    releasing: dict[Node, list[GpuId]] = {node: [] for node in fleet}
+    where = {gpu: node for node, gpus in free.items() for gpu in gpus}
+    for job in queue:
+        state = draw(st.sampled_from(("waits", "waits", "runs", "runs", "stops", "promised")))
+        found = None if state == "waits" else first_fit(job, releasing if state == "promised" else free)
+        if found is None:
+            continue
+        gpu_model, replicas = found
+        running.append(
+            make_running(
+                job,
+                replicas,
+                gpu_model=gpu_model,
+                since=NOW - 100.0,
+                stopping=state == "stops",
+                phase="planned" if state == "promised" else "held",
+            )
+        )
+        if state == "stops":
+            for gpu in running[-1].gpus:
+                releasing[where[gpu]].append(gpu)
+    counts = {model: sum(len(node.gpus) for node in fleet if node.gpu_model == model) for model in MODELS}
+    quota = st.sampled_from(({}, {}, {"*": 6}, {"V100": 4}, {"V100": 3, "P100": 0, "*": 5}))
+    split = {model: draw(st.integers(0, count)) for model, count in counts.items()}
+    clusters = (
+        make_virtual_cluster("products", split, tenants=("speech",)),
+        make_virtual_cluster("research", {model: counts[model] - split[model] for model in MODELS}),
+    )
+    return make_snapshot(
+        nodes=fleet,
+        jobs=queue,
+        running=running,
+        virtual_clusters=clusters[draw(st.sampled_from((0, 0, 0, 1))) :],
+        tenants=(Tenant(name="speech", quota=draw(quota)), Tenant(name="vision", quota=draw(quota))),
+    )

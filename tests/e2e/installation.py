@@ -1,0 +1,251 @@
+"""A whole platform for a test: `manage.py up` as a person starts it, and node agents beside it."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import psycopg
+
+from controlplane.embedded import ports
+from controlplane.embedded.spawn import Spawn
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Short leases, so that a lost node is lost within a test's patience.
+FAST = {"ALLOT_NODE_LEASE_SECONDS": "4", "ALLOT_NODE_LEASE_MARGIN_SECONDS": "2", "ALLOT_ROUND_SECONDS": "2"}
+SERVER_VARIABLES = ("DATABASE_URL", "REDIS_URL", "ALLOT_SECRET_KEY", "ALLOT_HOME")
+FINAL = {"succeeded", "failed", "cancelled"}
+# How each child of the supervisor is told from the others.
+CHILDREN = {
+    "web": "uvicorn",
+    "worker": "celery -A controlplane.celery worker|celeryd",
+    "beat": "celery -A controlplane.celery beat",
+    "redis": "redis-server",
+    "postgres": "bin/postgres",
+}
+
+
+def until(condition: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
+    """Return the condition's first true value; fail when the time is over."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds:g} s: {what or condition}")
+        time.sleep(0.02)
+    return value
+
+
+@dataclass
+class Agent:
+    """A node agent as its own process; `kill` and `start` it as often as the test wants."""
+
+    name: str
+    configuration: Path
+    log: Path
+    process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        environment = {name: value for name, value in os.environ.items() if name not in SERVER_VARIABLES}
+        environment["PYTHONPATH"] = f"{ROOT / 'platform'}{os.pathsep}{ROOT}"
+        argv = [sys.executable, "-m", "nodeagent", "--config", str(self.configuration)]
+        # Ends with the test run, even when that is killed.
+        with self.log.open("a") as output:
+            self.process = Spawn(argv, ROOT, environment).popen(output=output.fileno())
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> None:
+        """Stop it in good order; then whatever minders are left."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        for minder in self.minders():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                minder.terminate()
+        _, alive = psutil.wait_procs(self.minders(), timeout=10)
+        for minder in alive:
+            minder.kill()
+
+    def minders(self) -> list[psutil.Process]:
+        work = json.loads(self.configuration.read_text())["work_folder"]
+        return [
+            process
+            for process in psutil.process_iter(["cmdline"])
+            if any("minder" in word for word in process.info["cmdline"] or ())
+            and any(work in word for word in process.info["cmdline"])
+        ]
+
+
+@dataclass
+class Installation:
+    """One running platform. `api` speaks as the operator."""
+
+    home: Path
+    port: int
+    supervisor: subprocess.Popen | None = None
+    output: list[str] = field(default_factory=list)
+    agents: list[Agent] = field(default_factory=list)
+    password: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self, *arguments: str) -> None:
+        environment = {name: value for name, value in os.environ.items() if name not in SERVER_VARIABLES}
+        command = [sys.executable, str(ROOT / "manage.py"), "up", "--home", str(self.home)]
+        command += ["--port", str(self.port), *arguments]
+        with (self.home.parent / "up.log").open("ab") as log:
+            start = log.tell()
+            # Ends with the test run, even when that is killed.
+            self.supervisor = Spawn(command, ROOT, environment | FAST).popen(output=log.fileno())
+
+        def says_ready() -> str | None:
+            text = (self.home.parent / "up.log").read_bytes()[start:].decode()
+            if self.supervisor.poll() is not None:
+                raise AssertionError(f"the platform did not start:\n{text}")
+            return text if "Allotment runs at" in text and "Ctrl-C" in text else None
+
+        text = until(says_ready, 120, "the platform to start")
+        if found := re.search(r"operator\s+operator\s+(\S+)", text):
+            self.password = self.password or found.group(1)
+
+    def sign_in(self) -> None:
+        self.api = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=30)
+        answer = self.api.post("session", json={"username": "operator", "password": self.password})
+        answer.raise_for_status()
+        self.api.headers["X-CSRFToken"] = answer.json()["csrf_token"]
+        token = self.call("POST", "tokens", {"name": "tests"})["token"]
+        self.api = httpx.Client(
+            base_url=f"{self.url}/api/v1/", timeout=30, headers={"Authorization": f"Bearer {token}"}
+        )
+        self.token = token
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        answer = self.api.request(method, path, json=body)
+        assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json() if answer.content else None
+
+    def add_node(self, name: str, *, gpus: int, gpu_model: str = "V100", rack: str = "rack-1") -> Agent:
+        """Register a node as an operator does, and run an agent with that many simulated GPUs."""
+        token = self.call("POST", "nodes", {"name": name, "rack": rack})["token"]
+        folder = self.home.parent / "nodes"
+        folder.mkdir(exist_ok=True)
+        configuration = folder / f"{name}.json"
+        memory = 16 * 2**30
+        configuration.write_text(
+            json.dumps(
+                {
+                    "server_url": self.url,
+                    "node": name,
+                    "token": token,
+                    "work_folder": str(folder / name),
+                    "checkpoint_folder": str(self.home.parent / "checkpoints"),
+                    "address": "127.0.0.1",
+                    "examples_folder": str(ROOT / "examples"),
+                    "python": sys.executable,
+                    "inventory": {
+                        "kind": "simulated",
+                        "gpu_model": gpu_model,
+                        "gpus": [
+                            {"index": i, "socket": 0, "switch": i // 2, "memory_bytes": memory}
+                            for i in range(gpus)
+                        ],
+                        "cpus": 16,
+                        "memory_bytes": 64 * 2**30,
+                    },
+                }
+            )
+        )
+        configuration.chmod(0o600)
+        agent = Agent(name, configuration, folder / f"{name}.log")
+        agent.start()
+        self.agents.append(agent)
+        until(lambda: self.call("GET", f"nodes/{name}")["state"] == "ready", 30, f"node {name} to be ready")
+        return agent
+
+    def submit(self, **spec: Any) -> int:
+        return self.call("POST", "jobs", spec)["id"]
+
+    def job(self, job_id: int) -> dict[str, Any]:
+        return self.call("GET", f"jobs/{job_id}")
+
+    def wait_for(self, job_id: int, *states: str, seconds: float = 60.0) -> dict[str, Any]:
+        """Wait until the job is in one of the states; one that ended otherwise fails the test at once."""
+
+        def reached() -> dict[str, Any] | None:
+            try:
+                job = self.job(job_id)
+            except (httpx.TransportError, AssertionError):
+                return None  # the server is being restarted
+            if job["state"] in states:
+                return job
+            assert job["state"] not in FINAL, f"job {job_id} ended: {job}"
+            return None
+
+        return until(reached, seconds, f"job {job_id} to be {' or '.join(states)}")
+
+    def pid_of(self, child: str) -> int:
+        """The process of a child of the supervisor; the oldest, where it has children of its own."""
+        assert self.supervisor is not None
+        for process in psutil.Process(self.supervisor.pid).children():
+            if re.search(CHILDREN[child], " ".join(process.cmdline())):
+                return process.pid
+        raise AssertionError(f"no child {child!r} is running")
+
+    def database(self) -> psycopg.Connection:
+        environment = dict(
+            line.split("=", 1)
+            for line in (self.home / "env").read_text().splitlines()
+            if "=" in line and not line.startswith("#")
+        )
+        return psycopg.connect(environment["DATABASE_URL"], autocommit=True)
+
+    def manage(self, *arguments: str) -> str:
+        environment = {name: value for name, value in os.environ.items() if name not in SERVER_VARIABLES}
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "manage.py"), *arguments],
+            env=environment | FAST | {"ALLOT_HOME": str(self.home)},
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def stop(self) -> None:
+        for agent in self.agents:
+            agent.end()
+        if self.supervisor is not None and self.supervisor.poll() is None:
+            self.supervisor.send_signal(signal.SIGINT)
+            self.supervisor.wait(60)
+
+
+@contextlib.contextmanager
+def installation(folder: Path) -> Iterator[Installation]:
+    """A running, empty platform with a signed-in operator."""
+    platform = Installation(home=folder / "home", port=ports.pick())
+    try:
+        platform.start("--no-demo")
+        platform.sign_in()
+        yield platform
+    finally:
+        platform.stop()

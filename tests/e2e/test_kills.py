@@ -1,0 +1,134 @@
+"""kill -9 of each part while jobs wait, start and run: afterwards no job is lost, none ran twice at the
+same time, and no GPU is held by nobody."""
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.e2e.installation import Agent, Installation, until
+from tests.e2e.test_jobs import spec
+
+# Whoever still holds the lock of this job, a forgotten grandchild included, makes a second run show.
+WITNESS = """
+exec 9>>"$ALLOT_CHECKPOINT_DIR/lock"
+flock -n 9 || echo "$ALLOT_ATTEMPT" >>"$ALLOT_CHECKPOINT_DIR/twice"
+echo "$ALLOT_ATTEMPT" >>"$ALLOT_CHECKPOINT_DIR/runs"
+sleep 3
+"""
+JOBS = 6
+
+
+@pytest.fixture
+def workload(platform: Installation) -> list[int]:
+    """Six jobs of two GPUs, for eight GPUs: some run, some wait. Returns once the first ones run."""
+    jobs = [platform.submit(**spec(WITNESS, gpus=2)) for _ in range(JOBS)]
+    platform.wait_for(jobs[0], "running")
+    return jobs
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def folder(platform: Installation, job: int) -> Path:
+    return platform.home.parent / "checkpoints" / str(job)
+
+
+def everything_is_well(platform: Installation, jobs: list[int]) -> None:
+    for job in jobs:
+        platform.wait_for(job, "succeeded", seconds=90)
+        assert not (folder(platform, job) / "twice").exists(), f"job {job} ran twice at once"
+    with platform.database() as database:
+        succeeded = database.execute(
+            "SELECT job_id, count(*) FILTER (WHERE outcome = 'succeeded'),"
+            " count(*) FILTER (WHERE outcome = '')"
+            " FROM scheduler_attempt WHERE job_id = ANY(%s) GROUP BY job_id",
+            [jobs],
+        ).fetchall()
+        assert sorted(succeeded) == [(job, 1, 0) for job in sorted(jobs)]
+        orphans = database.execute(
+            "SELECT g.gpu_id, g.phase, g.allocation_id FROM scheduler_allocatedgpu g"
+            " WHERE g.phase <> 'released' AND NOT EXISTS (SELECT 1 FROM scheduler_attempt a"
+            " WHERE a.allocation_id = g.allocation_id AND a.state <> 'ended')"
+        ).fetchall()
+        assert orphans == []
+        broken = database.execute(
+            "SELECT number, error FROM scheduler_round WHERE state = 'failed' OR degraded <> '{}'"
+        ).fetchall()
+        assert [each for each in broken if not of_a_killed_server(each[1])] == []
+    assert platform.call("GET", "cluster")["gpus"]["held"] == 0
+    until(lambda: not any(agent.minders() for agent in platform.agents), 15, "every minder to be gone")
+
+
+def of_a_killed_server(error: str) -> bool:
+    """A round that lost its connection; its successor did its work."""
+    return error.startswith(("OperationalError", "InterfaceError", "ConnectionError", "TimeoutError"))
+
+
+def runs(platform: Installation, job: int) -> int:
+    return len((folder(platform, job) / "runs").read_text().split())
+
+
+def test_agent(platform: Installation, left: Agent, workload: list[int]):
+    """Its minders keep the jobs going; a new agent adopts them and nothing is started again."""
+    left.kill()
+    left.start()
+    everything_is_well(platform, workload)
+    assert [runs(platform, job) for job in workload] == [1] * JOBS
+
+
+def test_agent_that_stays_away(platform: Installation, left: Agent, workload: list[int]):
+    """Its jobs end with the lease and run again elsewhere, never in two places at once."""
+    left.kill()
+    platform.wait_for(workload[0], "running", "succeeded")
+    until(lambda: platform.call("GET", "nodes/left")["state"] == "lost", 30, "the node to be lost")
+    left.start()
+    everything_is_well(platform, workload)
+
+
+def test_minder(platform: Installation, workload: list[int]):
+    """What it guarded dies with it and is tried again."""
+    victim = until(lambda: [m for agent in platform.agents for m in agent.minders()], 10, "a minder")[0]
+    victim.kill()
+    everything_is_well(platform, workload)
+
+
+def test_worker_during_a_round(platform: Installation, workload: list[int]):
+    """The round is stopped where it would write, by holding the row that it must lock; then killed."""
+    with platform.database() as database, database.transaction():
+        database.execute("SELECT number FROM scheduler_leadership FOR UPDATE")
+        more = [platform.submit(**spec(WITNESS)) for _ in range(2)]
+        with platform.database() as other:
+            blocked = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ILIKE %s"
+            until(
+                lambda: other.execute(blocked, ["%scheduler_leadership%"]).fetchone(), 15, "a round to wait"
+            )
+        worker = psutil.Process(platform.pid_of("worker"))
+        for process in [worker, *worker.children(recursive=True)]:
+            kill(process.pid)
+    everything_is_well(platform, workload + more)
+
+
+@pytest.mark.parametrize("child", ["beat", "web", "redis", "postgres"])
+def test_server_process(platform: Installation, workload: list[int], child: str):
+    pid = platform.pid_of(child)
+    kill(pid)
+    until(lambda: (new := find(platform, child)) and new != pid, 30, f"{child} to be started again")
+    everything_is_well(platform, workload)
+    after = platform_submit_again(platform)
+    everything_is_well(platform, [after])
+
+
+def find(platform: Installation, child: str) -> int | None:
+    try:
+        return platform.pid_of(child)
+    except (AssertionError, psutil.NoSuchProcess):
+        return None
+
+
+def platform_submit_again(platform: Installation) -> int:
+    """The platform takes and runs new work as if nothing had been."""
+    return platform.submit(**spec(WITNESS))

@@ -1,0 +1,307 @@
+"""examples/digits as its users run it: real processes, real signals, real sockets."""
+
+import importlib
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+TRAIN = EXAMPLES / "digits" / "train.py"
+STOPPED_BY_SIGTERM = 128 + signal.SIGTERM
+LOST_A_PEER = 75
+# Slow enough that a run lasts several seconds and can be interrupted half-way.
+PACED = ("--step-seconds", "0.01")
+
+Launch = Callable[..., "Replica"]
+
+
+class Replica:
+    """One rank of a run, its output read line by line."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.output = ""
+
+    def wait_for(self, pattern: str) -> None:
+        for line in self.process.stdout:
+            self.output += line
+            if re.search(pattern, line):
+                return
+        pytest.fail(f"the replica ended before printing {pattern!r}:\n{self.output}")
+
+    def finish(self) -> int:
+        self.output += self.process.stdout.read()
+        return self.process.wait()
+
+
+@pytest.fixture
+def launch() -> Iterator[Launch]:
+    replicas: list[Replica] = []
+
+    def start(
+        folder: Path | None, *options: str, command: list[str] | None = None, **variables: object
+    ) -> Replica:
+        environment = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+        if folder is not None:
+            environment |= {
+                "ALLOT_CHECKPOINT_DIR": str(folder),
+                "ALLOT_PROGRESS": str(folder / "progress.jsonl"),
+            }
+        environment |= {name: str(value) for name, value in variables.items()}
+        replica = Replica(command or [sys.executable, str(TRAIN), *options], environment)
+        replicas.append(replica)
+        return replica
+
+    yield start
+    for replica in replicas:
+        if replica.process.poll() is None:
+            os.killpg(replica.process.pid, signal.SIGKILL)
+            replica.process.wait()
+        replica.process.stdout.close()
+
+
+@pytest.fixture
+def launch_gang(launch: Launch) -> Callable[..., list[Replica]]:
+    def start(folder: Path, size: int, *options: str) -> list[Replica]:
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": size}
+        # Rank 0 last: the others have to wait for it to listen.
+        ranks = [launch(folder, *options, RANK=rank, **place) for rank in reversed(range(size))]
+        return ranks[::-1]
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """The result of default settings in one go; what every interrupted run must arrive at."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    environment = {"PATH": os.environ["PATH"], "ALLOT_CHECKPOINT_DIR": str(folder)}
+    subprocess.run([sys.executable, str(TRAIN)], env=environment, check=True, capture_output=True)
+    return result_of(folder)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def result_of(folder: Path) -> dict[str, object]:
+    """What training arrived at, less the number of workers, which must not matter."""
+    result = json.loads((folder / "result.json").read_text())
+    del result["world_size"]
+    return result
+
+
+def damage(path: Path) -> None:
+    """Flip one bit in the middle."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def connect(port: int) -> socket.socket:
+    """Wait until rank 0 listens."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=20)
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+
+
+def test_one_process_learns_the_digits(launch: Launch, tmp_path: Path, uninterrupted: dict) -> None:
+    replica = launch(tmp_path)
+    assert replica.finish() == 0, replica.output
+
+    result = result_of(tmp_path)
+    assert result["accuracy"] > 0.95
+    assert result == uninterrupted, "two runs with the same seed differ"
+    assert replica.output.splitlines()[-1].endswith(f"test accuracy {result['accuracy']:.4f}")
+
+    lines = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
+    assert lines[0].keys() == {"step", "samples", "loss", "accuracy", "total_steps"}
+    assert lines[-1]["step"] == lines[-1]["total_steps"] == result["steps"]
+    assert lines[-1]["loss"] < lines[0]["loss"]
+
+
+def test_stopped_and_resumed_it_ends_with_the_same_weights(
+    launch: Launch, tmp_path: Path, uninterrupted: dict
+) -> None:
+    first = launch(tmp_path, *PACED)
+    first.wait_for(r"^step [2-9]\d+/600")
+    first.process.terminate()
+    assert first.finish() == STOPPED_BY_SIGTERM, first.output
+    stopped_at = re.search(r"stopped at step (\d+)/600, checkpoint written", first.output).group(1)
+    assert not (tmp_path / "result.json").exists()
+
+    second = launch(tmp_path)
+    assert second.finish() == 0, second.output
+    assert f"resumed from the checkpoint at step {stopped_at}\n" in second.output
+    assert result_of(tmp_path) == uninterrupted
+
+
+def test_a_signal_to_one_rank_stops_the_gang_at_one_step(
+    launch_gang: Callable[..., list[Replica]], tmp_path: Path, uninterrupted: dict
+) -> None:
+    gang = launch_gang(tmp_path, 4, *PACED)
+    gang[0].wait_for(r"^step [2-9]\d+/600")
+    gang[2].process.terminate()
+    assert [rank.finish() for rank in gang] == [STOPPED_BY_SIGTERM] * 4, [rank.output for rank in gang]
+    assert "checkpoint written" in gang[0].output
+
+    gang = launch_gang(tmp_path, 4)
+    assert [rank.finish() for rank in gang] == [0] * 4, [rank.output for rank in gang]
+    assert "resumed from the checkpoint" in gang[0].output
+    assert result_of(tmp_path) == uninterrupted
+
+
+def test_a_run_may_change_its_number_of_workers(
+    launch: Launch, launch_gang: Callable[..., list[Replica]], tmp_path: Path, uninterrupted: dict
+) -> None:
+    assert launch(tmp_path, "--steps", "300").finish() == 0
+    gang = launch_gang(tmp_path, 3)
+    assert [rank.finish() for rank in gang] == [0] * 3, [rank.output for rank in gang]
+    assert result_of(tmp_path) == uninterrupted
+
+
+def test_the_others_end_when_a_rank_is_killed(
+    launch_gang: Callable[..., list[Replica]], tmp_path: Path
+) -> None:
+    gang = launch_gang(tmp_path, 4, *PACED)
+    gang[0].wait_for(r"^step 1/600")
+    gang[3].process.kill()
+    killed_at = time.monotonic()
+    assert [rank.finish() for rank in gang[:3]] == [LOST_A_PEER] * 3, [rank.output for rank in gang]
+    assert time.monotonic() - killed_at < 5
+    assert "error: rank 0: lost rank 3: " in gang[0].output
+    assert "error: rank 1: lost rank 0: " in gang[1].output
+    assert (tmp_path / "checkpoint.bin").exists(), "what was learned until then is kept"
+    assert not (tmp_path / "result.json").exists()
+
+
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(
+    launch: Launch, tmp_path: Path, uninterrupted: dict
+) -> None:
+    assert launch(tmp_path, "--steps", "100", "--checkpoint-every", "80").finish() == 0
+    damage(tmp_path / "checkpoint.bin")
+
+    replica = launch(tmp_path)
+    assert replica.finish() == 0, replica.output
+    assert "checkpoint.bin is damaged: its checksum does not match" in replica.output
+    assert "falling back to the previous checkpoint, from step 80" in replica.output
+    assert (tmp_path / "checkpoint.damaged.bin").exists()
+    assert result_of(tmp_path) == uninterrupted
+
+
+def test_without_a_usable_checkpoint_it_fails_rather_than_start_over(launch: Launch, tmp_path: Path) -> None:
+    assert launch(tmp_path, "--steps", "20", "--checkpoint-every", "10").finish() == 0
+    damage(tmp_path / "checkpoint.bin")
+    (tmp_path / "checkpoint.previous.bin").write_bytes(b"")
+
+    replica = launch(tmp_path, "--steps", "30")
+    assert replica.finish() == 1
+    assert "Empty the folder" in replica.output
+    assert "Traceback" not in replica.output
+
+
+def test_a_crash_between_the_two_renames_loses_nothing(launch: Launch, tmp_path: Path) -> None:
+    assert launch(tmp_path, "--steps", "20", "--checkpoint-every", "10").finish() == 0
+    (tmp_path / "checkpoint.bin").unlink()
+
+    replica = launch(tmp_path, "--steps", "30")
+    assert replica.finish() == 0, replica.output
+    assert "falling back to the previous checkpoint, from step 10" in replica.output
+
+
+def test_a_checkpoint_of_other_settings_is_refused(launch: Launch, tmp_path: Path) -> None:
+    assert launch(tmp_path, "--steps", "10").finish() == 0
+    replica = launch(tmp_path, "--hidden", "32")
+    assert replica.finish() == 2
+    assert "the checkpoint was made with --hidden 64, this run has 32" in replica.output
+
+
+def test_strangers_at_the_port_are_turned_away(launch: Launch, tmp_path: Path) -> None:
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": 2, "ALLOT_JOB": "j7"}
+    hub = launch(tmp_path, "--steps", "20", RANK=0, ALLOT_ATTEMPT=2, **place)
+    for greeting, reason in [
+        (b"GET / HTTP/1.1\r\n\r\n", "announced a frame of 1195725856 bytes"),
+        (struct.pack("!I", 2) + b"[]", "it did not say hello"),
+        (struct.pack("!I", 4096) + b"[" * 4096, "it did not say hello"),
+        (struct.pack("!I", 10) + b'{"rank":5}', "rank 5 is not between 1 and 1"),
+        (b"", "it closed the connection"),
+    ]:
+        with connect(place["MASTER_PORT"]) as stranger:
+            stranger.sendall(greeting)
+            stranger.shutdown(socket.SHUT_WR)
+            hub.wait_for("turned away a connection: .*" + reason)
+    stale = launch(None, "--steps", "20", RANK=1, ALLOT_ATTEMPT=1, **place)
+    assert stale.finish() == 2
+    assert "rank 0 refused this rank: rank 1 has attempt '1', rank 0 has '2'" in stale.output
+
+    member = launch(None, "--steps", "20", RANK=1, ALLOT_ATTEMPT=2, **place)
+    assert [hub.finish(), member.finish()] == [0, 0], hub.output + member.output
+
+
+def test_it_stops_when_asked_while_the_gang_is_incomplete(launch: Launch, tmp_path: Path) -> None:
+    port = free_port()
+    hub = launch(tmp_path, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, WORLD_SIZE=2, RANK=0)
+    connect(port).close()
+    hub.wait_for("turned away")
+    hub.process.terminate()
+    assert hub.finish() == STOPPED_BY_SIGTERM
+    assert "stopped before the first step" in hub.output
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "message"),
+    [
+        (("--batch", "3"), {}, "argument --batch: '3' is not a whole number from 8 to 1437"),
+        (("--learning-rate", "nan"), {}, "argument --learning-rate: 'nan' is not a number"),
+        ((), {"WORLD_SIZE": "9"}, "WORLD_SIZE must be a whole number from 1 to 8, not '9'"),
+        ((), {"WORLD_SIZE": "2", "RANK": "1"}, "WORLD_SIZE is 2, so MASTER_ADDR must be set too"),
+    ],
+)
+def test_what_cannot_work_is_refused(launch: Launch, options: tuple, variables: dict, message: str) -> None:
+    replica = launch(None, *options, **variables)
+    assert replica.finish() == 2
+    assert message in replica.output
+
+
+def test_a_paced_step_lasts_longer_on_a_slower_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(TRAIN.parent)
+    pacing = importlib.import_module("pacing")
+    assert pacing.paced_step_seconds(2.0, "V100") == 2.0
+    assert pacing.paced_step_seconds(2.0, "K80") == pytest.approx(9.84, abs=0.01)
+    assert pacing.paced_step_seconds(2.0, "some other GPU") == 2.0
+
+
+@pytest.mark.parametrize(("spec_name", "replicas"), [("single.yaml", 1), ("gang.yaml", 4)])
+def test_the_command_of_each_spec_runs_and_hears_the_signal(
+    launch: Launch, tmp_path: Path, spec_name: str, replicas: int
+) -> None:
+    (task,) = yaml.safe_load((EXAMPLES / "digits" / spec_name).read_text())["tasks"]
+    assert task["replicas"] == replicas
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    replica = launch(tmp_path, command=task["command"], PATH=path, ALLOT_EXAMPLES=EXAMPLES)
+    replica.wait_for(r"^step 1/600")
+    replica.process.terminate()
+    assert replica.finish() == STOPPED_BY_SIGTERM, replica.output

@@ -1,0 +1,195 @@
+"""Who hears what: real Redis, the real ASGI application, and sockets as a browser or an agent opens them."""
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import transaction
+
+from controlplane.asgi import application
+from controlplane.live import NOT_SIGNED_IN, TOO_LARGE
+from scheduler import stream
+from scheduler.services.nodes import node_create
+from tenants.models import Membership, Token
+from tenants.tokens import USER_PREFIX, new_secret
+from tests.live.sockets import Socket
+from tests.scheduler.builders import make_job, make_member, make_node, make_tenant, make_user, make_vc
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def token_of(user) -> str:
+    secret = new_secret(USER_PREFIX)
+    Token.objects.create(user=user, name="t", key=secret.key, digest=secret.digest)
+    return secret.text
+
+
+async def connect(path: str, token: str = "") -> Socket:
+    headers = [(b"host", b"localhost")]
+    if token:
+        headers.append((b"authorization", f"Bearer {token}".encode()))
+    return Socket(application, path, headers)
+
+
+async def watch(user) -> Socket:
+    """A page of this user, past its greeting."""
+    socket = await connect("/ws/live", await sync_to_async(token_of)(user))
+    assert await socket.connect()
+    assert (await socket.receive())["type"] == "hello"
+    return socket
+
+
+@sync_to_async
+def publish(*messages) -> None:
+    with transaction.atomic():
+        for send, *arguments in messages:
+            send(*arguments)
+
+
+@sync_to_async
+def world():
+    """Two tenants with a job each, and a page-owner for each."""
+    vision, speech = make_tenant("vision"), make_tenant("speech")
+    ours = make_job(tenant=vision, virtual_cluster=make_vc(members=[vision]))
+    theirs = make_job(tenant=speech, virtual_cluster=make_vc(members=[speech]))
+    return ours, theirs, make_member(vision, role="viewer"), make_user(operator=True)
+
+
+async def heard(socket) -> list[tuple[str, int]]:
+    """The objects of the next message."""
+    message = await socket.receive()
+    assert message["type"] == "objects"
+    return [(each["kind"], each["id"]) for each in message["objects"]]
+
+
+async def test_members_hear_of_their_tenants_jobs_and_operators_of_all():
+    ours, theirs, member, operator = await world()
+    page, console = await watch(member), await watch(operator)
+    await publish((stream.publish_jobs, [theirs.id]), (stream.publish_jobs, [ours.id]))
+    assert await heard(page) == [("job", ours.id)]
+    assert await heard(console) == [("job", theirs.id)]
+    assert await heard(console) == [("job", ours.id)]
+    assert await page.hears_nothing()
+
+
+async def test_objects_are_whole_and_carry_their_version():
+    ours, _, member, _ = await world()
+    page = await watch(member)
+    await publish((stream.publish_jobs, [ours.id]))
+    (each,) = (await page.receive())["objects"]
+    assert each["version"] == ours.version
+    assert each["data"]["name"] == ours.name
+    assert each["data"]["spec"] == ours.spec
+
+
+async def test_nothing_is_told_of_what_was_not_committed():
+    ours, _, member, _ = await world()
+    page = await watch(member)
+
+    @sync_to_async
+    def rolled_back():
+        with transaction.atomic():
+            stream.publish_jobs([ours.id])
+            transaction.set_rollback(True)
+
+    await rolled_back()
+    assert await page.hears_nothing()
+
+
+async def test_everybody_hears_of_nodes_and_nodes_name_no_tenant():
+    ours, _, member, _ = await world()
+    node = await sync_to_async(make_node)("v100-a1", gpus=1)
+    page = await watch(member)
+    await publish((stream.publish_nodes, [node.id]))
+    message = await page.receive()
+    assert [each["kind"] for each in message["objects"]] == ["node"]
+    assert ours.tenant.name not in str(message["objects"][0]["data"]["gpus"])
+
+
+async def test_a_stranger_is_turned_away_with_a_reason_the_page_understands():
+    socket = await connect("/ws/live", "alt_000000000000_nonsense")
+    assert await socket.connect()
+    assert await socket.closed_with() == NOT_SIGNED_IN
+
+
+async def test_a_foreign_page_cannot_use_the_browsers_cookie():
+    headers = [(b"host", b"localhost"), (b"origin", b"https://elsewhere.example")]
+    socket = Socket(application, "/ws/live", headers)
+    assert not await socket.connect()
+
+
+class Chunk:
+    sequence, at, text = 0, 1.0, "epoch 1\n"
+
+
+async def test_a_log_is_heard_by_those_who_may_watch_it():
+    ours, theirs, member, _ = await world()
+    page = await watch(member)
+    for job in (ours, theirs):
+        await page.say({"type": "watch_log", "job": job.id})
+    await page.say({"type": "ping"})
+    assert await page.receive() == {"type": "pong"}
+    await publish(
+        (stream.publish_log, theirs.id, 1, 0, [Chunk]), (stream.publish_log, ours.id, 2, 0, [Chunk])
+    )
+    message = await page.receive()
+    assert (message["type"], message["job"], message["attempt"]) == ("log", ours.id, 2)
+    assert message["chunks"] == [{"sequence": 0, "at": 1.0, "text": "epoch 1\n"}]
+
+    await page.say({"type": "unwatch_log", "job": ours.id})
+    await page.say({"type": "ping"})
+    assert await page.receive() == {"type": "pong"}
+    await publish((stream.publish_log, ours.id, 2, 0, [Chunk]))
+    assert await page.hears_nothing()
+
+
+@pytest.mark.parametrize("text", ["", "null", "[1]", "{", '{"type": 7}', '{"type": "watch_log", "job": "x"}'])
+async def test_nonsense_from_a_page_is_ignored(text):
+    _, _, member, _ = await world()
+    page = await watch(member)
+    await page.say_text(text)
+    await page.say({"type": "ping"})
+    assert await page.receive() == {"type": "pong"}
+
+
+async def test_a_flood_from_a_page_ends_its_stream():
+    _, _, member, _ = await world()
+    page = await watch(member)
+    await page.say_text("x" * 5_000)
+    assert await page.closed_with() == TOO_LARGE
+
+
+async def test_a_right_taken_away_ends_what_is_heard(monkeypatch):
+    monkeypatch.setattr("controlplane.live._RECHECK_SECONDS", -1.0)
+    ours, _, member, _ = await world()
+    page = await watch(member)
+    await Membership.objects.filter(user=member).adelete()
+    await page.say({"type": "ping"})
+    assert await page.receive() == {"type": "pong"}
+    await publish((stream.publish_jobs, [ours.id]))
+    assert await page.hears_nothing()
+    await Token.objects.all().adelete()
+    await page.say({"type": "ping"})
+    assert await page.closed_with() == NOT_SIGNED_IN
+
+
+async def test_an_agent_hears_its_own_wake_and_nothing_else():
+    @sync_to_async
+    def two_nodes():
+        return [node_create(name=name, rack="rack-1", actor="user ada") for name in ("left", "right")]
+
+    left, right = await two_nodes()
+    socket = await connect("/ws/agent", left.token)
+    assert await socket.connect()
+    await publish((stream.wake_nodes, [right.node.id]), (stream.publish_nodes, [left.node.id]))
+    assert await socket.hears_nothing()
+    await publish((stream.wake_nodes, [left.node.id]))
+    assert await socket.receive() == {"type": "wake"}
+
+
+async def test_a_users_token_opens_no_agents_socket_nor_a_nodes_token_a_page():
+    node = await sync_to_async(node_create)(name="left", rack="rack-1", actor="user ada")
+    user = await sync_to_async(lambda: token_of(make_user(operator=True)))()
+    socket = await connect("/ws/agent", user)
+    assert not await socket.connect()
+    page = await connect("/ws/live", node.token)
+    await page.connect()
+    assert await page.closed_with() == NOT_SIGNED_IN

@@ -1,0 +1,264 @@
+"""Rows for tests, with only what the test cares about spelled out.
+
+Names are made up when none is given. Everything is written directly, without services, so that a
+test of a service stands on facts and not on another service.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any
+
+from django.db.models import Max
+from django.utils import timezone
+
+from scheduler.core.lifecycle import JOB_FINAL, AttemptState, HoldPhase, JobState
+from scheduler.models import AllocatedGpu, Allocation, Attempt, AttemptPart, Gpu, GpuModel, Job, Node
+from tenants.models import (
+    Guarantee,
+    Membership,
+    Quota,
+    Role,
+    Tenant,
+    User,
+    VirtualCluster,
+    VirtualClusterMember,
+)
+
+GIB = 1024**3
+_numbers = count(1)
+
+
+def _name(kind: str) -> str:
+    return f"{kind}-{next(_numbers)}"
+
+
+def make_user(username: str = "", *, operator: bool = False, password: str | None = None) -> User:
+    """Return a user; without a password nobody can sign in as this user (and hashing costs nothing)."""
+    user = User(username=username or _name("user"), is_operator=operator)
+    if password is None:
+        user.set_unusable_password()
+    else:
+        user.set_password(password)
+    user.save()
+    return user
+
+
+def make_tenant(
+    name: str = "", *, members: Mapping[User, str] | None = None, quota: Mapping[str, int] | None = None
+) -> Tenant:
+    """Return a tenant; `members` gives each user a role, `quota` caps GPUs by model or by "*"."""
+    tenant = Tenant.objects.create(name=name or _name("tenant"))
+    for user, role in (members or {}).items():
+        Membership.objects.create(tenant=tenant, user=user, role=role)
+    for model, gpus in (quota or {}).items():
+        Quota.objects.create(tenant=tenant, gpu_model=model, gpus=gpus)
+    return tenant
+
+
+def make_member(tenant: Tenant, username: str = "", *, role: str = Role.MEMBER) -> User:
+    """Return a new user with a role in the tenant."""
+    user = make_user(username)
+    Membership.objects.create(tenant=tenant, user=user, role=role)
+    return user
+
+
+def make_vc(
+    name: str = "",
+    *,
+    members: Sequence[Tenant] | Mapping[Tenant, float] = (),
+    guaranteed: Mapping[str, int] | None = None,
+    **columns: Any,
+) -> VirtualCluster:
+    """Return a virtual cluster; `members` are tenants of weight 1, or a weight for each."""
+    virtual_cluster = VirtualCluster.objects.create(name=name or _name("vc"), **columns)
+    weights = members if isinstance(members, Mapping) else dict.fromkeys(members, 1.0)
+    for tenant, weight in weights.items():
+        VirtualClusterMember.objects.create(virtual_cluster=virtual_cluster, tenant=tenant, weight=weight)
+    for model, gpus in (guaranteed or {}).items():
+        Guarantee.objects.create(virtual_cluster=virtual_cluster, gpu_model=model, gpus=gpus)
+    return virtual_cluster
+
+
+def make_gpu_model(name: str = "V100", *, memory_bytes: int = 16 * GIB) -> GpuModel:
+    return GpuModel.objects.get_or_create(name=name, defaults={"memory_bytes": memory_bytes})[0]
+
+
+def make_node(
+    name: str = "",
+    *,
+    gpus: int = 8,
+    gpu_model: str = "V100",
+    rack: str = "rack-1",
+    state: str = "ready",
+    **columns: Any,
+) -> Node:
+    """Return a reporting node whose GPUs sit in pairs behind switches, half of them on each socket."""
+    model = make_gpu_model(gpu_model)
+    columns.setdefault("lease_expires_at", timezone.now() + timedelta(hours=1))
+    node = Node.objects.create(
+        name=name or _name("node"), rack=rack, state=state, gpu_model=model, address="127.0.0.1", **columns
+    )
+    Gpu.objects.bulk_create(
+        Gpu(
+            node=node,
+            index=index,
+            uuid=f"{node.name}-{index}",
+            memory_bytes=model.memory_bytes,
+            socket=index * 2 // gpus,
+            switch=index // 2,
+        )
+        for index in range(gpus)
+    )
+    return node
+
+
+def job_spec(
+    *,
+    name: str = "job",
+    virtual_cluster: str = "vc",
+    gpus: int = 1,
+    replicas: int = 1,
+    gpu_models: Sequence[str] = (),
+    guaranteed: bool = True,
+    priority: int = 0,
+    time_limit_seconds: float | None = None,
+    topology: Mapping[str, Any] | None = None,
+    command: Sequence[str] = ("true",),
+    cpus: float = 0.0,
+    memory_bytes: int = 0,
+    max_attempts: int = 3,
+    grace_seconds: float = 30.0,
+    labels: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return a normalised specification of one task with `gpus` GPUs in each of its replicas."""
+    return {
+        "name": name,
+        "virtual_cluster": virtual_cluster,
+        "priority": priority,
+        "guarantee": "guaranteed" if guaranteed else "opportunistic",
+        "tasks": [
+            {
+                "name": "main",
+                "replicas": replicas,
+                "resources": {
+                    "gpu": gpus,
+                    "gpu_model": list(gpu_models) or "any",
+                    "cpu": cpus,
+                    "memory": memory_bytes,
+                },
+                "command": list(command),
+                "env": {},
+            }
+        ],
+        "topology": dict(topology) if topology else None,
+        "time_limit": time_limit_seconds,
+        "retry": {"max_attempts": max_attempts},
+        "checkpoint": {"grace_seconds": grace_seconds},
+        "throughput": {},
+        "labels": dict(labels or {}),
+    }
+
+
+def make_job(
+    *,
+    tenant: Tenant | None = None,
+    virtual_cluster: VirtualCluster | None = None,
+    submitted_by: User | None = None,
+    state: str = JobState.QUEUED,
+    submitted_at: datetime | None = None,
+    columns: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> Job:
+    """Return a job row; `spec` takes the arguments of `job_spec`, `columns` further columns of the row."""
+    tenant = tenant or make_tenant()
+    virtual_cluster = virtual_cluster or make_vc(members=[tenant])
+    spec.setdefault("name", _name("job"))
+    normalised = job_spec(virtual_cluster=virtual_cluster.name, **spec)
+    now = timezone.now()
+    (task,), topology = normalised["tasks"], normalised["topology"]
+    return Job.objects.create(
+        tenant=tenant,
+        virtual_cluster=virtual_cluster,
+        submitted_by=submitted_by or make_member(tenant),
+        name=normalised["name"],
+        spec=normalised,
+        shape={
+            "tasks": [[task["replicas"], *(task["resources"][key] for key in ("gpu", "cpu", "memory"))]],
+            "topology": [topology["level"], topology["required"]] if topology else None,
+            "throughput": {},
+        },
+        labels=normalised["labels"],
+        guaranteed=normalised["guarantee"] == "guaranteed",
+        priority=normalised["priority"],
+        gpus=task["replicas"] * task["resources"]["gpu"],
+        gpu_models=list(spec.get("gpu_models", ())),
+        time_limit_seconds=normalised["time_limit"],
+        state=state,
+        submitted_at=submitted_at or now,
+        **{"ended_at": now if state in JOB_FINAL else None, **(columns or {})},
+    )
+
+
+def make_attempt(
+    job: Job,
+    gpus: Sequence[Gpu],
+    *,
+    state: str = AttemptState.RUNNING,
+    phase: str = HoldPhase.HELD,
+    **columns: Any,
+) -> Attempt:
+    """Give `job` an attempt on these GPUs, dealt to its replicas in order; the job's state is set along."""
+    (task,) = job.spec["tasks"]
+    size = task["resources"]["gpu"]
+    replicas = [[gpu.id for gpu in gpus[rank * size : (rank + 1) * size]] for rank in range(task["replicas"])]
+    now = timezone.now()
+    allocation = Allocation.objects.create(
+        round_number=1,
+        view=job.virtual_cluster.name if job.guaranteed else "spare",
+        virtual_cluster=job.virtual_cluster,
+        guaranteed=job.guaranteed,
+        gpu_model=gpus[0].node.gpu_model.name,
+        replicas=replicas,
+        phase=phase,
+        created_at=now,
+        held_at=now if phase == HoldPhase.HELD else None,
+    )
+    AllocatedGpu.objects.bulk_create(
+        AllocatedGpu(allocation=allocation, gpu=gpu, phase=phase) for gpu in gpus
+    )
+    number = (job.attempts.aggregate(last=Max("number"))["last"] or 0) + 1
+    times = {
+        AttemptState.STARTING: ["starting_at"],
+        AttemptState.RUNNING: ["starting_at", "running_at"],
+        AttemptState.STOPPING: ["starting_at", "running_at", "stopping_at"],
+    }.get(AttemptState(state), [])
+    attempt = Attempt.objects.create(
+        job=job,
+        number=number,
+        allocation=allocation,
+        state=state,
+        planned_at=now,
+        **{**dict.fromkeys(times, now), "go": bool(times), **columns},
+    )
+    gpu_by_id = {gpu.id: gpu for gpu in gpus}
+    parts: dict[int, list[dict[str, Any]]] = {}
+    for rank, ids in enumerate(replicas):
+        parts.setdefault(gpu_by_id[ids[0]].node_id, []).append(
+            {"rank": rank, "task": "main", "gpus": ids, "gpu_indexes": [gpu_by_id[id].index for id in ids]}
+        )
+    part_state = {AttemptState.RUNNING: "running", AttemptState.STOPPING: "stopping"}.get(
+        AttemptState(state), "waiting"
+    )
+    for node_id, entries in parts.items():
+        AttemptPart.objects.create(attempt=attempt, node_id=node_id, state=part_state, replicas=entries)
+    job.attempts_started = number
+    if state in (AttemptState.RUNNING, AttemptState.STOPPING):
+        job.state, job.started_at = JobState.RUNNING, job.started_at or now
+    job.save()
+    return attempt
+
+
+def gpus_of(*nodes: Node) -> list[Gpu]:
+    """Return the GPUs of these nodes, node by node, by index."""
+    return [gpu for node in nodes for gpu in node.gpus.select_related("node__gpu_model").order_by("index")]

@@ -1,0 +1,225 @@
+"""A plan is carried out as far as the facts it was made from still hold, and never further."""
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from scheduler.core.plan import Action, ActionKind, Placement, Plan, Reason, Tier
+from scheduler.models import Event, Explanation, PolicyMemory, QueueOrder
+from scheduler.rounds.apply import apply_plan
+from scheduler.rounds.snapshot import read_snapshot
+from scheduler.services.holds import release_gpus
+from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
+
+pytestmark = pytest.mark.django_db
+
+
+def start(job, *replicas, kind=ActionKind.START, allocation=None) -> Action:
+    return Action(
+        kind=kind,
+        jobs=(job.id,),
+        virtual_cluster=job.virtual_cluster.name,
+        guaranteed=job.guaranteed,
+        placement=Placement(
+            gpu_model="V100", replicas=tuple(tuple(gpu.id for gpu in gpus) for gpus in replicas)
+        ),
+        allocation=allocation,
+    )
+
+
+def stop(attempt, **said) -> Action:
+    return Action(
+        kind=ActionKind.STOP,
+        jobs=(attempt.job_id,),
+        virtual_cluster=attempt.job.virtual_cluster.name,
+        allocation=attempt.allocation_id,
+        **{"cause": "preempted", **said},
+    )
+
+
+def plan(*actions, **fields) -> Plan:
+    return Plan(round_number=9, actions=actions, **fields)
+
+
+def test_a_start_holds_its_gpus_and_tells_each_node_its_ranks():
+    left, right = make_node(gpus=2), make_node(gpus=2)
+    job = make_job(gpus=1, replicas=3)
+    one, two, three = gpus_of(left)[:2] + gpus_of(right)[:1]
+    applied = apply_plan(read_snapshot(9), plan(start(job, [one], [two], [three])))
+
+    assert (applied.started, applied.dropped) == (1, [])
+    attempt = job.attempts.get()
+    assert (attempt.state, attempt.number, attempt.go) == ("starting", 1, False)
+    assert set(attempt.allocation.gpus.values_list("gpu_id", "phase")) == {
+        (gpu.id, "held") for gpu in (one, two, three)
+    }
+    ranks = {part.node_id: [replica["rank"] for replica in part.replicas] for part in attempt.parts.all()}
+    assert ranks == {left.id: [0, 1], right.id: [2]}
+    job.refresh_from_db()
+    assert (job.state, job.version, job.attempts_started) == ("queued", 2, 1)
+    assert Event.objects.filter(job_id=job.id, kind="attempt.starting", actor="round 9").exists()
+
+
+def test_a_gang_on_one_node_need_not_wait_for_others():
+    job = make_job(gpus=1, replicas=2)
+    one, two = gpus_of(make_node(gpus=2))
+    apply_plan(read_snapshot(9), plan(start(job, [one], [two])))
+    assert job.attempts.get().go
+
+
+def test_a_job_that_changed_meanwhile_is_dropped_and_the_rest_applied():
+    one, two = gpus_of(make_node(gpus=2))
+    stale, fresh = make_job(), make_job()
+    snapshot = read_snapshot(9)
+    stale.version += 1
+    stale.save()
+    applied = apply_plan(snapshot, plan(start(stale, [one]), start(fresh, [two])))
+    assert applied.started == 1
+    assert applied.dropped == [
+        {"kind": "start", "jobs": [stale.id], "why": f"job {stale.id} changed after the snapshot"}
+    ]
+    assert not stale.attempts.exists()
+    assert fresh.attempts.get().state == "starting"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda node: node.gpus.filter(index=1).update(healthy=False),
+        lambda node: node.gpus.filter(index=1).update(present=False),
+        lambda node: type(node).objects.filter(id=node.id).update(cordoned=True),
+        lambda node: type(node).objects.filter(id=node.id).update(state="lost"),
+    ],
+)
+def test_a_gang_is_dropped_whole_when_one_gpu_is_no_longer_usable(spoil):
+    node = make_node(gpus=2)
+    job = make_job(gpus=1, replicas=2)
+    one, two = gpus_of(node)
+    snapshot = read_snapshot(9)
+    spoil(node)
+    applied = apply_plan(snapshot, plan(start(job, [one], [two])))
+    assert applied.started == 0
+    assert "no longer usable" in applied.dropped[0]["why"]
+    assert not job.attempts.exists()
+
+
+def test_a_preempting_start_is_planned_until_the_victim_has_left():
+    (gpu,) = gpus_of(make_node(gpus=1))
+    victim = make_attempt(make_job(guaranteed=False), [gpu])
+    job = make_job()
+    action = stop(victim, preempted_by=(job.id,), message="Reclaimed.")
+    applied = apply_plan(read_snapshot(9), plan(action, start(job, [gpu])))
+    assert (applied.started, applied.stopped) == (1, 1)
+    victim.refresh_from_db()
+    assert (victim.state, victim.stop_cause) == ("stopping", "preempted")
+    assert (victim.preempted_by, victim.stop_message) == ([job.id], "Reclaimed.")
+    successor = job.attempts.get()
+    assert (successor.state, successor.allocation.phase) == ("planned", "planned")
+
+    release_gpus(victim.allocation, at=applied.at)
+
+    successor.refresh_from_db()
+    successor.allocation.refresh_from_db()
+    assert (successor.state, successor.allocation.phase, successor.go) == ("starting", "held", True)
+    job.refresh_from_db()
+    assert job.attempts_started == 1
+
+
+def test_a_successor_waits_for_the_last_of_its_gpus():
+    one, two, free = gpus_of(make_node(gpus=3))
+    first, second = (
+        make_attempt(make_job(), [one], state="stopping"),
+        make_attempt(make_job(), [two], state="stopping"),
+    )
+    job = make_job(gpus=3)
+    at = apply_plan(read_snapshot(9), plan(start(job, [one, two, free]))).at
+    release_gpus(first.allocation, at=at)
+    assert job.attempts.get().state == "planned"
+    release_gpus(second.allocation, at=at)
+    assert job.attempts.get().state == "starting"
+
+
+def test_nobody_takes_the_gpus_of_a_victim_whose_stop_was_dropped():
+    (gpu,) = gpus_of(make_node(gpus=1))
+    victim = make_attempt(make_job(guaranteed=False), [gpu])
+    job = make_job()
+    snapshot = read_snapshot(9)
+    victim.job.version += 1
+    victim.job.save()
+    applied = apply_plan(snapshot, plan(stop(victim), start(job, [gpu])))
+    assert (applied.started, applied.stopped) == (0, 0)
+    assert [drop["why"] for drop in applied.dropped] == [
+        f"job {victim.job_id} changed after the snapshot",
+        f"GPU {gpu.id} is still in use",
+    ]
+
+
+def test_a_planned_attempt_that_is_stopped_ends_at_once_and_makes_room():
+    (gpu,) = gpus_of(make_node(gpus=1))
+    make_attempt(make_job(), [gpu], state="stopping")
+    waiting = make_attempt(make_job(guaranteed=False), [gpu], state="planned", phase="planned")
+    urgent = make_job()
+    applied = apply_plan(read_snapshot(9), plan(stop(waiting), start(urgent, [gpu])))
+    assert applied.dropped == []
+    waiting.refresh_from_db()
+    assert (waiting.state, waiting.outcome) == ("ended", "preempted")
+    waiting.job.refresh_from_db()
+    assert (waiting.job.state, waiting.job.preemptions) == ("queued", 0)
+    assert urgent.attempts.get().state == "planned"
+
+
+def test_a_move_stops_here_and_is_planned_there():
+    here, there = gpus_of(make_node(gpus=2))
+    attempt = make_attempt(make_job(), [here])
+    job = attempt.job
+    action = start(job, [there], kind=ActionKind.MOVE, allocation=attempt.allocation_id)
+    applied = apply_plan(read_snapshot(9), plan(action))
+    assert (applied.started, applied.stopped) == (1, 1)
+    old, new = job.attempts.order_by("number")
+    assert (old.state, old.stop_cause, new.state, new.number) == ("stopping", "migrated", "planned", 2)
+
+
+def test_a_plan_that_gives_a_gpu_twice_is_a_bug_and_aborts_the_whole_round():
+    (gpu,) = gpus_of(make_node(gpus=1))
+    one, two = make_job(), make_job()
+    with pytest.raises(IntegrityError, match="one_holder_per_gpu"), transaction.atomic():
+        apply_plan(read_snapshot(9), plan(start(one, [gpu]), start(two, [gpu])))
+    assert not one.attempts.exists()
+
+
+def because(message: str, code: str = "no_idle_gpus") -> tuple[Reason, ...]:
+    return (Reason(code=code, tier=Tier.CAPACITY, message=message, needed=1, available=0),)
+
+
+def test_reasons_and_queue_are_written_only_when_they_change():
+    job = make_job()
+    view = job.virtual_cluster.name
+    snapshot = read_snapshot(9)
+    apply_plan(snapshot, plan(reasons={job.id: because("Full.")}, queues={view: (job.id,)}))
+    assert Explanation.objects.get(job=job).reasons[0]["message"] == "Full."
+    assert QueueOrder.objects.get(view=view).jobs == [job.id]
+
+    again = Plan(round_number=10, reasons={job.id: because("Full.")}, queues={view: (job.id,)})
+    apply_plan(snapshot, again)
+    assert Explanation.objects.get(job=job).round_number == 9
+
+    later = Plan(round_number=11, reasons={job.id: because("Still full.")}, queues={})
+    apply_plan(snapshot, later)
+    assert Explanation.objects.get(job=job).reasons[0]["message"] == "Still full."
+    assert QueueOrder.objects.get(view=view).jobs == []
+    # The same decisive reason in other words is no new event.
+    assert Event.objects.filter(job_id=job.id, kind="job.waiting").count() == 1
+
+
+def test_an_explanation_ends_with_the_wait():
+    job = make_job()
+    snapshot = read_snapshot(9)
+    apply_plan(snapshot, plan(reasons={job.id: because("Full.")}))
+    apply_plan(snapshot, plan(start(job, gpus_of(make_node(gpus=1)))))
+    assert not Explanation.objects.exists()
+
+
+def test_memory_is_kept_by_view():
+    apply_plan(read_snapshot(9), plan(memory={"research": {"passes": [1]}}))
+    apply_plan(read_snapshot(9), plan(memory={"research": {"passes": [2]}}))
+    assert PolicyMemory.objects.get(view="research").memory == {"passes": [2]}
+    assert read_snapshot(10).memory == {"research": {"passes": [2]}}

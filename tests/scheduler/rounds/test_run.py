@@ -1,0 +1,209 @@
+"""Whole rounds on real rows: the same facts, the same plan, and nothing half written."""
+
+import io
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from scheduler.core import codec
+from scheduler.core.plan import Plan
+from scheduler.models import AllocatedGpu, Attempt, Explanation, Leadership, Round
+from scheduler.rounds import run
+from scheduler.rounds.run import run_round
+from scheduler.services.attempts import part_exited
+from scheduler.services.holds import release_gpus
+from tests.scheduler.builders import (
+    gpus_of,
+    make_attempt,
+    make_gpu_model,
+    make_job,
+    make_node,
+    make_tenant,
+    make_vc,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def research():
+    """A virtual cluster that is promised four of the eight V100 of one node."""
+    make_node(gpus=8)
+    tenant = make_tenant("vision")
+    return tenant, make_vc("research", members=[tenant], guaranteed={"V100": 4})
+
+
+def submit(research, **spec):
+    tenant, vc = research
+    return make_job(tenant=tenant, virtual_cluster=vc, **spec)
+
+
+def test_a_job_that_fits_is_started(research):
+    job = submit(research, gpus=4)
+    number = run_round()
+    attempt = job.attempts.get()
+    assert attempt.state == "starting"
+    assert attempt.allocation.gpus.count() == 4
+    record = Round.objects.get(number=number)
+    assert (record.state, record.started, record.waiting) == ("applied", 1, 0)
+
+
+def test_one_that_does_not_fit_waits_with_a_reason_and_starts_when_there_is_room(research):
+    first, second = submit(research, gpus=4), submit(research, gpus=2)
+    run_round()
+    reasons = Explanation.objects.get(job=second).reasons
+    assert reasons[0]["code"]
+    assert "4" in reasons[0]["message"]
+    attempt = first.attempts.get()
+    Attempt.objects.filter(id=attempt.id).update(
+        state="ended", outcome="succeeded", ended_at=first.submitted_at
+    )
+    type(first).objects.filter(id=first.id).update(state="succeeded", ended_at=first.submitted_at)
+    release_gpus(attempt.allocation, at=first.submitted_at)
+    run_round()
+    assert second.attempts.get().state == "starting"
+    assert not Explanation.objects.filter(job=second).exists()
+
+
+def test_a_guaranteed_job_reclaims_what_an_opportunistic_one_borrowed(research):
+    borrower = submit(research, gpus=8, guaranteed=False)
+    run_round()
+    borrowed = borrower.attempts.get()
+    assert borrowed.allocation.gpus.count() == 8
+    owner = submit(research, gpus=2)
+    run_round()
+    borrowed.refresh_from_db()
+    assert (borrowed.state, borrowed.stop_cause, borrowed.preempted_by) == (
+        "stopping",
+        "preempted",
+        [owner.id],
+    )
+    assert str(owner.id) in borrowed.stop_message
+    assert owner.attempts.get().state == "planned"
+    release_gpus(borrowed.allocation, at=owner.submitted_at)
+    assert owner.attempts.get().state == "starting"
+
+
+def test_a_settled_cluster_is_left_alone(research):
+    job = submit(research, gpus=4)
+    run_round()
+    attempt = job.attempts.get()
+    before = AllocatedGpu.objects.count(), attempt.state
+    for _ in range(3):
+        run_round()
+    attempt.refresh_from_db()
+    assert (AllocatedGpu.objects.count(), attempt.state) == before
+    assert Round.objects.order_by("-number").first().kept == 1
+
+
+def test_a_second_round_at_the_same_time_does_nothing(research, monkeypatch):
+    inner = []
+
+    def decide_while_another_tries(snapshot):
+        inner.append(run_round())
+        return Plan(round_number=snapshot.round_number)
+
+    monkeypatch.setattr(run, "decide", decide_while_another_tries)
+    assert run_round() is not None
+    assert inner == [None]
+
+
+def test_an_overtaken_round_writes_nothing(research, monkeypatch):
+    job = submit(research, gpus=4)
+    real = run.decide
+
+    def decide_too_slowly(snapshot):
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE scheduler_leadership SET number = number + 1")
+        return real(snapshot)
+
+    monkeypatch.setattr(run, "decide", decide_too_slowly)
+    number = run_round()
+    assert not job.attempts.exists()
+    assert not Round.objects.filter(number=number).exists()
+
+
+def test_a_round_that_breaks_is_recorded_and_the_next_one_runs(research, monkeypatch):
+    job = submit(research, gpus=4)
+
+    def broken(snapshot):
+        raise ZeroDivisionError("a bug in a policy's core")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "decide", broken)
+        number = run_round()
+    record = Round.objects.get(number=number)
+    assert (record.state, record.error) == ("failed", "ZeroDivisionError: a bug in a policy's core")
+    assert Leadership.objects.get().expires_at is None
+    run_round()
+    assert job.attempts.exists()
+
+
+def replay(number: int) -> str:
+    out = io.StringIO()
+    call_command("replay_round", number, stdout=out)
+    return out.getvalue()
+
+
+def test_a_stored_round_is_decided_again_bit_for_bit(research):
+    submit(research, gpus=3)
+    submit(research, gpus=3)
+    make_attempt(submit(research, gpus=2, guaranteed=False), gpus_of(make_node(gpus=2)))
+    number = run_round()
+    record = Round.objects.get(number=number)
+    snapshot = codec.loads_snapshot(bytes(record.snapshot))
+    assert snapshot.round_number == number
+    assert codec.dumps_snapshot(snapshot) == bytes(record.snapshot)
+    assert f"Round {number}: identical plan" in replay(number)
+
+
+def test_replay_tells_when_the_plan_is_another_one(research):
+    submit(research, gpus=3)
+    number = run_round()
+    Round.objects.filter(number=number).update(plan=codec.dumps_plan(Plan(round_number=number)))
+    with pytest.raises(CommandError, match="decides differently now"):
+        replay(number)
+
+
+def test_replay_of_an_unknown_round_says_what_is_kept(research):
+    run_round()
+    with pytest.raises(CommandError, match=r"There is no round 999; kept are \d+ to \d+"):
+        replay(999)
+
+
+def part_of(attempt, node):
+    return attempt.parts.select_related("attempt__job", "attempt__allocation", "node").get(node=node)
+
+
+def leave(attempt, node, **how) -> None:
+    how = {"exit_code": 0, "category": "", "message": "", **how}
+    part_exited(part_of(attempt, node), at=attempt.planned_at, actor=f"node {node.name}", **how)
+
+
+def test_a_gang_whose_first_replica_is_done_is_held_whole(research):
+    left, right = make_node(gpus=1), make_node(gpus=1)
+    attempt = make_attempt(submit(research, gpus=1, replicas=2), gpus_of(left, right))
+    leave(attempt, left)
+    record = Round.objects.get(number=run_round())
+    assert (record.state, record.error, record.kept, record.stopped) == ("applied", "", 1, 0)
+    assert attempt.allocation.gpus.filter(phase="held").count() == 2
+
+
+def test_a_stopping_gang_gives_its_gpus_back_node_by_node(research):
+    left, right = make_node(gpus=1), make_node(gpus=1)
+    tenant, _ = research
+    vc = make_vc("small", members=[tenant], guaranteed={"P100": 2})
+    for node in (left, right):
+        node.gpu_model = make_gpu_model("P100")
+        node.save()
+    attempt = make_attempt(
+        make_job(tenant=tenant, virtual_cluster=vc, gpus=1, replicas=2), gpus_of(left, right)
+    )
+    leave(attempt, left, exit_code=1, category="user_error")
+    nexts = [make_job(tenant=tenant, virtual_cluster=vc, gpus=1) for _ in range(2)]
+    record = Round.objects.get(number=run_round())
+    assert (record.state, record.error, record.started) == ("applied", "", 2)
+    assert sorted(job.attempts.get().state for job in nexts) == ["planned", "starting"]
+    leave(attempt, right, exit_code=143, category="stopped")
+    assert {job.attempts.get().state for job in nexts} == {"starting"}

@@ -1,0 +1,77 @@
+"""Who waits for whom: real transactions on two connections."""
+
+import os
+
+import psycopg
+import pytest
+from django.db import OperationalError, connection, transaction
+
+from scheduler.services import jobs
+from scheduler.services.attempts import part_exited
+from scheduler.services.deadlocks import repeated_on_deadlock
+from scheduler.services.jobs import job_cancel
+from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_end_of_an_attempt_holds_no_node_while_it_may_wait_for_a_job():
+    node = make_node(gpus=1)
+    leaving = make_attempt(make_job(), gpus_of(node), state="stopping", stop_cause="preempted")
+    make_attempt(make_job(), gpus_of(node), state="planned", phase="planned")
+    part = leaving.parts.select_related("attempt__job", "attempt__allocation", "node").get()
+    url = os.environ["DATABASE_URL"].rpartition("/")[0] + "/" + connection.settings_dict["NAME"]
+    with transaction.atomic():
+        part_exited(
+            part, exit_code=143, category="stopped", message="", at=leaving.planned_at, actor="node left"
+        )
+        with psycopg.connect(url) as other:
+            other.execute("SELECT id FROM scheduler_node FOR UPDATE NOWAIT")
+    before = node.version
+    node.refresh_from_db()
+    assert node.version > before
+
+
+def deadlock() -> OperationalError:
+    error = OperationalError("deadlock detected")
+    error.__cause__ = psycopg.errors.DeadlockDetected()
+    return error
+
+
+def test_the_victim_of_a_deadlock_tries_again():
+    errors = [deadlock(), deadlock()]
+
+    @repeated_on_deadlock
+    def service() -> str:
+        if errors:
+            raise errors.pop()
+        return "done"
+
+    assert service() == "done"
+
+
+@pytest.mark.parametrize("error", [OperationalError("the connection is closed"), deadlock()])
+def test_what_does_not_pass_is_told(error):
+    @repeated_on_deadlock
+    def service() -> None:
+        raise error
+
+    with pytest.raises(OperationalError, match=str(error)):
+        service()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cancel_that_meets_a_deadlock_is_carried_out(monkeypatch):
+    job = make_job()
+    failing = iter([deadlock()])
+
+    locked = jobs.lock_jobs
+
+    def lock_jobs(ids):
+        for error in failing:
+            raise error
+        return locked(ids)
+
+    monkeypatch.setattr(jobs, "lock_jobs", lock_jobs)
+    job_cancel(job_id=job.id, actor="user ada")
+    job.refresh_from_db()
+    assert job.state == "cancelled"

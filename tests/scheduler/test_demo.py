@@ -1,0 +1,125 @@
+"""The demonstration: made once, the same when made again, and never in plain sight of others."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth import authenticate
+from django.core.management import CommandError, call_command
+
+from nodeagent.configuration import read_configuration
+from nodeagent.messages import PROTOCOL, Inventory, InventoryGpu, Report
+from scheduler.core.plan import ActionKind
+from scheduler.core.round import decide
+from scheduler.management import demonstration as demo
+from scheduler.management.commands import demo as command
+from scheduler.models import Job, Node
+from scheduler.rounds.snapshot import read_snapshot
+from scheduler.services.nodes import node_of_token
+from scheduler.services.reports import report_apply
+from tenants.models import Guarantee
+from tests.scheduler.builders import make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def call(*arguments: str) -> dict[str, Any]:
+    output = io.StringIO()
+    call_command("demo", *arguments, stdout=output)
+    return json.loads(output.getvalue())
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    """No patience with nodes, and no second of work for each password."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    monkeypatch.setattr(command, "READY_PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(command, "START_PATIENCE_SECONDS", 0)
+
+
+def report_all(home: Path) -> None:
+    """Let every node report what its agent's configuration says."""
+    for path in (home / "demo" / "agents").glob("*.json"):
+        configuration = read_configuration(path)
+        node = node_of_token(configuration.token)
+        assert node is not None
+        wanted = configuration.inventory
+        inventory = Inventory(
+            gpu_model=wanted.gpu_model,
+            gpus=tuple(
+                InventoryGpu(
+                    index=gpu.index,
+                    uuid=f"{node.name}-{gpu.index}",
+                    memory_bytes=gpu.memory_bytes,
+                    socket=gpu.socket,
+                    switch=gpu.switch,
+                )
+                for gpu in wanted.gpus
+            ),
+            cpus=wanted.cpus or 0,
+            memory_bytes=wanted.memory_bytes or 0,
+            address=configuration.address,
+            agent_version="test",
+        )
+        report_apply(node, Report(protocol=PROTOCOL, boot="b", generation=0, inventory=inventory))
+
+
+def test_prepare_makes_everything_once(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="no operator"):
+        call("prepare", "--home", str(tmp_path))
+    make_user("operator", operator=True)
+
+    first = call("prepare", "--home", str(tmp_path))
+    assert len(first["agents"]) == len(demo.NODES) == Node.objects.count()
+    for login in first["logins"]:
+        assert authenticate(username=login["username"], password=login["password"]) is not None
+    files = {path: Path(path).read_bytes() for path in first["agents"]}
+    assert all(Path(path).stat().st_mode & 0o077 == 0 for path in files)
+
+    again = call("prepare", "--home", str(tmp_path))
+    assert again == {"logins": [], "agents": first["agents"]}
+    assert {path: Path(path).read_bytes() for path in again["agents"]} == files
+
+
+def test_another_port_keeps_the_tokens(tmp_path: Path) -> None:
+    make_user("operator", operator=True)
+    (path, *_) = call("prepare", "--home", str(tmp_path))["agents"]
+    before = json.loads(Path(path).read_text())
+    call("prepare", "--home", str(tmp_path), "--server-url", "http://127.0.0.1:9000")
+    after = json.loads(Path(path).read_text())
+    assert after == {**before, "server_url": "http://127.0.0.1:9000"}
+
+
+def test_a_lost_file_gets_a_new_token(tmp_path: Path) -> None:
+    make_user("operator", operator=True)
+    (path, *_) = call("prepare", "--home", str(tmp_path))["agents"]
+    old = json.loads(Path(path).read_text())["token"]
+    Path(path).unlink()
+    call("prepare", "--home", str(tmp_path))
+    new = json.loads(Path(path).read_text())["token"]
+    assert node_of_token(old) is None
+    assert node_of_token(new) is not None
+
+
+def test_jobs_are_submitted_once_and_some_start_at_once(tmp_path: Path) -> None:
+    make_user("operator", operator=True)
+    call("prepare", "--home", str(tmp_path))
+    with pytest.raises(CommandError, match="did not report"):
+        call("jobs")
+    report_all(tmp_path)
+
+    assert call("jobs") == {"jobs": len(demo.JOBS) + len(demo.LATE_JOBS)}
+    assert call("jobs") == {"jobs": 0}
+    jobs = {job.name: job for job in Job.objects.select_related("submitted_by", "virtual_cluster")}
+    assert jobs["digits-wide"].submitted_by.username == "vera"
+    assert jobs["digits-later"].held
+    assert sum(Guarantee.objects.values_list("gpus", flat=True)) < sum(node.gpus for node in demo.NODES)
+
+    plan = decide(read_snapshot(1))
+    started = {job for action in plan.actions if action.kind is ActionKind.START for job in action.jobs}
+    names = {job.name for job in jobs.values() if job.id in started}
+    assert {"digits-quick", "digits-wide", "digits-speech", "digits-arm", "digits-spare"} <= names
+    waiting = {jobs[name].id for name in ("digits-next", "digits-later")}
+    assert waiting <= set(plan.reasons)

@@ -1,0 +1,292 @@
+"""The job specification: what is accepted, what it becomes, and what is said of mistakes."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.core.snapshot import Topology
+from scheduler.jobspec import in_order, parse
+from tenants.errors import FieldError, Invalid
+
+
+def spec(**fields: Any) -> dict[str, Any]:
+    """Return a valid specification with these fields replaced."""
+    task = {"name": "main", "resources": {"gpu": 1}, "command": ["true"]}
+    return {"name": "train", "tasks": [task], **fields}
+
+
+def task(**fields: Any) -> dict[str, Any]:
+    return {"name": "main", "resources": {"gpu": 1}, "command": ["true"], **fields}
+
+
+def problems(value: object, **options: Any) -> dict[str, FieldError]:
+    """Return what is wrong with a specification, by field."""
+    with pytest.raises(Invalid) as caught:
+        parse(value, **options)
+    return {problem.field: problem for problem in caught.value.fields}
+
+
+def test_defaults_are_filled_in() -> None:
+    assert parse(spec()).to_dict() == {
+        "name": "train",
+        "virtual_cluster": None,
+        "priority": 0,
+        "guarantee": "guaranteed",
+        "tasks": [
+            {
+                "name": "main",
+                "replicas": 1,
+                "resources": {"gpu": 1, "gpu_model": "any", "cpu": 0.0, "memory": 0},
+                "command": ["true"],
+                "env": {},
+            }
+        ],
+        "topology": None,
+        "time_limit": None,
+        "retry": {"max_attempts": 3},
+        "checkpoint": {"grace_seconds": 30},
+        "throughput": {},
+        "labels": {},
+    }
+
+
+def test_everything_can_be_stated() -> None:
+    parsed = parse(
+        spec(
+            virtual_cluster="research",
+            priority=-5,
+            guarantee="opportunistic",
+            tasks=[
+                task(name="worker", replicas=4, resources={"gpu": 2, "gpu_model": ["V100", "P100"]}),
+                task(name="ps", resources={"gpu": 1, "cpu": 2.5, "memory": "4GiB"}, env={"A": 1}),
+            ],
+            topology={"level": "rack", "required": True},
+            time_limit="1d12h",
+            retry={"max_attempts": 1},
+            checkpoint={"grace_seconds": 0},
+            throughput={"V100": 120.5},
+            labels={"team": "a"},
+        )
+    )
+    assert parsed.gpus == 9
+    assert parsed.gpu_models == ("V100", "P100")
+    assert parsed.tasks[1].memory_bytes == 4 * 2**30
+    assert parsed.tasks[1].env == {"A": "1"}
+    assert parsed.time_limit_seconds == 36 * 3600
+    assert parsed.topology == Topology(level="rack", required=True)
+    assert parsed.shape() == {
+        "tasks": [[4, 2, 0.0, 0], [1, 1, 2.5, 4 * 2**30]],
+        "topology": ["rack", True],
+        "throughput": {"V100": 120.5},
+    }
+    core = parsed.core_job(tenant="vision")
+    assert (core.gpus, core.guaranteed, core.priority) == (9, False, -5)
+
+
+def test_one_task_can_be_written_short() -> None:
+    parsed = parse({"name": "short", "command": "python train.py | tee log", "gpus": 2, "replicas": 3})
+    assert parsed.tasks[0].command == ("sh", "-c", "python train.py | tee log")
+    assert (parsed.tasks[0].name, parsed.gpus) == ("main", 6)
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        (90, 90),
+        ("90", 90),
+        ("45s", 45),
+        ("30m", 1800),
+        ("2h", 7200),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+        ("2 d", 172_800),
+    ],
+)
+def test_durations(written: object, seconds: float) -> None:
+    assert parse(spec(time_limit=written)).time_limit_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (4096, 4096),
+        ("4096", 4096),
+        ("512MiB", 512 * 2**20),
+        ("4Gi", 4 * 2**30),
+        ("1.5GB", 1_500_000_000),
+        ("2 TiB", 2**41),
+    ],
+)
+def test_sizes(written: object, expected: int) -> None:
+    parsed = parse(spec(tasks=[task(resources={"gpu": 1, "memory": written})]))
+    assert parsed.tasks[0].memory_bytes == expected
+
+
+def test_every_mistake_is_reported_at_once() -> None:
+    found = problems(
+        {
+            "name": "has space",
+            "priorty": 3,
+            "guarantee": "guarenteed",
+            "tasks": [{"name": "w", "replicas": 0, "resources": {"gpu": -1, "gpus": 1}, "command": []}],
+            "time_limit": "soon",
+        }
+    )
+    assert set(found) == {
+        "name",
+        "priorty",
+        "guarantee",
+        "tasks.0.replicas",
+        "tasks.0.resources.gpu",
+        "tasks.0.resources.gpus",
+        "tasks.0.command",
+        "time_limit",
+    }
+    assert 'did you mean "priority"?' in found["priorty"].problem
+    assert 'did you mean "guaranteed"?' in found["guarantee"].problem
+    assert found["tasks.0.resources.gpu"].problem == "-1 is less than 1"
+    assert found["tasks.0.resources.gpu"].expected == "a whole number from 1 to 16"
+    assert all(problem.expected for problem in found.values())
+
+
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [
+        ({"name": None}, "name"),
+        ({"name": "x" * 64}, "name"),
+        ({"priority": True}, "priority"),
+        ({"priority": 101}, "priority"),
+        ({"priority": 10**400}, "priority"),
+        ({"tasks": []}, "tasks"),
+        ({"tasks": None}, "tasks"),
+        ({"tasks": [task()] * 9}, "tasks"),
+        ({"tasks": [task(), task()]}, "tasks.1.name"),
+        ({"tasks": ["train.py"]}, "tasks.0"),
+        ({"tasks": [task(resources="4")]}, "tasks.0.resources"),
+        ({"tasks": [task(resources={"gpu": "4"})]}, "tasks.0.resources.gpu"),
+        ({"tasks": [task(resources={"gpu": 17})]}, "tasks.0.resources.gpu"),
+        ({"tasks": [task(resources={"gpu": 1, "gpu_model": []})]}, "tasks.0.resources.gpu_model"),
+        (
+            {"tasks": [task(resources={"gpu": 1, "gpu_model": ["V100", "V100"]})]},
+            "tasks.0.resources.gpu_model",
+        ),
+        ({"tasks": [task(resources={"gpu": 1, "memory": "lots"})]}, "tasks.0.resources.memory"),
+        ({"tasks": [task(resources={"gpu": 1, "memory": "9" * 400})]}, "tasks.0.resources.memory"),
+        ({"tasks": [task(resources={"gpu": 1, "cpu": -1})]}, "tasks.0.resources.cpu"),
+        ({"tasks": [task(command="")]}, "tasks.0.command"),
+        ({"tasks": [task(command=["python", 3])]}, "tasks.0.command.1"),
+        ({"tasks": [task(command=["a\0b"])]}, "tasks.0.command.0"),
+        ({"tasks": [task(env={"CUDA_VISIBLE_DEVICES": "0"})]}, "tasks.0.env.CUDA_VISIBLE_DEVICES"),
+        ({"tasks": [task(env={"ALLOT_JOB": "1"})]}, "tasks.0.env.ALLOT_JOB"),
+        ({"tasks": [task(env={"1A": "x"})]}, "tasks.0.env.1A"),
+        ({"tasks": [task(env={"A": True})]}, "tasks.0.env.A"),
+        ({"topology": {"level": "row"}}, "topology.level"),
+        ({"topology": {"level": "rack", "must": True}}, "topology.must"),
+        ({"time_limit": 0}, "time_limit"),
+        ({"time_limit": "400d"}, "time_limit"),
+        ({"checkpoint": {"grace_seconds": 601}}, "checkpoint.grace_seconds"),
+        ({"retry": {"max_attempts": 0}}, "retry.max_attempts"),
+        ({"throughput": {"V100": 0}}, "throughput.V100"),
+        ({"labels": {"a": 1}}, "labels.a"),
+        ({"labels": {str(n): "" for n in range(21)}}, "labels"),
+        ({"image": "pytorch"}, "image"),
+        ({"command": "true"}, "command"),
+    ],
+)
+def test_one_mistake_is_named_where_it_is(fields: dict[str, Any], where: str) -> None:
+    assert list(problems(spec(**fields))) == [where]
+
+
+def test_mistakes_in_the_short_form_are_named_as_written() -> None:
+    assert set(problems({"name": "a", "gpus": 0, "gpu_model": 3, "command": "true"})) == {"gpus", "gpu_model"}
+
+
+def test_all_tasks_want_the_same_model() -> None:
+    first = task(name="a", resources={"gpu": 1, "gpu_model": "V100"})
+    assert parse(spec(tasks=[first, task(name="b")])).gpu_models == ("V100",)
+    other = task(name="b", resources={"gpu": 1, "gpu_model": "K80"})
+    assert list(problems(spec(tasks=[first, other]))) == ["tasks.1.resources.gpu_model"]
+
+
+def test_fields_of_bulk_submits_carry_their_place() -> None:
+    assert list(problems(spec(tasks=[]), where="jobs.17")) == ["jobs.17.tasks"]
+    assert list(problems("job", where="jobs.3")) == ["jobs.3"]
+
+
+def test_a_huge_specification_is_refused() -> None:
+    words = ["x" * 1000] * 70
+    assert problems(spec(tasks=[task(command=words)]))["tasks"].expected == "at most 65536 characters in all"
+
+
+def test_a_thousand_mistakes_are_cut_short() -> None:
+    assert len(problems({**spec(), **{f"unknown{n}": 1 for n in range(50_000)}})) == 10
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+field_names = st.sampled_from(
+    sorted({*parse(spec()).to_dict(), "image", "command", "gpus", "resources", "env"})
+)
+
+
+@given(st.dictionaries(field_names | st.text(), json_values, max_size=8))
+@settings(max_examples=300, deadline=None)
+def test_nonsense_is_refused_and_never_crashes(fields: dict[str, Any]) -> None:
+    outcome: tuple[FieldError, ...] | None = None
+    try:
+        json.dumps(parse({**spec(), **fields}).to_dict()).encode()
+    except Invalid as error:
+        outcome = error.fields
+    assert outcome is None or (outcome and all(problem.problem for problem in outcome))
+
+
+names = st.from_regex(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?", fullmatch=True)
+tasks = st.builds(
+    lambda name, replicas, gpu, cpu, memory, command: {
+        "name": name,
+        "replicas": replicas,
+        "resources": {"gpu": gpu, "gpu_model": ["V100"], "cpu": cpu, "memory": memory},
+        "command": command,
+    },
+    name=names,
+    replicas=st.integers(1, 256),
+    gpu=st.integers(1, 16),
+    cpu=st.floats(0, 4096),
+    memory=st.integers(0, 2**40) | st.sampled_from(["1GiB", "1.5 GB", "10M"]),
+    command=st.lists(names, min_size=1, max_size=5) | names,
+)
+good_specs = st.fixed_dictionaries(
+    {"name": names, "tasks": st.lists(tasks, min_size=1, max_size=4, unique_by=lambda task: task["name"])},
+    optional={
+        "priority": st.integers(-100, 100),
+        "guarantee": st.sampled_from(["guaranteed", "opportunistic"]),
+        "time_limit": st.floats(1, 1e6) | st.sampled_from(["30m", "2h", "1d"]),
+        "topology": st.fixed_dictionaries({"level": st.sampled_from(["rack", "node"])}),
+        "labels": st.dictionaries(
+            names, st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=20)
+        ),
+    },
+)
+
+
+@given(good_specs)
+@settings(max_examples=50, deadline=None)
+def test_a_stored_normal_form_comes_back_in_its_order(value: dict[str, Any]) -> None:
+    # The order of a person's own names is not kept.
+    labels = dict(sorted(value.get("labels", {}).items()))
+    normal = parse({**value, "labels": labels}).to_dict()
+    shuffled = json.loads(json.dumps(normal, sort_keys=True))
+    assert json.dumps(in_order(shuffled)) == json.dumps(normal)
+
+
+@given(good_specs)
+@settings(max_examples=200, deadline=None)
+def test_the_normal_form_is_accepted_again_unchanged(value: dict[str, Any]) -> None:
+    parsed = parse(value)
+    assert parse(json.loads(json.dumps(parsed.to_dict()))) == parsed

@@ -1,0 +1,60 @@
+"""A pytest plugin (`-p tests.servers` in pyproject.toml) that settles where the test's servers are.
+
+Settings want to know that when they are imported, before any conftest is and long before a test is
+chosen. So the addresses are settled here, at import, and the servers start when the first test needs
+them. `DATABASE_URL` and `REDIS_URL` in the environment name servers of one's own instead.
+"""
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from controlplane.embedded import ports
+from controlplane.embedded.postgres import Postgres
+from controlplane.embedded.redis import Redis
+from controlplane.embedded.running import Server, running
+
+PREFIX = "allotment-test-"
+
+
+def _remove_left_behind() -> None:
+    """Folders of test runs that were killed; their servers ended with them."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        process = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if process.isdigit() and not psutil.pid_exists(int(process)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+_remove_left_behind()
+HOME = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+SERVERS: dict[str, Server] = {}
+if "DATABASE_URL" not in os.environ:
+    SERVERS["postgres"] = Postgres(
+        data=HOME / "postgres", password=secrets.token_urlsafe(16), port=ports.pick(), durable=False
+    )
+    os.environ["DATABASE_URL"] = SERVERS["postgres"].url
+if "REDIS_URL" not in os.environ:
+    SERVERS["redis"] = Redis(folder=HOME / "redis", password=secrets.token_urlsafe(16), port=ports.pick())
+    os.environ["REDIS_URL"] = SERVERS["redis"].url
+os.environ["ALLOT_HOME"] = str(HOME)
+os.environ["ALLOT_SECRET_KEY"] = "only-for-tests-" + secrets.token_urlsafe(32)
+
+
+@contextmanager
+def started(name: str) -> Iterator[None]:
+    """The server of that name for the length of the block, unless it is one of one's own."""
+    if name not in SERVERS:
+        yield
+        return
+    with running(SERVERS[name]):
+        yield
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(HOME, ignore_errors=True)

@@ -1,0 +1,123 @@
+"""The layout that DESIGN section 3 promises: what may be where, and how long it may be."""
+
+import ast
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE_FOLDERS = ("platform", "tenants", "scheduler", "frontend/src", "examples", "benchmarks", "scripts")
+SUFFIXES = {".py", ".ts", ".tsx", ".css", ".sh", ""}
+SOURCE_LINES, TEST_LINES = 500, 1000
+# Written by tools: Django's migrations, and the API's types in TypeScript.
+GENERATED = ("/migrations/", "frontend/src/api/schema.d.ts")
+# Names that say nothing gather everything.
+SAYING_NOTHING = {"utils", "util", "common", "helpers", "helper", "base", "misc", "shared", "lib"}
+
+
+def files(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and path.suffix in SUFFIXES and "__pycache__" not in path.parts:
+                yield path
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def is_test(path: Path) -> bool:
+    return name_of(path).startswith("tests/") or ".test." in path.name
+
+
+def test_platform_is_a_folder_and_no_package() -> None:
+    """As a package it would shadow Python's own `platform` for everything run from here (0001)."""
+    assert not (ROOT / "platform" / "__init__.py").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["-c", "import platform; print(platform.__file__)"],
+        ["manage.py", "shell", "--no-imports", "-c", "import platform; print(platform.__file__)"],
+    ],
+    ids=["python from the root", "manage.py"],
+)
+def test_import_platform_is_the_standard_library(command: list[str]) -> None:
+    result = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == platform.__file__
+
+
+def test_files_are_short_enough_to_read() -> None:
+    long = {}
+    for path in files(*SOURCE_FOLDERS, "tests"):
+        if not any(part in name_of(path) for part in GENERATED):
+            lines = len(path.read_text().splitlines())
+            if lines > (TEST_LINES if is_test(path) else SOURCE_LINES):
+                long[name_of(path)] = lines
+    assert not long, "split these"
+
+
+def test_modules_are_named_for_what_they_do() -> None:
+    modules = (path for path in files(*SOURCE_FOLDERS, "tests") if path.suffix in {".py", ".ts", ".tsx"})
+    assert not [name_of(path) for path in modules if path.stem in SAYING_NOTHING]
+
+
+def impurities(source: str) -> list[str]:
+    """Where a module reads a clock, draws global randomness, or does input or output."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                bad = {"secrets", "time", "os", "io", "socket", "subprocess"}
+                found += [f"line {node.lineno}: import {name.name}" for name in names if name.name in bad]
+            case ast.ImportFrom(module="time" | "secrets" | "os" as module):
+                found.append(f"line {node.lineno}: from {module} import ...")
+            case ast.ImportFrom(module="random", names=names) if any(name.name != "Random" for name in names):
+                found.append(f"line {node.lineno}: from random import ...")
+            case ast.Attribute(value=ast.Name(id="random"), attr=attribute) if attribute != "Random":
+                found.append(f"line {node.lineno}: random.{attribute}")
+            case ast.Attribute(attr="now" | "utcnow" | "today" as attribute, value=owner) if (
+                "date" in ast.unparse(owner)
+            ):
+                found.append(f"line {node.lineno}: {ast.unparse(owner)}.{attribute}")
+            case ast.Call(func=ast.Name(id="open" | "print" | "input" as function)):
+                found.append(f"line {node.lineno}: {function}()")
+    return found
+
+
+def test_the_core_is_pure() -> None:
+    """Time is `snapshot.now`, randomness is `view.rng`: that is why any round can be replayed."""
+    impure = {
+        name_of(path): found
+        for path in files("scheduler/core")
+        if path.suffix == ".py" and (found := impurities(path.read_text()))
+    }
+    assert not impure, json.dumps(impure, indent=2)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time\ntime.time()",
+        "from datetime import datetime\ndatetime.now()",
+        "import datetime\ndatetime.date.today()",
+        "import random\nrandom.random()",
+        "from random import choice",
+        "print('here')",
+        "open('/tmp/x')",
+    ],
+)
+def test_the_test_of_purity_can_fail(source: str) -> None:
+    assert impurities(source)
+
+
+def test_the_core_may_draw_from_a_generator_it_was_given() -> None:
+    assert (
+        impurities("from random import Random\ndef f(rng: Random) -> float:\n    return rng.random()") == []
+    )

@@ -1,0 +1,124 @@
+"""`manage.py up` as a person uses it: demonstration, second start, Ctrl-C, kill -9; nothing stays."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from controlplane.embedded import ports
+from controlplane.embedded.postgres import Postgres
+from controlplane.embedded.redis import Redis
+from controlplane.embedded.running import running
+from tests.e2e.installation import ROOT, Installation
+from tests.up.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """One home for these tests, which follow one another; each starts the platform itself."""
+    platform = Installation(home=tmp_path_factory.mktemp("up") / "a home", port=ports.pick())
+    yield platform
+    platform.stop()
+
+
+def processes_of(home: Path) -> list[psutil.Process]:
+    """Everything that runs on behalf of this home: by its command, its environment or its folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            is_ours = any(str(home) in word for word in words) or process.cwd().startswith(str(home))
+            if is_ours or process.environ().get("ALLOT_HOME") == str(home):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return found
+
+
+def names(processes: list[psutil.Process]) -> str:
+    return "\n".join(" ".join(process.cmdline()) for process in processes if process.is_running())
+
+
+def printed(platform: Installation) -> str:
+    return (platform.home.parent / "up.log").read_text()
+
+
+def test_a_first_start_runs_a_demonstration_and_ctrl_c_ends_it_all(platform: Installation) -> None:
+    platform.start()
+    text = printed(platform)
+    assert re.search(r"✓ \d+ node agents", text)
+    assert f"Allotment runs at  {platform.url}" in text
+    assert len(platform.password) >= 10
+
+    platform.sign_in()
+    nodes = platform.call("GET", "nodes?page_size=200")["results"]
+    assert len(nodes) >= 6
+    assert {node["state"] for node in nodes} == {"ready"}
+    assert sum(len(node["gpus"]) for node in nodes) >= 28
+    assert len({node["gpu_model"] for node in nodes}) == 3
+    assert httpx.get(f"{platform.url}/readyz").json()["status"] == "ok"
+    wait_until(lambda: platform.call("GET", "cluster")["jobs"]["running"] > 0, lambda: printed(platform))
+
+    assert platform.supervisor is not None
+    platform.supervisor.send_signal(signal.SIGINT)
+    assert platform.supervisor.wait(timeout=40) == 0
+    left = processes_of(platform.home)
+    assert not left, names(left)
+    assert "killing it" not in printed(platform)
+
+
+def test_a_second_start_reuses_what_is_there_and_kill_9_leaves_nothing(platform: Installation) -> None:
+    start = len(printed(platform))
+    platform.start()
+    assert "(as printed at the first start)" in printed(platform)[start:]
+    platform.sign_in()
+    wait_until(lambda: platform.call("GET", "cluster")["jobs"]["running"] > 0, lambda: printed(platform))
+
+    assert platform.supervisor is not None
+    platform.supervisor.kill()
+    platform.supervisor.wait()
+    wait_until(
+        lambda: not processes_of(platform.home), lambda: names(processes_of(platform.home)), seconds=30
+    )
+
+
+def test_it_starts_again_at_once_after_kill_9(platform: Installation) -> None:
+    platform.start("--no-demo")
+    assert platform.supervisor is not None
+    platform.supervisor.kill()
+    platform.supervisor.wait()
+    platform.start("--no-demo")
+    platform.sign_in()
+    assert platform.call("GET", "cluster")["gpus"]["total"] >= 28
+
+
+def test_with_servers_of_ones_own_no_embedded_one_is_started(tmp_path: Path) -> None:
+    postgres = Postgres(tmp_path / "own-postgres", password="p", port=ports.pick(), durable=False)
+    redis = Redis(tmp_path / "own-redis", password="r", port=ports.pick())
+    home, port = tmp_path / "home", ports.pick()
+    with running(postgres), running(redis), (tmp_path / "output").open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", "up", "--no-demo", "--home", str(home), "--port", str(port)],
+            cwd=ROOT,
+            env=os.environ | {"DATABASE_URL": postgres.url, "REDIS_URL": redis.url},
+            stdout=output,
+        )
+        try:
+            said = (tmp_path / "output").read_text
+            wait_until(lambda: "Allotment runs at" in said() or process.poll() is not None, said, seconds=120)
+            assert httpx.get(f"http://127.0.0.1:{port}/readyz").json()["status"] == "ok"
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=30)
+        assert "PostgreSQL" not in said()
+        assert "Redis" not in said()
+        assert not (home / "postgres").exists()
+        assert not (home / "redis").exists()
+        assert f"DATABASE_URL={postgres.url}\n" in (home / "env").read_text()
