@@ -14,6 +14,7 @@ from scheduler.models.rounds import RoundState
 from scheduler.rounds.apply import Applied, apply_plan
 from scheduler.rounds.leadership import Fenced, give_up, hold_fence, take_number
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.services.holds import promote_overdue
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ def run_round() -> int | None:
 
 
 def _run(number: int) -> None:
+    promote_overdue()
     began = time.perf_counter()
     snapshot = read_snapshot(number)
     read = time.perf_counter()

@@ -5,9 +5,10 @@ from datetime import datetime
 from functools import partial
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, Q
 
 from scheduler import stream
+from scheduler.clock import database_now
 from scheduler.core.lifecycle import ATTEMPT_LIVE, AttemptEvent, AttemptState, HoldPhase
 from scheduler.hints import hint_round
 from scheduler.models import AllocatedGpu, Allocation, Attempt, AttemptPart, Gpu, Node
@@ -39,6 +40,22 @@ def promote_successors(gpus: Collection[int], *, at: datetime) -> None:
     planned = AllocatedGpu.objects.filter(gpu_id__in=gpus, phase=HoldPhase.PLANNED)
     for allocation_id in sorted(set(planned.values_list("allocation_id", flat=True))):
         promote(allocation_id, at=at)
+
+
+def promote_overdue() -> None:
+    """Start every planned allocation that waits for nothing any more, each in a transaction of its own.
+
+    A release and the round that names a successor for the same GPUs may commit without having seen each
+    other: the one finds no successor yet, the other a holder still. The release asks for a round, and
+    that one begins with this.
+    """
+    planned = AllocatedGpu.objects.filter(allocation=OuterRef("id"), phase=HoldPhase.PLANNED)
+    named = Q(gpu__allocations__allocation=OuterRef("id"), gpu__allocations__phase=HoldPhase.PLANNED)
+    busy = AllocatedGpu.objects.filter(named, phase=HoldPhase.HELD)
+    overdue = Allocation.objects.filter(Exists(planned), ~Exists(busy)).order_by("id")
+    for allocation_id in list(overdue.values_list("id", flat=True)):
+        with transaction.atomic():
+            promote(allocation_id, at=database_now())
 
 
 def promote(allocation_id: int, *, at: datetime) -> bool:

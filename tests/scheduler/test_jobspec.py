@@ -269,7 +269,9 @@ good_specs = st.fixed_dictionaries(
         "time_limit": st.floats(1, 1e6) | st.sampled_from(["30m", "2h", "1d"]),
         "topology": st.fixed_dictionaries({"level": st.sampled_from(["rack", "node"])}),
         "labels": st.dictionaries(
-            names, st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=20)
+            names,
+            st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=20),
+            max_size=20,
         ),
     },
 )

@@ -8,7 +8,7 @@ from django.db import connection
 
 from scheduler.core import codec
 from scheduler.core.plan import Plan
-from scheduler.models import AllocatedGpu, Attempt, Explanation, Leadership, Round
+from scheduler.models import AllocatedGpu, Attempt, Explanation, Leadership, Node, Round
 from scheduler.rounds import run
 from scheduler.rounds.run import run_round
 from scheduler.services.attempts import part_exited
@@ -64,6 +64,25 @@ def test_one_that_does_not_fit_waits_with_a_reason_and_starts_when_there_is_room
     run_round()
     assert second.attempts.get().state == "starting"
     assert not Explanation.objects.filter(job=second).exists()
+
+
+def test_a_successor_that_the_release_did_not_see_is_started_by_the_next_round(research):
+    job = submit(research, gpus=2)
+    gpus = gpus_of(Node.objects.get())[:2]
+    successor = make_attempt(job, gpus, state="planned", phase="planned")
+    run_round()
+    successor.refresh_from_db()
+    assert (successor.state, successor.allocation.gpus.first().phase) == ("starting", "held")
+    assert job.attempts.count() == 1
+
+
+def test_a_successor_waits_as_long_as_one_of_its_gpus_is_held(research):
+    gpus = gpus_of(Node.objects.get())[:2]
+    make_attempt(submit(research, gpus=1), gpus[:1], state="stopping")
+    successor = make_attempt(submit(research, gpus=2), gpus, state="planned", phase="planned")
+    run_round()
+    successor.refresh_from_db()
+    assert successor.state == "planned"
 
 
 def test_a_guaranteed_job_reclaims_what_an_opportunistic_one_borrowed(research):
