@@ -147,6 +147,11 @@ class Capacity:
         del self.pending[holding.running.jobs]
         self._count(holding)
 
+    def keep_all(self) -> None:
+        """Leave all of the view's own holdings where they are."""
+        for holding in list(self.pending.values()):
+            self.keep(holding)
+
     def drop(self, holding: Holding) -> None:
         """Stop a holding: its GPUs come free as soon as their nodes say so."""
         if holding.running is not None:

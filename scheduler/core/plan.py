@@ -49,6 +49,8 @@ class Decision:
     reasons: Mapping[JobId, tuple[Reason, ...]] = field(default_factory=dict)
     #: The jobs that wait, in the order in which they will be considered; those not named come last.
     queue: tuple[JobId, ...] = ()
+    #: What runs and is named in no grant stays as it is (otherwise it is stopped).
+    keep_running: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

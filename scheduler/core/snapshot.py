@@ -122,8 +122,14 @@ class Job:
     elastic: tuple[int, int] | None = None
     #: Samples per second by GPU model, where known.
     throughput: Mapping[str, float] = field(default_factory=dict)
-    #: GPU-seconds received so far, by GPU model.
+    #: GPU-seconds received in attempts that have ended, by GPU model; `service` adds what runs now.
     attained_service: Mapping[str, float] = field(default_factory=dict)
+    #: How long it is expected to run in all at its own size, by whoever knows best; None: nobody does.
+    estimate_seconds: float | None = None
+    #: Kind of training job (often the model's name), under which its speeds are known.
+    application: str = ""
+    #: Largest tensor's part of the model; a skewed gang suffers when it is spread (Tiresias, section 3.3).
+    skew: float | None = None
     #: Attempts started so far.
     attempts: int = 0
     #: Seconds of work lost or spent when the job is preempted.
@@ -152,6 +158,8 @@ class Running:
     guaranteed: bool = True
     #: Told to stop; its GPUs come free when its nodes say so. It can not be kept.
     stopping: bool = False
+    #: Measured speed of each job relative to having these GPUs alone; empty when nobody measured.
+    speeds: Mapping[JobId, float] = field(default_factory=dict)
 
     @property
     def gpus(self) -> tuple[GpuId, ...]:

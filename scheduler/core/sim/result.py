@@ -1,0 +1,126 @@
+"""What a simulation gives: one record a job, one a stay on GPUs, and the cluster over time.
+
+Times are seconds of virtual time. Nothing here is averaged: reports and tests derive what they show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from scheduler.core.sim.workload import Status
+from scheduler.core.snapshot import GpuId, JobId, NodeId
+
+#: How a stay on GPUs ended; "running" when the simulation did first.
+StayEnd = Literal[
+    "finished", "failed", "preempted", "moved", "resized", "cancelled", "time_limit", "lost", "running"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """One attempt: a job on certain GPUs, from when they were its own until they were free again."""
+
+    job: JobId
+    gpu_model: str
+    gpus: tuple[GpuId, ...]
+    nodes: tuple[NodeId, ...]
+    started_at: float
+    ended_at: float
+    end: StayEnd
+    guaranteed: bool = True
+    #: Who else had the same GPUs for some of the time.
+    shared_with: tuple[JobId, ...] = ()
+    #: Whose placement took its GPUs, when it was preempted or moved for someone.
+    preempted_by: tuple[JobId, ...] = ()
+    #: Seconds of the stay without progress: starting, restoring, writing a checkpoint.
+    overhead_seconds: float = 0.0
+    #: Seconds of reference work that were done and then lost.
+    lost_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """What became of a job."""
+
+    id: JobId
+    tenant: str
+    virtual_cluster: str
+    application: str
+    gpus: int
+    guaranteed: bool
+    submitted_at: float
+    #: Reference work: see Truth.work_seconds.
+    work_seconds: float
+    #: How it ended in the trace.
+    status: Status
+    #: Its own rate on the best model it accepts, alone and near: work_seconds / this = its run time alone.
+    best_rate: float = 1.0
+    first_started_at: float | None = None
+    ended_at: float | None = None
+    #: "succeeded", "failed", "cancelled", or "waiting" / "running" when the simulation ended first, or
+    #: "never" for a job that this cluster can never run.
+    outcome: str = "waiting"
+    attempts: int = 0
+    preemptions: int = 0
+    migrations: int = 0
+    #: Wall seconds on GPUs, and GPU-seconds held, overheads included.
+    held_seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    overhead_gpu_seconds: float = 0.0
+    lost_gpu_seconds: float = 0.0
+
+    @property
+    def completion_seconds(self) -> float | None:
+        """Job completion time (JCT): from submission to end."""
+        return None if self.ended_at is None else self.ended_at - self.submitted_at
+
+    @property
+    def queueing_seconds(self) -> float | None:
+        """From submission to the first start."""
+        return None if self.first_started_at is None else self.first_started_at - self.submitted_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The cluster from `at` until the next sample."""
+
+    at: float
+    #: GPUs of working nodes, and those of them that someone holds.
+    usable_gpus: int
+    held_gpus: int
+    running_jobs: int
+    waiting_jobs: int
+    waiting_gpus: int
+    #: Part of the idle GPUs that the largest replica which waits (8 GPUs when none does) cannot use.
+    fragmentation: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One run: one policy on one workload on one cluster."""
+
+    #: As on the command line, such as "tiresias:queues=2".
+    policy: str
+    placer: str
+    workload: str
+    cluster: str
+    seed: int
+    round_seconds: float
+    gpus_by_model: Mapping[str, int]
+    jobs: tuple[JobRecord, ...]
+    stays: tuple[Stay, ...]
+    samples: tuple[Sample, ...]
+    rounds: int
+    #: Processor seconds of the whole run, and of its rounds alone.
+    elapsed_seconds: float
+    decide_seconds: float
+    #: Virtual time at the beginning and the end.
+    began_at: float
+    ended_at: float
+    #: Why it ended before the last job did; empty when it did not.
+    cut_short: str = ""
+    notes: tuple[str, ...] = ()
+    #: Rounds in which a view's policy failed, with the last words.
+    degraded: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,38 @@
+"""What a simulation is given: jobs as the scheduler sees them, and the truth only the simulator knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from scheduler.core.snapshot import Job
+
+#: How a job of a trace ended there (Philly's words: passed, killed by its user, failed for good).
+Status = Literal["passed", "killed", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What a job will turn out to be. A scheduler never sees it."""
+
+    #: Seconds it runs with its own gang alone on GPUs of the reference model, as near as it can be.
+    work_seconds: float
+    status: Status = "passed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A job of a workload. `job.submitted_at` says when; seconds from the workload's beginning."""
+
+    job: Job
+    truth: Truth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Jobs in the order of their arrival, with ids 1, 2, ... in that order."""
+
+    name: str
+    arrivals: tuple[Arrival, ...]
+    #: Where it came from and what was assumed to read it so, in sentences for the report.
+    notes: tuple[str, ...] = ()
