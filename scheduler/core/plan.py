@@ -51,6 +51,8 @@ class Decision:
     queue: tuple[JobId, ...] = ()
     #: What runs and is named in no grant stays as it is (otherwise it is stopped).
     keep_running: bool = False
+    #: The next instant at which it would decide otherwise though nothing happened; None: it never would.
+    wake_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,5 +135,7 @@ class Plan:
     #: By view: the waiting jobs in the order in which they will be considered.
     queues: Mapping[str, tuple[JobId, ...]] = field(default_factory=dict)
     memory: Mapping[str, Memory] = field(default_factory=dict)
+    #: The next instant at which a round is worth while though nothing happened.
+    wake_at: float | None = None
     #: By view: why its policy or placer failed and its jobs merely kept what they had.
     degraded: Mapping[str, str] = field(default_factory=dict)

@@ -34,6 +34,10 @@ def decide(snapshot: Snapshot) -> Plan:
         memory={
             outcome.view.name: outcome.decision.memory for outcome in outcomes if outcome.decision.memory
         },
+        wake_at=min(
+            [outcome.decision.wake_at for outcome in outcomes if outcome.decision.wake_at is not None],
+            default=None,
+        ),
         degraded={outcome.view.name: outcome.failure for outcome in outcomes if outcome.failure},
     )
     check(snapshot, plan)
