@@ -12,7 +12,7 @@ A gang is looked for in each layer in turn, so nobody is disturbed while there i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from scheduler.core.cluster import Cluster
@@ -25,6 +25,9 @@ from scheduler.core.reclaim import reclaim
 from scheduler.core.snapshot import JobId
 
 IDLE, RELEASING, EVICTING, OWN = range(4)
+
+#: A placer's taste: a model and the node of each replica of a gang, by what the models offer; or None.
+Chooser = Callable[[Cluster, Mapping[str, Layer], Demand], tuple[str, Sequence[int]] | None]
 
 
 class Capacity:
@@ -39,6 +42,8 @@ class Capacity:
         self.cluster = cluster
         #: GPUs of each model that may still be handed out; None means all there are.
         self.limits: dict[str, int] | None = None
+        #: Asked first where nobody is disturbed; None, or when it finds nothing: `packing` chooses.
+        self.chooser: Chooser | None = None
         #: The view's own holdings that are neither kept nor dropped yet, the most important first.
         self.pending: dict[tuple[JobId, ...], Holding] = {}
         self._layers = {model: list(offers) for model, offers in layers.items()}
@@ -54,7 +59,7 @@ class Capacity:
         twin = Capacity.__new__(Capacity)
         twin.cluster, twin._evictable = self.cluster, self._evictable
         twin.limits = None if self.limits is None else dict(self.limits)
-        twin.pending = dict(self.pending)
+        twin.chooser, twin.pending = self.chooser, dict(self.pending)
         twin._layers = {model: list(offers) for model, offers in self._layers.items()}
         twin._dropped, twin._counted = set(self._dropped), set(self._counted)
         self._unshared, twin._unshared = set(), set()
@@ -105,6 +110,11 @@ class Capacity:
         """Return the best place for a gang, one that disturbs nobody if there is one; or None."""
         models = [model for model in demand.models if demand.gpus <= self.room(model)]
         for reach in range(OWN + 1):
+            if self.chooser is not None and reach <= RELEASING:
+                offers = {model: self._layers[model][reach] for model in models}
+                chosen = self.chooser(self.cluster, offers, demand)
+                if chosen is not None:
+                    return self._fit_in(offers[chosen[0]], chosen[0], demand, chosen[1])
             for model in models:
                 offered = self._offered(model, reach)
                 if offered is None or offered.gpus < demand.gpus:
@@ -213,8 +223,10 @@ class Capacity:
             occupants = partial(self._occupants, model, reach == OWN)
             return reclaim(fleet, free, offered, occupants, demand, rank, node_rank)
         nodes = locate(offered, fleet, demand, rank, node_rank)
-        if nodes is None:
-            return None
+        return None if nodes is None else self._fit_in(offered, model, demand, nodes)
+
+    def _fit_in(self, offered: Layer, model: str, demand: Demand, nodes: Sequence[int]) -> Fit:
+        fleet = self.cluster.fleets[model]
         masks = {
             node: fleet.layouts[node].nearest(offered.masks[node], gpus_of(needs))[1]
             for node, needs in by_node(nodes, demand.needs).items()
