@@ -17,7 +17,7 @@ def place(view: View, decision: Decision, placer: Placer) -> tuple[Mapping[int, 
     Raises PolicyError when the placer fails or uses GPUs that the view may not use.
     """
     try:
-        placements = placer.place(decision.grants, view.jobs, view.capacity.fork())
+        placements = placer.place(decision.grants, view, view.capacity.fork()).placements
         return placements, settle_exactly(view, decision, placements)
     except PolicyError:
         raise

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from scheduler.core.plan import Decision, Grant, Placement
+from scheduler.core.plan import Decision, Grant, Placement, Reason
 from scheduler.core.snapshot import Job, JobId, Member, Memory, Running
 
 if TYPE_CHECKING:
@@ -42,13 +42,33 @@ class Policy(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A placer's answer for its view."""
+
+    #: By position in the grants; a grant that cannot be placed, or had better wait, is left out.
+    placements: Mapping[int, Placement]
+    #: Words for jobs that the placer makes wait though there is room, by job.
+    reasons: Mapping[JobId, tuple[Reason, ...]] = field(default_factory=dict)
+    #: The next instant at which it would place otherwise though nothing happened; None: it never would.
+    wake_at: float | None = None
+
+    def added_to(self, decision: Decision) -> Decision:
+        """Return the policy's decision with the placer's reasons before its own, and the earlier instant."""
+        if not self.reasons and self.wake_at is None:
+            return decision
+        reasons = dict(decision.reasons)
+        for job, words in self.reasons.items():
+            reasons[job] = words + reasons.get(job, ())
+        instants = [instant for instant in (decision.wake_at, self.wake_at) if instant is not None]
+        return replace(decision, reasons=reasons, wake_at=min(instants, default=None))
+
+
 class Placer(Protocol):
     """A frozen dataclass of keyword parameters with defaults; no logic in its construction."""
 
-    def place(
-        self, grants: Sequence[Grant], jobs: Mapping[JobId, Job], capacity: Capacity
-    ) -> Mapping[int, Placement]:
-        """Return placements by position in `grants`; a grant that cannot be placed is left out.
+    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> Placed:
+        """Return where the grants go; the first ones have the first choice.
 
         `capacity` is used up as grants are placed; it knows which GPUs each job already holds.
         """

@@ -13,10 +13,10 @@ from scheduler.core.capacity import Capacity
 from scheduler.core.check import check
 from scheduler.core.errors import PlanError, UnknownPlugin
 from scheduler.core.plan import Action, ActionKind, Decision, Grant, Placement, Plan
-from scheduler.core.policy import View
+from scheduler.core.policy import Placed, View
 from scheduler.core.registry import make_policy
 from scheduler.core.round import decide
-from scheduler.core.snapshot import GpuId, Job, JobId, Memory, Snapshot, Tenant, Topology
+from scheduler.core.snapshot import GpuId, JobId, Memory, Snapshot, Tenant, Topology
 from tests.builders import (
     NOW,
     make_cluster,
@@ -374,10 +374,8 @@ def misplacing(*replicas: Sequence[int]) -> type:
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Misplacing:
-        def place(
-            self, grants: Sequence[Grant], jobs: Mapping[JobId, Job], capacity: Capacity
-        ) -> Mapping[int, Placement]:
-            return {0: Placement(gpu_model="V100", replicas=chosen)}
+        def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> Placed:
+            return Placed(placements={0: Placement(gpu_model="V100", replicas=chosen)})
 
     return Misplacing
 

@@ -6,25 +6,19 @@ someone must make room, it is those who lose least by it. `packing` and `capacit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.core.capacity import Capacity
-from scheduler.core.plan import Grant, Placement
-from scheduler.core.settle import settle_all
-from scheduler.core.snapshot import Job, JobId
+from scheduler.core.placing import place_all
+from scheduler.core.plan import Grant
+from scheduler.core.policy import Placed, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consolidate:
     """The default placer."""
 
-    def place(
-        self, grants: Sequence[Grant], jobs: Mapping[JobId, Job], capacity: Capacity
-    ) -> Mapping[int, Placement]:
-        """Return placements by position in `grants`; a grant that cannot be placed is left out."""
-        granted = {grant.jobs for grant in grants}
-        for running, holding in list(capacity.pending.items()):
-            if running not in granted:
-                capacity.drop(holding)
-        return settle_all(grants, jobs, capacity)
+    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> Placed:
+        """Return where the grants go; one that does not fit is left out."""
+        return place_all(grants, view, capacity)
