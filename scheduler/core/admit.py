@@ -9,7 +9,8 @@ same tenant back for ever.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from heapq import heappop, heappush
 
 from scheduler.core import wording
 from scheduler.core.demand import models_of
@@ -22,39 +23,72 @@ from scheduler.core.snapshot import AllocationId, Job, JobId, Running
 ALL_MODELS = "*"
 
 
-@dataclass(slots=True, kw_only=True)
 class Admission:
     """Who may be considered, who may not and why, and which allocations end whatever is decided."""
 
-    admitted: dict[JobId, Job] = field(default_factory=dict)
-    held_back: dict[JobId, tuple[Reason, ...]] = field(default_factory=dict)
-    #: Allocation -> (cause, sentence for its jobs).
-    endings: dict[AllocationId, tuple[str, str]] = field(default_factory=dict)
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._feasibility = Feasibility(facts.cluster, facts.tenants, facts.virtual_clusters)
+        #: Jobs to look at again at an instant, though nothing happens to them: (instant, job).
+        self._alarms: list[tuple[float, JobId]] = []
+        self.admitted: dict[JobId, Job] = {}
+        self.held_back: dict[JobId, tuple[Reason, ...]] = {}
+        #: Allocation -> (cause, sentence for its jobs).
+        self.endings: dict[AllocationId, tuple[str, str]] = {}
 
+    def refresh(self) -> set[JobId]:
+        """Look again at the jobs that changed, or whose time has come; return all that were looked at."""
+        facts = self._facts
+        while self._alarms and self._alarms[0][0] <= facts.frame.now:
+            facts.changed_jobs.add(heappop(self._alarms)[1])
+        for allocation in self.endings.keys() & facts.changed_allocations:
+            del self.endings[allocation]
+        looked_at = set(facts.changed_jobs)
+        capped = {
+            facts.jobs[job].tenant
+            for job in facts.changed_jobs
+            if job in facts.jobs and self._quota_of(facts.jobs[job])
+        }
+        # A job that ended left its tenant more to hand out.
+        capped.update(
+            job.tenant
+            for number in facts.changed_jobs
+            if (job := self.admitted.get(number)) and self._quota_of(job)
+        )
+        for tenant in capped:
+            looked_at.update(facts.by_tenant.get(tenant, ()))
+        candidates: dict[str, list[Job]] = {}
+        for number in sorted(looked_at):
+            self.admitted.pop(number, None)
+            self.held_back.pop(number, None)
+            if number in facts.jobs and self._may_be_considered(facts.jobs[number]):
+                candidates.setdefault(facts.jobs[number].tenant, []).append(facts.jobs[number])
+        for tenant, jobs in candidates.items():
+            quota = facts.tenants[tenant].quota if tenant in facts.tenants else {}
+            _within_quota(quota, jobs, facts, self)
+        return looked_at
 
-def admit(facts: Facts) -> Admission:
-    """Sort every job of the snapshot into admitted and held back."""
-    admission = Admission()
-    for job_id, running in facts.current.items():
-        ending = _ending(facts.jobs[job_id], running, facts.snapshot.now) if job_id in facts.jobs else None
-        if ending is not None:
-            admission.endings[running.allocation] = ending
-    candidates: dict[str, list[Job]] = {}
-    feasibility = Feasibility(facts.cluster, facts.tenants, facts.virtual_clusters)
-    for job in facts.jobs.values():
-        current = facts.current.get(job.id)
+    def _quota_of(self, job: Job) -> Mapping[str, int]:
+        tenant = self._facts.tenants.get(job.tenant)
+        return tenant.quota if tenant else {}
+
+    def _may_be_considered(self, job: Job) -> bool:
+        """Hold the job back with all reasons, or note that what it has must end; else return True."""
+        current = self._facts.current.get(job.id)
         if current is None:
-            reasons = _hold(job, facts, feasibility)
+            reasons = _hold(job, self._facts, self._feasibility)
             if reasons:
-                admission.held_back[job.id] = reasons
-                continue
-        elif current.allocation in admission.endings:
-            continue
-        candidates.setdefault(job.tenant, []).append(job)
-    for tenant, jobs in candidates.items():
-        quota = facts.tenants[tenant].quota if tenant in facts.tenants else {}
-        _within_quota(quota, jobs, facts, admission)
-    return admission
+                self.held_back[job.id] = reasons
+                if job.eligible_at > self._facts.frame.now:
+                    heappush(self._alarms, (job.eligible_at, job.id))
+            return not reasons
+        ending = _ending(job, current, self._facts.frame.now)
+        if ending is not None:
+            self.endings[current.allocation] = ending
+            self._facts.changed_allocations.add(current.allocation)
+        elif job.time_limit_seconds is not None and current.phase == "held":
+            heappush(self._alarms, (current.since + job.time_limit_seconds, job.id))
+        return current.allocation not in self.endings
 
 
 def _ending(job: Job, running: Running, now: float) -> tuple[str, str] | None:
@@ -84,7 +118,7 @@ def _hold(job: Job, facts: Facts, feasibility: Feasibility) -> tuple[Reason, ...
                 hint="Release it to let it be considered.",
             )
         )
-    if job.eligible_at > facts.snapshot.now:
+    if job.eligible_at > facts.frame.now:
         reasons.append(
             Reason(
                 code="backoff",

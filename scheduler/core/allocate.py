@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from scheduler.core.demand import demand_of_grant, models_of
 from scheduler.core.errors import PolicyError
-from scheduler.core.plan import Decision, Grant
+from scheduler.core.plan import Decision
 from scheduler.core.policy import Policy, View
 from scheduler.core.snapshot import JobId, Memory
 
@@ -15,26 +14,13 @@ from scheduler.core.snapshot import JobId, Memory
 def allocate(view: View, policy: Policy, memory: Memory) -> Decision:
     """Return the policy's decision; raise PolicyError when it fails or grants what is not allowed."""
     try:
-        decision = _spelled_out(policy.allocate(view, memory), view)
+        decision = policy.allocate(view, memory)
         check_decision(decision, view)
     except PolicyError:
         raise
     except Exception as error:  # A policy may fail in any way it likes: it costs only its own view.
         raise PolicyError(f"policy {type(policy).__name__} failed: {error!r}") from error
     return decision
-
-
-def _spelled_out(decision: Decision, view: View) -> Decision:
-    """Name what stays in grants of its own, before all others."""
-    if not decision.keep_running:
-        return decision
-    named = {job for grant in decision.grants for job in grant.jobs}
-    staying = [
-        Grant(jobs=holding.running.jobs, gpus=holding.gpus, gpu_model=holding.model)
-        for holding in view.capacity.pending.values()
-        if holding.running is not None and named.isdisjoint(holding.running.jobs)
-    ]
-    return replace(decision, grants=(*staying, *decision.grants))
 
 
 def check_decision(decision: Decision, view: View) -> None:

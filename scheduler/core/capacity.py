@@ -12,7 +12,7 @@ A gang is looked for in each layer in turn, so nobody is disturbed while there i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from scheduler.core.cluster import Cluster
@@ -28,6 +28,8 @@ IDLE, RELEASING, EVICTING, OWN = range(4)
 
 #: A placer's taste: a model and the node of each replica of a gang, by what the models offer; or None.
 Chooser = Callable[[Cluster, Mapping[str, Layer], Demand], tuple[str, Sequence[int]] | None]
+#: A view's own holdings by their jobs.
+Pending = dict[tuple[JobId, ...], Holding]
 
 
 class Capacity:
@@ -45,10 +47,11 @@ class Capacity:
         #: Asked first where nobody is disturbed; None, or when it finds nothing: `packing` chooses.
         self.chooser: Chooser | None = None
         #: The view's own holdings that are neither kept nor dropped yet, the most important first.
-        self.pending: dict[tuple[JobId, ...], Holding] = {}
+        self.pending: Pending = {}
+        #: Holdings that were stopped, by their own view or by one that reclaimed their GPUs.
+        self.dropped: set[Holding] = set()
         self._layers = {model: list(offers) for model, offers in layers.items()}
         self._evictable = evictable
-        self._dropped: set[Holding] = set()
         #: Holdings that were counted against the limits.
         self._counted: set[Holding] = set()
         #: Layers that no fork shares; others are copied before they are changed.
@@ -61,17 +64,15 @@ class Capacity:
         twin.limits = None if self.limits is None else dict(self.limits)
         twin.chooser, twin.pending = self.chooser, dict(self.pending)
         twin._layers = {model: list(offers) for model, offers in self._layers.items()}
-        twin._dropped, twin._counted = set(self._dropped), set(self._counted)
+        twin.dropped, twin._counted = set(self.dropped), set(self._counted)
         self._unshared, twin._unshared = set(), set()
         return twin
 
-    def narrowed(
-        self, limits: Mapping[str, int] | None, own: Iterable[Holding], *, may_evict: bool
-    ) -> Capacity:
-        """Return the part of this capacity that a view may use whose jobs hold `own` already."""
+    def narrowed(self, limits: Mapping[str, int] | None, pending: Pending, *, may_evict: bool) -> Capacity:
+        """Return the part of this capacity that a view may use whose jobs hold `pending` already."""
         view = self.fork()
         view.limits, view._counted = None if limits is None else dict(limits), set()
-        view.pending = {holding.running.jobs: holding for holding in own if holding.running}
+        view.pending = dict(pending)
         if not may_evict:
             view._layers = {model: offers[:EVICTING] for model, offers in view._layers.items()}
         return view
@@ -101,10 +102,6 @@ class Capacity:
         """Return how many GPUs of a model could be handed out now, whoever has to stop for it."""
         own = sum(holding.gpus for holding in self.pending.values() if holding.model == model)
         return min(self._layers[model][-1].gpus + own, self.room(model))
-
-    def was_dropped(self, holding: Holding) -> bool:
-        """Whether the holding was stopped, by its own view or by one that reclaimed its GPUs."""
-        return holding in self._dropped
 
     def find(self, demand: Demand) -> Fit | None:
         """Return the best place for a gang, one that disturbs nobody if there is one; or None."""
@@ -157,10 +154,14 @@ class Capacity:
         del self.pending[holding.running.jobs]
         self._count(holding)
 
-    def keep_all(self) -> None:
-        """Leave all of the view's own holdings where they are."""
-        for holding in list(self.pending.values()):
-            self.keep(holding)
+    def keep_all(self, but: Collection[JobId] = ()) -> None:
+        """Leave the view's own holdings where they are, except those of the jobs named."""
+        named = set(but)
+        others = {jobs: held for jobs, held in self.pending.items() if not named.isdisjoint(jobs)}
+        for jobs, holding in self.pending.items():
+            if jobs not in others:
+                self._count(holding)
+        self.pending = others
 
     def drop(self, holding: Holding) -> None:
         """Stop a holding: its GPUs come free as soon as their nodes say so."""
@@ -170,7 +171,7 @@ class Capacity:
             self._counted.discard(holding)
             if self.limits is not None:
                 self.limits[holding.model] += holding.gpus
-        self._dropped.add(holding)
+        self.dropped.add(holding)
         usable = self.cluster.fleets[holding.model].usable
         stop = EVICTING if holding.evictable else len(self._layers[holding.model])
         for reach in range(RELEASING, stop):
@@ -237,7 +238,7 @@ class Capacity:
         """Return who may be asked to leave a node: who loses least first, the view's own jobs last."""
         found = []
         if len(self._layers[model]) > EVICTING:
-            found = [pair for pair in self._evictable.get((model, node), ()) if pair[0] not in self._dropped]
+            found = [pair for pair in self._evictable.get((model, node), ()) if pair[0] not in self.dropped]
         if own:
             for holding in reversed(self.pending.values()):
                 if holding.model == model:

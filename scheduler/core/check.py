@@ -25,13 +25,9 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
         _check_fields(action, allocations, current, settled)
         if action.placement is None:
             continue
-        before = allocations[action.allocation].replicas if action.allocation is not None else ()
-        if action.kind is not ActionKind.KEEP:
-            _check_placement(action, where)
-            for job in action.jobs:
-                _check_gang(jobs[job], action)
-        elif action.placement.replicas != before:
-            raise PlanError(f"{action.jobs} are kept on GPUs that they do not hold")
+        _check_placement(action, where)
+        for job in action.jobs:
+            _check_gang(jobs[job], action)
         for gpu in action.placement.gpus:
             if gpu in holder:
                 raise PlanError(f"GPU {gpu} is given to {holder[gpu].jobs} and to {action.jobs}")
@@ -40,10 +36,11 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
             if job in placed:
                 raise PlanError(f"job {job} is placed twice")
             placed[job] = action
-    _check_undecided(snapshot, settled, holder)
-    _check_guarantees(snapshot, plan, allocations)
-    _check_quotas(snapshot, placed, jobs, current)
-    silent = [job for job in jobs if job not in placed and not plan.reasons.get(job)]
+    kept = {job: running for job, running in current.items() if running.allocation not in settled}
+    _check_kept(kept, holder)
+    _check_guarantees(snapshot, plan, kept, jobs)
+    _check_quotas(snapshot, placed, kept, current)
+    silent = [job for job in jobs if job not in placed and job not in kept and not plan.reasons.get(job)]
     if silent:
         raise PlanError(f"no reason is given why these jobs wait: {silent[:10]}")
 
@@ -97,29 +94,32 @@ def _check_gang(job: Job, action: Action) -> None:
         raise PlanError(f"job {job.id} can run on {job.elastic} GPUs and was given {sum(sizes)}")
 
 
-def _check_undecided(snapshot: Snapshot, settled: set[AllocationId], holder: Mapping[GpuId, Action]) -> None:
+def _check_kept(kept: Mapping[JobId, Running], holder: Mapping[GpuId, Action]) -> None:
     """What was not decided about keeps its GPUs."""
-    for running in snapshot.running:
-        if not running.stopping and running.allocation not in settled:
-            taken = [gpu for gpu in running.gpus if gpu in holder]
-            if taken:
-                raise PlanError(f"allocation {running.allocation} has no action and lost GPUs {taken}")
+    for job, running in kept.items():
+        taken = [gpu for gpu in running.gpus if gpu in holder]
+        if taken:
+            raise PlanError(f"job {job} stays, but lost GPUs {taken}")
 
 
-def _check_guarantees(snapshot: Snapshot, plan: Plan, allocations: Mapping[AllocationId, Running]) -> None:
+def _check_guarantees(
+    snapshot: Snapshot, plan: Plan, kept: Mapping[JobId, Running], jobs: Mapping[JobId, Job]
+) -> None:
     """A virtual cluster's guaranteed jobs stay within its guarantee, or below what they held before."""
     used: dict[tuple[str, str], int] = {}
     before: dict[tuple[str, str], int] = {}
     for action in plan.actions:
-        if not action.guaranteed:
-            continue
-        if action.placement is not None:
+        if action.guaranteed and action.placement is not None:
             key = action.virtual_cluster, action.placement.gpu_model
             used[key] = used.get(key, 0) + _size(action.placement.replicas)
-        if action.allocation is not None:
-            running = allocations[action.allocation]
-            key = action.virtual_cluster, running.gpu_model
-            before[key] = before.get(key, 0) + _size(running.replicas)
+    for running in snapshot.running:
+        first = jobs.get(running.jobs[0])
+        if first is None or not running.guaranteed or running.stopping:
+            continue
+        key = first.virtual_cluster, running.gpu_model
+        before[key] = before.get(key, 0) + _size(running.replicas)
+        if first.id in kept:
+            used[key] = used.get(key, 0) + _size(running.replicas)
     guaranteed = {
         (vc.name, model): count for vc in snapshot.virtual_clusters for model, count in vc.guaranteed.items()
     }
@@ -131,19 +131,21 @@ def _check_guarantees(snapshot: Snapshot, plan: Plan, allocations: Mapping[Alloc
 def _check_quotas(
     snapshot: Snapshot,
     placed: Mapping[JobId, Action],
-    jobs: Mapping[JobId, Job],
+    kept: Mapping[JobId, Running],
     current: Mapping[JobId, Running],
 ) -> None:
     """Tenants stay within their quotas, or below what they held before."""
     used: dict[tuple[str, str], int] = {}
     before: dict[tuple[str, str], int] = {}
     capped = {tenant.name for tenant in snapshot.tenants if tenant.quota}
-    for number, job in jobs.items():
+    for job in snapshot.jobs:
         if job.tenant not in capped:
             continue
-        action, running = placed.get(number), current.get(number)
+        action, running = placed.get(job.id), current.get(job.id)
         if action is not None and action.placement is not None:
             _add(used, job.tenant, action.placement.gpu_model, _size(action.placement.replicas))
+        if job.id in kept:
+            _add(used, job.tenant, kept[job.id].gpu_model, _size(kept[job.id].replicas))
         if running is not None:
             _add(before, job.tenant, running.gpu_model, _size(running.replicas))
     for tenant in snapshot.tenants:

@@ -5,47 +5,50 @@ Preemption, migration and resizing are read off here, so no policy spends a line
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.core import wording
 from scheduler.core.admit import Admission
 from scheduler.core.facts import Facts
-from scheduler.core.plan import Action, ActionKind, Placement
+from scheduler.core.plan import Action, ActionKind
 from scheduler.core.serve import Served
-from scheduler.core.snapshot import GpuId, Job, JobId, Running
+from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, Running
 
 
-def diff(facts: Facts, admission: Admission, outcomes: Sequence[Served]) -> tuple[Action, ...]:
-    """Return the actions of the round: what is placed, view by view, then what became of everyone else."""
+def diff(
+    facts: Facts, admission: Admission, homeless: Collection[AllocationId], outcomes: Sequence[Served]
+) -> tuple[Action, ...]:
+    """Return the actions of the round: what is placed anew, view by view, then who stops without a new place.
+
+    What is not named stays as it is. That includes jobs whose virtual cluster was deleted under them: no view
+    of this round decides about them.
+    """
     placed = [action for outcome in outcomes for action in _placed(facts, outcome)]
     takers = _takers(placed)
-    settled = {action.allocation for action in placed}
-    served = {outcome.view.name for outcome in outcomes}
-    others = []
-    for running in facts.running:
+    leaving = {held.running.allocation for held in outcomes[-1].capacity.dropped if held.running is not None}
+    leaving.update(admission.endings, facts.stale, homeless)
+    leaving.difference_update([action.allocation for action in placed if action.allocation is not None])
+    stops = []
+    for allocation in sorted(leaving):
+        running = facts.running[allocation]
         job = facts.jobs.get(running.jobs[0])
-        if job is None or running.stopping or running.allocation in settled:
-            continue
-        deleted = job.guaranteed and job.virtual_cluster not in served
-        if deleted and facts.is_live(running) and running.allocation not in admission.endings:
-            others.append(_left_alone(running, job))
-        else:
-            others.append(_stop(running, job, facts, admission, takers))
-    return (*[_with_cause(action, facts, takers) for action in placed], *others)
+        if job is not None:
+            stops.append(_stop(running, job, facts, admission, takers))
+    return (*[_with_cause(action, facts, takers) for action in placed], *stops)
 
 
 def _placed(facts: Facts, outcome: Served) -> Iterable[Action]:
-    for position, grant in enumerate(outcome.decision.grants):
-        placement = outcome.placements.get(position)
+    for position, placement in outcome.placements.items():
+        grant = outcome.decision.grants[position]
         before = {running.allocation: running for job in grant.jobs if (running := facts.current.get(job))}
         running = next(iter(before.values()), None)
-        if placement is None or (running is not None and running.jobs != grant.jobs):
-            continue  # A group in which jobs join or leave stops first, and starts in a later round.
         if running is None:
             kind = ActionKind.START
+        elif running.jobs != grant.jobs:
+            continue  # A group in which jobs join or leave stops first, and starts in a later round.
         elif running.replicas == placement.replicas and facts.is_live(running):
-            kind = ActionKind.KEEP
+            continue
         else:
             same_size = len(running.gpus) == len(placement.gpus)
             kind = ActionKind.MOVE if same_size else ActionKind.RESIZE
@@ -60,25 +63,10 @@ def _placed(facts: Facts, outcome: Served) -> Iterable[Action]:
         )
 
 
-def _left_alone(running: Running, job: Job) -> Action:
-    """Keep what no view of this round decides about: its virtual cluster was deleted under it."""
-    return Action(
-        kind=ActionKind.KEEP,
-        jobs=running.jobs,
-        virtual_cluster=job.virtual_cluster,
-        guaranteed=running.guaranteed,
-        placement=Placement(gpu_model=running.gpu_model, replicas=running.replicas),
-        allocation=running.allocation,
-    )
-
-
 def _takers(actions: Iterable[Action]) -> dict[GpuId, Action]:
     """Return who newly takes each GPU."""
     return {
-        gpu: action
-        for action in actions
-        if action.kind is not ActionKind.KEEP and action.placement is not None
-        for gpu in action.placement.gpus
+        gpu: action for action in actions if action.placement is not None for gpu in action.placement.gpus
     }
 
 

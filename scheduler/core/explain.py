@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.core import wording
@@ -10,9 +10,9 @@ from scheduler.core.admit import Admission
 from scheduler.core.capacity import Capacity
 from scheduler.core.demand import Demand, Need, demand_of, shape_of, sizes_of
 from scheduler.core.facts import Facts
-from scheduler.core.plan import Action, ActionKind, Placement, Reason, Tier
+from scheduler.core.plan import Action, Placement, Reason, Tier
 from scheduler.core.serve import Served
-from scheduler.core.snapshot import Job, JobId
+from scheduler.core.snapshot import GpuId, Job, JobId, Running
 
 Reasons = tuple[Reason, ...]
 
@@ -24,17 +24,24 @@ def explain(
 ) -> dict[JobId, Reasons]:
     """Return the reasons of every job that waits, in the order of the jobs' ids."""
     found: dict[JobId, list[Reason]] = {job: list(held) for job, held in admission.held_back.items()}
-    placed: set[JobId] = set()
+    placed: set[JobId] = set().union(*[outcome.kept for outcome in outcomes])
+    promised: list[tuple[Sequence[JobId], Placement]] = [
+        (running.jobs, Placement(gpu_model=running.gpu_model, replicas=running.replicas))
+        for running in facts.planned.values()
+        if placed.issuperset(running.jobs)
+    ]
     for action in actions:
         if action.placement is not None:
             placed.update(action.jobs)
-            starts = action.kind is not ActionKind.KEEP or facts.current[action.jobs[0]].phase == "planned"
-            waits = _waits_for(action.placement, action.jobs, facts) if starts else None
-            if waits:
-                found.update((job, [waits]) for job in action.jobs)
-        elif action.kind is ActionKind.STOP:
+            promised.append((action.jobs, action.placement))
+        else:
             for job in action.jobs:
                 found.setdefault(job, []).append(_stopped(action, facts))
+    holders = _holders(facts) if promised else {}
+    for jobs, placement in promised:
+        waits = _waits_for(placement, jobs, holders)
+        if waits:
+            found.update((job, [waits]) for job in jobs)
     for outcome in outcomes:
         shortages = _Shortages(outcome, outcomes[-1].capacity, facts)
         for waiting in outcome.view.jobs.values():
@@ -49,12 +56,18 @@ def _in_order(reasons: list[Reason]) -> Reasons:
     return tuple(reasons)
 
 
-def _waits_for(placement: Placement, jobs: Sequence[JobId], facts: Facts) -> Reason | None:
+def _holders(facts: Facts) -> dict[GpuId, Running]:
+    """Return who is on each GPU now, be it to leave."""
+    held = [running for running in facts.running.values() if running.phase == "held"]
+    return {gpu: running for running in held for gpu in running.gpus}
+
+
+def _waits_for(placement: Placement, jobs: Sequence[JobId], on: Mapping[GpuId, Running]) -> Reason | None:
     """Return the reason of a job whose GPUs are promised and not yet released by others."""
     holders: dict[JobId, None] = {}
     count = 0
     for gpu in placement.gpus:
-        holder = facts.holders.get(gpu)
+        holder = on.get(gpu)
         if holder is not None and holder.jobs != tuple(jobs):
             holders.update(dict.fromkeys(holder.jobs))
             count += 1

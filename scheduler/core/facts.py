@@ -1,11 +1,19 @@
-"""The snapshot indexed once for the whole round: who is where, and which claims still stand."""
+"""The facts indexed for a round: who is where, and which claims still stand.
+
+Made from a snapshot, and then kept up to date by `put_*` and `drop_*` where many rounds follow one
+another, as in the simulator: a round then costs what changed, not what there is. What changed since the
+last round is noted for the steps that keep indexes of their own.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.demand import Need, demand_of, shared_needs
 from scheduler.core.holding import Holding, Part
-from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, Running, Snapshot
+from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, Memory, Running, Snapshot
 
 #: Of a gang whose job is gone from the snapshot: its GPUs count, what else it takes is not known.
 UNKNOWN_NEED = Need(gpus=0, cpus=0.0, memory_bytes=0)
@@ -15,26 +23,108 @@ class Facts:
     """What every step of a round looks up."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
+        #: Time, configuration and memory; jobs and allocations are below, where they can change.
+        self.frame = replace(snapshot, jobs=(), running=())
         self.cluster = Cluster(snapshot.nodes, snapshot.levels)
-        # Sorted once here, so that no later step depends on the order in which the facts were given.
-        self.jobs = {job.id: job for job in sorted(snapshot.jobs, key=lambda job: job.id)}
-        self.running = sorted(snapshot.running, key=lambda running: running.allocation)
         self.tenants = {tenant.name: tenant for tenant in snapshot.tenants}
         self.virtual_clusters = {vc.name: vc for vc in snapshot.virtual_clusters}
+        self.jobs: dict[JobId, Job] = {}
+        self.by_tenant: dict[str, dict[JobId, Job]] = {}
+        self.running: dict[AllocationId, Running] = {}
+        self.holdings: dict[AllocationId, Holding] = {}
         #: What each job holds or was promised.
         self.current: dict[JobId, Running] = {}
         #: What each job was told to leave and has not left yet.
         self.stopping: dict[JobId, Running] = {}
-        for running in self.running:
-            by_job = self.stopping if running.stopping else self.current
-            by_job.update(dict.fromkeys(running.jobs, running))
-        self.holdings = {running.allocation: self._holding(running) for running in self.running}
-        self.stale = self._stale()
-        #: Who is on each GPU now, be it to leave.
-        self.holders: dict[GpuId, Running] = {
-            gpu: running for running in self.running if running.phase == "held" for gpu in running.gpus
-        }
+        #: Promises, and those of them that cannot come true.
+        self.planned: dict[AllocationId, Running] = {}
+        self.stale: frozenset[AllocationId] = frozenset()
+        self.changed_jobs: set[JobId] = set()
+        self.changed_allocations: set[AllocationId] = set()
+        # Sorted, so that no later step depends on the order in which the facts were given.
+        for job in sorted(snapshot.jobs, key=lambda job: job.id):
+            self.put_job(job)
+        for running in sorted(snapshot.running, key=lambda running: running.allocation):
+            self.put_running(running)
+
+    # Changes
+
+    def turn_to(self, round_number: int, now: float, memory: Mapping[str, Memory]) -> None:
+        """Move on to another round."""
+        self.frame = replace(self.frame, round_number=round_number, now=now, memory=memory)
+
+    def put_job(self, job: Job) -> None:
+        """Take in a new job, or what is now true of a known one."""
+        self.jobs[job.id] = job
+        self.by_tenant.setdefault(job.tenant, {})[job.id] = job
+        self.changed_jobs.add(job.id)
+
+    def drop_job(self, job_id: JobId) -> None:
+        """Forget a job that has ended."""
+        job = self.jobs.pop(job_id)
+        del self.by_tenant[job.tenant][job_id]
+        self.changed_jobs.add(job_id)
+
+    def put_running(self, running: Running) -> None:
+        """Take in a new allocation, or what is now true of a known one."""
+        if running.allocation in self.running:
+            self._unlink(self.running[running.allocation])
+        self.running[running.allocation] = running
+        self.holdings[running.allocation] = self._holding(running)
+        by_job = self.stopping if running.stopping else self.current
+        by_job.update(dict.fromkeys(running.jobs, running))
+        if running.phase == "planned" and not running.stopping:
+            self.planned[running.allocation] = running
+        self._note(running)
+
+    def drop_running(self, allocation: AllocationId) -> None:
+        """Forget an allocation whose GPUs are free again."""
+        running = self.running.pop(allocation)
+        del self.holdings[allocation]
+        self._unlink(running)
+        self._note(running)
+
+    def _unlink(self, running: Running) -> None:
+        self.planned.pop(running.allocation, None)
+        for by_job in (self.current, self.stopping):
+            for job in running.jobs:
+                if by_job.get(job) is running:
+                    del by_job[job]
+
+    def _note(self, running: Running) -> None:
+        self.changed_allocations.add(running.allocation)
+        self.changed_jobs.update(running.jobs)
+
+    def find_stale(self) -> None:
+        """Find the promises that cannot come true: someone runs on, or the GPU is not to be used."""
+        stale: set[AllocationId] = set()
+        if self.planned:
+            taken: set[GpuId] = set()
+            for running in self.running.values():
+                if running.phase == "held" and not running.stopping:
+                    taken.update(running.gpus)
+            for running in sorted(self.planned.values(), key=lambda running: running.allocation):
+                if taken.isdisjoint(running.gpus) and all(map(self.is_usable, running.gpus)):
+                    taken.update(running.gpus)
+                else:
+                    stale.add(running.allocation)
+        for allocation in self.stale ^ stale:
+            if allocation in self.running:
+                self._note(self.running[allocation])
+        self.stale = frozenset(stale)
+
+    # Questions
+
+    def is_usable(self, gpu: GpuId) -> bool:
+        """Whether new work may start on the GPU: it is healthy and its node takes work."""
+        if gpu not in self.cluster.where:
+            return False
+        model, node, bit = self.cluster.where[gpu]
+        return bool(self.cluster.fleets[model].usable[node] & bit)
+
+    def is_live(self, running: Running) -> bool:
+        """Whether the allocation is one that its jobs can keep."""
+        return not running.stopping and running.allocation not in self.stale
 
     def _holding(self, running: Running) -> Holding:
         jobs = [self.jobs[job] for job in running.jobs if job in self.jobs]
@@ -61,34 +151,6 @@ class Facts:
             evictable=not running.guaranteed,
             cost_seconds=max([job.preemption_cost_seconds for job in jobs], default=0.0),
         )
-
-    def _stale(self) -> frozenset[AllocationId]:
-        """Return the promises that cannot come true: someone runs on, or the GPU is not to be used."""
-        planned = [running for running in self.running if running.phase == "planned" and not running.stopping]
-        if not planned:
-            return frozenset()
-        taken: set[GpuId] = set()
-        for running in self.running:
-            if running.phase == "held" and not running.stopping:
-                taken.update(running.gpus)
-        stale = set()
-        for running in planned:
-            if taken.isdisjoint(running.gpus) and all(map(self.is_usable, running.gpus)):
-                taken.update(running.gpus)
-            else:
-                stale.add(running.allocation)
-        return frozenset(stale)
-
-    def is_usable(self, gpu: GpuId) -> bool:
-        """Whether new work may start on the GPU: it is healthy and its node takes work."""
-        if gpu not in self.cluster.where:
-            return False
-        model, node, bit = self.cluster.where[gpu]
-        return bool(self.cluster.fleets[model].usable[node] & bit)
-
-    def is_live(self, running: Running) -> bool:
-        """Whether the allocation is one that its jobs can keep."""
-        return not running.stopping and running.allocation not in self.stale
 
 
 def _granted(job: Job, running: Running) -> int:

@@ -36,6 +36,10 @@ class Layer:
         twin.by_count, twin.gpus = self.by_count.copy(), self.gpus
         return twin
 
+    def set(self, node: int, mask: int, cpus: float, memory: float) -> None:
+        self._replace(node, mask)
+        self.cpus[node], self.memory[node] = cpus, memory
+
     def add(self, node: int, mask: int, cpus: float, memory: float) -> None:
         self._replace(node, self.masks[node] | mask)
         self.cpus[node] += cpus

@@ -17,7 +17,7 @@ def place(view: View, decision: Decision, placer: Placer) -> tuple[Mapping[int, 
     Raises PolicyError when the placer fails or uses GPUs that the view may not use.
     """
     try:
-        placements = placer.place(decision.grants, view, view.capacity.fork()).placements
+        placements = placer.place(decision.grants, view, _offered(view, decision)).placements
         return placements, settle_exactly(view, decision, placements)
     except PolicyError:
         raise
@@ -25,11 +25,19 @@ def place(view: View, decision: Decision, placer: Placer) -> tuple[Mapping[int, 
         raise PolicyError(f"placer {type(placer).__name__} failed: {error!r}") from error
 
 
+def _offered(view: View, decision: Decision) -> Capacity:
+    """Return a copy of the view's capacity in which those stay who are not up for decision."""
+    capacity = view.capacity.fork()
+    if decision.keep_running:
+        capacity.keep_all(but=[job for grant in decision.grants for job in grant.jobs])
+    return capacity
+
+
 def settle_exactly(view: View, decision: Decision, placements: Mapping[int, Placement]) -> Capacity:
     """Carry out placements on the view's own capacity, which refuses those that are not allowed."""
     if not set(placements) <= set(range(len(decision.grants))):
         raise PolicyError(f"grants were placed that do not exist: {sorted(placements)}")
-    capacity = view.capacity.fork()
+    capacity = _offered(view, decision)
     staying = set()
     for position, placement in placements.items():
         jobs = decision.grants[position].jobs

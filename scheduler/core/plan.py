@@ -69,7 +69,6 @@ class Placement:
 
 class ActionKind(StrEnum):
     START = "start"
-    KEEP = "keep"
     RESIZE = "resize"
     MOVE = "move"
     STOP = "stop"
@@ -79,7 +78,8 @@ class ActionKind(StrEnum):
 class Action:
     """One step from what runs to what was decided.
 
-    START has a placement; STOP has an allocation; KEEP, RESIZE and MOVE have both.
+    START has a placement; STOP has an allocation; RESIZE and MOVE have both. What is not named in any action
+    stays as it is.
     """
 
     kind: ActionKind

@@ -12,132 +12,134 @@ than is guaranteed, no one gains from its name.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.core.admit import Admission
-from scheduler.core.capacity import EVICTING, Capacity
+from scheduler.core.capacity import Capacity, Pending
 from scheduler.core.facts import Facts
-from scheduler.core.holding import Holding, Part
-from scheduler.core.packing import Layer
 from scheduler.core.policy import View
-from scheduler.core.snapshot import Job, JobId, Running, VirtualCluster
+from scheduler.core.snapshot import AllocationId, Job, JobId, Running, VirtualCluster
 
 #: The view that serves opportunistic jobs; no virtual cluster may have this name.
 SPARE = "spare"
 
-UNKNOWN = float("inf")
 
+@dataclass(slots=True)
+class _Part:
+    """A view's jobs, and what they hold or were promised."""
 
-def survey(facts: Facts, admission: Admission) -> Capacity:
-    """Return what the whole cluster has to offer before anyone was served."""
-    layers: dict[str, list[Layer]] = {}
-    evictable: dict[tuple[str, int], list[tuple[Holding, Part]]] = {}
-    claims: dict[str, list[Part]] = {model: [] for model in facts.cluster.models}
-    leaving: dict[str, list[Part]] = {model: [] for model in facts.cluster.models}
-    for running in facts.running:
-        holding = facts.holdings[running.allocation]
-        if running.allocation in facts.stale:
-            continue
-        ends = running.stopping or running.allocation in admission.endings
-        # A promise that is dropped leaves nothing behind: its GPUs still have the holder they had.
-        if ends and running.phase == "planned":
-            continue
-        (leaving if ends else claims)[holding.model] += holding.parts
-        if holding.evictable and not ends:
-            for part in holding.parts:
-                evictable.setdefault((holding.model, part.node), []).append((holding, part))
-    for candidates in evictable.values():
-        candidates.sort(key=lambda candidate: candidate[0].disturbance)
-    for model, fleet in facts.cluster.fleets.items():
-        releasing = Layer(
-            list(fleet.usable),
-            [node.cpus or UNKNOWN for node in fleet.nodes],
-            [node.memory_bytes or UNKNOWN for node in fleet.nodes],
-            fleet.largest_node,
-        )
-        for part in claims[model]:
-            releasing.remove(part.node, part.mask, part.cpus, part.memory)
-        idle, evicting = releasing.copy(), releasing.copy()
-        for part in leaving[model]:
-            idle.remove(part.node, part.mask, part.cpus, part.memory)
-        layers[model] = [idle, releasing, evicting]
-    for (model, node), candidates in evictable.items():
-        usable = facts.cluster.fleets[model].usable[node]
-        for _, part in candidates:
-            layers[model][EVICTING].add(node, part.mask & usable, part.cpus, part.memory)
-    return Capacity(facts.cluster, layers, evictable)
-
-
-def _view_of(job: Job) -> str:
-    return job.virtual_cluster if job.guaranteed else SPARE
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    running: dict[JobId, Running] = field(default_factory=dict)
+    pending: Pending = field(default_factory=dict)
+    #: GPUs held, by model.
+    used: dict[str, int] = field(default_factory=dict)
 
 
 class Reservation:
     """Cuts the views out of what is left of the cluster."""
 
     def __init__(self, facts: Facts, admission: Admission) -> None:
-        self.facts = facts
-        self._jobs: dict[str, dict[JobId, Job]] = {SPARE: {}}
-        for job in admission.admitted.values():
-            self._jobs.setdefault(_view_of(job), {})[job.id] = job
-        self._running: dict[str, list[Running]] = {}
-        for running in facts.running:
-            jobs = [admission.admitted[job] for job in running.jobs if job in admission.admitted]
-            views = {_view_of(job) for job in jobs}
-            if facts.is_live(running) and len(jobs) == len(running.jobs) and len(views) == 1:
-                self._running.setdefault(views.pop(), []).append(running)
+        self._facts, self._admission = facts, admission
+        self._parts: dict[str, _Part] = {SPARE: _Part()}
+        self._view_of_job: dict[JobId, str] = {}
+        self._view_of_allocation: dict[AllocationId, tuple[str, Running]] = {}
+        #: Allocations that no single view decides about: their jobs are of several views.
+        self.homeless: set[AllocationId] = set()
+
+    def refresh(self, jobs: Collection[JobId], allocations: Collection[AllocationId]) -> None:
+        """Take in the jobs and allocations that changed or were admitted anew."""
+        facts, admitted = self._facts, self._admission.admitted
+        moved = set(allocations)
+        for number in sorted(jobs):
+            job = admitted.get(number)
+            view = None if job is None else job.virtual_cluster if job.guaranteed else SPARE
+            before = self._view_of_job.pop(number, None)
+            if before is not None and before != view:
+                del self._parts[before].jobs[number]
+            if job is not None and view is not None:
+                self._view_of_job[number] = view
+                self._part(view).jobs[number] = job
+            if (before is None) != (view is None) and number in facts.current:
+                moved.add(facts.current[number].allocation)
+        for allocation in sorted(moved):
+            self._leave(allocation)
+            self.homeless.discard(allocation)
+            if allocation in facts.running:
+                self._join(facts.running[allocation])
+
+    def _part(self, view: str) -> _Part:
+        return self._parts.setdefault(view, _Part())
+
+    def _leave(self, allocation: AllocationId) -> None:
+        if allocation not in self._view_of_allocation:
+            return
+        view, running = self._view_of_allocation.pop(allocation)
+        part = self._parts[view]
+        del part.pending[running.jobs]
+        for job in running.jobs:
+            del part.running[job]
+        part.used[running.gpu_model] -= len(running.gpus)
+
+    def _join(self, running: Running) -> None:
+        """Let a view have the allocation if all its jobs are the view's and may be considered."""
+        views = {self._view_of_job.get(job) for job in running.jobs}
+        view = views.pop()
+        if view is None or views or not self._facts.is_live(running):
+            if not running.stopping:
+                self.homeless.add(running.allocation)
+            return
+        self._view_of_allocation[running.allocation] = view, running
+        part = self._parts[view]
+        part.pending[running.jobs] = self._facts.holdings[running.allocation]
+        part.running.update(dict.fromkeys(running.jobs, running))
+        part.used[running.gpu_model] = part.used.get(running.gpu_model, 0) + len(running.gpus)
 
     def order(self) -> Iterator[VirtualCluster]:
         """Yield the virtual clusters, those that use the smallest part of their guarantee first."""
 
         def use(vc: VirtualCluster) -> tuple[float, str]:
-            used = sum(self.used(vc.name).values())
+            used = sum(self._part(vc.name).used.values())
             return used / max(sum(vc.guaranteed.values()), 1), vc.name
 
-        yield from sorted(self.facts.snapshot.virtual_clusters, key=use)
-
-    def used(self, name: str) -> dict[str, int]:
-        """Return the GPUs that a view's jobs hold, by model."""
-        used: dict[str, int] = {}
-        for running in self._running.get(name, ()):
-            holding = self.facts.holdings[running.allocation]
-            used[holding.model] = used.get(holding.model, 0) + holding.gpus
-        return used
+        yield from sorted(self._facts.virtual_clusters.values(), key=use)
 
     def guaranteed(self, vc: VirtualCluster, cluster: Capacity) -> View:
         """Return the view of a virtual cluster's guaranteed jobs."""
+        part = self._part(vc.name)
         # What runs may stay when an operator lowers the guarantee; nothing new starts above it.
-        used = self.used(vc.name)
-        limits = {model: max(vc.guaranteed.get(model, 0), used.get(model, 0)) for model in cluster.models}
-        own = self._own(vc.name, cluster)
+        limits = {
+            model: max(vc.guaranteed.get(model, 0), part.used.get(model, 0)) for model in cluster.models
+        }
+        pending, common = self._still_there(vc.name, cluster)
         return View(
             name=vc.name,
             guaranteed=True,
             members=vc.members,
             default_time_limit_seconds=vc.default_time_limit_seconds,
-            capacity=cluster.narrowed(limits, own, may_evict=True),
-            **self._common(vc.name, own),
+            capacity=cluster.narrowed(limits, pending, may_evict=True),
+            **common,
         )
 
     def spare(self, cluster: Capacity) -> View:
         """Return the view of the opportunistic jobs of every virtual cluster."""
-        own = self._own(SPARE, cluster)
-        capacity = cluster.narrowed(None, own, may_evict=False)
-        return View(name=SPARE, guaranteed=False, members=(), capacity=capacity, **self._common(SPARE, own))
+        pending, common = self._still_there(SPARE, cluster)
+        capacity = cluster.narrowed(None, pending, may_evict=False)
+        return View(name=SPARE, guaranteed=False, members=(), capacity=capacity, **common)
 
-    def _own(self, name: str, cluster: Capacity) -> list[Holding]:
-        """Return what the view's jobs hold and no view before it has reclaimed."""
-        holdings = [self.facts.holdings[running.allocation] for running in self._running.get(name, ())]
-        return [holding for holding in holdings if not cluster.was_dropped(holding)]
-
-    def _common(self, name: str, own: Sequence[Holding]) -> dict[str, Any]:
-        snapshot = self.facts.snapshot
-        held = [holding.running for holding in own if holding.running is not None]
-        return {
-            "now": snapshot.now,
-            "round_seconds": snapshot.round_seconds,
-            "jobs": self._jobs.get(name, {}),
-            "running": {job: running for running in held for job in running.jobs},
-            "rng": random.Random(f"{snapshot.round_number}:{name}"),
+    def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, dict[str, Any]]:
+        """Return what the view's jobs hold and no view before it has reclaimed, and the view's fields."""
+        part, frame = self._part(name), self._facts.frame
+        pending: Pending = part.pending
+        running: Mapping[JobId, Running] = part.running
+        if not cluster.dropped.isdisjoint(pending.values()):
+            pending = {jobs: held for jobs, held in pending.items() if held not in cluster.dropped}
+            running = {job: running[job] for jobs in pending for job in jobs}
+        return pending, {
+            "now": frame.now,
+            "round_seconds": frame.round_seconds,
+            "jobs": part.jobs,
+            "running": running,
+            "rng": random.Random(f"{frame.round_number}:{name}"),
         }

@@ -9,10 +9,10 @@ from scheduler.core.allocate import allocate
 from scheduler.core.capacity import Capacity
 from scheduler.core.errors import PolicyError, UnknownPlugin
 from scheduler.core.place import place
-from scheduler.core.plan import Decision, Grant, Placement
+from scheduler.core.plan import Decision, Placement
 from scheduler.core.policy import View
 from scheduler.core.registry import make_placer, make_policy
-from scheduler.core.snapshot import Memory
+from scheduler.core.snapshot import JobId, Memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,12 @@ class Served:
     #: Why the policy or the placer failed, if so.
     failure: str = ""
 
+    @property
+    def kept(self) -> set[JobId]:
+        """The jobs that stay where they were, or are promised what they were."""
+        pending, dropped = self.view.capacity.pending, self.capacity.dropped
+        return {job for job, running in self.view.running.items() if pending[running.jobs] not in dropped}
+
 
 def serve(view: View, plugins: Plugins, memory: Memory) -> Served:
     """Let the view's policy and placer decide; if they fail, its jobs keep what they have."""
@@ -50,12 +56,6 @@ def serve(view: View, plugins: Plugins, memory: Memory) -> Served:
 
 def _standstill(view: View, memory: Memory, failure: str) -> Served:
     capacity = view.capacity.fork()
-    grants: list[Grant] = []
-    placements: dict[int, Placement] = {}
-    for jobs, holding in view.capacity.pending.items():
-        assert holding.running is not None
-        placements[len(grants)] = Placement(gpu_model=holding.model, replicas=holding.running.replicas)
-        grants.append(Grant(jobs=jobs, gpus=holding.gpus, gpu_model=holding.model))
-        capacity.keep(holding)
-    decision = Decision(grants=tuple(grants), memory=memory)
-    return Served(view=view, decision=decision, placements=placements, capacity=capacity, failure=failure)
+    capacity.keep_all()
+    decision = Decision(grants=(), memory=memory, keep_running=True)
+    return Served(view=view, decision=decision, placements={}, capacity=capacity, failure=failure)

@@ -109,7 +109,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> Applied:
     """Write the plan; the caller holds the fence in the same transaction."""
     at = database_now()
     actor = f"round {plan.round_number}"
-    changes = [action for action in plan.actions if action.kind is not ActionKind.KEEP]
+    changes = plan.actions
     facts = _lock_and_read(snapshot, changes)
     stops = _stops_that_hold(changes, facts)
     for action in stops:
@@ -126,10 +126,16 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> Applied:
     return Applied(
         at=at,
         started=started,
-        kept=len(plan.actions) - len(changes),
+        kept=_count_kept(snapshot, changes),
         stopped=len(stops),
         dropped=facts.dropped,
     )
+
+
+def _count_kept(snapshot: Snapshot, changes: Sequence[Action]) -> int:
+    """Return how many allocations stay as they are: nothing was decided about them."""
+    changed = {action.allocation for action in changes}
+    return sum(not held.stopping and held.allocation not in changed for held in snapshot.running)
 
 
 def _lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> _Facts:

@@ -10,16 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core import registry
-from scheduler.core.admit import admit
 from scheduler.core.codec import dumps_plan, dumps_snapshot, loads_plan, loads_snapshot
 from scheduler.core.demand import sizes_of
-from scheduler.core.facts import Facts
 from scheduler.core.fill import fill
 from scheduler.core.plan import ActionKind, Decision, Grant, Plan, Tier
 from scheduler.core.policy import View
-from scheduler.core.reserve import Reservation, survey
-from scheduler.core.round import decide, serve_views
+from scheduler.core.round import decide
 from scheduler.core.serve import Served
+from scheduler.core.session import Session
 from scheduler.core.snapshot import Memory, Snapshot
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds import snapshots
@@ -55,9 +53,7 @@ def under(policy: str, snapshot: Snapshot) -> Snapshot:
 
 def outcomes(snapshot: Snapshot) -> Iterator[Served]:
     """Serve the views as a round does."""
-    facts = Facts(snapshot)
-    admission = admit(facts)
-    yield from serve_views(facts, Reservation(facts, admission), survey(facts, admission))
+    yield from Session(snapshot).outcomes()
 
 
 def starts(plan: Plan) -> set[int]:
@@ -83,9 +79,12 @@ def test_who_waits_is_told_why_the_most_decisive_reason_first(snapshot: Snapshot
     plan = decide(snapshot)
     tiers = list(Tier)
     placed = {job for action in plan.actions if action.placement for job in action.jobs}
+    undisturbed = {job for running in snapshot.running for job in running.jobs} - {
+        job for action in plan.actions for job in action.jobs
+    }
     for job in snapshot.jobs:
         reasons = plan.reasons.get(job.id, ())
-        assert reasons or job.id in placed
+        assert reasons or job.id in placed or job.id in undisturbed
         assert [reason.tier for reason in reasons] == sorted(
             (reason.tier for reason in reasons), key=tiers.index
         )
@@ -119,7 +118,7 @@ def test_nobody_is_stopped_for_nothing(snapshot: Snapshot) -> None:
     taken = {
         gpu
         for action in plan.actions
-        if action.guaranteed and action.placement and action.kind is not ActionKind.KEEP
+        if action.guaranteed and action.placement
         for gpu in action.placement.gpus
     }
     for action in plan.actions:
@@ -181,3 +180,36 @@ def test_whatever_can_run_runs_to_its_end(snapshot: Snapshot, policy: str) -> No
     reasons = loop.last_plan.reasons
     stuck = {job: reasons[job] for job in waiting if reasons[job][0].tier is not Tier.NEVER}
     assert not stuck
+
+
+def tell(session: Session, before: Snapshot, after: Snapshot) -> None:
+    """Put into the session's facts what happened between two snapshots."""
+    session.facts.turn_to(after.round_number, after.now, after.memory)
+    known, remain = {job.id: job for job in before.jobs}, {job.id for job in after.jobs}
+    held, holds = {r.allocation: r for r in before.running}, {r.allocation for r in after.running}
+    for allocation in sorted(held.keys() - holds):
+        session.facts.drop_running(allocation)
+    for number in sorted(known.keys() - remain):
+        session.facts.drop_job(number)
+    for job in after.jobs:
+        if known.get(job.id) != job:
+            session.facts.put_job(job)
+    for running in after.running:
+        if held.get(running.allocation) != running:
+            session.facts.put_running(running)
+
+
+@thorough
+@given(snapshots(), policies, st.sampled_from((0.0, 0.4)))
+def test_a_session_that_is_told_what_happened_decides_as_anew(
+    snapshot: Snapshot, policy: str, drop: float
+) -> None:
+    snapshot = under(policy, snapshot)
+    loop = VirtualLoop(snapshot, {job.id: 10.0 + 7 * (job.id % 5) for job in snapshot.jobs}, drop=drop)
+    session = Session(loop.snapshot)
+    for _ in range(12):
+        before = loop.snapshot
+        plan = loop.step()
+        told = session.plan(session.outcomes())
+        assert (told.actions, told.memory, told.degraded) == (plan.actions, plan.memory, plan.degraded)
+        tell(session, before, loop.snapshot)

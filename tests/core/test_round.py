@@ -65,7 +65,7 @@ class TestReclaim:
                 running=[make_running(lender, range(100, 108))],
             )
         )
-        assert kinds(plan) == {1: "keep", 2: "start"}
+        assert kinds(plan) == {2: "start"}
         assert 2 not in plan.reasons
 
     def test_gpus_that_are_being_released_come_before_an_eviction(self) -> None:
@@ -79,7 +79,7 @@ class TestReclaim:
                 ],
             )
         )
-        assert kinds(plan) == {2: "keep", 3: "start"}
+        assert kinds(plan) == {3: "start"}
         assert plan.reasons[3][0].blocking == {"jobs": [1]}
 
     def test_the_victims_lose_as_little_as_possible(self) -> None:
@@ -99,7 +99,7 @@ class TestReclaim:
                 ],
             )
         )
-        assert kinds(plan) == {1: "keep", 2: "keep", 3: "stop", 4: "start"}
+        assert kinds(plan) == {3: "stop", 4: "start"}
 
     def test_a_victim_that_fits_elsewhere_moves_there_in_one_action(self) -> None:
         """Only node 1 can hold the guaranteed job; the opportunistic one goes on on node 2."""
@@ -146,7 +146,7 @@ class TestReclaim:
         placement = action_of(plan, 3).placement
         assert placement is not None
         assert placement.gpus == (104, 105, 106, 107)
-        assert kinds(plan) == {1: "keep", 2: "stop", 3: "start"}
+        assert kinds(plan) == {2: "stop", 3: "start"}
 
     def test_guaranteed_jobs_never_evict_each_other(self) -> None:
         tenant = make_job(1, 8, tenant="speech", virtual_cluster="products")
@@ -157,7 +157,7 @@ class TestReclaim:
                 virtual_clusters=[make_virtual_cluster("products"), make_virtual_cluster("research")],
             )
         )
-        assert kinds(plan) == {1: "keep"}
+        assert kinds(plan) == {}
         assert plan.reasons[2][0].code == "guarantee_short"
 
 
@@ -178,7 +178,7 @@ class TestGuarantee:
                 virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 4})],
             )
         )
-        assert kinds(plan) == {1: "keep"}
+        assert kinds(plan) == {}
 
     def test_when_gpus_fail_the_virtual_cluster_with_less_goes_first(self) -> None:
         """Eight of sixteen GPUs are left; alpha comes first by name but has half of its share."""
@@ -195,7 +195,7 @@ class TestGuarantee:
                 virtual_clusters=[make_virtual_cluster("alpha"), make_virtual_cluster("beta")],
             )
         )
-        assert kinds(plan) == {1: "keep", 3: "start"}
+        assert kinds(plan) == {3: "start"}
         assert plan.reasons[2][0].code == "guarantee_short"
         assert "8 are broken or on nodes that take no work" in plan.reasons[2][0].message
 
@@ -210,7 +210,7 @@ class TestHardware:
                 running=[make_running(running, range(100, 104))],
             )
         )
-        assert kinds(plan) == {1: "keep"}
+        assert kinds(plan) == {}
 
     def test_broken_gpus_are_left_out(self) -> None:
         plan = decide(make_snapshot(nodes=[make_node(1, broken=(0, 3))], jobs=[make_job(1, 6)]))
@@ -244,7 +244,7 @@ class TestTransitions:
                 ],
             )
         )
-        assert kinds(plan) == {2: "keep"}
+        assert kinds(plan) == {}
         assert plan.reasons[1][0].code == "stopping"
         assert plan.reasons[2][0].code == "waiting_for_release"
 
@@ -259,7 +259,7 @@ class TestTransitions:
                 ],
             )
         )
-        assert kinds(plan) == {1: "keep", 2: "stop"}
+        assert kinds(plan) == {2: "stop"}
         assert "promise_lost" in [reason.code for reason in plan.reasons[2]]
 
     def test_time_is_up(self) -> None:
@@ -282,12 +282,12 @@ class TestTransitions:
     def test_the_state_of_a_shrunk_gang_is_kept(self) -> None:
         elastic = make_job(1, 1, replicas=4, elastic=(2, 8))
         running = make_running(elastic, [[100], [101]])
-        assert kinds(decide(make_snapshot(jobs=[elastic], running=[running]))) == {1: "keep"}
+        assert kinds(decide(make_snapshot(jobs=[elastic], running=[running]))) == {}
 
     def test_what_runs_in_a_virtual_cluster_that_was_deleted_goes_on(self) -> None:
         orphan, waiting = make_job(1, 4, virtual_cluster="gone"), make_job(2, 4, virtual_cluster="gone")
         plan = decide(make_snapshot(jobs=[orphan, waiting], running=[make_running(orphan, range(100, 104))]))
-        assert kinds(plan) == {1: "keep"}
+        assert kinds(plan) == {}
         assert plan.reasons[2][0].code == "unknown_virtual_cluster"
 
     def test_an_allocation_of_unknown_jobs_is_left_alone(self) -> None:
@@ -333,7 +333,7 @@ def scripted_snapshot(*grants: Grant, memory: Mapping[str, Any] | None = None, *
 class TestFailingPolicies:
     def assert_standstill(self, plan: Plan, message: str) -> None:
         """Research keeps what it has; the other views are served as ever."""
-        assert kinds(plan) == {1: "keep", 3: "start"}
+        assert kinds(plan) == {3: "start"}
         assert set(plan.degraded) == {"research"}
         assert message in plan.degraded["research"]
         assert plan.reasons[2][0].code == "policy_failed"
@@ -408,7 +408,7 @@ def test_a_placer_that_errs_costs_only_its_own_view(
     )
     monkeypatch.setattr(registry, "PLACERS", {**registry.PLACERS, "misplacing": misplacing(*replicas)})
     plan = decide(snapshot)
-    assert kinds(plan) == {2: "keep"}
+    assert kinds(plan) == {}
     assert message in plan.degraded["research"]
 
 
@@ -449,7 +449,7 @@ class TestWhatPoliciesNeedNotSay:
         assert (start.kind, start.jobs) == (ActionKind.START, (4, 5))
         assert start.placement is not None
         held = replace(make_running(4, start.placement.gpus, allocation=9), jobs=(JobId(4), JobId(5)))
-        assert kinds(decide(replace(snapshot, running=(held,))))[4] == "keep"
+        assert 4 not in kinds(decide(replace(snapshot, running=(held,))))
 
     def test_memory_is_handed_on(self) -> None:
         plan = decide(
@@ -495,7 +495,7 @@ class TestCheck:
     def test_refuses_to_take_from_a_job_that_was_not_stopped(self) -> None:
         holder = make_job(1, 1)
         snapshot = make_snapshot(jobs=[holder, make_job(2, 1)], running=[make_running(holder, [100])])
-        with pytest.raises(PlanError, match="has no action and lost GPUs"):
+        with pytest.raises(PlanError, match="stays, but lost GPUs"):
             check(snapshot, self.plan(self.start(2, 100)))
 
     def test_refuses_to_start_what_runs(self) -> None:

@@ -51,7 +51,7 @@ class VirtualLoop:
         running = {allocated.allocation: allocated for allocated in self.snapshot.running}
         # Stops first: whoever takes over must find the place on its way to being free.
         for action in sorted(plan.actions, key=lambda action: action.kind is not ActionKind.STOP):
-            if action.kind is not ActionKind.KEEP and self.dice.random() >= self.drop:
+            if self.dice.random() >= self.drop:
                 self._apply(action, running)
         self._pass_time(running, plan.memory if self.keep_memory else {})
         return plan

@@ -9,7 +9,7 @@ Without backfill, nothing passes the first job that does not fit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from scheduler.core import wording
 from scheduler.core.backfill import Promise
@@ -30,9 +30,8 @@ class Fifo:
     backfill_depth: int = 1_000
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Grant what runs, then the queue in order, then what fits beside the promise to its head."""
+        """Keep what runs; grant the queue in order, then what fits beside the promise to its head."""
         line = _Line(view, view.capacity.fork())
-        line.keep_running()
         queue = sorted((job for job in view.jobs.values() if job.id not in view.running), key=_rank)
         waiting = line.start_in_order(queue)
         reasons: dict[JobId, tuple[Reason, ...]] = {}
@@ -47,24 +46,18 @@ class Fifo:
             grants=tuple(line.grants),
             reasons=reasons,
             queue=tuple([job.id for job in waiting if job.id not in started]),
+            keep_running=True,
         )
 
 
-@dataclass(slots=True)
 class _Line:
-    """Grants so far, the capacity they leave, and when each of them ends at the latest."""
+    """Grants so far, and the capacity that they and what runs leave."""
 
-    view: View
-    capacity: Capacity
-    grants: list[Grant] = field(default_factory=list)
-    ends: list[tuple[float, Holding]] = field(default_factory=list)
-
-    def keep_running(self) -> None:
-        for holding in sorted(self.capacity.pending.values(), key=lambda held: _seniority(held, self.view)):
-            assert holding.running is not None
-            self.capacity.keep(holding)
-            self.grants.append(Grant(jobs=holding.running.jobs, gpus=holding.gpus, gpu_model=holding.model))
-            self.ends.append((_end(holding.running, self.view), holding))
+    def __init__(self, view: View, capacity: Capacity) -> None:
+        self.view, self.capacity = view, capacity
+        self.grants: list[Grant] = []
+        self._started: list[tuple[float, Holding]] = []
+        capacity.keep_all()
 
     def start_in_order(self, queue: Sequence[Job]) -> Sequence[Job]:
         """Start jobs until one does not fit; return that one and all behind it."""
@@ -77,7 +70,9 @@ class _Line:
 
     def promise_to(self, head: Job) -> Promise:
         smallest = demand_of(head, self.capacity.cluster, sizes_of(head)[-1])
-        return Promise(smallest, self.capacity, self.ends)
+        running = self.view.capacity.pending.values()
+        ends = [(_end(held.running, self.view), held) for held in running if held.running is not None]
+        return Promise(smallest, self.capacity, ends + self._started)
 
     def backfill(self, jobs: Sequence[Job], promise: Promise, depth: int) -> list[Job]:
         """Start the jobs that fit without breaking the promise; return those that would break it."""
@@ -105,7 +100,7 @@ class _Line:
     def _start(self, job: Job, fit: Fit) -> None:
         self.capacity.take(fit)
         self.grants.append(Grant(jobs=(job.id,), gpus=fit.holding.gpus))
-        self.ends.append((self._ends_at(job), fit.holding))
+        self._started.append((self._ends_at(job), fit.holding))
 
     def _ends_at(self, job: Job) -> float:
         return self.view.now + _limit(job, self.view)
@@ -122,11 +117,6 @@ def _find(job: Job, capacity: Capacity) -> Fit | None:
 
 def _rank(job: Job) -> tuple[int, float, JobId]:
     return -job.priority, job.submitted_at, job.id
-
-
-def _seniority(holding: Holding, view: View) -> tuple[int, float, JobId]:
-    assert holding.running is not None
-    return min([_rank(view.jobs[job]) for job in holding.running.jobs])
 
 
 def _limit(job: Job, view: View) -> float:

@@ -71,7 +71,8 @@ def test_every_field_is_filled_from_rows():
     assert read_tenant.quota == {"*": 9, "V100": 8}
     (read_job,) = [each for each in snapshot.jobs if each.id == job.id]
     # Elastic gangs and preemption costs come with the policies that use them.
-    assert unset(read_job) == {"elastic", "preemption_cost_seconds"}
+    given_elsewhere = {"estimate_seconds", "application", "skew"}
+    assert unset(read_job) == {"elastic", "preemption_cost_seconds"} | given_elsewhere
     assert read_job.gpus == 4
     assert read_job.eligible_at > snapshot.now > read_job.submitted_at
     stopping, planned = snapshot.running

@@ -1,0 +1,65 @@
+"""Rounds that follow one another on the same facts, each at the cost of what changed since the last.
+
+`decide()` runs one round of a new session. The simulator keeps its session: it puts into `facts` what
+happened, and asks for the next round. That both give the same plan is a property test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.core.admit import Admission
+from scheduler.core.diff import diff
+from scheduler.core.facts import Facts
+from scheduler.core.plan import Action, Plan
+from scheduler.core.reserve import Reservation
+from scheduler.core.serve import Plugins, Served, serve
+from scheduler.core.snapshot import Snapshot
+from scheduler.core.survey import Survey
+
+
+class Session:
+    """The facts, and the indexes that the steps of a round keep of them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.facts = Facts(snapshot)
+        self.admission = Admission(self.facts)
+        self._reservation = Reservation(self.facts, self.admission)
+        self._survey = Survey(self.facts, self.admission)
+
+    def outcomes(self) -> Sequence[Served]:
+        """Admit, reserve, allocate and place: serve the guaranteed views in turn, then the spare one."""
+        facts, frame = self.facts, self.facts.frame
+        facts.find_stale()
+        jobs = self.admission.refresh()
+        self._reservation.refresh(jobs, facts.changed_allocations)
+        cluster = self._survey.refresh(facts.changed_allocations)
+        facts.changed_jobs.clear()
+        facts.changed_allocations.clear()
+        outcomes = []
+        for vc in self._reservation.order():
+            view = self._reservation.guaranteed(vc, cluster)
+            plugins = Plugins(policy=vc.policy, policy_parameters=vc.policy_parameters, placer=vc.placer)
+            outcomes.append(serve(view, plugins, frame.memory.get(view.name, {})))
+            cluster = outcomes[-1].capacity
+        view = self._reservation.spare(cluster)
+        plugins = Plugins(policy=frame.spare_policy, policy_parameters={}, placer=frame.spare_placer)
+        outcomes.append(serve(view, plugins, frame.memory.get(view.name, {})))
+        return outcomes
+
+    def actions(self, outcomes: Sequence[Served]) -> tuple[Action, ...]:
+        """Diff: return what has to happen to get from what runs to what was decided."""
+        return diff(self.facts, self.admission, self._reservation.homeless, outcomes)
+
+    def plan(self, outcomes: Sequence[Served]) -> Plan:
+        """Return the plan of the round, without the reasons of those who wait."""
+        wakes = [outcome.decision.wake_at for outcome in outcomes if outcome.decision.wake_at is not None]
+        return Plan(
+            round_number=self.facts.frame.round_number,
+            actions=self.actions(outcomes),
+            memory={
+                outcome.view.name: outcome.decision.memory for outcome in outcomes if outcome.decision.memory
+            },
+            wake_at=min(wakes, default=None),
+            degraded={outcome.view.name: outcome.failure for outcome in outcomes if outcome.failure},
+        )
