@@ -1,0 +1,228 @@
+"""Serving the jobs of a view in an order, whole gangs only; a gang that does not fit is passed over.
+
+`start_in_order` disturbs nothing that runs. In `serve_in_order` everyone has a turn, those that run included:
+a gang keeps its place when its turn comes, and has lost it when gangs ahead needed it (it is then looked for
+another one). Both name only what changes when nobody has to stop, and cost next to nothing when nobody waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.core.capacity import Capacity
+from scheduler.core.demand import demand_of, shape_of, sizes_of
+from scheduler.core.plan import Grant, Locality
+from scheduler.core.policy import View
+from scheduler.core.settle import settle
+from scheduler.core.snapshot import Job, JobId
+
+#: Sort key of a job; the last entry is its id, so that no two are equal.
+Rank = Callable[[Job], tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of an order; the first four fields are those of a Decision."""
+
+    grants: tuple[Grant, ...] = ()
+    #: The jobs that wait now, in the order.
+    queue: tuple[JobId, ...] = ()
+    keep_running: bool = True
+    #: Those of them that ran before.
+    stopped: tuple[JobId, ...] = ()
+
+
+def anywhere(job: Job) -> Locality:
+    """Ask for no locality beyond what the job itself asks for."""
+    return Locality.ANY
+
+
+def waiting_jobs(view: View) -> list[Job]:
+    """Return the jobs of the view that hold nothing and were promised nothing."""
+    return [job for job in view.jobs.values() if job.id not in view.running]
+
+
+def least_gpus(job: Job) -> int:
+    """Return the smallest size of a gang, in GPUs."""
+    return job.gpus if job.elastic is None else job.elastic[0]
+
+
+def start_in_order(
+    waiting: Sequence[Job],
+    view: View,
+    *,
+    strict: bool = False,
+    locality_of: Callable[[Job], Locality] = anywhere,
+) -> Outcome:
+    """Start what fits beside everything that runs; `strict`: nothing behind the first that does not fit."""
+    if not waiting:
+        return Outcome()
+    capacity = view.capacity.fork()
+    capacity.keep_all()
+    starts = _Starts(capacity, locality_of)
+    grants: list[Grant] = []
+    queue: list[JobId] = []
+    for position, job in enumerate(waiting):
+        if starts.exhausted or (strict and queue):
+            queue += [other.id for other in waiting[position:]]
+            break
+        grant = starts.start(job)
+        if grant is None:
+            queue.append(job.id)
+        else:
+            grants.append(grant)
+    return Outcome(grants=tuple(grants), queue=tuple(queue))
+
+
+def serve_in_order(view: View, rank: Rank, *, locality_of: Callable[[Job], Locality] = anywhere) -> Outcome:
+    """Serve all jobs of the view by rank, the lowest first; those that run may have to stop for others."""
+    ranked = sorted([(rank(job), job) for job in waiting_jobs(view)])
+    if not ranked:
+        return Outcome()
+    if sum([least_gpus(job) for _, job in ranked]) <= _undisturbed(view.capacity):
+        calm = start_in_order([job for _, job in ranked], view, locality_of=locality_of)
+        if not calm.queue:
+            return calm
+    ranked += [(rank(view.jobs[job]), view.jobs[job]) for job in view.running]
+    ranked.sort()
+    return serve_ranked([job for _, job in ranked], view, locality_of=locality_of)
+
+
+def serve_ranked(
+    order: Sequence[Job], view: View, *, locality_of: Callable[[Job], Locality] = anywhere
+) -> Outcome:
+    """Serve all jobs of the view in the order given, taking GPUs from those behind when it must be."""
+    turns = _Turns(order, view, locality_of)
+    for position, job in enumerate(order):
+        if turns.starts.exhausted:
+            turns.pass_over(order[position:])
+            break
+        turns.serve(job)
+    return turns.outcome()
+
+
+def _undisturbed(capacity: Capacity) -> int:
+    """Return how many GPUs could be had at most without stopping a job of this view."""
+    own: dict[str, int] = {}
+    for holding in capacity.pending.values():
+        own[holding.model] = own.get(holding.model, 0) + holding.gpus
+    return sum([max(0, capacity.offered(model) - own.get(model, 0)) for model in capacity.models])
+
+
+class _Starts:
+    """Finds places for gangs that have none, on a capacity that only shrinks."""
+
+    def __init__(self, capacity: Capacity, locality_of: Callable[[Job], Locality]) -> None:
+        self.capacity = capacity
+        self._locality_of = locality_of
+        #: GPUs of each model that could be had at most: cheaper to ask than a place.
+        self._left = {model: capacity.offered(model) for model in capacity.models}
+        self._most = max(self._left.values(), default=0)
+        self._misfits: set[object] = set()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether not even one GPU is left."""
+        return self._most <= 0
+
+    def count(self, model: str, gpus: int) -> None:
+        """Note that so many GPUs are given."""
+        self._left[model] = self._left.get(model, 0) - gpus
+        self._most = max(self._left.values())
+
+    def start(self, job: Job) -> Grant | None:
+        """Settle the gang at the largest size that fits; return None when none does."""
+        if least_gpus(job) > self._most:
+            return None
+        locality = self._locality_of(job)
+        shape = (shape_of(job), locality)
+        if shape in self._misfits:
+            return None
+        capacity = self.capacity
+        for size in sizes_of(job):
+            fit = capacity.find(demand_of(job, capacity.cluster, size, None, locality))
+            if fit is not None:
+                capacity.take(fit)
+                self.count(fit.holding.model, size)
+                return Grant(jobs=(job.id,), gpus=size, locality=locality)
+        self._misfits.add(shape)
+        return None
+
+
+class _Turns:
+    """One pass over an order in which those that run have their turn as well."""
+
+    def __init__(self, order: Sequence[Job], view: View, locality_of: Callable[[Job], Locality]) -> None:
+        self._view = view
+        self._capacity = view.capacity.fork()
+        self._rank_pending(order)
+        self.starts = _Starts(self._capacity, locality_of)
+        self._grants: list[Grant] = []
+        self._started: list[Grant] = []
+        self._served: set[JobId] = set()
+        self._queue: list[JobId] = []
+        self._disturbs = False
+
+    def serve(self, job: Job) -> None:
+        if job.id in self._served:
+            return
+        running = self._view.running.get(job.id)
+        if running is None:
+            grant = self.starts.start(job)
+            if grant is not None:
+                self._started.append(grant)
+        elif running.jobs in self._capacity.pending:
+            grant = self._stay(running.jobs)
+        else:
+            # Gangs ahead took its place; jobs that shared GPUs look for a place together.
+            self._disturbs = True
+            grant = self.starts.start(job) if len(running.jobs) == 1 else None
+        if grant is None:
+            self._queue.append(job.id)
+            self._disturbs = self._disturbs or running is not None
+        else:
+            self._grants.append(grant)
+            self._served.update(grant.jobs)
+
+    def pass_over(self, jobs: Iterable[Job]) -> None:
+        """Let jobs wait for which nothing is left."""
+        running, served = self._view.running, self._served
+        for job in jobs:
+            if job.id not in served:
+                self._queue.append(job.id)
+                self._disturbs = self._disturbs or job.id in running
+
+    def outcome(self) -> Outcome:
+        running = self._view.running
+        return Outcome(
+            grants=tuple(self._grants if self._disturbs else self._started),
+            queue=tuple(self._queue),
+            keep_running=not self._disturbs,
+            stopped=tuple([job for job in self._queue if job in running]) if self._disturbs else (),
+        )
+
+    def _stay(self, jobs: tuple[JobId, ...]) -> Grant | None:
+        """Keep a gang where it is; move it when it may not stay on the model it has."""
+        holding = self._capacity.pending[jobs]
+        grant = Grant(jobs=jobs, gpus=holding.gpus, gpu_model=holding.model)
+        accepted = [self._view.jobs[job].gpu_models for job in jobs]
+        if any(models and holding.model not in models for models in accepted):
+            self._disturbs = True
+            grant = Grant(jobs=jobs, gpus=holding.gpus)
+        placement = settle(grant, self._view.jobs, self._capacity)
+        if placement is None:
+            return None
+        self.starts.count(placement.gpu_model, holding.gpus)
+        return grant
+
+    def _rank_pending(self, order: Sequence[Job]) -> None:
+        """Let those that come last in the order give way first."""
+        pending, running = self._capacity.pending, self._view.running
+        ranked = {}
+        for job in order:
+            held = running.get(job.id)
+            if held is not None and held.jobs in pending:
+                ranked[held.jobs] = pending.pop(held.jobs)
+        self._capacity.pending = ranked | pending
