@@ -1,0 +1,141 @@
+"""How fast kinds of training job run: on which GPU model, how far apart, and beside whom.
+
+Two readings of measurements are ours: a gain from spreading or sharing is noise and counts as 1, and a gang
+size that was not measured is as relative as the nearest smaller one that was (the smallest, when none is
+smaller).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from scheduler.core import wording
+from scheduler.simulation.errors import ThroughputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThroughputTable:
+    """Measured rates. All questions are answered relatively; None: not known. Model names ignore case.
+
+    Keys are (application, gang size in GPUs, GPU model in lower case).
+    """
+
+    name: str
+    #: The GPU model that counts as 1, in lower case; empty when no rates by model are known.
+    reference: str = ""
+    #: Steps (or samples, or epochs) a second of a gang that is alone and near; 0: it does not fit.
+    alone: Mapping[tuple[str, int, str], float] = field(default_factory=dict)
+    #: The same for a gang spread over nodes.
+    spread: Mapping[tuple[str, int, str], float] = field(default_factory=dict)
+    #: (application, gang size) -> number of nodes -> speed relative to one node.
+    by_nodes: Mapping[tuple[str, int], Mapping[int, float]] = field(default_factory=dict)
+    #: (application, other, gang size, GPU model or "") -> speed of the first relative to being alone; 0:
+    #: the two do not fit together.
+    pairs: Mapping[tuple[str, str, int, str], float] = field(default_factory=dict)
+
+    @cached_property
+    def applications(self) -> frozenset[str]:
+        """Every kind of job of which any rate is known."""
+        return frozenset(key[0] for keys in (self.alone, self.by_nodes, self.pairs) for key in keys)
+
+    @cached_property
+    def gpu_models(self) -> tuple[str, ...]:
+        return tuple(sorted({model for _, _, model in self.alone}))
+
+    @cached_property
+    def _sizes(self) -> Mapping[str, tuple[int, ...]]:
+        sizes: dict[str, set[int]] = {}
+        for application, gpus, model in self.alone:
+            if model == self.reference:
+                sizes.setdefault(application, set()).add(gpus)
+        return {application: tuple(sorted(found)) for application, found in sizes.items()}
+
+    def measured_size(self, application: str, gpus: int) -> int | None:
+        """Return the gang size whose measurements speak for this one; None: the application is not known."""
+        sizes = self._sizes.get(application)
+        if not sizes:
+            return None
+        return max([size for size in sizes if size <= gpus], default=sizes[0])
+
+    def reference_rate(self, application: str, gpus: int) -> float | None:
+        """Return the steps a second of a gang alone and near on the reference model."""
+        size = self.measured_size(application, gpus)
+        return None if size is None else self.alone[application, size, self.reference]
+
+    def rate(self, application: str, gpus: int, gpu_model: str) -> float | None:
+        """Return the speed of a gang on this model, relative to the reference model; 0: it does not fit."""
+        size = self.measured_size(application, gpus)
+        if size is None:
+            return None
+        here = self.alone.get((application, size, gpu_model.lower()))
+        reference = self.alone[application, size, self.reference]
+        return None if here is None or not reference else here / reference
+
+    def locality(self, application: str, gpus: int, nodes: int, gpu_model: str | None = None) -> float | None:
+        """Return the speed of a gang on so many nodes, relative to as few as possible; at most 1.
+
+        Measured by number of nodes where known: linear between two, the last beyond. Otherwise by the single
+        "spread" measurement of this model (the reference model when none is given).
+        """
+        if nodes <= 1 or gpus <= 1:
+            return 1.0
+        if by_nodes := self.by_nodes.get((application, gpus)):
+            return min(1.0, _between(by_nodes, nodes))
+        key = (application, gpus, (gpu_model or self.reference).lower())
+        alone, spread = self.alone.get(key), self.spread.get(key)
+        return None if not alone or spread is None else min(1.0, spread / alone)
+
+    def interference(self, application: str, other: str, gpu_model: str, gpus: int = 1) -> float | None:
+        """Return the speed of a gang that shares all its GPUs with one of `other`; alone is 1, the most.
+
+        0: the two do not fit on the GPUs together. Both gangs have `gpus` GPUs.
+        """
+        for model in (gpu_model.lower(), ""):
+            found = self.pairs.get((application, other, gpus, model))
+            if found is not None:
+                return min(1.0, found)
+        return None
+
+    def throughput(self, application: str, gpus: int) -> Mapping[str, float]:
+        """Return the steps a second by GPU model where this very gang size was measured: Job.throughput."""
+        found = {model: self.alone.get((application, gpus, model)) for model in self.gpu_models}
+        return {model: rate for model, rate in found.items() if rate}
+
+
+def _between(speeds: Mapping[int, float], nodes: int) -> float:
+    known = sorted(speeds.items())
+    low = max((entry for entry in known if entry[0] <= nodes), default=(1, 1.0))
+    high = min((entry for entry in known if entry[0] >= nodes), default=low)
+    if high[0] == low[0]:
+        return low[1]
+    return low[1] + (high[1] - low[1]) * (nodes - low[0]) / (high[0] - low[0])
+
+
+def merged(first: ThroughputTable, *others: ThroughputTable) -> ThroughputTable:
+    """Return one table of several; what an earlier one says about a kind of job stands."""
+    tables = (first, *others)
+    alone: dict[tuple[str, int, str], float] = {}
+    spread: dict[tuple[str, int, str], float] = {}
+    by_nodes: dict[tuple[str, int], Mapping[int, float]] = {}
+    pairs: dict[tuple[str, str, int, str], float] = {}
+    references = {table.reference for table in tables if table.reference}
+    if len(references) > 1:
+        raise ThroughputError(
+            f"tables with the reference models {wording.listed(sorted(references))} cannot be joined; "
+            "choose one reference for all"
+        )
+    for table in reversed(tables):
+        alone |= table.alone
+        spread |= table.spread
+        by_nodes |= table.by_nodes
+        pairs |= table.pairs
+    return ThroughputTable(
+        name=" + ".join(table.name for table in tables),
+        reference=next(iter(references), ""),
+        alone=alone,
+        spread=spread,
+        by_nodes=by_nodes,
+        pairs=pairs,
+    )

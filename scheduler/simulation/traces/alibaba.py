@@ -1,0 +1,63 @@
+"""Alibaba cluster-trace-gpu-v2023: openb pod lists, as used by FGD (ATC'23).
+
+Columns: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time,
+deletion_time, scheduled_time. A pod that asks for part of a GPU (gpu_milli below 1000) gets a whole one:
+the simulator does not divide GPUs. Pods without GPUs and pods that were never scheduled are left out. A pod
+runs from scheduled_time to deletion_time; those still running when the list was taken count as passed then.
+CPU and memory are not carried over.
+"""
+
+from __future__ import annotations
+
+from scheduler.core.sim.workload import Status
+from scheduler.simulation.traces.fields import BadField, count, one_of, seconds
+from scheduler.simulation.traces.source import Source, TracedJob
+
+_COLUMNS = (
+    "num_gpu",
+    "gpu_milli",
+    "gpu_spec",
+    "qos",
+    "pod_phase",
+    "creation_time",
+    "deletion_time",
+    "scheduled_time",
+)
+_PHASES: dict[str, Status] = {"Running": "passed", "Succeeded": "passed", "Failed": "failed"}
+
+
+def read(source: Source) -> None:
+    """Read the pods that ran on GPUs."""
+    opportunistic = source.options.best_effort == "opportunistic"
+
+    def job(row: tuple[str, ...]) -> TracedJob | None:
+        num_gpu, milli, models, qos, phase, created, deleted, scheduled = row
+        gpus = count("num_gpu", num_gpu, least=0)
+        if not gpus:
+            source.assumed["pods without GPUs were left out."] += 1
+            return None
+        part = count("gpu_milli", milli, "thousandths of a GPU")
+        if part > 1000:
+            raise BadField("gpu_milli", f"{part} is more than a whole GPU, which is 1000")
+        if not scheduled:
+            source.assumed["pods that were never scheduled were left out."] += 1
+            return None
+        created_at = seconds("creation_time", created)
+        started_at = seconds("scheduled_time", scheduled)
+        ended_at = seconds("deletion_time", deleted)
+        if started_at < created_at:
+            raise BadField("scheduled_time", "is before the creation")
+        if ended_at < started_at:
+            raise BadField("deletion_time", "is before the pod was scheduled")
+        if part < 1000:
+            source.assumed["pods ask for part of a GPU and were given a whole one."] += 1
+        return TracedJob(
+            created_at,
+            gpus,
+            ended_at - started_at,
+            gpu_models=tuple(filter(None, models.split("|"))),
+            guaranteed=not (opportunistic and qos == "BE"),
+            status=_PHASES[one_of("pod_phase", phase, _PHASES)],
+        )
+
+    source.read(source.rows(_COLUMNS), job)

@@ -1,0 +1,142 @@
+"""From the text of one field to its value. Every function raises BadField with what would be right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from datetime import UTC, datetime
+from difflib import get_close_matches
+
+from scheduler.core import wording
+from scheduler.core.sim.workload import Status
+
+#: What a missing time is called in the published logs.
+ABSENT = frozenset({"", "None", "NaN", "nan", "NaT", "null", "Unknown"})
+#: Longer texts are cut in messages.
+_SHOWN = 60
+
+
+class BadField(Exception):
+    """A field of a row is wrong; `field` is empty when the row as a whole is."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field, self.message = field, message
+
+
+def shown(value: object) -> str:
+    """Return a value as messages quote it: short, on one line."""
+    text = str(value)
+    text = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return (
+        '"' + text.encode("unicode_escape").decode("ascii") + '"' if not text.isprintable() else f'"{text}"'
+    )
+
+
+def number(field: str, text: str | float) -> float:
+    """Return a finite number."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not -math.inf < value < math.inf or text is True or text is False:
+        raise BadField(field, f"{shown(text)} is not a number")
+    return value
+
+
+def seconds(field: str, text: str | float, unit: str = "seconds") -> float:
+    """Return a finite number of at least 0, in the unit in which it is written."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0 <= value < math.inf or text is True or text is False:
+        raise BadField(field, f"{shown(text)} is not a number of {unit} of at least 0")
+    return value
+
+
+def positive(field: str, text: str | float, what: str) -> float:
+    """Return a finite number above 0; `what` says of what."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0 < value < math.inf or text is True or text is False:
+        raise BadField(field, f"{shown(text)} is not a number of {what} above 0")
+    return value
+
+
+def count(field: str, text: str | float, what: str = "GPUs", least: int = 1) -> int:
+    """Return a whole number of at least `least`; "8.0", as some tools export it, is 8."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not least <= value < 2**53 or value != int(value) or text is True or text is False:
+        raise BadField(field, f"{shown(text)} is not a whole number of {what} of at least {least}")
+    return int(value)
+
+
+def whole(field: str, text: str | float) -> int:
+    """Return a whole number, which may be negative."""
+    value = number(field, text)
+    if value != int(value):
+        raise BadField(field, f"{shown(text)} is not a whole number")
+    return int(value)
+
+
+def instant(field: str, text: str) -> float:
+    """Return the Unix seconds of "2017-10-07 01:11:39"; a time without a zone counts as UTC.
+
+    The public logs give local wall-clock time without a zone, so a run over a change of the clocks is an
+    hour off in them.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise BadField(field, f"{shown(text)} is not a time like 2017-10-07 01:11:39") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def truth(field: str, text: str | bool) -> bool:
+    """Return true or false, written true/false, yes/no or 1/0."""
+    if isinstance(text, bool):
+        return text
+    lowered = str(text).strip().lower()
+    if lowered in {"true", "yes", "1", "1.0"}:
+        return True
+    if lowered in {"false", "no", "0", "0.0"}:
+        return False
+    raise BadField(field, f"{shown(text)} is neither true nor false")
+
+
+def named(field: str, text: str) -> str:
+    """Return a name, which may not be empty."""
+    if not isinstance(text, str) or not text.strip():
+        raise BadField(field, "is empty; it must be a name")
+    return text.strip()
+
+
+def one_of(field: str, text: str, known: Collection[str]) -> str:
+    """Return a word of a closed list."""
+    if text not in known:
+        near = get_close_matches(str(text), sorted(known), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise BadField(field, f"{shown(text)} is not {wording.either(sorted(known))}{hint}")
+    return text
+
+
+#: How the logs call the three ends of a job; lower case.
+_STATUSES: dict[str, Status] = {
+    **dict.fromkeys(("pass", "passed", "completed", "succeeded", "success", "finished"), "passed"),
+    **dict.fromkeys(("killed", "kill", "cancelled", "canceled", "cancel"), "killed"),
+    **dict.fromkeys(("failed", "fail", "timeout", "node_fail", "out_of_memory", "preempted"), "failed"),
+}
+
+
+def status(field: str, text: str) -> Status:
+    """Return how a job ended, in Philly's words, from the words of Philly, Slurm or Kubernetes."""
+    found = _STATUSES.get(str(text).lower())
+    if found is None:
+        raise BadField(field, f"{shown(text)} is not a known end of a job: passed, killed or failed")
+    return found

@@ -1,0 +1,239 @@
+"""Our own format, described in docs/traces.md: a table with a header, or one JSON object a line.
+
+Reading back what `write_native` wrote gives the same arrivals, number for number.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from scheduler.core.sim.workload import Arrival, Workload
+from scheduler.core.snapshot import Task
+from scheduler.simulation.errors import InputError
+from scheduler.simulation.traces import fields
+from scheduler.simulation.traces.fields import BadField, shown
+from scheduler.simulation.traces.options import TraceOptions
+from scheduler.simulation.traces.reading import make_workload
+from scheduler.simulation.traces.source import ANY_TENANT, ANY_VIRTUAL_CLUSTER, Source, TracedJob
+
+FIELDS = (
+    "id",
+    "submitted_at",
+    "tenant",
+    "virtual_cluster",
+    "gpus",
+    "replicas",
+    "gpus_per_replica",
+    "gpu_models",
+    "duration_seconds",
+    "application",
+    "priority",
+    "guaranteed",
+    "time_limit_seconds",
+    "estimate_seconds",
+    "status",
+    "skew",
+    "throughput",
+)
+_REQUIRED = ("submitted_at", "duration_seconds")
+#: Fields that a written trace always has, so that its header is the same whatever the jobs.
+_WRITTEN = tuple(field for field in FIELDS if field != "gpus")
+
+
+def read(source: Source) -> None:
+    """Read a table, or JSON lines when the first character is {."""
+    seen: set[str] = set()
+    # Once one job says what it is expected to take, silence of another means that nobody knows.
+    text = source.text().lstrip()
+    if text.startswith("{"):
+        source.read(
+            source.lines(), lambda line: _job(_object(line), seen, estimated='"estimate_seconds"' in text)
+        )
+        return
+    header = next(csv.reader(StringIO(text.partition("\n")[0])), [])
+    names = [name.strip() for name in header]
+    for name in names:
+        if name not in FIELDS:
+            raise source.unusable(f"{shown(name)} is not a field of this format{_near(name)}", 1, name)
+    if "gpus" not in names and not {"replicas", "gpus_per_replica"} <= set(names):
+        raise source.unusable("the header has neither gpus nor replicas and gpus_per_replica", 1, "gpus")
+    optional = [name for name in FIELDS if name not in _REQUIRED]
+    order = (*_REQUIRED, *optional)
+    estimated = "estimate_seconds" in names
+
+    def from_row(row: tuple[str, ...]) -> TracedJob:
+        given = {name: value for name, value in zip(order, row, strict=True) if value != ""}
+        return _job(given, seen, estimated=estimated)
+
+    source.read(source.rows(_REQUIRED, optional), from_row)
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        job = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise BadField("", f"is not JSON: {error.msg}; the line may be cut off") from None
+    if not isinstance(job, dict):
+        raise BadField("", "is not a JSON object")
+    for name in job:
+        if name not in FIELDS:
+            raise BadField(name, f"is not a field of this format{_near(name)}")
+    return {name: value for name, value in job.items() if value is not None}
+
+
+def _near(name: str) -> str:
+    near = get_close_matches(name, FIELDS, 1, 0.5)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _job(given: Mapping[str, Any], seen: set[str], *, estimated: bool) -> TracedJob:
+    for name in _REQUIRED:
+        if name not in given:
+            raise BadField(name, "is missing")
+    if (key := str(given.get("id", ""))) and key in seen:
+        raise BadField("id", f"{shown(key)} is the id of an earlier job")
+    tasks = _tasks(given)
+    estimate = given.get("estimate_seconds")
+    limit = given.get("time_limit_seconds")
+    skew = given.get("skew")
+    job = TracedJob(
+        _submitted_at(given["submitted_at"]),
+        sum(task.replicas * task.gpus for task in tasks) if tasks else fields.count("gpus", given["gpus"]),
+        fields.seconds("duration_seconds", given["duration_seconds"]),
+        tenant=fields.named("tenant", given.get("tenant", ANY_TENANT)),
+        virtual_cluster=fields.named("virtual_cluster", given.get("virtual_cluster", ANY_VIRTUAL_CLUSTER)),
+        application=str(given.get("application", "")),
+        status=fields.status("status", given.get("status", "passed")),
+        gpu_models=_models(given.get("gpu_models", "")),
+        priority=fields.whole("priority", given.get("priority", 0)),
+        guaranteed=fields.truth("guaranteed", given.get("guaranteed", True)),
+        time_limit_seconds=None if limit is None else fields.positive("time_limit_seconds", limit, "seconds"),
+        estimate_seconds=None if estimate is None else fields.seconds("estimate_seconds", estimate),
+        own_estimate=estimated,
+        tasks=tasks,
+        skew=None if skew is None else fields.positive("skew", skew, "skew"),
+        throughput=_throughput(given.get("throughput", "")),
+    )
+    seen.add(key)
+    return job
+
+
+def _submitted_at(value: Any) -> float:
+    if isinstance(value, str) and len(value) > 9 and value[4] == "-" and value[7] == "-":
+        return fields.instant("submitted_at", value)
+    return fields.number("submitted_at", value)
+
+
+def _tasks(given: Mapping[str, Any]) -> tuple[Task, ...] | None:
+    """Return the gang that is spelt out; None when only its size is given."""
+    if "replicas" not in given and "gpus_per_replica" not in given:
+        if "gpus" not in given:
+            raise BadField("gpus", "is missing; give gpus, or replicas and gpus_per_replica")
+        return None
+    for name in ("replicas", "gpus_per_replica"):
+        if name not in given:
+            raise BadField(name, "is missing; replicas and gpus_per_replica belong together")
+    task = Task(
+        replicas=fields.count("replicas", given["replicas"], "replicas"),
+        gpus=fields.count("gpus_per_replica", given["gpus_per_replica"]),
+    )
+    total = task.replicas * task.gpus
+    if "gpus" in given and fields.count("gpus", given["gpus"]) != total:
+        raise BadField("gpus", f"{shown(given['gpus'])} is not replicas x gpus_per_replica, which is {total}")
+    return (task,)
+
+
+def _models(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(name.strip() for name in value.split("|") if name.strip())
+    if isinstance(value, list) and all(isinstance(name, str) and name for name in value):
+        return tuple(value)
+    raise BadField("gpu_models", f"{shown(value)} is not a list of GPU models, the preferred first")
+
+
+def _throughput(value: Any) -> Mapping[str, float]:
+    """Read {"v100": 12.5} or v100=12.5|p100=8."""
+    if isinstance(value, str):
+        value = dict(part.rpartition("=")[::2] for part in value.split("|") if part)
+    if not isinstance(value, dict) or "" in value:
+        raise BadField("throughput", f"{shown(value)} is not a list like v100=12.5|p100=8")
+    return {name: fields.positive("throughput", rate, "samples a second") for name, rate in value.items()}
+
+
+def write_native(workload: Workload, path: str | Path) -> None:
+    """Write a workload: JSON lines when the name ends in .jsonl, else a table; packed when it ends in .gz.
+
+    Raises InputError for a job that the format cannot say (several tasks, elastic, a topology, CPUs, memory).
+    """
+    path = Path(path)
+    out = StringIO(newline="")
+    records = [_record(arrival) for arrival in workload.arrivals]
+    _check(workload, records)
+    if ".jsonl" in path.suffixes:
+        out.writelines(
+            json.dumps({name: value for name, value in record.items() if value is not None}) + "\n"
+            for record in records
+        )
+    else:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(_WRITTEN)
+        writer.writerows([_cell(record[name]) for name in _WRITTEN] for record in records)
+    data = out.getvalue().encode()
+    # No time in the archive: the same workload gives the same bytes.
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def _record(arrival: Arrival) -> dict[str, Any]:
+    job, truth = arrival.job, arrival.truth
+    return {
+        "id": job.id,
+        "submitted_at": job.submitted_at,
+        "tenant": job.tenant,
+        "virtual_cluster": job.virtual_cluster,
+        "replicas": job.tasks[0].replicas,
+        "gpus_per_replica": job.tasks[0].gpus,
+        "gpu_models": list(job.gpu_models) or None,
+        "duration_seconds": truth.work_seconds,
+        "application": job.application or None,
+        "priority": job.priority,
+        "guaranteed": job.guaranteed,
+        "time_limit_seconds": job.time_limit_seconds,
+        "estimate_seconds": job.estimate_seconds,
+        "status": truth.status,
+        "skew": job.skew,
+        "throughput": dict(job.throughput) or None,
+    }
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return repr(value)
+        case list():
+            return "|".join(value)
+        case dict():
+            return "|".join(f"{name}={rate!r}" for name, rate in value.items())
+    return str(value)
+
+
+def _check(workload: Workload, records: list[dict[str, Any]]) -> None:
+    """Raise InputError for the first job that would not come back as it is."""
+    seen: set[str] = set()
+    traced = [
+        _job({name: value for name, value in record.items() if value is not None}, seen, estimated=True)
+        for record in records
+    ]
+    for was, back in zip(workload.arrivals, make_workload("", traced, TraceOptions()).arrivals, strict=True):
+        if was != back:
+            raise InputError(f"job {was.job.id} has more than the native trace format can say: {was.job}")

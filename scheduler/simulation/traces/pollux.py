@@ -1,0 +1,192 @@
+"""Pollux (OSDI'21, petuum/adaptdl, branch osdi21-artifact): workloads, with run times from measured profiles.
+
+A workload has the columns name, time, application, num_replicas, batch_size. Each replica is one GPU, 4 to
+a node. The run time is that of the requested GPUs and batch size, as Pollux's baselines run the job:
+
+    iterations to the last epoch (validation-<batch>.csv) x seconds an iteration (placements.csv,
+    scalability.csv)
+
+for the placement on as few nodes as possible. The time of an iteration is linear between measured per-GPU
+batch sizes. A per-GPU batch larger than any measured is accumulated in equal passes, of which only the last
+synchronises. A batch size between two measured ones takes iterations linear between theirs. Epochs are the
+authors': bert 2, cifar10 100, ncf 10, imagenet 90, deepspeech2 80, yolov3 50 (yolov3 with at most 8 a GPU
+and pass).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scheduler.core import wording
+from scheduler.simulation.errors import Problem, TraceError
+from scheduler.simulation.traces.fields import BadField, count, named, positive, seconds, shown
+from scheduler.simulation.traces.source import Source, TracedJob
+
+GPUS_PER_NODE = 4
+_EPOCHS = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}
+_LARGEST_BATCH_PER_GPU = {"yolov3": 8}
+_MODELS = {"cifar10": "resnet18", "imagenet": "resnet50"}
+_COLUMNS = ("time", "application", "num_replicas", "batch_size")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One measured iteration: seconds in all, and of these in synchronisation."""
+
+    batch_per_gpu: float
+    step_seconds: float
+    sync_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What was measured of one application."""
+
+    application: str
+    #: (number of nodes, replicas) -> measurements by per-GPU batch, ascending, on as few nodes as possible.
+    steps: Mapping[tuple[int, int], Sequence[Step]]
+    #: Total batch size -> iterations to the last epoch, ascending.
+    iterations: Mapping[int, float]
+
+    def run_seconds(self, replicas: int, batch_size: int) -> float:
+        """Return the run time with so many GPUs at this total batch size; raise BadField."""
+        return self._iterations(batch_size) * self._step_seconds(replicas, batch_size / replicas)
+
+    def _iterations(self, batch_size: int) -> float:
+        known = sorted(self.iterations)
+        if not known[0] <= batch_size <= known[-1]:
+            raise BadField(
+                "batch_size",
+                f"{batch_size} was not measured for {self.application}; "
+                f"it must be from {known[0]} to {known[-1]}",
+            )
+        low = max(batch for batch in known if batch <= batch_size)
+        high = min(batch for batch in known if batch >= batch_size)
+        part = (batch_size - low) / (high - low) if high > low else 0.0
+        return self.iterations[low] + part * (self.iterations[high] - self.iterations[low])
+
+    def _step_seconds(self, replicas: int, batch_per_gpu: float) -> float:
+        measured = self.steps.get((math.ceil(replicas / GPUS_PER_NODE), replicas))
+        if not measured:
+            sizes = sorted(replicas for nodes, replicas in self.steps)
+            raise BadField(
+                "num_replicas",
+                f"{replicas} was not measured for {self.application}; measured were "
+                f"{wording.listed([str(size) for size in sizes], 40)}",
+            )
+        largest = min(measured[-1].batch_per_gpu, _LARGEST_BATCH_PER_GPU.get(self.application, math.inf))
+        passes = max(1, math.ceil(batch_per_gpu / largest - 1e-9))
+        step = _between(measured, batch_per_gpu / passes)
+        return step.step_seconds + (passes - 1) * (step.step_seconds - step.sync_seconds)
+
+
+def _between(measured: Sequence[Step], batch: float) -> Step:
+    """Linear between the two nearest measurements, and beyond the first along the first two."""
+    above = next((n for n, step in enumerate(measured) if batch <= step.batch_per_gpu), None)
+    if above is None or len(measured) == 1:
+        return measured[-1]
+    low, high = measured[max(above, 1) - 1], measured[max(above, 1)]
+    part = (batch - low.batch_per_gpu) / (high.batch_per_gpu - low.batch_per_gpu)
+    return Step(
+        batch,
+        max(0.0, low.step_seconds + part * (high.step_seconds - low.step_seconds)),
+        max(0.0, low.sync_seconds + part * (high.sync_seconds - low.sync_seconds)),
+    )
+
+
+def read(source: Source) -> None:
+    """Read a workload; profiles come from the options or lie beside the workload's folder."""
+    folder = source.options.profiles or source.path.resolve().parent.parent / "profiles"
+    if not folder.is_dir():
+        raise source.unusable(
+            f"needs the measured profiles; there is no folder {folder.name} beside the workload's folder, "
+            "and the option profiles names none"
+        )
+    source.notes.append("Run times are those of the requested GPUs and batch size, from measured profiles.")
+    profiles: dict[str, Profile] = {}
+
+    def job(row: tuple[str, ...]) -> TracedJob:
+        time, kind, replicas, batch_size = row
+        application = named("application", kind)
+        if application not in profiles:
+            if not (folder / application).is_dir() or application not in _EPOCHS:
+                raise BadField("application", f"{shown(kind)} has no profile; there are {_listed(folder)}")
+            profiles[application] = _read_profile(folder / application)
+        gpus = count("num_replicas", replicas, "replicas")
+        return TracedJob(
+            seconds("time", time),
+            gpus,
+            profiles[application].run_seconds(gpus, count("batch_size", batch_size, "samples")),
+            application=application,
+        )
+
+    source.read(source.rows(_COLUMNS), job)
+
+
+def _listed(folder: Path) -> str:
+    return wording.listed(sorted(path.name for path in folder.iterdir() if path.name in _EPOCHS), 20)
+
+
+def _read_profile(folder: Path) -> Profile:
+    steps: dict[tuple[int, int], list[Step]] = {}
+    for row, line in _rows(folder / "placements.csv"):
+        digits = row["placement"] or ""
+        replicas = sum(map(int, digits)) if digits.isdecimal() else 0
+        nodes = len(digits)
+        if nodes != math.ceil(replicas / GPUS_PER_NODE) or not _is_packed(digits):
+            continue
+        steps.setdefault((nodes, replicas), []).append(_step(folder / "placements.csv", line, row))
+    placed = frozenset(steps)
+    for row, line in _rows(folder / "scalability.csv"):
+        key = (int(row["num_nodes"] or 0), int(row["num_replicas"] or 0))
+        if key[0] == math.ceil(key[1] / GPUS_PER_NODE) and key not in placed:
+            steps.setdefault(key, []).append(_step(folder / "scalability.csv", line, row))
+    iterations: dict[int, float] = {}
+    epochs = _EPOCHS[folder.name]
+    for path in sorted(folder.glob("validation-*.csv")):
+        rows = [(row, line) for row, line in _rows(path)]
+        if len(rows) < epochs:
+            raise TraceError(
+                Problem(path.name, 0, "", f"has {len(rows)} epochs of the {epochs} that a job runs")
+            )
+        row, line = rows[epochs - 1]
+        iterations[int(path.stem.split("-")[1])] = _positive(path, line, "iteration", row)
+    if not iterations or not steps:
+        raise TraceError(Problem(folder.name, 0, "", "has no placements.csv or no validation files"))
+    by_batch = {
+        key: tuple(sorted(found, key=lambda step: step.batch_per_gpu)) for key, found in steps.items()
+    }
+    return Profile(folder.name, by_batch, iterations)
+
+
+def _is_packed(digits: str) -> bool:
+    """Whether all nodes but one are full: "24" is 6 replicas as near as they can be, "33" is not."""
+    return sum(digit != str(GPUS_PER_NODE) for digit in digits) <= 1
+
+
+def _rows(path: Path) -> list[tuple[dict[str, str], int]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            return [(row, reader.line_num) for row in reader]
+    except OSError as error:
+        raise TraceError(Problem(path.name, 0, "", f"cannot be read: {error.strerror}")) from None
+
+
+def _step(path: Path, line: int, row: Mapping[str, str]) -> Step:
+    return Step(
+        _positive(path, line, "local_bsz", row),
+        _positive(path, line, "step_time", row),
+        _positive(path, line, "sync_time", row),
+    )
+
+
+def _positive(path: Path, line: int, field: str, row: Mapping[str, str]) -> float:
+    try:
+        return positive(field, row.get(field) or "", "seconds or samples")
+    except BadField as bad:
+        raise TraceError(Problem(path.name, line, bad.field, bad.message)) from None

@@ -1,0 +1,130 @@
+"""From the jobs that a reader found to a workload: order, gangs, estimates, and what to say about it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from random import Random
+
+from scheduler.core import wording
+from scheduler.core.sim.workload import Arrival, Truth, Workload
+from scheduler.core.snapshot import Job, JobId, Task
+from scheduler.simulation.errors import Problem
+from scheduler.simulation.traces.options import TraceOptions
+from scheduler.simulation.traces.skew import skew_of
+from scheduler.simulation.traces.source import TracedJob
+
+#: GPUs of a node where neither the trace nor the options say how many.
+GPUS_PER_NODE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What came of reading a trace. Rows with problems are not in the workload, whose notes count them."""
+
+    workload: Workload
+    problems: tuple[Problem, ...] = ()
+
+
+def gang(gpus: int, gpus_per_node: int) -> Task:
+    """Return a gang of that many GPUs as replicas of equal size, none larger than a node, as few as possible.
+
+    8 GPUs on nodes of 8 are one replica; 12 are two of 6, 20 are four of 5, 13 are thirteen of 1.
+    """
+    size = next(size for size in range(min(gpus, gpus_per_node), 0, -1) if gpus % size == 0)
+    return Task(replicas=gpus // size, gpus=size)
+
+
+def make_workload(
+    name: str,
+    traced: Sequence[TracedJob],
+    options: TraceOptions,
+    *,
+    gpus_per_node: int = GPUS_PER_NODE,
+    limit: int | None = None,
+    notes: Sequence[str] = (),
+) -> Workload:
+    """Return the workload of these jobs: by submission, the first at 0, ids 1, 2, ...
+
+    `limit` keeps the first jobs to arrive. Of equal submissions the one that was first in the file is first.
+    """
+    said = list(notes)
+    submissions = [job.submitted_at for job in traced]
+    ordered: Sequence[TracedJob] = traced
+    if any(map(float.__gt__, submissions, submissions[1:])):
+        ordered = sorted(traced, key=itemgetter(0))
+        said.append("The rows were not in order of submission; they were sorted.")
+    if limit is not None and len(ordered) > limit:
+        said.append(f"Only the first {limit:,} of {len(ordered):,} jobs.")
+        ordered = ordered[:limit]
+    per_node = options.gpus_per_node or gpus_per_node
+    if any(job.gpus > per_node and job.tasks is None for job in ordered):
+        said.append(
+            f"Jobs of more than {per_node} GPUs were split into equal replicas of at most {per_node}."
+        )
+    said += _about_estimates(ordered, options)
+    return Workload(name=name, arrivals=_arrivals(ordered, options, per_node), notes=tuple(said))
+
+
+def _about_estimates(jobs: Sequence[TracedJob], options: TraceOptions) -> list[str]:
+    if all(job.own_estimate for job in jobs):
+        return []
+    if options.estimates == "none":
+        return ["The scheduler is told nothing of how long jobs run."]
+    if options.estimate_error:
+        sigma = options.estimate_error
+        return [f"Estimates are the true durations times a log-normal factor (sigma {sigma:g})."]
+    return ["Estimates are the true durations (an oracle)."]
+
+
+def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: int) -> tuple[Arrival, ...]:
+    origin = jobs[0].submitted_at if jobs else 0.0
+    tasks: dict[int, tuple[Task, ...]] = {}
+    skews: dict[str, float | None] = {}
+    oracle, sigma = options.estimates == "exact", options.estimate_error
+    rng = Random(f"estimates/{options.seed}")
+    arrivals = []
+    for number, job in enumerate(jobs, 1):
+        if job.gpus not in tasks:
+            tasks[job.gpus] = (gang(job.gpus, gpus_per_node),)
+        if job.application not in skews:
+            skews[job.application] = skew_of(job.application)
+        estimate = job.estimate_seconds
+        if not job.own_estimate and oracle:
+            estimate = (
+                job.duration_seconds * math.exp(rng.gauss(0.0, sigma)) if sigma else job.duration_seconds
+            )
+        arrivals.append(
+            Arrival(
+                job=Job(
+                    id=JobId(number),
+                    tenant=job.tenant,
+                    virtual_cluster=job.virtual_cluster,
+                    submitted_at=job.submitted_at - origin,
+                    tasks=job.tasks or tasks[job.gpus],
+                    gpu_models=job.gpu_models,
+                    priority=job.priority,
+                    guaranteed=job.guaranteed,
+                    time_limit_seconds=job.time_limit_seconds,
+                    throughput=job.throughput,
+                    estimate_seconds=estimate,
+                    application=job.application,
+                    skew=skews[job.application] if job.skew is None else job.skew,
+                ),
+                truth=Truth(work_seconds=job.duration_seconds, status=job.status),
+            )
+        )
+    return tuple(arrivals)
+
+
+def about_problems(problems: Sequence[Problem]) -> list[str]:
+    """Say how many rows were skipped and why, in a sentence."""
+    if not problems:
+        return []
+    fields = Counter(problem.field or "the row as a whole" for problem in problems)
+    kinds = wording.listed([f"{count:,} for {field}" for field, count in fields.most_common()])
+    rows = "1 row was" if len(problems) == 1 else f"{len(problems):,} rows were"
+    return [f"{rows} skipped ({kinds}). The first: {problems[0]}."]

@@ -1,0 +1,77 @@
+"""Every format of traces by name, and the one function that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from scheduler.core import wording
+from scheduler.simulation.errors import InputError
+from scheduler.simulation.traces import (
+    alibaba,
+    chronus,
+    gavel,
+    helios,
+    muri,
+    native,
+    philly,
+    pollux,
+    shockwave,
+    tiresias,
+)
+from scheduler.simulation.traces.options import TraceOptions
+from scheduler.simulation.traces.reading import GPUS_PER_NODE, Reading, about_problems, make_workload
+from scheduler.simulation.traces.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One format: how to read it, and the node size of the cluster that its traces come from."""
+
+    read: Callable[[Source], None]
+    gpus_per_node: int = GPUS_PER_NODE
+
+
+FORMATS: Mapping[str, Reader] = {
+    "alibaba-gpu-v2023": Reader(alibaba.read),
+    "allot": Reader(native.read),
+    "chronus": Reader(chronus.read),
+    "gavel": Reader(gavel.read),
+    "helios": Reader(helios.read),
+    "muri": Reader(muri.read),
+    "philly": Reader(philly.read),
+    "pollux": Reader(pollux.read, pollux.GPUS_PER_NODE),
+    "shockwave": Reader(shockwave.read),
+    "tiresias": Reader(tiresias.read, 4),
+}
+
+
+def read_trace(
+    path: str | Path,
+    format: str,
+    *,
+    strict: bool = False,
+    limit: int | None = None,
+    options: TraceOptions | None = None,
+) -> Reading:
+    """Read a trace file, packed when its name ends in .gz, into a workload.
+
+    A row that is wrong is skipped and counted; with `strict` the first one raises TraceError. A file of
+    which nothing can be read raises TraceError either way. `limit` keeps the first jobs to arrive.
+    """
+    reader = FORMATS.get(format)
+    if reader is None:
+        raise InputError(f"there is no trace format {format!r}; choose {wording.either(sorted(FORMATS))}")
+    options = options or TraceOptions()
+    source = Source(Path(path), options, strict=strict)
+    reader.read(source)
+    workload = make_workload(
+        source.path.name,
+        source.jobs,
+        options,
+        gpus_per_node=reader.gpus_per_node,
+        limit=limit,
+        notes=(*source.sentences(), *about_problems(source.problems)),
+    )
+    return Reading(workload=workload, problems=tuple(source.problems))

@@ -1,0 +1,205 @@
+"""A trace file while it is read: its text, its rows with their lines, and what was wrong with them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from io import StringIO
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from scheduler.core import wording
+from scheduler.core.sim.workload import Status
+from scheduler.core.snapshot import Task
+from scheduler.simulation.errors import Problem, TraceError
+from scheduler.simulation.traces.fields import BadField, shown
+from scheduler.simulation.traces.options import TraceOptions
+
+Row = TypeVar("Row")
+
+#: Who and where, in traces that know neither tenants nor virtual clusters.
+ANY_TENANT = "everyone"
+ANY_VIRTUAL_CLUSTER = "cluster"
+
+
+class TracedJob(NamedTuple):
+    """A job as a reader gives it; `traces.reading` makes the workload's jobs of these."""
+
+    #: Seconds by the trace's own clock.
+    submitted_at: float
+    gpus: int
+    #: Run time alone, near, on the reference model.
+    duration_seconds: float
+    tenant: str = ANY_TENANT
+    virtual_cluster: str = ANY_VIRTUAL_CLUSTER
+    application: str = ""
+    status: Status = "passed"
+    gpu_models: tuple[str, ...] = ()
+    priority: int = 0
+    guaranteed: bool = True
+    time_limit_seconds: float | None = None
+    #: None: derived from the duration as the options say.
+    estimate_seconds: float | None = None
+    #: The reader knows the estimate, even that there is none; the options do not change it.
+    own_estimate: bool = False
+    #: None: split by the rule for gangs.
+    tasks: tuple[Task, ...] | None = None
+    #: None: by the application's name.
+    skew: float | None = None
+    throughput: Mapping[str, float] = {}
+
+
+class Source:
+    """One file that is read. Problems are collected, or, when reading strictly, raised at once."""
+
+    def __init__(self, path: Path, options: TraceOptions, *, strict: bool) -> None:
+        self.path, self.options, self.strict = path, options, strict
+        self.problems: list[Problem] = []
+        self.jobs: list[TracedJob] = []
+        #: Ends of sentences about how rows were read, and how many rows each concerns.
+        self.assumed: Counter[str] = Counter()
+        self.notes: list[str] = []
+        self._cut_off = ""
+        self._text: str | None = None
+
+    def unusable(self, message: str, line: int = 0, field: str = "") -> TraceError:
+        """Return the error for a file of which nothing can be read."""
+        return TraceError(Problem(self.path.name, line, field, message))
+
+    def skip(self, line: int, field: str, message: str) -> None:
+        """Take note of a row that is wrong; raise TraceError when reading strictly."""
+        problem = Problem(self.path.name, line, field, message)
+        if self.strict:
+            raise TraceError(problem)
+        self.problems.append(problem)
+
+    def text(self) -> str:
+        """Return the whole text, unpacked when the name ends in .gz; a cut-off archive as far as it goes."""
+        if self._text is None:
+            self._text = self._read_text()
+        return self._text
+
+    def _read_text(self) -> str:
+        try:
+            data = self._unpacked() if self.path.suffix == ".gz" else self.path.read_bytes()
+        except OSError as error:
+            raise self.unusable(f"cannot be read: {error.strerror or error}") from None
+        return data.decode("utf-8-sig", errors="replace")
+
+    def _unpacked(self) -> bytes:
+        parts: list[bytes] = []
+        try:
+            with gzip.open(self.path) as file:
+                while part := file.read(1 << 20):
+                    parts.append(part)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            if not parts:
+                raise self.unusable(f"is not a whole gzip archive: {error}") from None
+            self._cut_off = f"the archive ends or is damaged here: {error}"
+        return b"".join(parts)
+
+    def rows(
+        self, required: Sequence[str], optional: Sequence[str] = ()
+    ) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yield (line, fields in the order asked for) of a comma-separated file with a header.
+
+        Optional columns that are not there give "". A row with another number of fields than the header is
+        a problem. At least two columns must be asked for.
+        """
+        reader = csv.reader(StringIO(self.text(), newline=""))
+        header = [name.strip() for name in next(reader, [])]
+        if not header:
+            raise self.unusable(f"is empty; it must begin with a header: {', '.join(required)}")
+        if missing := [name for name in required if name not in header]:
+            raise self.unusable(
+                f"the header has no column {wording.listed(missing)}; it has {wording.listed(header, 20)}", 1
+            )
+        width = len(header)
+        wanted = [*required, *optional]
+        pick = itemgetter(*[header.index(name) if name in header else width for name in wanted])
+        try:
+            for row in reader:
+                if len(row) == width:
+                    row.append("")
+                    yield reader.line_num, pick(row)
+                elif row:
+                    less = "; the line may be cut off" if len(row) < width else ""
+                    self.skip(reader.line_num, "", f"has {len(row)} fields, the header {width}{less}")
+        except csv.Error as error:
+            self.skip(reader.line_num, "", f"is not a row of a table: {error}; nothing after it was read")
+        if self._cut_off:
+            self.skip(reader.line_num, "", self._cut_off)
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Yield (line, text) of the lines that are not empty."""
+        number = 0
+        for number, line in enumerate(self.text().splitlines(), 1):
+            if line.strip():
+                yield number, line
+        if self._cut_off:
+            self.skip(number, "", self._cut_off)
+
+    def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield (line, object) of a JSON list of objects, one by one, so that a cut-off file gives most."""
+        text = self.text()
+        decoder = json.JSONDecoder()
+        at, line, counted = 0, 1, 0
+        while at < len(text) and (text[at].isspace() or (text[at] == "[" and not counted)):
+            counted += text[at] == "["
+            at += 1
+        if not counted:
+            raise self.unusable("is not a JSON list of jobs; it must begin with [", 1)
+        behind, closed = 0, False
+        while at < len(text):
+            if text[at] in " \t\r\n,":
+                at += 1
+                continue
+            if text[at] == "]":
+                closed = True
+                break
+            line, behind = line + text.count("\n", behind, at), at
+            try:
+                value, at = decoder.raw_decode(text, at)
+            except json.JSONDecodeError as error:
+                where = text.count("\n", 0, error.pos) + 1
+                self.skip(where, "", f"is not JSON: {error.msg}; the file may be cut off after this")
+                return
+            if isinstance(value, dict):
+                yield line, value
+            else:
+                self.skip(line, "", f"{shown(value)} is not an object with the fields of a job")
+        if not closed:
+            last = line + text.count("\n", behind)
+            self.skip(last, "", self._cut_off or "the list is not closed; the file may be cut off")
+
+    def read(self, rows: Iterable[tuple[int, Row]], job_of: Callable[[Row], TracedJob | None]) -> None:
+        """Take the job of every row. `job_of` raises BadField for a wrong row; None leaves it out."""
+        largest, models = self.options.largest_gpus, self.options.gpu_models
+        take = self.jobs.append
+        for line, row in rows:
+            try:
+                job = job_of(row)
+                if job is None:
+                    continue
+                if largest is not None and job.gpus > largest:
+                    raise BadField("", f"asks for {job.gpus} GPUs; at most {largest} are there")
+                if models and job.gpu_models and models.isdisjoint(job.gpu_models):
+                    raise BadField(
+                        "",
+                        f"asks for {wording.either(job.gpu_models)}; there is only "
+                        f"{wording.listed(sorted(models))}",
+                    )
+            except BadField as bad:
+                self.skip(line, bad.field, bad.message)
+            else:
+                take(job)
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return the notes, with the numbers of rows that each assumption concerns."""
+        counted = [f"{self.assumed[sentence]:,} {sentence}" for sentence in sorted(self.assumed)]
+        return (*self.notes, *counted)
