@@ -10,12 +10,20 @@ from scheduler.core import wording
 from scheduler.core.errors import UnknownPlugin
 from scheduler.core.placers.consolidate import Consolidate
 from scheduler.core.policies.fifo import Fifo
+from scheduler.core.policies.las import Las
+from scheduler.core.policies.sjf import Sjf
+from scheduler.core.policies.srtf import Srtf
+from scheduler.core.policies.tiresias import Tiresias
 from scheduler.core.policy import Placer, Policy
 
 T = TypeVar("T")
 
 POLICIES: Mapping[str, type[Policy]] = {
     "fifo": Fifo,
+    "las": Las,
+    "sjf": Sjf,
+    "srtf": Srtf,
+    "tiresias": Tiresias,
 }
 
 PLACERS: Mapping[str, type[Placer]] = {

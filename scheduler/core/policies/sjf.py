@@ -1,0 +1,56 @@
+"""Shortest job first: higher priority first, then least expected run time; nothing that runs is disturbed.
+
+The classical non-preemptive rule (R. Conway, W. Maxwell and L. Miller, "Theory of Scheduling", 1967, chapter
+8), for gangs: a job that does not fit is passed by longer ones that do, unless `strict`. What we chose:
+
+- The run time is the job's estimate, else its time limit, else the default limit of its view, less what it
+  has executed already (it may have been stopped by others before).
+- `aging` takes so many seconds off a job's run time for every second since its submission. As all age
+  alike, the order of two jobs never changes: with `aging` above 0 a job is overtaken only by jobs that were
+  submitted within (its run time / aging) seconds after it.
+- Starvation: on a finite workload every job runs. On an endless one a long job starves when aging is 0, and
+  a large gang may starve while smaller ones pass it; with `aging` above 0 and `strict` no job starves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.core.ordering import start_in_order, waiting_jobs
+from scheduler.core.plan import Decision, Reason, Tier
+from scheduler.core.policy import View
+from scheduler.core.service import remaining_seconds
+from scheduler.core.snapshot import Job, JobId, Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sjf:
+    """Order of expected run time, within priorities."""
+
+    #: Seconds forgiven per second since submission; 0 is the pure rule.
+    aging: float = 0.0
+    #: Nothing passes the first job that does not fit.
+    strict: bool = False
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        """Keep what runs; start the shortest jobs that fit."""
+
+        def rank(job: Job) -> tuple[int, float, float, JobId]:
+            length = remaining_seconds(job, None, view.now, view.default_time_limit_seconds)
+            return -job.priority, length + self.aging * job.submitted_at, job.submitted_at, job.id
+
+        outcome = start_in_order(sorted(waiting_jobs(view), key=rank), view, strict=self.strict)
+        return Decision(
+            grants=outcome.grants,
+            reasons=dict.fromkeys(outcome.queue, (_LONGER,)),
+            queue=outcome.queue,
+            keep_running=True,
+        )
+
+
+_LONGER = Reason(
+    code="shorter_first",
+    tier=Tier.ORDER,
+    message="Jobs that are expected to run for a shorter time go before it.",
+    hint="A shorter estimate or time limit moves it forward.",
+)
