@@ -12,7 +12,7 @@ A gang is looked for in each layer in turn, so nobody is disturbed while there i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from scheduler.core.cluster import Cluster
@@ -52,8 +52,11 @@ class Capacity:
         self.dropped: set[Holding] = set()
         self._layers = {model: list(offers) for model, offers in layers.items()}
         self._evictable = evictable
-        #: Holdings that were counted against the limits.
+        #: Holdings that were counted against the limits; and those that were, all at once.
         self._counted: set[Holding] = set()
+        self._kept: Pending = {}
+        #: GPUs of the view's own holdings when nothing was settled yet, by model; and how many they were.
+        self._own: tuple[Mapping[str, int], int] = ({}, 0)
         #: Layers that no fork shares; others are copied before they are changed.
         self._unshared: set[Layer] = set()
 
@@ -65,14 +68,25 @@ class Capacity:
         twin.chooser, twin.pending = self.chooser, dict(self.pending)
         twin._layers = {model: list(offers) for model, offers in self._layers.items()}
         twin.dropped, twin._counted = set(self.dropped), set(self._counted)
+        twin._kept, twin._own = self._kept, self._own
         self._unshared, twin._unshared = set(), set()
         return twin
 
-    def narrowed(self, limits: Mapping[str, int] | None, pending: Pending, *, may_evict: bool) -> Capacity:
-        """Return the part of this capacity that a view may use whose jobs hold `pending` already."""
+    def narrowed(
+        self,
+        limits: Mapping[str, int] | None,
+        pending: Pending,
+        used: Mapping[str, int],
+        *,
+        may_evict: bool,
+    ) -> Capacity:
+        """Return the part of this capacity that a view may use.
+
+        Its jobs hold `pending` already, which are so many GPUs of each model.
+        """
         view = self.fork()
-        view.limits, view._counted = None if limits is None else dict(limits), set()
-        view.pending = dict(pending)
+        view.limits, view._counted, view._kept = None if limits is None else dict(limits), set(), {}
+        view.pending, view._own = dict(pending), (used, len(pending))
         if not may_evict:
             view._layers = {model: offers[:EVICTING] for model, offers in view._layers.items()}
         return view
@@ -91,6 +105,13 @@ class Capacity:
     def idle(self, model: str) -> int:
         """Return the GPUs of a model that nobody holds or was promised."""
         return self._layers[model][IDLE].gpus
+
+    def idle_nodes(self) -> Iterator[tuple[int, int]]:
+        """Yield (idle GPUs, how many nodes have so many of them), model by model."""
+        for layers in self._layers.values():
+            for count, nodes in enumerate(layers[IDLE].by_count):
+                if count and nodes:
+                    yield count, nodes.bit_count()
 
     def room(self, model: str) -> int:
         """Return how many more GPUs of a model the view may hand out, were they all to be had."""
@@ -156,18 +177,26 @@ class Capacity:
 
     def keep_all(self, but: Collection[JobId] = ()) -> None:
         """Leave the view's own holdings where they are, except those of the jobs named."""
+        used, untouched = self._own
+        if not but and len(self.pending) == untouched:
+            # The usual case, which every round of every view begins with: nothing is looked at one by one.
+            self._kept, self.pending = self.pending, {}
+            if self.limits is not None:
+                for model, gpus in used.items():
+                    self.limits[model] = self.limits.get(model, 0) - gpus
+            return
         named = set(but)
-        others = {jobs: held for jobs, held in self.pending.items() if not named.isdisjoint(jobs)}
-        for jobs, holding in self.pending.items():
-            if jobs not in others:
-                self._count(holding)
-        self.pending = others
+        for jobs, holding in list(self.pending.items()):
+            if named.isdisjoint(jobs):
+                self.keep(holding)
 
     def drop(self, holding: Holding) -> None:
         """Stop a holding: its GPUs come free as soon as their nodes say so."""
+        is_counted = holding in self._counted
         if holding.running is not None:
             self.pending.pop(holding.running.jobs, None)
-        if holding in self._counted:
+            is_counted = is_counted or self._kept.get(holding.running.jobs) is holding
+        if is_counted and holding not in self.dropped:
             self._counted.discard(holding)
             if self.limits is not None:
                 self.limits[holding.model] += holding.gpus

@@ -29,7 +29,8 @@ def _offered(view: View, decision: Decision) -> Capacity:
     """Return a copy of the view's capacity in which those stay who are not up for decision."""
     capacity = view.capacity.fork()
     if decision.keep_running:
-        capacity.keep_all(but=[job for grant in decision.grants for job in grant.jobs])
+        named = [job for grant in decision.grants for job in grant.jobs if job in view.running]
+        capacity.keep_all(but=named)
     return capacity
 
 

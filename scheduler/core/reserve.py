@@ -12,6 +12,7 @@ than is guaranteed, no one gains from its name.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,34 +113,42 @@ class Reservation:
         limits = {
             model: max(vc.guaranteed.get(model, 0), part.used.get(model, 0)) for model in cluster.models
         }
-        pending, common = self._still_there(vc.name, cluster)
+        pending, used, common = self._still_there(vc.name, cluster)
         return View(
             name=vc.name,
             guaranteed=True,
             members=vc.members,
             default_time_limit_seconds=vc.default_time_limit_seconds,
-            capacity=cluster.narrowed(limits, pending, may_evict=True),
+            capacity=cluster.narrowed(limits, pending, used, may_evict=True),
             **common,
         )
 
     def spare(self, cluster: Capacity) -> View:
         """Return the view of the opportunistic jobs of every virtual cluster."""
-        pending, common = self._still_there(SPARE, cluster)
-        capacity = cluster.narrowed(None, pending, may_evict=False)
+        pending, used, common = self._still_there(SPARE, cluster)
+        capacity = cluster.narrowed(None, pending, used, may_evict=False)
         return View(name=SPARE, guaranteed=False, members=(), capacity=capacity, **common)
 
-    def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, dict[str, Any]]:
+    def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, Mapping[str, int], dict[str, Any]]:
         """Return what the view's jobs hold and no view before it has reclaimed, and the view's fields."""
         part, frame = self._part(name), self._facts.frame
         pending: Pending = part.pending
+        used: Mapping[str, int] = part.used
         running: Mapping[JobId, Running] = part.running
-        if not cluster.dropped.isdisjoint(pending.values()):
+        if cluster.dropped and not cluster.dropped.isdisjoint(pending.values()):
             pending = {jobs: held for jobs, held in pending.items() if held not in cluster.dropped}
             running = {job: running[job] for jobs in pending for job in jobs}
-        return pending, {
-            "now": frame.now,
-            "round_seconds": frame.round_seconds,
-            "jobs": part.jobs,
-            "running": running,
-            "rng": random.Random(f"{frame.round_number}:{name}"),
-        }
+            used = Counter()
+            for held in pending.values():
+                used[held.model] += held.gpus
+        return (
+            pending,
+            used,
+            {
+                "now": frame.now,
+                "round_seconds": frame.round_seconds,
+                "jobs": part.jobs,
+                "running": running,
+                "rng": random.Random(f"{frame.round_number}:{name}"),
+            },
+        )

@@ -1,0 +1,156 @@
+"""What the simulator knows of one job: the work that is left, and the account of what it has had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.core.lifecycle import AttemptEvent, AttemptState, JobEvent, JobState, attempt_step, job_step
+from scheduler.core.sim.costs import Costs
+from scheduler.core.sim.result import JobRecord
+from scheduler.core.sim.workload import Status, Truth
+from scheduler.core.snapshot import GpuId, Job
+
+#: Work below this counts as done: what is left of a job after many changes of its rate is rounding.
+NOTHING_SECONDS = 1e-6
+
+_ENDS: dict[Status, JobEvent] = {
+    "passed": JobEvent.SUCCEEDED,
+    "killed": JobEvent.CANCELLED,
+    "failed": JobEvent.FAILED,
+}
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A job on its GPUs."""
+
+    started_at: float
+    gpus: tuple[GpuId, ...]
+    #: Progress begins when the job has started or restored its checkpoint, and is counted up to here.
+    counted_at: float
+    #: Seconds of reference work done in a second.
+    rate: float
+    #: Reference work done, and the seconds it took.
+    worked: float = 0.0
+    productive_seconds: float = 0.0
+    state: AttemptState = AttemptState.RUNNING
+    #: Grows whenever its end is foreseen anew, so that events foreseen before are known to be void.
+    version: int = 0
+
+    def count(self, now: float) -> None:
+        """Count the progress made up to now."""
+        if now > self.counted_at and self.state is AttemptState.RUNNING:
+            self.productive_seconds += now - self.counted_at
+            self.worked += (now - self.counted_at) * self.rate
+            self.counted_at = now
+
+
+class Progress:
+    """A job from its arrival to its end."""
+
+    def __init__(self, job: Job, truth: Truth, best_rate: float) -> None:
+        self.job, self.truth, self.best_rate = job, truth, best_rate
+        self.state = JobState.QUEUED
+        #: Reference work to do, as of the last checkpoint.
+        self.remaining = truth.work_seconds
+        self.attempt: Attempt | None = None
+        self.outcome = ""
+        self.first_started_at: float | None = None
+        self.ended_at: float | None = None
+        self.attempts = self.preemptions = self.migrations = self.failures = 0
+        self._last_gpus: tuple[GpuId, ...] = ()
+        self._held_seconds = self._gpu_seconds = self._overhead_gpu_seconds = self._lost_gpu_seconds = 0.0
+
+    def begin(self, now: float, gpus: tuple[GpuId, ...], rate: float, costs: Costs) -> Attempt:
+        """Start an attempt on GPUs that are the job's own from now on."""
+        self.state = job_step(self.job.id, self.state, JobEvent.STARTED)
+        overhead = costs.start_seconds
+        if self.remaining < self.truth.work_seconds:
+            overhead += costs.restore_seconds
+        if self.first_started_at is None:
+            self.first_started_at = now
+        elif gpus != self._last_gpus:
+            overhead += costs.migration_seconds
+            self.migrations += 1
+        self.attempts += 1
+        self.attempt = Attempt(now, gpus, now + overhead, rate)
+        return self.attempt
+
+    @property
+    def present(self) -> Attempt:
+        """The attempt that runs; asking for it when there is none is a mistake of the simulator."""
+        assert self.attempt is not None
+        return self.attempt
+
+    def foresee_end(self) -> float:
+        """Return when the work will be done if nothing changes."""
+        attempt = self.present
+        return attempt.counted_at + max(0.0, self.remaining - attempt.worked) / attempt.rate
+
+    def change_rate(self, now: float, rate: float) -> None:
+        """Run at another rate from now on: somebody came to share the GPUs, or left."""
+        self.present.count(now)
+        self.present.rate = rate
+        self.present.version += 1
+
+    def stop(self, now: float) -> None:
+        """Make no more progress: it was told to stop and writes its checkpoint."""
+        attempt = self.present
+        attempt.count(now)
+        attempt.version += 1
+        attempt.state = attempt_step(self.job.id, attempt.state, AttemptEvent.STOP)
+
+    def leave(self, now: float, *, kept: float | None = None) -> tuple[float, float]:
+        """End the attempt: its GPUs are free. Of its work, `kept` seconds remain done (None: all).
+
+        Returns (seconds without progress, seconds of reference work lost).
+        """
+        attempt = self.present
+        attempt.count(now)
+        attempt.state = attempt_step(self.job.id, attempt.state, AttemptEvent.ENDED)
+        kept = attempt.worked if kept is None else min(kept, attempt.worked)
+        lost, gpus, held = attempt.worked - kept, len(attempt.gpus), now - attempt.started_at
+        self.remaining = max(0.0, self.remaining - kept)
+        overhead = held - attempt.productive_seconds
+        self._held_seconds += held
+        self._gpu_seconds += held * gpus
+        self._overhead_gpu_seconds += overhead * gpus
+        if lost > 0:
+            self._lost_gpu_seconds += lost / attempt.worked * attempt.productive_seconds * gpus
+        self._last_gpus, self.attempt = attempt.gpus, None
+        return overhead, lost
+
+    def requeue(self) -> None:
+        """Wait for another attempt."""
+        self.state = job_step(self.job.id, self.state, JobEvent.REQUEUED)
+
+    def finish(self, now: float, event: JobEvent | None = None) -> None:
+        """End for good: as in the trace, unless something else became of it."""
+        self.state = job_step(self.job.id, self.state, event or _ENDS[self.truth.status])
+        self.outcome, self.ended_at = self.state.value, now
+
+    def record(self) -> JobRecord:
+        """Return the account of the job, as it stands."""
+        job = self.job
+        return JobRecord(
+            id=job.id,
+            tenant=job.tenant,
+            virtual_cluster=job.virtual_cluster,
+            application=job.application,
+            gpus=job.gpus,
+            guaranteed=job.guaranteed,
+            submitted_at=job.submitted_at,
+            work_seconds=self.truth.work_seconds,
+            status=self.truth.status,
+            best_rate=self.best_rate,
+            first_started_at=self.first_started_at,
+            ended_at=self.ended_at,
+            outcome=self.outcome or ("running" if self.attempt else "waiting"),
+            attempts=self.attempts,
+            preemptions=self.preemptions,
+            migrations=self.migrations,
+            held_seconds=self._held_seconds,
+            gpu_seconds=self._gpu_seconds,
+            overhead_gpu_seconds=self._overhead_gpu_seconds,
+            lost_gpu_seconds=self._lost_gpu_seconds,
+        )

@@ -1,0 +1,75 @@
+"""How fast a job runs where it was placed, relative to its own gang on the reference model, together.
+
+The tables behind it are measured ones (`scheduler.simulation.throughputs` reads them). What no table knows
+is assumed, and each assumption is here: unknown models and applications run at the reference rate, elastic
+gangs scale linearly, spreading over nodes costs what `default_locality` says, and jobs that share GPUs
+without a measurement each get an equal part of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from scheduler.core.snapshot import Job
+
+
+class Tables(Protocol):
+    """Measured rates; None where nothing was measured."""
+
+    def rate(self, application: str, gpus: int, gpu_model: str) -> float | None:
+        """Return the gang's rate on that model relative to the reference model, near to each other."""
+        ...
+
+    def locality(self, application: str, gpus: int, nodes: int) -> float | None:
+        """Return the rate over so many nodes relative to one, or as few as can be."""
+        ...
+
+    def interference(self, application: str, other: str, gpu_model: str) -> float | None:
+        """Return the rate beside another application on the same GPUs, relative to having them alone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speeds:
+    """Rates from tables, and assumptions where they are silent."""
+
+    tables: Tables | None = None
+    #: Rate of a gang over more nodes than it needs, per node too many, where no table knows: 1 costs nothing.
+    default_locality: float = 1.0
+    #: GPUs of a full node: over how few nodes a gang can be.
+    gpus_per_node: int = 8
+
+    def alone(self, job: Job, gpu_model: str, gpus: int, nodes: int) -> float:
+        """Return the seconds of reference work done in a second, with these GPUs to itself."""
+        tables = self.tables
+        rate = tables.rate(job.application, gpus, gpu_model) if tables else None
+        if rate is None:
+            rate = gpus / job.gpus
+        if nodes > 1:
+            near = tables.locality(job.application, gpus, nodes) if tables else None
+            if near is None:
+                too_many = nodes - -(-gpus // self.gpus_per_node)
+                near = self.default_locality ** max(0, too_many)
+            rate *= near
+        return rate
+
+    def together(self, job: Job, others: Sequence[Job], gpu_model: str) -> float:
+        """Return the rate beside others on the same GPUs, relative to having them alone."""
+        factor = 1.0
+        for other in others:
+            measured = (
+                self.tables.interference(job.application, other.application, gpu_model)
+                if self.tables
+                else None
+            )
+            if measured is None:
+                return 1 / (1 + len(others))
+            factor *= measured
+        return factor
+
+    def best(self, job: Job, gpu_models: Sequence[str]) -> float:
+        """Return the rate on the best model of the cluster that the job accepts, near to each other."""
+        accepted = [model for model in gpu_models if not job.gpu_models or model in job.gpu_models]
+        return max([self.alone(job, model, job.gpus, 1) for model in accepted], default=1.0)

@@ -1,0 +1,68 @@
+"""The cluster over time: who waits and what is idle, looked at after every round."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from scheduler.core.capacity import Capacity
+from scheduler.core.cluster import Cluster
+from scheduler.core.sim.result import Sample
+from scheduler.core.snapshot import Job
+
+#: What fragmentation is measured by when nobody waits: the GPUs of a common node.
+USUAL_REPLICA = 8
+
+
+class Watch:
+    """Counts kept as jobs come and go, so that a look costs little."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+        #: Waiting jobs by the size of their largest replica.
+        self._waiting: Counter[int] = Counter()
+        self._waiting_gpus = self._waiting_jobs = self._running_jobs = 0
+
+    def comes(self, job: Job) -> None:
+        """The job waits from now on."""
+        self._count(job, 1)
+
+    def starts(self, job: Job) -> None:
+        """A job that waited runs from now on."""
+        self._count(job, -1)
+        self._running_jobs += 1
+
+    def leaves(self) -> None:
+        """A job that ran is off its GPUs."""
+        self._running_jobs -= 1
+
+    def goes(self, job: Job) -> None:
+        """A job that waited is gone."""
+        self._count(job, -1)
+
+    def _count(self, job: Job, change: int) -> None:
+        self._waiting[_largest(job)] += change
+        self._waiting_jobs += change
+        self._waiting_gpus += change * job.gpus
+
+    def look(self, now: float, cluster: Cluster, capacity: Capacity, held_gpus: int) -> None:
+        """Write down how things stand."""
+        largest = max((size for size, jobs in self._waiting.items() if jobs), default=USUAL_REPLICA)
+        idle = stranded = 0
+        for offered, nodes in capacity.idle_nodes():
+            idle += offered * nodes
+            stranded += offered % largest * nodes
+        self.samples.append(
+            Sample(
+                at=now,
+                usable_gpus=sum([fleet.total_usable for fleet in cluster.fleets.values()]),
+                held_gpus=held_gpus,
+                running_jobs=self._running_jobs,
+                waiting_jobs=self._waiting_jobs,
+                waiting_gpus=self._waiting_gpus,
+                fragmentation=stranded / idle if idle else 0.0,
+            )
+        )
+
+
+def _largest(job: Job) -> int:
+    return max([task.gpus for task in job.tasks])
