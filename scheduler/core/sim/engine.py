@@ -91,7 +91,7 @@ class Engine:
         self._arrivals, self._next_arrival = sorted(arrivals, key=_submission), 0
         self._script, self._next_scripted = sorted(script, key=lambda event: event.at), 0
         self._on_round = on_round
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[[], bool]]] = []
         self._order = count()
         self._allocations = count(1 + max((running.allocation for running in facts.running), default=0))
         self._occupancy = Occupancy()
@@ -111,18 +111,22 @@ class Engine:
 
         Returns why jobs are left over; empty when none is.
         """
+        self._advance(self.now)
         while True:
             wake = self._run_round()
             if until(self):
                 return "it was told to end"
-            instant = self._next_instant()
-            if wake is not None and self.session.facts.jobs:
-                # A policy that wants to be asked again at once is asked at the next tick, not for ever.
-                instant = min(instant, max(wake, self.now + (self._round_seconds or 1.0)))
-            if instant == math.inf:
-                left = len(self.session.facts.jobs)
-                return f"nothing more can happen, and {left} jobs wait for ever" if left else ""
-            self._advance(instant)
+            if wake is None or not self.session.facts.jobs:
+                wake = math.inf
+            # A policy that wants to be asked again at once is asked at the next tick, not for ever.
+            wake = max(wake, self.now + (self._round_seconds or 1.0))
+            while (instant := self._next_instant()) < wake and not self._advance(instant):
+                pass
+            if instant >= wake:
+                if wake == math.inf:
+                    left = len(self.session.facts.jobs)
+                    return f"nothing more can happen, and {left} jobs wait for ever" if left else ""
+                self._advance(wake)
 
     @property
     def _round_seconds(self) -> float:
@@ -136,16 +140,19 @@ class Engine:
             instant = min(instant, self._script[self._next_scripted].at)
         return instant
 
-    def _advance(self, instant: float) -> None:
-        """Move to the first tick of the clock from that instant on, letting happen what happens by then."""
-        tick = self._tick_from(instant)
+    def _advance(self, instant: float) -> bool:
+        """Move to the first tick of the clock from that instant on, letting happen what happens by then.
+
+        Returns whether anything did: ends that were foreseen of attempts which ended otherwise do not.
+        """
+        tick, happened = self._tick_from(instant), False
         while (happens_at := self._next_instant()) <= tick:
             self.now = max(self.now, happens_at)
             if self._events and self._events[0][0] <= happens_at:
-                heappop(self._events)[2]()
-            elif (
-                self._next_scripted < len(self._script) and self._script[self._next_scripted].at <= happens_at
-            ):
+                happened = heappop(self._events)[2]() or happened
+                continue
+            happened = True
+            if self._next_scripted < len(self._script) and self._script[self._next_scripted].at <= happens_at:
                 self._next_scripted += 1
                 self._script[self._next_scripted - 1].happen(self)
             else:
@@ -153,6 +160,7 @@ class Engine:
                 arrival = self._arrivals[self._next_arrival - 1]
                 self.submit(arrival.job, arrival.truth)
         self.now = tick
+        return happened
 
     def _tick_from(self, instant: float) -> float:
         if not self._round_seconds:
@@ -160,7 +168,7 @@ class Engine:
         ticks = math.ceil((instant - self.began_at) / self._round_seconds - 1e-9)
         return max(self.now, self.began_at + ticks * self._round_seconds)
 
-    def _at(self, instant: float, event: Callable[[], None]) -> None:
+    def _at(self, instant: float, event: Callable[[], bool]) -> None:
         heappush(self._events, (instant, next(self._order), event))
 
     # A round
@@ -374,18 +382,20 @@ class Engine:
                 return
         self._at(ends_at, partial(self._end, job, attempt, version))
 
-    def _end(self, job: JobId, attempt: Attempt, version: int) -> None:
-        if attempt.version == version and attempt.state is AttemptState.RUNNING:
-            self._finish(job)
+    def _end(self, job: JobId, attempt: Attempt, version: int) -> bool:
+        if attempt.version != version or attempt.state is not AttemptState.RUNNING:
+            return False
+        self._finish(job)
+        return True
 
     def _finish(self, job: JobId) -> None:
         self._vacate(job, "finished")
         self.progress[job].finish(self.now)
         self.session.facts.drop_job(job)
 
-    def _fail(self, job: JobId, attempt: Attempt, version: int, failure: Failure) -> None:
+    def _fail(self, job: JobId, attempt: Attempt, version: int, failure: Failure) -> bool:
         if attempt.version != version or attempt.state is not AttemptState.RUNNING:
-            return
+            return False
         progress, failures = self.progress[job], self.rules.failures
         attempt.count(self.now)
         self._vacate(job, "failed", kept=self.rules.costs.kept_of(attempt.worked))
@@ -393,11 +403,12 @@ class Engine:
         if not failures.is_worth_retrying(failure, progress.failures):
             progress.finish(self.now, JobEvent.FAILED)
             self.session.facts.drop_job(job)
-            return
+            return True
         self._wait_again(job)
         eligible_at = self.now + progress.failures * failures.backoff_seconds
         self.session.facts.put_job(replace(self.session.facts.jobs[job], eligible_at=eligible_at))
         self._at(eligible_at, _nothing)
+        return True
 
     def _vacate(self, job: JobId, end: StayEnd, kept: float | None = None) -> None:
         """A job leaves its GPUs by itself; those it shared them with go on alone."""
@@ -417,9 +428,11 @@ class Engine:
             self._foresee(other)
         self._measure(running.allocation)
 
-    def _release(self, allocation: AllocationId) -> None:
+    def _release(self, allocation: AllocationId) -> bool:
         """The GPUs of a stopped allocation come free; its jobs wait again or have ended."""
         facts = self.session.facts
+        if allocation not in facts.running:
+            return False  # Its node was lost while it wrote its checkpoint.
         running = facts.running[allocation]
         end, preempted_by = self._ends.pop(allocation)
         facts.drop_running(allocation)
@@ -437,6 +450,7 @@ class Engine:
                 self.progress[job].finish(self.now, event)
                 facts.drop_job(job)
         self._promote(running.gpus, running.jobs)
+        return True
 
     def _worked(self, job: JobId) -> float:
         attempt = self.progress[job].present
@@ -502,5 +516,6 @@ def _submission(arrival: Arrival) -> tuple[float, JobId]:
     return arrival.job.submitted_at, arrival.job.id
 
 
-def _nothing() -> None:
+def _nothing() -> bool:
     """A round is due; nothing else happens."""
+    return True

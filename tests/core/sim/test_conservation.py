@@ -1,0 +1,120 @@
+"""What holds for every workload under every policy: nothing is made of nothing, and nothing gets lost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import astuple, replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from scheduler.core.plan import Plan
+from scheduler.core.registry import PLACERS, POLICIES
+from scheduler.core.round import decide
+from scheduler.core.sim.engine import Engine, Rules
+from scheduler.core.sim.workload import Arrival
+from scheduler.core.snapshot import GpuId, Snapshot
+from tests.core.sim.worlds import rules, two_models, workloads
+
+thorough = settings(
+    max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+PLUGINS = [(policy, "consolidate") for policy in POLICIES] + [("fifo", placer) for placer in PLACERS]
+
+
+@pytest.fixture(params=PLUGINS, ids="-".join, scope="module")
+def plugins(request: pytest.FixtureRequest) -> tuple[str, str]:
+    return request.param
+
+
+def run(plugins: tuple[str, str], arrivals: list[Arrival], world: Rules) -> Engine:
+    engine = Engine(two_models(*plugins), arrivals, world)
+    left = engine.run(until=lambda engine: engine.now > 100_000)
+    assert left == ""
+    assert not engine.degraded
+    return engine
+
+
+@thorough
+@given(arrivals=workloads(), world=rules)
+def test_every_second_on_a_gpu_is_work_overhead_or_lost(
+    plugins: tuple[str, str], arrivals: list[Arrival], world: Rules
+) -> None:
+    engine = run(plugins, arrivals, world)
+    held: dict[int, float] = defaultdict(float)
+    for stay in engine.stays:
+        held[stay.job] += (stay.ended_at - stay.started_at) * len(stay.gpus)
+    for progress in engine.progress.values():
+        record = progress.record()
+        assert record.gpu_seconds == pytest.approx(held[record.id])
+        if record.outcome == "never" or progress.failures > world.failures.retries:
+            continue
+        useful = record.gpu_seconds - record.overhead_gpu_seconds - record.lost_gpu_seconds
+        if progress.remaining == pytest.approx(0.0, abs=1e-6):
+            # No table knows these jobs: they run at the reference rate wherever they are.
+            assert useful == pytest.approx(record.work_seconds * record.gpus, abs=1e-3)
+        else:
+            assert useful < record.work_seconds * record.gpus
+
+
+@thorough
+@given(arrivals=workloads(), world=rules)
+def test_no_gpu_is_ever_given_twice(plugins: tuple[str, str], arrivals: list[Arrival], world: Rules) -> None:
+    engine = run(plugins, arrivals, world)
+    by_gpu: dict[GpuId, list[tuple[float, float, int]]] = defaultdict(list)
+    for stay in engine.stays:
+        assert len(set(stay.gpus)) == len(stay.gpus)
+        for gpu in stay.gpus:
+            if not stay.shared_with:
+                by_gpu[gpu].append((stay.started_at, stay.ended_at, stay.job))
+    for stays in by_gpu.values():
+        stays.sort()
+        for (_, ends, _), (starts, _, _) in pairwise(stays):
+            assert starts >= ends
+
+
+@thorough
+@given(arrivals=workloads(), world=rules)
+def test_every_job_ends(plugins: tuple[str, str], arrivals: list[Arrival], world: Rules) -> None:
+    engine = run(plugins, arrivals, world)
+    assert {progress.record().outcome for progress in engine.progress.values()} <= {
+        "succeeded",
+        "failed",
+        "cancelled",
+        "never",
+    }
+    assert not engine.session.facts.jobs
+    assert not engine.session.facts.running
+    assert engine.samples[-1].held_gpus == engine.samples[-1].waiting_jobs == 0
+
+
+@settings(thorough, max_examples=4)
+@given(arrivals=workloads(), world=rules)
+def test_the_same_seed_gives_the_same_bytes(
+    plugins: tuple[str, str], arrivals: list[Arrival], world: Rules
+) -> None:
+    first, again = (run(plugins, order, world) for order in (arrivals, arrivals[::-1]))
+    assert repr([astuple(stay) for stay in first.stays]) == repr([astuple(stay) for stay in again.stays])
+    assert repr(first.samples) == repr(again.samples)
+
+
+@settings(thorough, max_examples=8)
+@given(arrivals=workloads(), world=rules)
+def test_each_round_is_what_decide_says_of_its_facts(
+    plugins: tuple[str, str], arrivals: list[Arrival], world: Rules
+) -> None:
+    class Checked(Engine):
+        def _run_round(self) -> float | None:
+            facts: Snapshot = replace(self.snapshot(), round_number=self.rounds + 1)
+            expected = decide(facts)
+            seen: list[Plan] = []
+            self._on_round = lambda engine, outcomes, plan: seen.append(plan)
+            wake = super()._run_round()
+            assert (seen[0].actions, seen[0].memory) == (expected.actions, expected.memory)
+            return wake
+
+    assert Checked(two_models(*plugins), arrivals, world).run(until=lambda engine: engine.rounds > 80) in (
+        "",
+        "it was told to end",
+    )
