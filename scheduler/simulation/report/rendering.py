@@ -1,0 +1,91 @@
+"""From a drawing to files for a paper and to text for the page. The only module that runs matplotlib."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from scheduler.simulation.report.palette import COLOURS, PAPER, SETTINGS
+
+PNG_DOTS_PER_INCH = 300
+# None leaves an entry out: dates and versions would make equal figures differ.
+_SVG_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
+_NAMES = {light: f"var(--{name})" for name, (light, _) in COLOURS.items()}
+_COLOUR = re.compile("|".join(_NAMES))
+_ID = re.compile(r'\bid="([^"]+)"')
+_REFERENCE = re.compile(r'(?:xlink:)?href="#([^"]+)"')
+# Coordinates, in points: a hundredth is finer than any screen.
+_LONG_DECIMAL = re.compile(r"-?\d+\.\d{3,}")
+_PATH = re.compile(r'\bd="[^"]*"')
+_URL = re.compile(r"url\(#([^)]+)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A figure not yet drawn: `draw` fills an empty matplotlib figure of this size in inches."""
+
+    #: Of its files, without suffix; unique in a report.
+    name: str
+    title: str
+    #: What it shows, how, and what it leaves out.
+    caption: str
+    draw: Callable[[Figure], None]
+    width: float = 4.4
+    height: float = 2.7
+    #: Takes the page's whole width.
+    wide: bool = False
+
+
+def svg_file(drawing: Drawing) -> bytes:
+    """Render it as a vector file with outlined text, without a background."""
+    return _save(drawing, "svg", {}, metadata=_SVG_METADATA)
+
+
+def png_file(drawing: Drawing) -> bytes:
+    """Render it at 300 dots per inch on white."""
+    return _save(drawing, "png", {}, dpi=PNG_DOTS_PER_INCH, facecolor=PAPER, metadata={"Software": None})
+
+
+def page_svg(drawing: Drawing) -> str:
+    """Render it as an <svg> element: text stays text, colours are the page's variables, ids are unique."""
+    text = _save(drawing, "svg", {"svg.fonttype": "none"}, metadata=_SVG_METADATA).decode()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, count=1, flags=re.DOTALL)
+    head, body = text.split(">", 1)
+    view = re.search(r'viewBox="([^"]+)"', head)
+    assert view is not None
+    prefix = f"{drawing.name}-"
+    body = _ID.sub(rf'id="{prefix}\1"', body)
+    body = _REFERENCE.sub(rf'href="#{prefix}\1"', body)
+    body = _URL.sub(rf"url(#{prefix}\1)", body)
+    body = _PATH.sub(lambda path: _LONG_DECIMAL.sub(_shorter, path.group()), body)
+    body = _COLOUR.sub(lambda match: _NAMES[match.group()], body)
+    return (
+        f'<svg viewBox="{view.group(1)}" role="img" aria-label="{escape(drawing.title)}"'
+        f' preserveAspectRatio="xMidYMid meet">{body.rstrip()}'
+    )
+
+
+def _shorter(decimal: re.Match[str]) -> str:
+    return f"{float(decimal.group()):.2f}".rstrip("0").rstrip(".")
+
+
+def _save(drawing: Drawing, kind: str, settings: dict[Any, Any], **options: Any) -> bytes:
+    with matplotlib.rc_context():
+        # Nobody's own settings: equal input gives equal bytes on every machine.
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update({**SETTINGS, **settings})
+        figure = Figure(figsize=(drawing.width, drawing.height), layout="constrained")
+        FigureCanvasAgg(figure)
+        drawing.draw(figure)
+        file = io.BytesIO()
+        figure.savefig(file, format=kind, **options)
+    return file.getvalue()
