@@ -160,11 +160,10 @@ def _arrows(shown: Excerpt, rows: dict[GpuId, int]) -> tuple[tuple[_Arrow, ...],
     for stay in shown.stays:
         starts[stay.job].append(stay)
 
-    def middle(stay: Stay, among: Iterable[GpuId]) -> float:
-        at = sorted(rows[gpu] for gpu in among if gpu in rows) or [
-            rows[gpu] for gpu in stay.gpus if gpu in rows
-        ]
-        return float(at[len(at) // 2])
+    def middle(stay: Stay, among: Collection[GpuId]) -> float:
+        own = sorted(rows[gpu] for gpu in stay.gpus if gpu in rows)
+        common = sorted(rows[gpu] for gpu in stay.gpus if gpu in rows and gpu in among) or own
+        return float(common[len(common) // 2])
 
     alone, headed = [], []
     for stay in shown.stays:
