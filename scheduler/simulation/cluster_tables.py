@@ -1,0 +1,136 @@
+"""Clusters in the tables that were published with traces; the header tells which it is.
+
+- Philly: machine_id, num_gpus[, gpu_mem_gb]: one row a machine; models are named by their memory;
+- openb (Alibaba): sn, cpu_milli, memory_mib, gpu, model: one row a node;
+- Tiresias: num_switch, num_node_p_switch, num_gpu_p_node, num_cpu_p_node, mem_p_node (GB): one row, and a
+rack
+  for each switch;
+- Lucid and Helios: a virtual cluster and its number of nodes a row (columns "" or vc, and num or node num);
+- Helios: date, a column a virtual cluster, total: the GPUs on each day, of which the last is taken.
+
+Machines without GPUs are left out. GPUs whose model is not given are called "gpu".
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+
+from scheduler.core import wording
+from scheduler.core.snapshot import VirtualCluster
+from scheduler.simulation.errors import ClusterError
+from scheduler.simulation.inventory import ClusterSpec, Inventory, one_virtual_cluster
+
+GPU = "gpu"
+_MIB, _GB = 2**20, 10**9
+Row = tuple[str, dict[str, str]]
+
+
+def read_cluster_table(name: str, text: str, *, gpus_per_node: int) -> ClusterSpec:
+    """Read any of these tables. Raise ClusterError."""
+    reader = csv.DictReader(text.splitlines())
+    columns = tuple(reader.fieldnames or ())
+    rows: list[Row] = []
+    for row in reader:
+        if None in row or None in row.values():
+            raise ClusterError(f"{name}:{reader.line_num}: has not the {len(columns)} fields of the header")
+        rows.append((f"{name}:{reader.line_num}", row))
+    if not rows:
+        raise ClusterError(f"{name}: has no rows")
+    inventory = Inventory()
+    virtual_clusters: list[VirtualCluster] = []
+    if {"machine_id", "num_gpus"} <= set(columns):
+        without = _machines(rows, inventory, "machine_id", "num_gpus", _philly_model)
+    elif {"sn", "gpu", "model", "cpu_milli", "memory_mib"} <= set(columns):
+        without = _machines(rows, inventory, "sn", "gpu", lambda row: row["model"])
+    elif {"num_switch", "num_node_p_switch", "num_gpu_p_node"} <= set(columns):
+        without = _switches(rows, inventory)
+    elif columns and columns[0] in {"", "vc"} and columns[1:] in {("num",), ("node num",)}:
+        sizes = {row[columns[0]]: _count(place, columns[1], row) * gpus_per_node for place, row in rows}
+        without = _shares(sizes, inventory, virtual_clusters, gpus_per_node)
+    elif columns and columns[0] == "date" and columns[-1] == "total":
+        place, row = rows[-1]
+        sizes = {vc: _count(place, vc, row) for vc in columns[1:-1]}
+        without = _shares(sizes, inventory, virtual_clusters, gpus_per_node)
+    else:
+        raise ClusterError(
+            f"{name}:1: the columns {wording.listed(columns, 20)} are those of no known cluster table "
+            "(Philly, openb, Tiresias, Lucid, Helios); a YAML file can describe any cluster"
+        )
+    if not inventory.nodes:
+        raise ClusterError(f"{name}: has no machine with GPUs")
+    notes = (f"{without:,} entries without GPUs were left out.",) if without else ()
+    return ClusterSpec(
+        name=name,
+        nodes=inventory.nodes,
+        virtual_clusters=tuple(virtual_clusters) or one_virtual_cluster(inventory.nodes),
+        notes=notes,
+    )
+
+
+def _count(place: str, column: str, row: Mapping[str, str]) -> int:
+    text = row[column]
+    if not text.isdecimal():
+        raise ClusterError(f"{place}: {column}: {text!r} is not a whole number of at least 0")
+    return int(text)
+
+
+def _philly_model(row: Mapping[str, str]) -> str:
+    return f"{GPU}-{row['gpu_mem_gb']}gb" if row.get("gpu_mem_gb") else GPU
+
+
+def _machines(
+    rows: list[Row], inventory: Inventory, name: str, gpus: str, model: Callable[[Mapping[str, str]], str]
+) -> int:
+    without = 0
+    for place, row in rows:
+        if row[name] in inventory:
+            raise ClusterError(f"{place}: {name}: {row[name]!r} is the name of an earlier machine")
+        if not (count := _count(place, gpus, row)):
+            without += 1
+            continue
+        inventory.add(
+            row[name],
+            model(row) or GPU,
+            count,
+            cpus=_count(place, "cpu_milli", row) / 1000 if "cpu_milli" in row else 0.0,
+            memory_bytes=_count(place, "memory_mib", row) * _MIB if "memory_mib" in row else 0,
+        )
+    return without
+
+
+def _switches(rows: list[Row], inventory: Inventory) -> int:
+    place, row = rows[0]
+    if len(rows) > 1:
+        raise ClusterError(f"{rows[1][0]}: a Tiresias cluster has one row")
+    counts = {
+        column: _count(place, column, row) for column in ("num_switch", "num_node_p_switch", "num_gpu_p_node")
+    }
+    if not all(counts.values()):
+        raise ClusterError(f"{place}: switches, nodes and GPUs must be at least 1")
+    for switch in range(1, counts["num_switch"] + 1):
+        for node in range(1, counts["num_node_p_switch"] + 1):
+            inventory.add(
+                f"node-{switch}-{node}",
+                GPU,
+                counts["num_gpu_p_node"],
+                rack=f"rack-{switch}",
+                cpus=float(_count(place, "num_cpu_p_node", row)) if "num_cpu_p_node" in row else 0.0,
+                memory_bytes=_count(place, "mem_p_node", row) * _GB if "mem_p_node" in row else 0,
+            )
+    return 0
+
+
+def _shares(
+    gpus: Mapping[str, int], inventory: Inventory, virtual_clusters: list[VirtualCluster], per_node: int
+) -> int:
+    """Give every virtual cluster nodes of its own; its last one is smaller when they do not come out even."""
+    without = 0
+    for vc, total in gpus.items():
+        if not total:
+            without += 1
+            continue
+        for number, first in enumerate(range(0, total, per_node), 1):
+            inventory.add(f"{vc}-{number:04d}", GPU, min(per_node, total - first))
+        virtual_clusters.append(VirtualCluster(name=vc, guaranteed={GPU: total}))
+    return without

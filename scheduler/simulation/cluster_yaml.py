@@ -1,0 +1,224 @@
+"""Cluster files: racks with nodes, virtual clusters, tenants. docs/clusters.md describes every field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from scheduler.core import wording
+from scheduler.core.errors import UnknownPlugin
+from scheduler.core.registry import make_placer, make_policy
+from scheduler.core.snapshot import Member, Tenant, VirtualCluster
+from scheduler.jobspec.quantities import bytes_of, seconds_of
+from scheduler.simulation.errors import ClusterError
+from scheduler.simulation.inventory import ONLY_RACK, ClusterSpec, Inventory, count_gpus, one_virtual_cluster
+
+_MOST = 1_000_000
+
+
+class _Entry:
+    """A mapping of the file with its place, such as "cluster.yaml: racks[0].nodes[1]"."""
+
+    def __init__(self, place: str, value: Any, known: Sequence[str]) -> None:
+        self.place = place
+        if not isinstance(value, dict):
+            raise ClusterError(f"{place}: must have fields ({wording.listed(known, 20)}); it is {value!r}")
+        self.value: dict[Any, Any] = value
+        for name in value:
+            if name not in known:
+                raise ClusterError(
+                    f"{place}: {name}: is not a field here; there are {wording.listed(known, 20)}"
+                )
+
+    def wrong(self, field: str, message: str) -> ClusterError:
+        return ClusterError(f"{self.place}: {field}: {message}")
+
+    def name(self, field: str, default: str | None = None) -> str:
+        value = self.value.get(field, default)
+        if not isinstance(value, str) or not value:
+            raise self.wrong(field, "must be a name" if value is None else f"{value!r} is not a name")
+        return value
+
+    def count(self, field: str, default: int | None = None) -> int:
+        value = self.value.get(field, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST:
+            raise self.wrong(field, f"{value!r} is not a whole number of at least 1")
+        return value
+
+    def amounts(self, field: str) -> dict[str, int]:
+        """Return whole numbers by name; none when the field is missing."""
+        value = self.value.get(field, {})
+        if not isinstance(value, dict):
+            raise self.wrong(field, f"{value!r} is not like {{V100: 8}}")
+        for key, amount in value.items():
+            if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
+                raise self.wrong(f"{field}.{key}", f"{amount!r} is not a whole number of at least 0")
+        return {str(key): amount for key, amount in value.items()}
+
+    def entries(self, field: str, known: Sequence[str]) -> list[_Entry]:
+        value = self.value.get(field) or []
+        if not isinstance(value, list):
+            raise self.wrong(field, "must be a list")
+        return [_Entry(f"{self.place}: {field}[{n}]", item, known) for n, item in enumerate(value)]
+
+
+def read_cluster_yaml(name: str, text: str) -> ClusterSpec:
+    """Read the text of a cluster file. Raise ClusterError."""
+    try:
+        content = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise ClusterError(f"{name}:{line}: is not YAML: {error.problem}") from None
+    except yaml.YAMLError as error:
+        raise ClusterError(f"{name}: is not YAML: {error}") from None
+    root = _Entry(name, content, ("name", "racks", "nodes", "virtual_clusters", "tenants"))
+    inventory = Inventory()
+    for number, rack in enumerate(root.entries("racks", ("name", "count", "nodes")), 1):
+        count = rack.count("count", 1)
+        title = rack.name("name", f"rack-{number}")
+        for copy in range(1, count + 1):
+            _add_nodes(inventory, rack, title if count == 1 else f"{title}-{copy}")
+    _add_nodes(inventory, root, ONLY_RACK)
+    if not inventory.nodes:
+        raise ClusterError(f"{name}: nodes: there are none; give nodes, or racks with nodes")
+    tenants = tuple(_tenant(entry) for entry in root.entries("tenants", ("name", "quota")))
+    gpus = count_gpus(inventory.nodes)
+    virtual_clusters = tuple(
+        _virtual_cluster(entry, gpus) for entry in root.entries("virtual_clusters", _VIRTUAL_CLUSTER)
+    )
+    _check_names(name, "virtual_clusters", [vc.name for vc in virtual_clusters])
+    _check_names(name, "tenants", [tenant.name for tenant in tenants])
+    for model, available in gpus.items():
+        promised = sum(vc.guaranteed.get(model, 0) for vc in virtual_clusters)
+        if promised > available:
+            raise ClusterError(
+                f"{name}: virtual_clusters: {promised} {model} are guaranteed in all; there are {available}"
+            )
+    return ClusterSpec(
+        name=root.name("name", name),
+        nodes=inventory.nodes,
+        virtual_clusters=virtual_clusters or one_virtual_cluster(inventory.nodes),
+        tenants=tenants,
+    )
+
+
+_NODE = ("name", "count", "gpu_model", "gpus", "cpus", "memory", "sockets", "switches")
+_VIRTUAL_CLUSTER = (
+    "name",
+    "guaranteed",
+    "members",
+    "policy",
+    "policy_parameters",
+    "placer",
+    "default_time_limit",
+)
+
+
+def _add_nodes(inventory: Inventory, group: _Entry, rack: str) -> None:
+    for entry in group.entries("nodes", _NODE):
+        model = entry.name("gpu_model")
+        count, gpus = entry.count("count", 1), entry.count("gpus")
+        sockets = entry.count("sockets", 1)
+        switches = entry.count("switches", sockets)
+        if switches % sockets or gpus % switches:
+            raise entry.wrong(
+                "switches", f"{gpus} GPUs cannot be dealt evenly to {sockets} sockets and {switches} switches"
+            )
+        prefix = entry.name("name", f"{rack}-{model}")
+        for _ in range(count):
+            name = prefix if count == 1 and "name" in entry.value else _next_name(inventory, prefix)
+            if name in inventory:
+                raise entry.wrong("name", f"{name} is the name of an earlier node")
+            inventory.add(
+                name,
+                model,
+                gpus,
+                rack=rack,
+                cpus=_cpus(entry),
+                memory_bytes=_memory_bytes(entry),
+                sockets=sockets,
+                switches=switches,
+            )
+
+
+def _next_name(inventory: Inventory, prefix: str) -> str:
+    number = len(inventory.nodes) + 1
+    return f"{prefix}-{number:04d}"
+
+
+def _cpus(entry: _Entry) -> float:
+    value = entry.value.get("cpus", 0)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+        raise entry.wrong("cpus", f"{value!r} is not a number of at least 0 (0: not counted)")
+    return float(value)
+
+
+def _memory_bytes(entry: _Entry) -> int:
+    value = entry.value.get("memory", 0)
+    size = bytes_of(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    if size is None:
+        raise entry.wrong("memory", f"{value!r} is not a size such as 512GiB")
+    return size
+
+
+def _tenant(entry: _Entry) -> Tenant:
+    return Tenant(name=entry.name("name"), quota=entry.amounts("quota"))
+
+
+def _virtual_cluster(entry: _Entry, gpus: Mapping[str, int]) -> VirtualCluster:
+    guaranteed = entry.amounts("guaranteed")
+    if "guaranteed" not in entry.value:
+        raise entry.wrong("guaranteed", "is missing; it must be like {V100: 8}")
+    for model in guaranteed:
+        if model not in gpus:
+            raise entry.wrong(
+                "guaranteed", f"there is no {model}; the nodes have {wording.either(sorted(gpus))}"
+            )
+    parameters = entry.value.get("policy_parameters", {})
+    if not isinstance(parameters, dict):
+        raise entry.wrong("policy_parameters", f"{parameters!r} is not like {{parameter: value}}")
+    policy, placer = entry.name("policy", "fifo"), entry.name("placer", "consolidate")
+    try:
+        make_policy(policy, parameters)
+    except UnknownPlugin as error:
+        raise entry.wrong("policy", str(error)) from None
+    try:
+        make_placer(placer)
+    except UnknownPlugin as error:
+        raise entry.wrong("placer", str(error)) from None
+    limit = entry.value.get("default_time_limit", 86_400)
+    limit_seconds = seconds_of(str(limit)) if isinstance(limit, int | str) else None
+    if not limit_seconds:
+        raise entry.wrong("default_time_limit", f"{limit!r} is not a duration such as 12h or 90m")
+    return VirtualCluster(
+        name=entry.name("name"),
+        guaranteed=guaranteed,
+        members=_members(entry),
+        policy=policy,
+        policy_parameters=parameters,
+        placer=placer,
+        default_time_limit_seconds=limit_seconds,
+    )
+
+
+def _members(entry: _Entry) -> tuple[Member, ...]:
+    value = entry.value.get("members") or {}
+    if isinstance(value, list):
+        value = dict.fromkeys(value, 1)
+    if not isinstance(value, dict):
+        raise entry.wrong("members", "must be a list of tenants, or tenants with their weights")
+    for tenant, weight in value.items():
+        if not isinstance(tenant, str):
+            raise entry.wrong("members", f"{tenant!r} is not a name")
+        if not isinstance(weight, int | float) or isinstance(weight, bool) or not 0 < weight < math.inf:
+            raise entry.wrong(f"members.{tenant}", f"{weight!r} is not a weight above 0")
+    return tuple(Member(tenant=tenant, weight=float(weight)) for tenant, weight in value.items())
+
+
+def _check_names(file: str, field: str, names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ClusterError(f"{file}: {field}: the name {name} is given twice")

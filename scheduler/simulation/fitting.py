@@ -1,0 +1,132 @@
+"""Fit the workload generator to a workload, so that it can be made longer, denser or again with another seed.
+
+Fitted are: the rate of submissions by hour of day and by weekday (both counted from the first submission, for
+a workload has no other clock); the mix of gang sizes; for each size a log-normal duration with the same
+median and the same mean, cut at the longest duration seen; the mixes of kinds, submitters and ends. What is
+not: correlations between these (a tenant that favours large gangs), bursts within an hour, trends over weeks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from statistics import NormalDist, fmean, median
+
+from scheduler.core.sim.workload import Workload
+from scheduler.simulation.errors import GeneratorError
+from scheduler.simulation.generator_spec import (
+    HOUR_SECONDS,
+    Application,
+    Arrivals,
+    GeneratorSpec,
+    LogNormal,
+    LogUniform,
+    Submitter,
+)
+
+_DAY_HOURS, _WEEK_DAYS = 24, 7
+#: Durations are taken to be at least this long: a logarithm needs it.
+_SHORTEST_SECONDS = 1.0
+#: Beyond this a log-normal is but very short and very long jobs.
+_WIDEST_SIGMA = 6.0
+
+
+def fit(workload: Workload) -> GeneratorSpec:
+    """Return the generator whose workloads are like this one. Raise GeneratorError when there are no jobs."""
+    arrivals = workload.arrivals
+    if not arrivals:
+        raise GeneratorError(f"{workload.name}: a generator cannot be fitted to no jobs")
+    durations: dict[int, list[float]] = defaultdict(list)
+    for arrival in arrivals:
+        durations[arrival.job.gpus].append(max(_SHORTEST_SECONDS, arrival.truth.work_seconds))
+    kinds = Counter(arrival.job.application for arrival in arrivals)
+    submitters = Counter((arrival.job.tenant, arrival.job.virtual_cluster) for arrival in arrivals)
+    by_size: dict[str, LogNormal | LogUniform] = {
+        str(size): log_normal(found) for size, found in sorted(durations.items())
+    }
+    return GeneratorSpec(
+        jobs=len(arrivals),
+        arrivals=fit_arrivals([arrival.job.submitted_at for arrival in arrivals]),
+        sizes={str(size): float(len(found)) for size, found in sorted(durations.items())},
+        durations=by_size,
+        applications=tuple(
+            Application(name=name, weight=float(count)) for name, count in sorted(kinds.items()) if any(kinds)
+        ),
+        submitters=tuple(
+            Submitter(tenant=tenant, virtual_cluster=vc, weight=float(count))
+            for (tenant, vc), count in sorted(submitters.items())
+        ),
+        statuses={
+            status: float(count)
+            for status, count in sorted(Counter(arrival.truth.status for arrival in arrivals).items())
+        },
+    )
+
+
+def fit_arrivals(submissions: Sequence[float]) -> Arrivals:
+    """Return the process of these ascending submissions: static when all are at once, else diurnal.
+
+    A factor is the rate in that hour of the day (on that weekday) relative to the whole; 1 where the
+    workload is too short to have one. The base rate makes the expected number of jobs that of the workload.
+    """
+    span = submissions[-1] - submissions[0]
+    if span <= 0:
+        return Arrivals(process="static")
+    hours = math.ceil(span / HOUR_SECONDS)
+    seen = Counter(min(hours - 1, int((at - submissions[0]) // HOUR_SECONDS)) for at in submissions)
+    lengths = [min(HOUR_SECONDS, span - hour * HOUR_SECONDS) / HOUR_SECONDS for hour in range(hours)]
+    mean_rate = len(submissions) * HOUR_SECONDS / span
+    by_hour = _factors(seen, lengths, [hour % _DAY_HOURS for hour in range(hours)], _DAY_HOURS, mean_rate)
+    weekdays = [hour // _DAY_HOURS % _WEEK_DAYS for hour in range(hours)]
+    by_weekday = _factors(seen, lengths, weekdays, _WEEK_DAYS, mean_rate)
+    expected = sum(
+        length * by_hour[hour % _DAY_HOURS] * by_weekday[weekdays[hour]]
+        for hour, length in enumerate(lengths)
+    )
+    return Arrivals(
+        process="diurnal",
+        jobs_per_hour=len(submissions) / expected,
+        by_hour=by_hour,
+        by_weekday=by_weekday,
+    )
+
+
+def _factors(
+    seen: Counter[int], lengths: Sequence[float], groups: Sequence[int], count: int, mean_rate: float
+) -> tuple[float, ...]:
+    jobs, hours = [0.0] * count, [0.0] * count
+    for hour, length in enumerate(lengths):
+        jobs[groups[hour]] += seen[hour]
+        hours[groups[hour]] += length
+    return tuple(job / (hour * mean_rate) if hour else 1.0 for job, hour in zip(jobs, hours, strict=True))
+
+
+def log_normal(durations: Sequence[float]) -> LogNormal:
+    """Return the log-normal with the median and the mean of these, cut at the longest of them.
+
+    Durations are heavy-tailed: the log-normal of greatest likelihood can have several times their mean, and
+    the load of a cluster is the mean. Where the mean is not above the median, all durations are the mean.
+    """
+    middle, mean, most = median(durations), fmean(durations), max(durations)
+    if mean <= middle:
+        return LogNormal(median_seconds=mean, sigma=0.0)
+    low, high = 0.0, _WIDEST_SIGMA
+    if _mean_cut(middle, high, most) < mean:
+        # So many are near the longest that no cut log-normal has this mean: do not cut.
+        return LogNormal(median_seconds=middle, sigma=math.sqrt(2 * math.log(mean / middle)))
+    for _ in range(60):
+        sigma = (low + high) / 2
+        if _mean_cut(middle, sigma, most) < mean:
+            low = sigma
+        else:
+            high = sigma
+    return LogNormal(median_seconds=middle, sigma=high, most_seconds=most)
+
+
+def _mean_cut(median_seconds: float, sigma: float, most: float) -> float:
+    """Return the mean of min(X, most) for a log-normal X."""
+    normal = NormalDist()
+    edge = math.log(most / median_seconds)
+    below = median_seconds * math.exp(sigma**2 / 2) * normal.cdf(edge / sigma - sigma)
+    return below + most * (1 - normal.cdf(edge / sigma))

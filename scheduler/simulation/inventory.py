@@ -1,0 +1,100 @@
+"""A cluster as the simulator is given it, and how its nodes are numbered and wired."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scheduler.core.snapshot import Gpu, GpuId, Node, NodeId, Tenant, VirtualCluster
+
+#: The virtual cluster of a cluster that names none, and the rack of nodes that name none.
+ONLY_VIRTUAL_CLUSTER = "cluster"
+ONLY_RACK = "rack-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """Hardware and how it is divided. A virtual cluster without members is open to every tenant."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    virtual_clusters: tuple[VirtualCluster, ...]
+    tenants: tuple[Tenant, ...] = ()
+    #: What was assumed, in sentences for the report.
+    notes: tuple[str, ...] = ()
+
+    @property
+    def gpus_by_model(self) -> Mapping[str, int]:
+        """GPUs of each model, by the model's name."""
+        return count_gpus(self.nodes)
+
+
+def count_gpus(nodes: tuple[Node, ...]) -> dict[str, int]:
+    """Return the GPUs of each model, by the model's name."""
+    counts: Counter[str] = Counter()
+    for node in nodes:
+        counts[node.gpu_model] += len(node.gpus)
+    return dict(sorted(counts.items()))
+
+
+def one_virtual_cluster(nodes: tuple[Node, ...]) -> tuple[VirtualCluster, ...]:
+    """Return the one virtual cluster that owns everything and is open to everyone."""
+    return (VirtualCluster(name=ONLY_VIRTUAL_CLUSTER, guaranteed=count_gpus(nodes)),)
+
+
+class Inventory:
+    """Collects nodes; ids count from 1 in the order in which nodes are added, GPUs likewise."""
+
+    def __init__(self) -> None:
+        self._nodes: list[Node] = []
+        self._gpus = 0
+        self._names: set[str] = set()
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(self._nodes)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(
+        self,
+        name: str,
+        gpu_model: str,
+        gpus: int,
+        *,
+        rack: str = ONLY_RACK,
+        cpus: float = 0.0,
+        memory_bytes: int = 0,
+        sockets: int = 1,
+        switches: int = 1,
+    ) -> None:
+        """Add one node. GPUs are dealt to sockets and switches evenly, in order of their index.
+
+        `switches` are counted for the whole node and must be a multiple of `sockets`.
+        """
+        first = self._gpus + 1
+        self._gpus += gpus
+        self._names.add(name)
+        wired = sockets > 1 or switches > 1
+        self._nodes.append(
+            Node(
+                id=NodeId(len(self._nodes) + 1),
+                name=name,
+                gpu_model=gpu_model,
+                path=(rack,),
+                cpus=cpus,
+                memory_bytes=memory_bytes,
+                gpus=tuple(
+                    Gpu(
+                        id=GpuId(first + index),
+                        index=index,
+                        path=(f"socket-{index * sockets // gpus}", f"switch-{index * switches // gpus}")
+                        if wired
+                        else (),
+                    )
+                    for index in range(gpus)
+                ),
+            )
+        )

@@ -1,0 +1,82 @@
+"""Who of a workload is who in a cluster, before the two can be simulated together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from scheduler.core import wording
+from scheduler.core.sim.workload import Workload
+from scheduler.core.snapshot import JobId, Member, Tenant
+from scheduler.simulation.errors import ClusterError
+from scheduler.simulation.inventory import ClusterSpec
+
+
+def join(cluster: ClusterSpec, workload: Workload, *, strict: bool = False) -> tuple[ClusterSpec, Workload]:
+    """Make every tenant of the workload known, and a member where it submits.
+
+    In a cluster with one virtual cluster every job goes there. With several, jobs that name another one are
+    left out and counted in the notes; with `strict` they raise ClusterError. A virtual cluster without
+    members is open: whoever submits to it is one, of weight 1. Tenants that the cluster does not name have
+    no quota.
+    """
+    names = [vc.name for vc in cluster.virtual_clusters]
+    wanted = sorted({arrival.job.virtual_cluster for arrival in workload.arrivals})
+    strangers = [name for name in wanted if name not in names]
+    if strangers and len(names) == 1:
+        workload = _moved(workload, names[0], strangers)
+    elif strangers:
+        if strict:
+            raise ClusterError(
+                f"{workload.name} submits to {wording.listed(strangers)}, which {cluster.name} does not "
+                f"have; it has {wording.listed(names)}"
+            )
+        workload = _without(workload, strangers)
+    submitters: dict[str, set[str]] = {name: set() for name in names}
+    for arrival in workload.arrivals:
+        submitters[arrival.job.virtual_cluster].add(arrival.job.tenant)
+    virtual_clusters = tuple(
+        vc if vc.members else replace(vc, members=tuple(map(_member, sorted(submitters[vc.name]))))
+        for vc in cluster.virtual_clusters
+    )
+    known = {tenant.name for tenant in cluster.tenants}
+    mentioned = {member.tenant for vc in virtual_clusters for member in vc.members}.union(
+        *submitters.values()
+    )
+    tenants = (*cluster.tenants, *(Tenant(name=name) for name in sorted(mentioned - known)))
+    return replace(cluster, virtual_clusters=virtual_clusters, tenants=tenants), workload
+
+
+def _member(tenant: str) -> Member:
+    return Member(tenant=tenant)
+
+
+def _moved(workload: Workload, to: str, strangers: Sequence[str]) -> Workload:
+    arrivals = tuple(
+        arrival
+        if arrival.job.virtual_cluster == to
+        else replace(arrival, job=replace(arrival.job, virtual_cluster=to))
+        for arrival in workload.arrivals
+    )
+    count = f"{len(strangers)} virtual clusters" if len(strangers) > 1 else f"virtual cluster {strangers[0]}"
+    note = f"Jobs of the trace's {count} are all submitted to {to}."
+    return replace(workload, arrivals=arrivals, notes=(*workload.notes, note))
+
+
+def _without(workload: Workload, strangers: Sequence[str]) -> Workload:
+    """Leave out the jobs of these virtual clusters; the others are numbered and timed anew."""
+    left = [arrival for arrival in workload.arrivals if arrival.job.virtual_cluster not in strangers]
+    origin = left[0].job.submitted_at if left else 0.0
+    arrivals = tuple(
+        replace(
+            arrival,
+            job=replace(arrival.job, id=JobId(number), submitted_at=arrival.job.submitted_at - origin),
+        )
+        for number, arrival in enumerate(left, 1)
+    )
+    gone = len(workload.arrivals) - len(left)
+    note = (
+        f"{gone:,} jobs were left out: the cluster does not have their virtual clusters "
+        f"({wording.listed(strangers)})."
+    )
+    return replace(workload, arrivals=arrivals, notes=(*workload.notes, note))
