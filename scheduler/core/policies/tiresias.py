@@ -188,14 +188,14 @@ class _Queues:
         return bisect_right(self._policy.thresholds, service + job.gpus * INSTANT_SECONDS)
 
     def _started_at(self, job: Job) -> float:
-        """Return when it first started, as far as that is known; for ever away when it never did."""
+        """Return when it first started; now where that was forgotten, for ever away when it never did."""
         first = self._first.get(str(job.id)) if self._first else None
         if first is not None:
             return float(first)
         running = self._view.running.get(job.id)
         if running is not None:
             return running.since
-        return job.submitted_at if job.attempts or job.attained_service else NEVER
+        return self._view.now if job.attempts or job.attained_service else NEVER
 
     def _leaving(self, job: Job, service: float) -> list[float]:
         """Return when it left the first queue, and its service then."""
