@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, Field, fields
 from typing import Any, TypeVar
 
 from scheduler.core import wording
 from scheduler.core.errors import UnknownPlugin
 from scheduler.core.placers.consolidate import Consolidate
+from scheduler.core.placers.delay import Delay
+from scheduler.core.placers.fgd import Fgd
+from scheduler.core.placers.random import Random
+from scheduler.core.placers.spread import Spread
+from scheduler.core.plugin_text import parse_plugin
 from scheduler.core.policies.fifo import Fifo
 from scheduler.core.policies.las import Las
 from scheduler.core.policies.sjf import Sjf
@@ -28,28 +33,63 @@ POLICIES: Mapping[str, type[Policy]] = {
 
 PLACERS: Mapping[str, type[Placer]] = {
     "consolidate": Consolidate,
+    "delay": Delay,
+    "fgd": Fgd,
+    "random": Random,
+    "spread": Spread,
 }
 
 
-def make_policy(name: str, parameters: Mapping[str, Any] | None = None) -> Policy:
-    """Return the policy of that name; raise UnknownPlugin for a wrong name or parameter."""
-    return _make("policy", POLICIES, name, parameters or {})
+def make_policy(text: str, parameters: Mapping[str, Any] | None = None) -> Policy:
+    """Return the policy of that name, or of "name:parameter=value,..." as `plugin_text` has it.
+
+    Raises UnknownPlugin for a wrong name or parameter.
+    """
+    return _make("policy", POLICIES, text, parameters or {})
 
 
-def make_placer(name: str, parameters: Mapping[str, Any] | None = None) -> Placer:
-    """Return the placer of that name; raise UnknownPlugin for a wrong name or parameter."""
-    return _make("placer", PLACERS, name, parameters or {})
+def make_placer(text: str, parameters: Mapping[str, Any] | None = None) -> Placer:
+    """Return the placer of that name, or of "name:parameter=value,..."; raise UnknownPlugin likewise."""
+    return _make("placer", PLACERS, text, parameters or {})
 
 
-def _make(kind: str, known: Mapping[str, type[T]], name: str, parameters: Mapping[str, Any]) -> T:
+def _make(kind: str, known: Mapping[str, type[T]], text: str, parameters: Mapping[str, Any]) -> T:
+    name, stated = (text, {}) if text in known else parse_plugin(text)
     if name not in known:
         raise UnknownPlugin(f"there is no {kind} {name!r}; choose {wording.either(sorted(known))}")
-    allowed = {parameter.name for parameter in fields(known[name])}  # type: ignore[arg-type]
-    wrong = sorted(set(parameters) - allowed)
+    twice = sorted(set(stated) & set(parameters))
+    if twice:
+        raise UnknownPlugin(f"parameter {wording.listed(twice)} of {kind} {name} is given twice")
+    given = {**stated, **parameters}
+    declared = {parameter.name: parameter for parameter in fields(known[name])}  # type: ignore[arg-type]
+    wrong = sorted(set(given) - set(declared))
     if wrong:
-        takes = wording.either(sorted(allowed)) or "none"
+        takes = wording.either(sorted(declared)) or "none"
         raise UnknownPlugin(f"{kind} {name} has no parameter {wording.listed(wrong)}; it takes {takes}")
+    values = {key: _checked(f"{key} of {kind} {name}", declared[key], given[key]) for key in given}
     try:
-        return known[name](**parameters)
+        return known[name](**values)
     except (TypeError, ValueError) as error:
         raise UnknownPlugin(f"{kind} {name} does not take these parameters: {error}") from error
+
+
+def _checked(what: str, parameter: Field[Any], value: Any) -> Any:
+    """Return the value, one that is not of the kind of the parameter's default being refused."""
+    default = parameter.default
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if default is MISSING or default is None:
+        return value
+    if isinstance(default, tuple):
+        # A single value stands for a list of one, and JSON has no tuples.
+        return tuple(value) if isinstance(value, list | tuple) else (value,)
+    if isinstance(default, bool):
+        kind, fits = "true or false", isinstance(value, bool)
+    elif isinstance(default, int):
+        kind, fits = "a whole number", number and isinstance(value, int)
+    elif isinstance(default, float):
+        kind, fits = "a number", number
+    else:
+        return value
+    if not fits:
+        raise UnknownPlugin(f"{what} is {kind}, not {value!r}")
+    return value

@@ -1,0 +1,126 @@
+"""How much of what is idle is of no use: the fragmentation of a node, and the steepest way to lessen it.
+
+Q. Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
+Descent", USENIX ATC 2023, section 3 (the measure) and 4 (the descent), with the scores and ties of the
+authors' simulator (hkust-adsl/kubernetes-scheduler-simulator), on which the published figures depend.
+
+What a task cannot use of a node is its *fragment*: all that is idle there when it cannot run on it (too few
+CPUs, another model, too few GPUs with enough of them free) or needs no GPU at all; else what is idle of
+those GPUs that have too little free for it. The fragmentation of a node is the expected fragment of a task
+drawn from the target workload. Shares of GPUs are in 1/1000, CPUs in any one unit; memory is not looked at,
+as in the paper.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import NamedTuple
+
+#: A whole GPU, in the unit of shares.
+WHOLE = 1_000
+
+
+class Ask(NamedTuple):
+    """What a task takes of one node: so many GPUs, and `share` of each of them."""
+
+    gpus: int
+    cpus: float = 0.0
+    #: Less than WHOLE only for a task of one GPU.
+    share: int = WHOLE
+    #: Models it accepts; empty: any.
+    models: frozenset[str] = frozenset()
+
+
+class Free(NamedTuple):
+    """What is idle on one node."""
+
+    model: str
+    cpus: float
+    #: Of each GPU.
+    shares: tuple[int, ...]
+
+
+def runs_on(free: Free, ask: Ask) -> bool:
+    """Whether the task can run on the node now."""
+    if ask.cpus > free.cpus or (ask.gpus and ask.models and free.model not in ask.models):
+        return False
+    return sum([share >= ask.share for share in free.shares]) >= ask.gpus
+
+
+def fragment(free: Free, ask: Ask) -> int:
+    """Return what the task cannot use of the node's idle GPUs."""
+    if not ask.gpus or not runs_on(free, ask):
+        return sum(free.shares)
+    return sum([share for share in free.shares if share < ask.share])
+
+
+def frequent(counts: Mapping[Ask, float], covering: float = 0.95) -> dict[Ask, float]:
+    """Return the most frequent kinds of tasks that together are so much of all, with their frequencies."""
+    total, covered = sum(counts.values()), 0.0
+    chosen: dict[Ask, float] = {}
+    for ask in sorted(counts, key=lambda ask: (-counts[ask], ask[:3], sorted(ask.models))):
+        if covered >= covering * total:
+            break
+        chosen[ask] = counts[ask]
+        covered += counts[ask]
+    return {ask: count / covered for ask, count in chosen.items()}
+
+
+def score(descent: float) -> int:
+    """Return the authors' score of a placement, 0 to 100, the higher the better.
+
+    It is truncated, so that ties are common, and they go to the earliest node: packing what is equal into the
+    same nodes is part of what makes the method work.
+    """
+    return int(100 / (1 + math.exp(-descent / WHOLE)))
+
+
+class Fragmentation:
+    """The measure under one target workload: kinds of tasks with their frequencies, which sum to 1."""
+
+    def __init__(self, workload: Mapping[Ask, float]) -> None:
+        self._workload = tuple(workload.items())
+        # Nodes are alike whose CPUs suffice for the same kinds of tasks: thousands of states become few.
+        self._steps = sorted({ask.cpus for ask in workload})
+        self._known: dict[tuple[str, int, tuple[int, ...]], float] = {}
+
+    def of(self, free: Free) -> float:
+        """Return the expected fragment of the node, between 0 and all that is idle there."""
+        key = (free.model, bisect_right(self._steps, free.cpus), tuple(sorted(free.shares)))
+        if key not in self._known:
+            self._known[key] = sum([often * fragment(free, ask) for ask, often in self._workload])
+        return self._known[key]
+
+    def best(self, free: Free, ask: Ask) -> tuple[int, Free] | None:
+        """Return the score of the task on this node and what it leaves of it; None when it cannot run there.
+
+        A task that shares a GPU gets the one with the best score, others the first that are wholly idle.
+        """
+        if not runs_on(free, ask):
+            return None
+        before = self.of(free)
+        best: tuple[int, Free] | None = None
+        for after in _ways(free, ask):
+            points = score(before - self.of(after))
+            if best is None or points > best[0]:
+                best = points, after
+        return best
+
+
+def _ways(free: Free, ask: Ask) -> list[Free]:
+    """Return what the task may leave of the node, without ways that are alike."""
+    cpus, shares = free.cpus - ask.cpus, free.shares
+    if ask.gpus == 1 and ask.share < WHOLE:
+        first = {share: gpu for gpu, share in reversed(list(enumerate(shares))) if share >= ask.share}
+        return [
+            Free(free.model, cpus, (*shares[:gpu], shares[gpu] - ask.share, *shares[gpu + 1 :]))
+            for gpu in sorted(first.values())
+        ]
+    left, wanted = list(shares), ask.gpus
+    for gpu, share in enumerate(shares):
+        if wanted and share >= ask.share:
+            left[gpu] -= ask.share
+            wanted -= 1
+    return [Free(free.model, cpus, tuple(left))]

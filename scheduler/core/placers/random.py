@@ -1,0 +1,49 @@
+"""Put each replica on a node drawn at random from those that hold it: the baseline that papers compare with.
+
+Every node of every model the job accepts is equally likely to get the first replica of a gang; the others
+are drawn from the nodes of the same model (and the same rack, where the job asks for one).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.core.capacity import Capacity
+from scheduler.core.demand import Need
+from scheduler.core.placing import Option, Site, place_all
+from scheduler.core.plan import Grant
+from scheduler.core.policy import Placed, View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Random:
+    """Nodes drawn at random.
+
+    All draws of a round come from one generator, seeded from `seed`, the view's name and the time: equal
+    snapshots give equal plans, and a gang that failed on a node is not drawn to it again and again.
+    """
+
+    seed: int = 0
+
+    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> Placed:
+        """Return where the grants go; one that does not fit is left out."""
+        dice = random.Random(f"{self.seed}:{view.name}:{view.now}")
+        return place_all(grants, view, capacity, _Draw(dice))
+
+
+class _Draw:
+    models_alike = True
+
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+
+    def pick(
+        self, site: Site, nodes: Sequence[int], need: Need, taken: Mapping[int, Need]
+    ) -> tuple[float, int]:
+        return 0.0, self._dice.choice(nodes)
+
+    def best(self, options: Sequence[Option]) -> Option:
+        [option] = self._dice.choices(options, weights=[option.choices for option in options])
+        return option
