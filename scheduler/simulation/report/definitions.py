@@ -1,0 +1,52 @@
+"""What each measure means, as the page says it; docs/simulator-report.md says the same."""
+
+DEFINITIONS: tuple[tuple[str, str], ...] = (
+    (
+        "Job completion time (JCT)",
+        "From submission to end, over the jobs that ran and ended, whatever their final status. Jobs"
+        " that had not ended are counted, and left out of the distribution.",
+    ),
+    (
+        "Queueing delay",
+        "From submission to the first start, over the jobs that started. Waiting after a preemption"
+        " is part of the JCT, not of this.",
+    ),
+    (
+        "Percentiles",
+        "Linear interpolation between the two nearest ranks (type 7 of Hyndman and Fan).",
+    ),
+    (
+        "Slowdown",
+        "JCT / run time alone. The run time alone is that of the whole gang, undisturbed and"
+        " consolidated, on the fastest GPU model the job accepts.",
+    ),
+    (
+        "Finish-time fairness ρ",
+        "JCT / (run time alone · max(1, s · n / C)): s is the job's gang size, C the GPUs of the"
+        " cluster, n the mean number of jobs in the system over the job's life. It is Themis's ratio"
+        " with Gavel's isolated share: alone on C / n GPUs a gang of s takes s · n / C times as long."
+        " ρ ≤ 1 means that sharing did the job no harm. All GPU models count alike; weights and"
+        " guarantees of virtual clusters are left out.",
+    ),
+    (
+        "Jain index of GPU-time",
+        "(Σx)² / (n · Σx²) over the GPU-time x of each of the n tenants. 1 means equal amounts. When"
+        " all jobs end it mostly says how unequal the demand was.",
+    ),
+    (
+        "Utilisation, fragmentation",
+        "Utilisation is GPU-time held / GPU-time usable. Fragmentation is the part of the idle GPUs"
+        " that the largest replica that waits (8 GPUs when none does) cannot use, its mean over time;"
+        " what the cluster lost to it is weighted by the number of idle GPUs too.",
+    ),
+    (
+        "GPU-hours",
+        "Held, from when GPUs are a job's own until they are free again; GPUs that jobs share count"
+        " for each. Overhead is starting, restoring and writing checkpoints; lost is work that had to"
+        " be done again or was never used.",
+    ),
+    (
+        "Makespan",
+        "From the first submission to the last end; none while a job has not ended.",
+    ),
+)

@@ -1,0 +1,102 @@
+"""Write a report: a page, its numbers as JSON, its figures for a paper. Equal input gives equal bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scheduler.core.sim.result import JobRecord, Result
+from scheduler.simulation.report.measure import measure
+from scheduler.simulation.report.measures import Measures
+from scheduler.simulation.report.quantities import labels
+
+#: Of report.json; another number means that a field changed its meaning or went away.
+SCHEMA = 1
+JOB_COLUMNS = tuple(field.name for field in fields(JobRecord))
+
+
+def write_report(
+    results: Sequence[Result],
+    folder: Path,
+    *,
+    command: str = "",
+    problems: Sequence[str] = (),
+    window: tuple[int, int] | None = None,
+    jobs: bool = False,
+) -> Path:
+    """Write report.html, report.json and figures/*.svg and *.png into the folder, and give the page's path.
+
+    `results` are runs of the same workload on the same cluster, the one to compare with first; `command`
+    is what made them, `problems` say what was left out of the input, `window` is as in `measure`, and with
+    `jobs` the JSON has every job's record. Raises ValueError for runs that cannot be compared, OSError.
+    """
+    # Loading matplotlib takes a second; whoever only wants the numbers does not pay it.
+    from scheduler.simulation.report.figures import comparison_drawings
+    from scheduler.simulation.report.gantt import gantt_drawing
+    from scheduler.simulation.report.page import page
+    from scheduler.simulation.report.rendering import png_file, svg_file
+
+    measures = _measure_all(results, window)
+    drawings = comparison_drawings(measures)
+    for index, (label, result) in enumerate(zip(labels(measures), results, strict=True), start=1):
+        drawing = gantt_drawing(f"gantt-{index}-{_file_name(result.policy)}", label, result)
+        if drawing is not None:
+            drawings.append(drawing)
+    figures = folder / "figures"
+    figures.mkdir(parents=True, exist_ok=True)
+    for drawing in drawings:
+        (figures / f"{drawing.name}.svg").write_bytes(svg_file(drawing))
+        (figures / f"{drawing.name}.png").write_bytes(png_file(drawing))
+    (folder / "report.json").write_bytes(_json(results, measures, command, problems, jobs))
+    report = folder / "report.html"
+    report.write_text(page(measures, drawings, command=command, problems=problems), encoding="utf-8")
+    return report
+
+
+def write_json(
+    results: Sequence[Result],
+    path: Path,
+    *,
+    command: str = "",
+    problems: Sequence[str] = (),
+    window: tuple[int, int] | None = None,
+    jobs: bool = False,
+) -> None:
+    """Write the numbers alone, as docs/simulator-report.md describes them; arguments as in `write_report`."""
+    path.write_bytes(_json(results, _measure_all(results, window), command, problems, jobs))
+
+
+def _measure_all(results: Sequence[Result], window: tuple[int, int] | None) -> list[Measures]:
+    if not results:
+        raise ValueError("a report needs at least one result")
+    for result in results[1:]:
+        for name in ("workload", "cluster"):
+            ours, first = getattr(result, name), getattr(results[0], name)
+            if ours != first:
+                raise ValueError(f"results of one report must have one {name}, not {first!r} and {ours!r}")
+    return [measure(result, window) for result in results]
+
+
+def _json(
+    results: Sequence[Result], measures: Sequence[Measures], command: str, problems: Sequence[str], jobs: bool
+) -> bytes:
+    policies = []
+    for label, one, result in zip(labels(measures), measures, results, strict=True):
+        policy: dict[str, Any] = {"label": label, **msgspec.to_builtins(one)}
+        if jobs:
+            policy["job_records"] = {
+                column: [getattr(job, column) for job in result.jobs] for column in JOB_COLUMNS
+            }
+        policies.append(policy)
+    report = {"schema": SCHEMA, "command": command, "problems": list(problems), "policies": policies}
+    return msgspec.json.encode(report) + b"\n"
+
+
+def _file_name(policy: str) -> str:
+    """Keep of a policy's text what is safe in a file name and in an element's id."""
+    return re.sub(r"[^a-z0-9]+", "-", policy.lower()).strip("-")[:40] or "policy"
