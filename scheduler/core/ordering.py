@@ -13,6 +13,7 @@ from typing import Any
 
 from scheduler.core.capacity import Capacity
 from scheduler.core.demand import demand_of, shape_of, sizes_of
+from scheduler.core.holding import Holding
 from scheduler.core.plan import Grant, Locality
 from scheduler.core.policy import View
 from scheduler.core.settle import settle
@@ -61,18 +62,18 @@ def start_in_order(
         return Outcome()
     capacity = view.capacity.fork()
     capacity.keep_all()
-    starts = _Starts(capacity, locality_of)
+    starts = Starts(capacity, locality_of)
     grants: list[Grant] = []
     queue: list[JobId] = []
     for position, job in enumerate(waiting):
         if starts.exhausted or (strict and queue):
             queue += [other.id for other in waiting[position:]]
             break
-        grant = starts.start(job)
-        if grant is None:
+        started = starts.start(job)
+        if started is None:
             queue.append(job.id)
         else:
-            grants.append(grant)
+            grants.append(started[0])
     return Outcome(grants=tuple(grants), queue=tuple(queue))
 
 
@@ -111,7 +112,7 @@ def _undisturbed(capacity: Capacity) -> int:
     return sum([max(0, capacity.offered(model) - own.get(model, 0)) for model in capacity.models])
 
 
-class _Starts:
+class Starts:
     """Finds places for gangs that have none, on a capacity that only shrinks."""
 
     def __init__(self, capacity: Capacity, locality_of: Callable[[Job], Locality]) -> None:
@@ -132,8 +133,8 @@ class _Starts:
         self._left[model] = self._left.get(model, 0) - gpus
         self._most = max(self._left.values())
 
-    def start(self, job: Job) -> Grant | None:
-        """Settle the gang at the largest size that fits; return None when none does."""
+    def start(self, job: Job) -> tuple[Grant, Holding] | None:
+        """Settle the gang at the largest size that fits, and return what it takes; None when none does."""
         if least_gpus(job) > self._most:
             return None
         locality = self._locality_of(job)
@@ -146,7 +147,7 @@ class _Starts:
             if fit is not None:
                 capacity.take(fit)
                 self.count(fit.holding.model, size)
-                return Grant(jobs=(job.id,), gpus=size, locality=locality)
+                return Grant(jobs=(job.id,), gpus=size, locality=locality), fit.holding
         self._misfits.add(shape)
         return None
 
@@ -158,7 +159,7 @@ class _Turns:
         self._view = view
         self._capacity = view.capacity.fork()
         self._rank_pending(order)
-        self.starts = _Starts(self._capacity, locality_of)
+        self.starts = Starts(self._capacity, locality_of)
         self._grants: list[Grant] = []
         self._started: list[Grant] = []
         self._served: set[JobId] = set()
@@ -170,7 +171,7 @@ class _Turns:
             return
         running = self._view.running.get(job.id)
         if running is None:
-            grant = self.starts.start(job)
+            grant = self._start(job)
             if grant is not None:
                 self._started.append(grant)
         elif running.jobs in self._capacity.pending:
@@ -178,7 +179,7 @@ class _Turns:
         else:
             # Gangs ahead took its place; jobs that shared GPUs look for a place together.
             self._disturbs = True
-            grant = self.starts.start(job) if len(running.jobs) == 1 else None
+            grant = self._start(job) if len(running.jobs) == 1 else None
         if grant is None:
             self._queue.append(job.id)
             self._disturbs = self._disturbs or running is not None
@@ -202,6 +203,10 @@ class _Turns:
             keep_running=not self._disturbs,
             stopped=tuple([job for job in self._queue if job in running]) if self._disturbs else (),
         )
+
+    def _start(self, job: Job) -> Grant | None:
+        started = self.starts.start(job)
+        return None if started is None else started[0]
 
     def _stay(self, jobs: tuple[JobId, ...]) -> Grant | None:
         """Keep a gang where it is; move it when it may not stay on the model it has."""

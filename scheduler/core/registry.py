@@ -14,6 +14,8 @@ from scheduler.core.placers.fgd import Fgd
 from scheduler.core.placers.random import Random
 from scheduler.core.placers.spread import Spread
 from scheduler.core.plugin_text import parse_plugin
+from scheduler.core.policies.drf import Drf
+from scheduler.core.policies.fair import Fair
 from scheduler.core.policies.fifo import Fifo
 from scheduler.core.policies.las import Las
 from scheduler.core.policies.sjf import Sjf
@@ -24,6 +26,8 @@ from scheduler.core.policy import Placer, Policy
 T = TypeVar("T")
 
 POLICIES: Mapping[str, type[Policy]] = {
+    "drf": Drf,
+    "fair": Fair,
     "fifo": Fifo,
     "las": Las,
     "sjf": Sjf,
