@@ -1,9 +1,8 @@
 """Gavel (OSDI'20): its tab-separated traces, and our CSVs of them.
 
-Three layouts of the published `.trace` lines, told apart by their number of fields:
+Two layouts of the published `.trace` files, told apart by the number of fields of the first line:
 
     10  job_type command working_dir num_steps_arg needs_data_dir total_steps scale_factor weight SLO arrival
-     9  the same without SLO (older generator)
      7  job_type command num_steps_arg needs_data_dir total_steps arrival scale_factor (traces/msr)
 
 Work is steps: seconds = total_steps / the job type's steps a second on the reference model (v100),
@@ -26,7 +25,6 @@ from scheduler.simulation.traces.source import ANY_TENANT, ANY_VIRTUAL_CLUSTER, 
 TABLE = "simulation_throughputs.json"
 _LAYOUTS: Mapping[int, Mapping[str, int]] = {
     10: {"total_steps": 5, "scale_factor": 6, "priority_weight": 7, "SLO": 8, "arrival_time": 9},
-    9: {"total_steps": 5, "scale_factor": 6, "priority_weight": 7, "arrival_time": 8},
     7: {"total_steps": 4, "arrival_time": 5, "scale_factor": 6},
 }
 
@@ -72,9 +70,8 @@ def read(source: Source) -> None:
 
     def from_line(line: str) -> TracedJob:
         fields = line.split("\t")
-        places = _LAYOUTS.get(len(fields))
-        if places is None:
-            raise BadField("", f"has {len(fields)} fields separated by tabs; a trace has 10, 9 or 7")
+        if len(fields) != width:
+            raise BadField("", f"has {len(fields)} fields separated by tabs, the first line {width}")
         text = {name: fields[place] for name, place in places.items()}
         return job(
             seconds("arrival_time", text["arrival_time"]),
@@ -86,7 +83,13 @@ def read(source: Source) -> None:
         )
 
     first = source.text().partition("\n")[0]
-    if "\t" in first or "," not in first:
+    if "\t" in first:
+        width = first.count("\t") + 1
+        if width not in _LAYOUTS:
+            raise source.unusable(
+                f"has {width} fields separated by tabs; a trace has 10, or 7 (traces/msr)", 1
+            )
+        places = _LAYOUTS[width]
         source.read(source.lines(), from_line)
     else:
         columns = ("arrival_s", "job_type", "scale_factor", "total_steps")

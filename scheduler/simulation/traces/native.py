@@ -62,7 +62,7 @@ def read(source: Source) -> None:
     for name in names:
         if name not in FIELDS:
             raise source.unusable(f"{shown(name)} is not a field of this format{_near(name)}", 1, name)
-    if "gpus" not in names and not {"replicas", "gpus_per_replica"} <= set(names):
+    if names and "gpus" not in names and not {"replicas", "gpus_per_replica"} <= set(names):
         raise source.unusable("the header has neither gpus nor replicas and gpus_per_replica", 1, "gpus")
     optional = [name for name in FIELDS if name not in _REQUIRED]
     order = (*_REQUIRED, *optional)

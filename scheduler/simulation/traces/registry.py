@@ -65,6 +65,8 @@ def read_trace(
         raise InputError(f"there is no trace format {format!r}; choose {wording.either(sorted(FORMATS))}")
     options = options or TraceOptions()
     source = Source(Path(path), options, strict=strict)
+    # First, so that a missing file is said before anything else that its format needs.
+    source.text()
     reader.read(source)
     workload = make_workload(
         source.path.name,

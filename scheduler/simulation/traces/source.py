@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import zlib
 from collections import Counter
@@ -21,6 +20,9 @@ from scheduler.simulation.traces.fields import BadField, shown
 from scheduler.simulation.traces.options import TraceOptions
 
 Row = TypeVar("Row")
+
+#: zlib's window for a gzip archive, and how much of one is unpacked at a time.
+_GZIP, _PIECE_BYTES = 31, 1 << 16
 
 #: Who and where, in traces that know neither tenants nor virtual clusters.
 ANY_TENANT = "everyone"
@@ -92,15 +94,24 @@ class Source:
         return data.decode("utf-8-sig", errors="replace")
 
     def _unpacked(self) -> bytes:
+        packed = self.path.read_bytes()
         parts: list[bytes] = []
         try:
-            with gzip.open(self.path) as file:
-                while part := file.read(1 << 20):
-                    parts.append(part)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            if not parts:
-                raise self.unusable(f"is not a whole gzip archive: {error}") from None
-            self._cut_off = f"the archive ends or is damaged here: {error}"
+            while packed:
+                archive = zlib.decompressobj(wbits=_GZIP)
+                # In pieces, so that what comes before a damaged place is not lost.
+                for first in range(0, len(packed), _PIECE_BYTES):
+                    parts.append(archive.decompress(packed[first : first + _PIECE_BYTES]))
+                    if archive.eof:
+                        packed = archive.unused_data + packed[first + _PIECE_BYTES :]
+                        break
+                else:
+                    self._cut_off = "the archive ends in the middle; what follows is lost"
+                    break
+        except zlib.error as error:
+            self._cut_off = f"the archive is damaged here: {error}"
+        if self._cut_off and not any(parts):
+            raise self.unusable("is not a gzip archive, as its name says")
         return b"".join(parts)
 
     def rows(

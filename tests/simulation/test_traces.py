@@ -1,0 +1,431 @@
+"""Every trace format: what a reader makes of a sample, and what it says of a wrong one."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scheduler.core.sim.workload import Workload
+from scheduler.core.snapshot import Job, Task
+from scheduler.simulation.errors import InputError, Problem, TraceError
+from scheduler.simulation.traces.options import TraceOptions, parse_options
+from scheduler.simulation.traces.reading import Reading, gang
+from scheduler.simulation.traces.registry import FORMATS, read_trace
+from scheduler.simulation.traces.skew import PACK_LIMIT, skew_of
+from tests.simulation import samples
+from tests.simulation.samples import OPTIONS, SAMPLES, SHARED
+
+
+def read(
+    folder: Path,
+    format: str,
+    text: str,
+    *,
+    strict: bool = False,
+    limit: int | None = None,
+    options: TraceOptions = OPTIONS,
+    name: str = "trace.csv",
+) -> Reading:
+    path = folder / name
+    path.write_text(text)
+    if format == "pollux":
+        options = replace(options, profiles=samples.write_profiles(folder))
+    return read_trace(path, format, strict=strict, limit=limit, options=options)
+
+
+def jobs(reading: Reading) -> list[Job]:
+    return [arrival.job for arrival in reading.workload.arrivals]
+
+
+def work(reading: Reading) -> list[float]:
+    return [arrival.truth.work_seconds for arrival in reading.workload.arrivals]
+
+
+def said(workload: Workload) -> str:
+    return "\n".join(workload.notes)
+
+
+def test_every_format_has_a_sample_that_reads_without_problems(tmp_path: Path) -> None:
+    assert set(SAMPLES) == set(FORMATS)
+    for format, texts in SAMPLES.items():
+        for text in texts:
+            reading = read(tmp_path, format, text, strict=True)
+            assert reading.workload.arrivals
+            assert not reading.problems
+            assert [job.id for job in jobs(reading)] == list(range(1, len(jobs(reading)) + 1))
+            assert jobs(reading)[0].submitted_at == 0
+
+
+def test_philly_tables_name_tenants_by_virtual_cluster_and_split_gangs_over_nodes(tmp_path: Path) -> None:
+    first, second, third = jobs(reading := read(tmp_path, "philly", samples.PHILLY))
+    assert (first.tenant, first.virtual_cluster, first.estimate_seconds) == ("6214e9", "6214e9", 3600)
+    assert [job.submitted_at for job in (first, second, third)] == [0, 30, 3600]
+    assert second.tasks == (Task(replicas=2, gpus=8),)
+    assert work(reading) == [3600, 60, 7200]
+
+
+def test_philly_log_sums_the_attempts_and_knows_users(tmp_path: Path) -> None:
+    reading = read(tmp_path, "philly", samples.PHILLY_LOG, options=TraceOptions(tenants="user"))
+    first, second = jobs(reading)
+    assert (first.tenant, first.virtual_cluster, first.gpus) == ("ce2f4c", "ee9e8c", 8)
+    assert work(reading) == [74 + (2 * 86_400 + 5 * 3600 + 39 * 60 + 42), 60]
+    assert second.gpus == 2
+    assert reading.workload.arrivals[1].truth.status == "killed"
+
+
+def test_gavel_divides_steps_by_the_rate_of_the_gang_on_the_reference_model(tmp_path: Path) -> None:
+    reading = read(tmp_path, "gavel", samples.GAVEL)
+    resnet, language = jobs(reading)
+    assert work(reading) == [3000 / 30, 500 / 100]
+    assert resnet.throughput == {"v100": 30.0, "k80": 6.0}
+    assert (language.submitted_at, language.priority, language.gpus) == (120.5, 5, 2)
+    assert resnet.priority == 0
+
+
+def test_gavel_gang_that_was_not_measured_has_the_rate_of_a_smaller_one(tmp_path: Path) -> None:
+    reading = read(tmp_path, "gavel", samples.GAVEL_MSR)
+    assert work(reading) == [1000 / 100]
+    assert "1 jobs have a gang size that was not measured" in said(reading.workload)
+
+
+def test_gavel_without_a_throughput_table_says_what_it_needs(tmp_path: Path) -> None:
+    with pytest.raises(
+        TraceError, match=r"needs a throughput table; there is no simulation_throughputs\.json"
+    ):
+        read(tmp_path, "gavel", samples.GAVEL, options=TraceOptions())
+
+
+def test_pollux_takes_iterations_times_the_step_of_the_nearest_placement(tmp_path: Path) -> None:
+    reading = read(tmp_path, "pollux", samples.POLLUX)
+    # 256 on one GPU lies between the steps at 200 and 300; 6 x 256 is accumulated in two passes of 128,
+    # and its iterations lie between those of 256 and of 2048.
+    step = 0.10 + 0.56 * 0.10
+    iterations = 1000 + (1536 - 256) / (2048 - 256) * (100 - 1000)
+    assert work(reading) == pytest.approx([1000 * step, iterations * (0.50 + 0.30)])
+    assert jobs(reading)[1].tasks == (Task(replicas=2, gpus=3),)
+
+
+def test_helios_leaves_out_jobs_without_gpus_and_counts_time_outs_as_failures(tmp_path: Path) -> None:
+    reading = read(tmp_path, "helios", samples.HELIOS)
+    assert [(job.tenant, job.gpus) for job in jobs(reading)] == [("vcJkd", 1), ("vcpDC", 16)]
+    assert reading.workload.arrivals[1].truth.status == "failed"
+    assert "1 rows without GPUs were left out." in said(reading.workload)
+
+
+def test_lucids_log_of_the_same_family_names_kinds_of_job_as_its_table_of_pairs(tmp_path: Path) -> None:
+    text = (
+        "job_id,user,vc,jobname,gpu_num,cpu_num,state,submit_time,duration,dataset,model,batchsize,amp\n"
+        '1,u1,vcA,"train, long",1,4,COMPLETED,2020-04-01 00:00:00,60,CIFAR-10,ResNet18,64,1\n'
+    )
+    assert jobs(read(tmp_path, "helios", text))[0].application == "ResNet18/CIFAR-10/64/amp"
+
+
+def test_openb_rounds_parts_of_a_gpu_up_and_says_so(tmp_path: Path) -> None:
+    reading = read(tmp_path, "alibaba-gpu-v2023", samples.OPENB)
+    whole, part = jobs(reading)
+    assert (part.gpus, part.gpu_models, part.guaranteed) == (1, ("V100M16", "V100M32"), True)
+    assert work(reading) == [12_537_496, 12_902_960 - 427_161]
+    assert "1 pods ask for part of a GPU and were given a whole one." in said(reading.workload)
+    assert "1 pods that were never scheduled were left out." in said(reading.workload)
+    assert whole.gpu_models == ()
+
+
+def test_best_effort_jobs_can_be_opportunistic(tmp_path: Path) -> None:
+    options = replace(OPTIONS, best_effort="opportunistic")
+    assert [
+        job.guaranteed for job in jobs(read(tmp_path, "alibaba-gpu-v2023", samples.OPENB, options=options))
+    ] == [
+        True,
+        False,
+    ]
+    assert [job.guaranteed for job in jobs(read(tmp_path, "chronus", samples.CHRONUS, options=options))] == [
+        False,
+        True,
+    ]
+
+
+def test_shockwave_adds_up_the_schedule_of_batch_sizes(tmp_path: Path) -> None:
+    assert work(read(tmp_path, "shockwave", samples.SHOCKWAVE)) == [2 * 60.5 + 40]
+
+
+def test_units_are_seconds_whatever_the_trace_has(tmp_path: Path) -> None:
+    assert work(read(tmp_path, "tiresias", samples.TIRESIAS)) == [164, 147]
+    assert work(read(tmp_path, "muri", samples.MURI)) == [2_868_294, 4_472_936]
+    assert work(read(tmp_path, "chronus", samples.CHRONUS)) == [98 * 60, 747 * 60]
+
+
+def test_models_that_are_named_have_a_skew(tmp_path: Path) -> None:
+    vgg, resnet = jobs(read(tmp_path, "tiresias", samples.TIRESIAS))
+    assert vgg.skew == pytest.approx(0.744, abs=0.05)
+    assert resnet.skew == pytest.approx(0.112, abs=0.001)
+    assert 0.112 < PACK_LIMIT < 0.6
+    assert skew_of("ResNet-50 (batch size 64)") == resnet.skew
+    assert skew_of("dqn") is None
+
+
+@pytest.mark.parametrize(
+    ("gpus", "per_node", "task"),
+    [
+        (1, 8, Task(replicas=1, gpus=1)),
+        (8, 8, Task(replicas=1, gpus=8)),
+        (16, 8, Task(replicas=2, gpus=8)),
+        (12, 8, Task(replicas=2, gpus=6)),
+        (20, 8, Task(replicas=4, gpus=5)),
+        (13, 8, Task(replicas=13, gpus=1)),
+        (6, 4, Task(replicas=2, gpus=3)),
+    ],
+)
+def test_a_gang_is_as_few_equal_replicas_as_fit_on_nodes(gpus: int, per_node: int, task: Task) -> None:
+    assert gang(gpus, per_node) == task
+
+
+# --- what is wrong with a file
+
+
+def problem(folder: Path, format: str, text: str, options: TraceOptions = OPTIONS) -> Problem:
+    """Return the one problem of a file, having checked that reading strictly raises just it."""
+    reading = read(folder, format, text, options=options)
+    (found,) = reading.problems
+    with pytest.raises(TraceError) as raised:
+        read(folder, format, text, strict=True, options=options)
+    assert raised.value.problem == found
+    assert str(found) in said(reading.workload)
+    return found
+
+
+@pytest.mark.parametrize("duration", ["nan", "-1", "inf", "1e999", "", "an hour", "None"])
+def test_a_wrong_duration_is_named_with_file_line_and_field(tmp_path: Path, duration: str) -> None:
+    text = samples.PHILLY.replace(",60,", f",{duration},")
+    found = problem(tmp_path, "philly", text)
+    assert str(found) == f'trace.csv:3: duration_s: "{duration}" is not a number of seconds of at least 0'
+    assert work(read(tmp_path, "philly", text)) == [3600, 7200]
+
+
+@pytest.mark.parametrize("gpus", ["0", "-8", "1.5", "nan", "many", ""])
+def test_a_wrong_number_of_gpus_is_a_problem(tmp_path: Path, gpus: str) -> None:
+    text = samples.TIRESIAS.replace("1,8,30", f"1,{gpus},30")
+    found = problem(tmp_path, "tiresias", text)
+    assert str(found) == f'trace.csv:3: num_gpu: "{gpus}" is not a whole number of GPUs of at least 1'
+
+
+WRONG = [
+    ("philly", samples.PHILLY, "2017-10-07 02:00:00", "7 October", "is not a time like 2017-10-07 01:11:39"),
+    ("philly", samples.PHILLY, ",ee9e8c,", ",,", "vc: is empty; it must be a name"),
+    ("philly", samples.PHILLY, "16,60,sum,A", "16", "has 4 fields, the header 7; the line may be cut off"),
+    ("philly", samples.PHILLY_LOG, '"Killed"', '"Lost"', "is not a known end of a job"),
+    (
+        "philly",
+        samples.PHILLY_LOG,
+        "01:11:49",
+        "01:12:30",
+        r"attempts\[0\].start_time: is before the submission",
+    ),
+    (
+        "philly",
+        samples.PHILLY_LOG,
+        '"2017-10-07 01:13:00"',
+        "null",
+        "the job still ran when the log was taken",
+    ),
+    (
+        "philly",
+        samples.PHILLY_LOG,
+        '"gpus": [',
+        '"none": [',
+        "must be a list of nodes, each with ip and gpus",
+    ),
+    ("gavel", samples.GAVEL, "LM (batch size 10)", "LM", 'job_type: "LM" has no rate on v100 in sample.json'),
+    ("gavel", samples.GAVEL, "\t500\t", "\t0\t", "total_steps: .* is not a number of steps above 0"),
+    (
+        "gavel",
+        samples.GAVEL,
+        "\t5\t-1.000000\t120.500000",
+        "",
+        "has 7 fields separated by tabs, the first line 10",
+    ),
+    ("pollux", samples.POLLUX, "ncf,6", "bert,6", 'application: "bert" has no profile; there are ncf'),
+    ("pollux", samples.POLLUX, "6,1536", "6,999999", "must be from 256 to 2048"),
+    ("pollux", samples.POLLUX, "ncf,6", "ncf,5", "num_replicas: 5 was not measured for ncf"),
+    (
+        "helios",
+        samples.HELIOS,
+        "18:41:28,2020-06-09 18:41:28",
+        "18:41:28,2020-06-09 18:41:27",
+        "before the submission",
+    ),
+    ("helios", samples.HELIOS, "TIMEOUT", "SUSPENDED", "state: .* is not a known end of a job"),
+    (
+        "alibaba-gpu-v2023",
+        samples.OPENB,
+        "427061,12902960,427161",
+        "427061,12902960,427000",
+        "before the creation",
+    ),
+    ("alibaba-gpu-v2023", samples.OPENB, ",460,", ",1460,", "gpu_milli: 1460 is more than a whole GPU"),
+    ("alibaba-gpu-v2023", samples.OPENB, "Failed", "Evicted", "is not Failed, Running or Succeeded"),
+    ("shockwave", samples.SHOCKWAVE, "10x2", "11x2", "batch size 11 has no entry"),
+    ("allot", samples.ALLOT, "b,12.5", "a,12.5", "id: .* is the id of an earlier job"),
+    ("allot", samples.ALLOT, "false", "perhaps", "guaranteed: .* is neither true nor false"),
+    (
+        "allot",
+        samples.ALLOT_LINES,
+        '"gpus": 1',
+        '"gpu": 1',
+        "gpu: is not a field of this format; did you mean gpus",
+    ),
+    (
+        "allot",
+        samples.ALLOT_LINES,
+        '"replicas": 2',
+        '"gpus": 9, "replicas": 2',
+        "is not replicas x gpus_per_replica",
+    ),
+]
+
+
+@pytest.mark.parametrize(("format", "text", "right", "wrong", "message"), WRONG)
+def test_a_wrong_row_is_a_problem_and_the_others_are_read(
+    tmp_path: Path, format: str, text: str, right: str, wrong: str, message: str
+) -> None:
+    assert right in text
+    head, _, tail = text.rpartition(right)
+    reading = read(tmp_path, format, head + wrong + tail)
+    assert len(reading.problems) == 1
+    assert len(jobs(reading)) == len(jobs(read(tmp_path, format, text))) - 1
+    with pytest.raises(TraceError, match=message):
+        read(tmp_path, format, head + wrong + tail, strict=True)
+
+
+def test_jobs_larger_than_allowed_and_of_unknown_models_are_problems(tmp_path: Path) -> None:
+    found = problem(tmp_path, "philly", samples.PHILLY, TraceOptions(largest_gpus=8))
+    assert str(found) == "trace.csv:3: asks for 16 GPUs; at most 8 are there"
+    found = problem(
+        tmp_path, "alibaba-gpu-v2023", samples.OPENB, TraceOptions(gpu_models=frozenset({"T4", "P100"}))
+    )
+    assert str(found) == "trace.csv:3: asks for V100M16 or V100M32; there is only P100 and T4"
+
+
+def test_rows_out_of_order_are_sorted_and_said_once(tmp_path: Path) -> None:
+    reading = read(tmp_path, "chronus", samples.CHRONUS)
+    assert [job.submitted_at for job in jobs(reading)] == [0, (8555 - 832) * 60]
+    assert said(reading.workload).count("they were sorted") == 1
+    assert "sorted" not in said(read(tmp_path, "philly", samples.PHILLY).workload)
+
+
+def test_problems_are_counted_by_field(tmp_path: Path) -> None:
+    text = samples.PHILLY.replace(",60,", ",nan,").replace("6214e9,8", "6214e9,0")
+    assert "2 rows were skipped (1 for duration_s and 1 for num_gpus)" in said(
+        read(tmp_path, "philly", text).workload
+    )
+
+
+@pytest.mark.parametrize("format", sorted(FORMATS))
+def test_a_file_of_which_nothing_can_be_read_is_an_error(tmp_path: Path, format: str) -> None:
+    with pytest.raises(TraceError, match=r"missing\.csv: cannot be read: No such file"):
+        read_trace(tmp_path / "missing.csv", format, options=OPTIONS)
+    with pytest.raises(TraceError, match=r"trace\.csv:1: .*(header|format)"):
+        read(tmp_path, format, "one,two\n1,2\n")
+    with pytest.raises(TraceError, match=r"trace\.csv: is empty; it must begin with"):
+        read(tmp_path, format, "")
+
+
+def test_an_unknown_format_or_option_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no trace format 'borg'; choose alibaba-gpu-v2023, allot"):
+        read_trace(tmp_path, "borg")
+    with pytest.raises(InputError, match="there is no trace option 'estimate'"):
+        parse_options({"estimate": "none"})
+    with pytest.raises(InputError, match="gpus_per_node: '0' is not a whole number of at least 1"):
+        parse_options({"gpus_per_node": "0"})
+    assert parse_options({"estimates": "none", "estimate_error": "0.5"}).estimate_error == 0.5
+
+
+@pytest.mark.parametrize(
+    ("format", "text"), [(name, text) for name, texts in SAMPLES.items() for text in texts]
+)
+def test_a_file_cut_off_anywhere_gives_the_whole_rows_before_it(
+    tmp_path: Path, format: str, text: str
+) -> None:
+    everything = len(jobs(read(tmp_path, format, text)))
+    step = max(1, len(text) // 25)
+    for length in range(0, len(text), step):
+        try:
+            reading = read(tmp_path, format, text[:length])
+        except TraceError:
+            continue
+        whole_rows = text[:length].count("\n")
+        assert len(jobs(reading)) <= min(everything, whole_rows + 1)
+
+
+def test_a_cut_off_archive_gives_what_is_left_of_it_and_says_so(tmp_path: Path) -> None:
+    text = samples.PHILLY + "".join(
+        f"2017-10-08 {n // 60 % 24:02d}:{n % 60:02d}:00,0,{n * 7919 % 97},{1 + n % 8},{n * 6_700_417 % 9973},,\n"
+        for n in range(10_000)
+    )
+    path = tmp_path / "trace.csv.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    assert len(jobs(read_trace(path, "philly"))) == 10_003
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    reading = read_trace(path, "philly")
+    assert 0 < len(jobs(reading)) < 10_003
+    assert "the archive ends in the middle" in str(reading.problems[-1])
+    path.write_bytes(data[:20_000] + bytes(2000) + data[22_000:])
+    with pytest.raises(TraceError, match=r"trace\.csv\.gz|the archive is damaged here"):
+        read_trace(path, "philly", strict=True)
+
+
+def test_bytes_that_are_no_text_are_a_problem_of_their_row(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_bytes(samples.PHILLY.encode().replace(b",16,", b",\xff\x00,"))
+    assert [problem.line for problem in read_trace(path, "philly").problems] == [3]
+
+
+def test_the_first_jobs_to_arrive_can_be_kept(tmp_path: Path) -> None:
+    reading = read(tmp_path, "chronus", samples.CHRONUS, limit=1)
+    assert work(reading) == [98 * 60]
+    assert "Only the first 1 of 2 jobs." in reading.workload.notes
+
+
+# --- estimates
+
+
+def test_estimates_can_be_exact_wrong_or_withheld(tmp_path: Path) -> None:
+    def estimates(**options: object) -> list[float | None]:
+        reading = read(tmp_path, "philly", samples.PHILLY, options=TraceOptions(**options))  # type: ignore[arg-type]
+        return [job.estimate_seconds for job in jobs(reading)]
+
+    assert estimates() == [3600, 60, 7200]
+    assert estimates(estimates="none") == [None, None, None]
+    wrong = estimates(estimate_error=1.0, seed=7)
+    assert wrong == estimates(estimate_error=1.0, seed=7) != estimates(estimate_error=1.0, seed=8)
+    assert all(estimate and estimate > 0 for estimate in wrong)
+
+
+def test_estimates_in_our_own_format_are_left_as_they_are(tmp_path: Path) -> None:
+    reading = read(tmp_path, "allot", samples.ALLOT_LINES, options=TraceOptions(estimate_error=2.0))
+    assert [job.estimate_seconds for job in jobs(reading)] == [None, 90]
+
+
+# --- the published files themselves
+
+PUBLISHED = [
+    ("philly", "traces/philly/philly_jobs_merged.csv", 92_719, 0),
+    ("tiresias", "traces/tiresias/60_job.csv", 60, 0),
+    ("gavel", "gavel/traces/physical_minimize_makespan.csv", 100, 0),
+    ("gavel", "gavel/traces/philly_virtual_clusters_seed0.csv", 15_264, 0),
+    ("pollux", "pollux/workloads/workload-1.csv", 160, 0),
+    ("alibaba-gpu-v2023", "openb/openb_pod_list_default.csv", 6_203, 0),
+    ("shockwave", "shockwave/traces/tacc_32gpus_120jobs.csv", 120, 0),
+    ("muri", "muri/trace1.csv", 1_494, 0),
+]
+
+
+@pytest.mark.parametrize(("format", "file", "count", "problems"), PUBLISHED)
+def test_published_traces_are_read(format: str, file: str, count: int, problems: int) -> None:
+    if not (SHARED / file).is_file():
+        pytest.skip(f"the public data are not here: {SHARED / file}")
+    reading = read_trace(SHARED / file, format)
+    assert (len(jobs(reading)), len(reading.problems)) == (count, problems)
