@@ -40,26 +40,24 @@ class Excerpt:
 def nodes_of(stays: Sequence[Stay]) -> dict[GpuId, NodeId]:
     """Find each used GPU's node: the one that every stay on this GPU has in common.
 
-    Where several remain (a GPU only ever used by the same gangs of several nodes), the one whose known
-    GPUs have the nearest ids, else the lowest.
+    Where several remain (a GPU only ever used by the same gangs of several nodes), the one it has when
+    such a gang has equally many GPUs on each node, with ids in the order of the nodes' ids.
     """
     possible: dict[GpuId, set[NodeId]] = {}
+    guess: dict[GpuId, NodeId] = {}
     for stay in stays:
-        for gpu in stay.gpus:
+        nodes = sorted(stay.nodes)
+        for index, gpu in enumerate(sorted(stay.gpus)):
             if gpu in possible:
-                possible[gpu].intersection_update(stay.nodes)
+                possible[gpu].intersection_update(nodes)
             else:
-                possible[gpu] = set(stay.nodes)
-    found = {gpu: next(iter(nodes)) for gpu, nodes in possible.items() if len(nodes) == 1}
-    known: dict[NodeId, list[GpuId]] = defaultdict(list)
-    for gpu, node in found.items():
-        known[node].append(gpu)
-    for gpu in sorted(gpu for gpu, nodes in possible.items() if len(nodes) > 1):
-        found[gpu] = min(
-            possible[gpu],
-            key=lambda node: (min((abs(gpu - other) for other in known[node]), default=np.inf), node),
-        )
-    return found
+                possible[gpu] = set(nodes)
+                guess[gpu] = nodes[index * len(nodes) // len(stay.gpus)]
+    return {
+        gpu: guess[gpu] if guess[gpu] in nodes_left else min(nodes_left)
+        for gpu, nodes_left in sorted(possible.items())
+        if nodes_left
+    }
 
 
 def excerpt(result: Result, gpus_drawn: int = GPUS_DRAWN, stays_drawn: int = STAYS_DRAWN) -> Excerpt:

@@ -100,8 +100,8 @@ def _banners(measures: Sequence[Measures], problems: Sequence[str]) -> str:
             unfinished = one.jobs.running + one.jobs.waiting
             banners.append(
                 f"<p><strong>Partial result.</strong> {escape(name)} was cut short: {escape(one.cut_short)}."
-                f" {unfinished:,} of the {one.jobs.measured:,} jobs measured had not ended; long jobs are"
-                " among them more often than short ones, so its completion times look better than they are.</p>"
+                f" {unfinished:,} of the {one.jobs.measured:,} jobs measured had not ended; long"
+                " jobs are among them more often, so its completion times look better than they are.</p>"
             )
         if one.degraded:
             items = "".join(
