@@ -76,6 +76,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=data)
     options = parser.parse_args()
     print(describe_machine())
+    if not options.data.exists():
+        print(f"nothing to replay: the openb trace is not at {options.data}")
+        return
     nodes, tasks = read_nodes(options.data), read_tasks(options.data, options.workload)
     print(
         f"{len(nodes)} nodes, {sum(len(node.shares) for node in nodes)} GPUs, {len(tasks)} tasks in the list"
