@@ -1,23 +1,32 @@
 """Serving the jobs of a view in an order, whole gangs only; a gang that does not fit is passed over.
 
 `start_in_order` disturbs nothing that runs. In `serve_in_order` everyone has a turn, those that run included:
-a gang keeps its place when its turn comes, and has lost it when gangs ahead needed it (it is then looked for
-another one). Both name only what changes when nobody has to stop, and cost next to nothing when nobody waits.
+a gang keeps its place when its turn comes, and has lost it when gangs ahead needed it. Both name only what
+changes when nobody has to stop, and cost next to nothing when nobody waits.
+
+Who must stop is found by counting first: gangs for which no GPUs would be left are the losers of the order. A
+gang that needs a place gets idle GPUs if it can, else those of losers, and only where these lie too scattered
+those of others behind it. Who was displaced so is looked for another place, idle or of losers, and displaces
+nobody else in the same round: that would go on through the whole cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from scheduler.core.capacity import Capacity
-from scheduler.core.demand import demand_of, shape_of, sizes_of
-from scheduler.core.holding import Holding
+from scheduler.core.demand import Demand, demand_of, shape_of, sizes_of
+from scheduler.core.holding import Fit, Holding
 from scheduler.core.plan import Grant, Locality
 from scheduler.core.policy import View
 from scheduler.core.settle import settle
 from scheduler.core.snapshot import Job, JobId
+
+#: More losers than this are stopped first and looked at again in their turn: to choose among them costs more
+#: than it is worth when nearly all must go.
+MANY = 16
 
 #: Sort key of a job; the last entry is its id, so that no two are equal.
 Rank = Callable[[Job], tuple[Any, ...]]
@@ -95,13 +104,45 @@ def serve_ranked(
     order: Sequence[Job], view: View, *, locality_of: Callable[[Job], Locality] = anywhere
 ) -> Outcome:
     """Serve all jobs of the view in the order given, taking GPUs from those behind when it must be."""
-    turns = _Turns(order, view, locality_of)
+    losers, may_start = _by_count(order, view)
+    if not losers and not may_start:
+        return Outcome(queue=tuple([job.id for job in order if job.id not in view.running]))
+    turns = _Turns(order, view, locality_of, losers)
     for position, job in enumerate(order):
         if turns.starts.exhausted:
             turns.pass_over(order[position:])
             break
         turns.serve(job)
     return turns.outcome()
+
+
+def _by_count(order: Sequence[Job], view: View) -> tuple[set[tuple[JobId, ...]], bool]:
+    """Return the gangs that run for which no GPUs are left by mere numbers, and whether anyone may start."""
+    capacity = view.capacity
+    left = {model: capacity.offered(model) for model in capacity.models}
+    most, may_start = max(left.values(), default=0), False
+    losers: set[tuple[JobId, ...]] = set()
+    counted: set[tuple[JobId, ...]] = set()
+    for job in order:
+        running = view.running.get(job.id)
+        if running is not None:
+            if running.jobs in counted:
+                continue
+            counted.add(running.jobs)
+            model, gpus = running.gpu_model, capacity.pending[running.jobs].gpus
+            if left.get(model, 0) < gpus:
+                losers.add(running.jobs)
+                continue
+        else:
+            if most <= 0 or (gpus := least_gpus(job)) > most:
+                continue
+            found = next((name for name in job.gpu_models or left if left.get(name, 0) >= gpus), None)
+            if found is None:
+                continue
+            model, may_start = found, True
+        left[model] -= gpus
+        most = max(left.values())
+    return losers, may_start
 
 
 def _undisturbed(capacity: Capacity) -> int:
@@ -122,6 +163,8 @@ class Starts:
         self._left = {model: capacity.offered(model) for model in capacity.models}
         self._most = max(self._left.values(), default=0)
         self._misfits: set[object] = set()
+        #: Gangs that run and lose their GPUs before others do.
+        self.losers: Collection[tuple[JobId, ...]] = ()
 
     @property
     def exhausted(self) -> bool:
@@ -133,7 +176,7 @@ class Starts:
         self._left[model] = self._left.get(model, 0) - gpus
         self._most = max(self._left.values())
 
-    def start(self, job: Job) -> tuple[Grant, Holding] | None:
+    def start(self, job: Job, *, may_displace: bool = True) -> tuple[Grant, Holding] | None:
         """Settle the gang at the largest size that fits, and return what it takes; None when none does."""
         if least_gpus(job) > self._most:
             return None
@@ -141,25 +184,48 @@ class Starts:
         shape = (shape_of(job), locality)
         if shape in self._misfits:
             return None
-        capacity = self.capacity
         for size in sizes_of(job):
-            fit = capacity.find(demand_of(job, capacity.cluster, size, None, locality))
+            fit = self._find(demand_of(job, self.capacity.cluster, size, None, locality), may_displace)
             if fit is not None:
-                capacity.take(fit)
+                self.capacity.take(fit)
                 self.count(fit.holding.model, size)
                 return Grant(jobs=(job.id,), gpus=size, locality=locality), fit.holding
-        self._misfits.add(shape)
+        if may_displace:
+            self._misfits.add(shape)
         return None
+
+    def _find(self, demand: Demand, may_displace: bool) -> Fit | None:
+        """Look for a place where nobody stops but losers, then where others do."""
+        capacity = self.capacity
+        everyone = capacity.pending
+        capacity.pending = {jobs: held for jobs, held in everyone.items() if jobs in self.losers}
+        fit = capacity.find(demand)
+        others = len(everyone) - len(capacity.pending)
+        capacity.pending = everyone
+        if fit is None and may_displace and others:
+            fit = capacity.find(demand)
+        return fit
 
 
 class _Turns:
     """One pass over an order in which those that run have their turn as well."""
 
-    def __init__(self, order: Sequence[Job], view: View, locality_of: Callable[[Job], Locality]) -> None:
+    def __init__(
+        self,
+        order: Sequence[Job],
+        view: View,
+        locality_of: Callable[[Job], Locality],
+        losers: Collection[tuple[JobId, ...]],
+    ) -> None:
         self._view = view
         self._capacity = view.capacity.fork()
         self._rank_pending(order)
         self.starts = Starts(self._capacity, locality_of)
+        if len(losers) > MANY:
+            for jobs in sorted(losers):
+                if len(jobs) == 1:
+                    self._capacity.drop(self._capacity.pending[jobs])
+        self.starts.losers = losers
         self._grants: list[Grant] = []
         self._started: list[Grant] = []
         self._served: set[JobId] = set()
@@ -177,9 +243,9 @@ class _Turns:
         elif running.jobs in self._capacity.pending:
             grant = self._stay(running.jobs)
         else:
-            # Gangs ahead took its place; jobs that shared GPUs look for a place together.
+            # Gangs ahead took its place. Jobs that shared GPUs look for a place together, in a later round.
             self._disturbs = True
-            grant = self._start(job) if len(running.jobs) == 1 else None
+            grant = self._start(job, may_displace=False) if len(running.jobs) == 1 else None
         if grant is None:
             self._queue.append(job.id)
             self._disturbs = self._disturbs or running is not None
@@ -204,8 +270,8 @@ class _Turns:
             stopped=tuple([job for job in self._queue if job in running]) if self._disturbs else (),
         )
 
-    def _start(self, job: Job) -> Grant | None:
-        started = self.starts.start(job)
+    def _start(self, job: Job, *, may_displace: bool = True) -> Grant | None:
+        started = self.starts.start(job, may_displace=may_displace)
         return None if started is None else started[0]
 
     def _stay(self, jobs: tuple[JobId, ...]) -> Grant | None:
