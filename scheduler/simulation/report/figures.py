@@ -15,7 +15,7 @@ from scheduler.simulation.report.distribution import Distribution
 from scheduler.simulation.report.measures import Group, Measures
 from scheduler.simulation.report.palette import INK, OTHER, PAPER, QUIET, line_style, series_colour
 from scheduler.simulation.report.quantities import labels, time_unit
-from scheduler.simulation.report.rendering import Drawing
+from scheduler.simulation.report.rendering import WIDE, Drawing
 from scheduler.simulation.report.timeline import Series
 
 INTERVALS_DRAWN = 170
@@ -27,11 +27,18 @@ def comparison_drawings(measures: Sequence[Measures]) -> list[Drawing]:
     """Give the figures that these runs have the numbers for, in the order of the page."""
     drawings = []
     if any(one.completion_seconds for one in measures):
-        drawings += [_completion(measures), _queueing_by_size(measures), _fairness(measures)]
+        drawings += [
+            _completion(measures),
+            _queueing(measures),
+            _queueing_by_size(measures),
+            _fairness(measures),
+        ]
     if any(one.cluster_use for one in measures):
-        drawings += [_use(measures), _waiting(measures)]
+        drawings.append(_waiting(measures))
     if any(one.by_status for one in measures):
         drawings.append(_status_hours(measures))
+    if any(one.cluster_use for one in measures):
+        drawings.append(_use(measures))
     return drawings
 
 
@@ -90,6 +97,24 @@ def _completion(measures: Sequence[Measures]) -> Drawing:
         title="Job completion time",
         caption="Cumulative distribution of job completion time (from submission to end) over the jobs that"
         " ended.",
+        draw=draw,
+    )
+
+
+def _queueing(measures: Sequence[Measures]) -> Drawing:
+    unit = time_unit([one.queueing_seconds.max for one in measures if one.queueing_seconds])
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        _cdf(axes, measures, lambda one: one.queueing_seconds, unit.seconds)
+        axes.set_xlabel(f"Queueing delay ({unit.name})")
+        _legend(figure, axes)
+
+    return Drawing(
+        name="queueing-cdf",
+        title="Queueing delay",
+        caption="Cumulative distribution of the queueing delay (from submission to first start) over the jobs"
+        " that started. On a logarithmic axis a curve enters at the share of jobs that did not wait.",
         draw=draw,
     )
 
@@ -185,7 +210,7 @@ def _use(measures: Sequence[Measures]) -> Drawing:
         caption="Above: GPUs held, of those usable. Below: part of the idle GPUs that the largest replica"
         " that waits cannot use. Means over equal intervals, weighted by time.",
         draw=draw,
-        width=6.9,
+        width=WIDE,
         height=3.4,
         wide=True,
     )

@@ -17,7 +17,7 @@ from scheduler.core.sim.result import Result, Stay
 from scheduler.core.snapshot import GpuId, JobId, NodeId
 from scheduler.simulation.report.palette import INK, OTHER, PAPER, RULE, SERIES
 from scheduler.simulation.report.quantities import time_unit
-from scheduler.simulation.report.rendering import Drawing
+from scheduler.simulation.report.rendering import WIDE, Drawing
 
 #: More are not told apart; the chart then shows some nodes, for some time, and says so.
 GPUS_DRAWN = 256
@@ -123,7 +123,7 @@ def gantt_drawing(name: str, label: str, result: Result) -> Drawing | None:
         " are pale. A dot ends a stay that was preempted, an arrow leads to the job that took its"
         " place." + shown.omissions + arrows_omitted,
         draw=draw,
-        width=6.9,
+        width=WIDE,
         height=float(np.clip(1.0 + 0.06 * len(rows), 2.2, 9.0)),
         wide=True,
     )
@@ -241,7 +241,12 @@ def _draw(
     if arrows:
         handles.append(Line2D([], [], color=INK, marker="o", markersize=2.5, linewidth=0.5))
         names.append("preempted")
-    figure.legend(handles, names, loc="outside upper left", ncols=min(6, len(names)))
+    figure.legend(handles, names, loc="outside upper left", ncols=_columns(names))
+
+
+def _columns(names: Sequence[str]) -> int:
+    """Say how many names fit beside one another."""
+    return max(1, min(len(names), 120 // (max(map(len, names)) + 7)))
 
 
 def _name_rows(figure: Figure, shown: Excerpt, unit_name: str) -> None:

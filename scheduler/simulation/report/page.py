@@ -70,7 +70,8 @@ def _facts(measures: Sequence[Measures], command: str) -> str:
     models = ", ".join(f"{count:,} × {model}" for model, count in sorted(first.gpus_by_model.items()))
     seeds = sorted({one.seed for one in measures})
     facts = [
-        ("Workload", f"{first.workload}, {first.jobs.workload:,} jobs"),
+        ("Workload", first.workload),
+        ("Jobs", f"{first.jobs.workload:,}"),
         ("Cluster", f"{first.cluster} ({models})" if models else first.cluster),
         ("Policies", ", ".join(f"{one.policy} with {one.placer}" for one in measures)),
         (

@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 
 from scheduler.simulation.report.palette import COLOURS, PAPER, SETTINGS
 
+#: Width in inches of a figure that takes the whole width of a page; others take about half.
+WIDE = 7.6
 PNG_DOTS_PER_INCH = 300
 # None leaves an entry out: dates and versions would make equal figures differ.
 _SVG_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}

@@ -36,8 +36,9 @@ def comparison_table(measures: Sequence[Measures]) -> str:
     rows = []
     for row in compare(measures):
         cells = ""
-        for cell in row.cells:
-            change = f' <span class="change">{escape(cell.relative)}</span>' if cell.relative else ""
+        for index, cell in enumerate(row.cells):
+            # Empty or not, so that the values of a column stand below one another.
+            change = f' <span class="change">{escape(cell.relative)}</span>' if index else ""
             text = escape(cell.text)
             if cell.best:
                 text = f"<strong>{text}</strong>{_BEST}"
