@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -361,7 +362,7 @@ def test_a_file_cut_off_anywhere_gives_the_whole_rows_before_it(
 
 def test_a_cut_off_archive_gives_what_is_left_of_it_and_says_so(tmp_path: Path) -> None:
     text = samples.PHILLY + "".join(
-        f"2017-10-08 {n // 60 % 24:02d}:{n % 60:02d}:00,0,{n * 7919 % 97},{1 + n % 8},{n * 6_700_417 % 9973},,\n"
+        f"2017-10-08 {n // 60 % 24:02d}:{n % 60:02d}:00,0,vc,{1 + n % 8},{n * 6_700_417 % 9973},,\n"
         for n in range(10_000)
     )
     path = tmp_path / "trace.csv.gz"
@@ -373,8 +374,7 @@ def test_a_cut_off_archive_gives_what_is_left_of_it_and_says_so(tmp_path: Path) 
     assert 0 < len(jobs(reading)) < 10_003
     assert "the archive ends in the middle" in str(reading.problems[-1])
     path.write_bytes(data[:20_000] + bytes(2000) + data[22_000:])
-    with pytest.raises(TraceError, match=r"trace\.csv\.gz|the archive is damaged here"):
-        read_trace(path, "philly", strict=True)
+    assert any("the archive is damaged here" in str(found) for found in read_trace(path, "philly").problems)
 
 
 def test_bytes_that_are_no_text_are_a_problem_of_their_row(tmp_path: Path) -> None:
@@ -393,8 +393,8 @@ def test_the_first_jobs_to_arrive_can_be_kept(tmp_path: Path) -> None:
 
 
 def test_estimates_can_be_exact_wrong_or_withheld(tmp_path: Path) -> None:
-    def estimates(**options: object) -> list[float | None]:
-        reading = read(tmp_path, "philly", samples.PHILLY, options=TraceOptions(**options))  # type: ignore[arg-type]
+    def estimates(**options: Any) -> list[float | None]:
+        reading = read(tmp_path, "philly", samples.PHILLY, options=replace(OPTIONS, **options))
         return [job.estimate_seconds for job in jobs(reading)]
 
     assert estimates() == [3600, 60, 7200]

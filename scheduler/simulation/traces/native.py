@@ -75,6 +75,12 @@ def read(source: Source) -> None:
     source.read(source.rows(_REQUIRED, optional), from_row)
 
 
+def read_job(given: Mapping[str, Any]) -> TracedJob:
+    """Return the job that these fields describe; raise BadField for the first that is wrong."""
+    _check_names(given)
+    return _job(given, set(), estimated="estimate_seconds" in given)
+
+
 def _object(line: str) -> dict[str, Any]:
     try:
         job = json.loads(line)
@@ -82,10 +88,14 @@ def _object(line: str) -> dict[str, Any]:
         raise BadField("", f"is not JSON: {error.msg}; the line may be cut off") from None
     if not isinstance(job, dict):
         raise BadField("", "is not a JSON object")
-    for name in job:
+    _check_names(job)
+    return {name: value for name, value in job.items() if value is not None}
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    for name in given:
         if name not in FIELDS:
             raise BadField(name, f"is not a field of this format{_near(name)}")
-    return {name: value for name, value in job.items() if value is not None}
 
 
 def _near(name: str) -> str:
@@ -177,8 +187,16 @@ def write_native(workload: Workload, path: str | Path) -> None:
     records = [_record(arrival) for arrival in workload.arrivals]
     _check(workload, records)
     if ".jsonl" in path.suffixes:
+        # An estimate of null is written: it says that nobody knows; silence would leave it to the options.
         out.writelines(
-            json.dumps({name: value for name, value in record.items() if value is not None}) + "\n"
+            json.dumps(
+                {
+                    name: value
+                    for name, value in record.items()
+                    if value is not None or name == "estimate_seconds"
+                }
+            )
+            + "\n"
             for record in records
         )
     else:

@@ -22,7 +22,7 @@ from scheduler.simulation.traces.options import TraceOptions
 Row = TypeVar("Row")
 
 #: zlib's window for a gzip archive, and how much of one is unpacked at a time.
-_GZIP, _PIECE_BYTES = 31, 1 << 16
+_GZIP, _PIECE_BYTES = 31, 1 << 12
 
 #: Who and where, in traces that know neither tenants nor virtual clusters.
 ANY_TENANT = "everyone"

@@ -1,0 +1,108 @@
+"""Our own trace format: any workload can be written, and comes back as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduler.core.sim.workload import Arrival, Truth, Workload
+from scheduler.core.snapshot import Job, JobId, Task
+from scheduler.simulation.errors import InputError, TraceError
+from scheduler.simulation.traces.native import write_native
+from scheduler.simulation.traces.registry import read_trace
+from tests.simulation import samples
+
+SUFFIXES = ("csv", "jsonl", "csv.gz", "jsonl.gz")
+SECONDS = st.floats(0.001, 1e9)
+#: Names as people give them: anything that is no empty line to a table.
+NAMES = st.text(
+    st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp"), exclude_characters="\x85"),
+    min_size=1,
+    max_size=12,
+).map(lambda name: "x" + name + "x")
+PLAIN = st.from_regex(r"[A-Za-z][A-Za-z0-9-]{0,6}", fullmatch=True)
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Workload:
+    arrivals = []
+    for number, at in enumerate(sorted(draw(st.lists(SECONDS, min_size=1, max_size=4))), 1):
+        gpus, replicas = draw(st.integers(1, 16)), draw(st.integers(1, 16))
+        arrivals.append(
+            Arrival(
+                job=Job(
+                    id=JobId(number),
+                    tenant=draw(NAMES),
+                    virtual_cluster=draw(NAMES),
+                    submitted_at=0.0 if number == 1 else at,
+                    tasks=(Task(replicas=replicas, gpus=gpus),),
+                    gpu_models=tuple(draw(st.lists(PLAIN, max_size=2))),
+                    priority=draw(st.integers(-5, 5)),
+                    guaranteed=draw(st.booleans()),
+                    time_limit_seconds=draw(st.none() | SECONDS),
+                    estimate_seconds=draw(st.none() | SECONDS),
+                    application=draw(st.just("") | NAMES),
+                    skew=draw(st.floats(0.001, 1)),
+                    throughput=draw(st.dictionaries(PLAIN, st.floats(0.001, 1e6), max_size=2)),
+                ),
+                truth=Truth(
+                    work_seconds=draw(SECONDS), status=draw(st.sampled_from(("passed", "killed", "failed")))
+                ),
+            )
+        )
+    return Workload(name="drawn", arrivals=tuple(arrivals))
+
+
+@given(workload=workloads(), suffix=st.sampled_from(SUFFIXES))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_workload_that_is_written_comes_back_as_it_was(
+    tmp_path: Path, workload: Workload, suffix: str
+) -> None:
+    path = tmp_path / f"drawn.{suffix}"
+    write_native(workload, path)
+    reading = read_trace(path, "allot", strict=True)
+    assert reading.workload.arrivals == workload.arrivals
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_published_trace_can_be_exported(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / "trace.tsv").write_text(samples.GAVEL)
+    workload = read_trace(tmp_path / "trace.tsv", "gavel", options=samples.OPTIONS).workload
+    write_native(workload, tmp_path / f"out.{suffix}")
+    assert read_trace(tmp_path / f"out.{suffix}", "allot").workload.arrivals == workload.arrivals
+
+
+def test_the_same_workload_is_written_as_the_same_bytes(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text(samples.PHILLY)
+    workload = read_trace(tmp_path / "trace.csv", "philly").workload
+    for name in ("one.csv.gz", "two.csv.gz"):
+        write_native(workload, tmp_path / name)
+    assert (tmp_path / "one.csv.gz").read_bytes() == (tmp_path / "two.csv.gz").read_bytes()
+
+
+def test_a_job_that_the_format_cannot_say_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text(samples.PHILLY)
+    workload = read_trace(tmp_path / "trace.csv", "philly").workload
+    first = workload.arrivals[0]
+    elastic = replace(workload, arrivals=(replace(first, job=replace(first.job, elastic=(1, 4))),))
+    with pytest.raises(InputError, match="job 1 has more than the native trace format can say"):
+        write_native(elastic, tmp_path / "out.csv")
+
+
+def test_a_misspelt_column_is_named_with_what_was_probably_meant(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("submitted_at,gpus,duration\n0,1,60\n")
+    with pytest.raises(TraceError, match=r"trace\.csv:1: .*did you mean duration_seconds\?"):
+        read_trace(tmp_path / "trace.csv", "allot")
+
+
+def test_a_gang_can_be_spelt_out_or_just_counted(tmp_path: Path) -> None:
+    (tmp_path / "trace.jsonl").write_text(samples.ALLOT_LINES)
+    workload = read_trace(tmp_path / "trace.jsonl", "allot").workload
+    first, second = (arrival.job for arrival in workload.arrivals)
+    assert first.tasks == (Task(replicas=2, gpus=4),)
+    assert second.tasks == (Task(replicas=1, gpus=1),)
+    assert (first.tenant, first.virtual_cluster, first.time_limit_seconds) == ("everyone", "cluster", 900)
