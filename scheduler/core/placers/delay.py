@@ -98,8 +98,8 @@ def _reason(grant: Grant, then: Locality, instant: float) -> Reason:
     return Reason(
         code="waits_for_locality",
         tier=Tier.TOPOLOGY,
-        message=f"It waits for {wording.gpus(grant.gpus)} {_WORDS[grant.locality]}; from"
-        f" {wording.instant(instant)} on, {_WORDS[then]} will do.",
+        message=f"It waits until {wording.instant(instant)} for {wording.gpus(grant.gpus)}"
+        f" {_WORDS[grant.locality]}; after that, GPUs {_WORDS[then]} will do.",
         blocking={"locality": grant.locality.value, "until": instant},
         needed=grant.gpus,
     )

@@ -92,7 +92,8 @@ def test_it_says_why_a_gang_waits_and_until_when(watched: list[Placed]) -> None:
     [reason] = answer.reasons[1]  # type: ignore[index]
     assert reason.code == "waits_for_locality"
     assert reason.message == (
-        "It waits for 6 GPUs on one node; from 22:14:20 UTC on 14 November on, within one rack will do."
+        "It waits until 22:14:20 UTC on 14 November for 6 GPUs on one node; after that, GPUs within one rack"
+        " will do."
     )
     assert answer.wake_at == NOW + 60
 
