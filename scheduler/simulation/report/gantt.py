@@ -189,7 +189,7 @@ def _draw(
     tenant_of: dict[JobId, str],
     arrows: Sequence[_Arrow],
 ) -> None:
-    unit = time_unit([shown.ended_at], days=True)
+    unit = time_unit([shown.ended_at - shown.began_at], days=True)
     colour_of = dict(zip(tenants, SERIES, strict=False))
     axes = figure.subplots()
     axes.grid(False)
@@ -260,7 +260,7 @@ def _name_rows(figure: Figure, shown: Excerpt, unit_name: str) -> None:
     middles = ((edges[:-1] + edges[1:]) / 2)[::step]
     axes.set_yticks(middles, [f"node {node}" for node, _ in shown.nodes[::step]])
     axes.set_ylim(edges[-1], edges[0])
-    unit = time_unit([shown.ended_at], days=True)
+    unit = time_unit([shown.ended_at - shown.began_at], days=True)
     axes.set_xlim(shown.began_at / unit.seconds, max(shown.ended_at, shown.began_at + 1.0) / unit.seconds)
     axes.set_xlabel(f"Time ({unit_name})")
     axes.set_ylabel("GPUs by node")
