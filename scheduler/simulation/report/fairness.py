@@ -23,6 +23,8 @@ from scheduler.simulation.report.distribution import Floats
 
 def mean_contention(began: Floats, ended: Floats, *, among_began: Floats, among_ended: Floats) -> Floats:
     """Mean number of the others' intervals that cover an instant of each [began, ended), itself included."""
+    if not len(began):
+        return np.empty(0)
     times = np.concatenate((among_began, among_ended))
     steps = np.concatenate((np.ones(len(among_began)), -np.ones(len(among_ended))))
     order = np.argsort(times, kind="stable")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
@@ -81,7 +82,9 @@ def _shorter(decimal: re.Match[str]) -> str:
 
 
 def _save(drawing: Drawing, kind: str, settings: dict[Any, Any], **options: Any) -> bytes:
-    with matplotlib.rc_context():
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        # A name in a script the font lacks: the page shows it, and the files a box in its place.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         # Nobody's own settings: equal input gives equal bytes on every machine.
         matplotlib.rcdefaults()
         matplotlib.rcParams.update({**SETTINGS, **settings})

@@ -1,5 +1,7 @@
 """What the figures choose to show. How they look is for eyes."""
 
+import pytest
+
 from scheduler.core.snapshot import GpuId, NodeId
 from scheduler.simulation.report.gantt import excerpt, gantt_drawing, nodes_of
 from scheduler.simulation.report.rendering import page_svg, svg_file
@@ -42,8 +44,9 @@ def test_nothing_ran_gives_no_chart() -> None:
     assert gantt_drawing("gantt", "fifo", result([])) is None
 
 
+@pytest.mark.filterwarnings("error")
 def test_names_that_look_like_formulas_are_drawn_as_they_are() -> None:
-    odd = result([record(1, started=0, ended=10, tenant="$x^$ <&>")], stays=(stay(1, (0,), 0, 10),))
+    odd = result([record(1, started=0, ended=10, tenant="$x^$ <&> 研究")], stays=(stay(1, (0,), 0, 10),))
     drawing = gantt_drawing("gantt", "fifo", odd)
-    assert "$x^$ &lt;&amp;&gt;" in page_svg(drawing)
+    assert "$x^$ &lt;&amp;&gt; 研究" in page_svg(drawing)
     assert svg_file(drawing).startswith(b"<?xml")

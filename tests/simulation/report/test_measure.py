@@ -188,6 +188,10 @@ def test_jobs_that_did_not_end_are_counted_and_not_averaged() -> None:
     assert measures.fairness.rho.mean == 1
 
 
+def test_an_empty_workload_has_no_figures() -> None:
+    assert measure(result([])).fairness.rho is None
+
+
 def test_nothing_ended_leaves_the_figures_out() -> None:
     measures = measure(result([record(1, started=None, ended=None)], ended_at=0.0))
     assert measures.completion_seconds is None
