@@ -199,7 +199,7 @@ def read_tasks(data: Path, workload: str) -> list[Ask]:
             gpus=int(row["num_gpu"]),
             cpus=float(row["cpu_milli"]),
             share=int(row["gpu_milli"]) if int(row["num_gpu"]) else 0,
-            models=frozenset(filter(None, row["gpu_spec"].split("|"))),
+            models=frozenset(filter(None, (row.get("gpu_spec") or "").split("|"))),
         )
         for row in csv.DictReader(text.splitlines())
     ]
