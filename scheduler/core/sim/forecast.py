@@ -1,0 +1,279 @@
+"""When will each waiting job start? The rounds to come, run ahead under each view's own policy and placer.
+
+The present facts go through the simulator three times: once with every job using its whole time limit, once
+with everyone running as long as is expected, once as short as is likely (`run_times`). A job's expected start
+is that of the second run; the earliest and the latest of the three are its interval. Longer run times do not
+always mean later starts (a backfilled job may slip in because another one runs longer), so the interval is
+that of the three runs and no bound. Far ahead, rounds are further apart than in the live loop (`Bounds`), so
+starts hours ahead come out some percent late. Assumed besides: nothing is submitted, fails or is cancelled,
+nodes stay as they are, starting and stopping cost no time, and a job runs equally long on every GPU model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from scheduler.core.plan import Plan, Tier
+from scheduler.core.round import queue_of
+from scheduler.core.serve import Served
+from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.run_times import Assumption, RunTimes, Source
+from scheduler.core.sim.workload import Truth
+from scheduler.core.snapshot import Job, JobId, Running, Snapshot
+
+DAY_SECONDS = 86_400.0
+#: Stands in for the limit of a job whose virtual cluster is not known.
+UNKNOWN_LIMIT_SECONDS = DAY_SECONDS
+
+#: The cost that Bounds.for_jobs keeps to.
+_JOBS_TIMES_ROUNDS = 24_000
+
+#: Codes of holds that end by themselves.
+_PASSING = frozenset({"backoff", "stopping"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How far a forecast looks."""
+
+    horizon_seconds: float = 30 * DAY_SECONDS
+    #: Of each of the three runs.
+    rounds: int = 1_000
+    #: So many rounds of the expected run come as they would in the live loop. From then on each
+    #: `rounds_to_double` rounds double the time between two: what is far ahead need not be known to the
+    #: second. None: they never do. The other two runs, which only bound the interval, get half of both.
+    exact_rounds: int = 16
+    rounds_to_double: int | None = 8
+
+    @classmethod
+    def for_jobs(cls, jobs: int) -> Bounds:
+        """Return bounds that look the closer the fewer jobs there are: the costs are much the same."""
+        exact = min(max(_JOBS_TIMES_ROUNDS // max(jobs, 1), 16), 1_000)
+        return cls(exact_rounds=exact, rounds_to_double=exact // 2, rounds=40 * exact)
+
+    def doubles_after(self, rounds: int, kind: Assumption) -> bool:
+        """Whether rounds are further apart once so many have been run."""
+        if self.rounds_to_double is None:
+            return False
+        parts = 1 if kind is Assumption.EXPECTED else 2
+        every = max(1, self.rounds_to_double // parts)
+        beyond = rounds - self.exact_rounds // parts
+        return beyond >= 0 and beyond % every == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """When a waiting job starts. Instants are Unix seconds."""
+
+    job: JobId
+    #: In its view's queue, 1 for the head; None when it starts at once or is not in a queue.
+    position: int | None = None
+    #: None: see `why_not`.
+    starts_at: float | None = None
+    earliest: float | None = None
+    #: None beside an expected start: after the horizon.
+    latest: float | None = None
+    #: Why no start can be told, as a sentence; else empty.
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What is to be expected of all waiting jobs that were asked for."""
+
+    made_at: float
+    round_number: int
+    predictions: Mapping[JobId, Prediction]
+    #: "if jobs run as long as ...": completes every prediction.
+    assumption: str
+    #: Rounds of the three runs together.
+    rounds: int = 0
+
+
+def forecast(
+    snapshot: Snapshot,
+    run_times: RunTimes | None = None,
+    *,
+    bounds: Bounds | None = None,
+    jobs: Collection[JobId] | None = None,
+) -> Forecast:
+    """Predict the start of the waiting jobs of the snapshot, or of those of them that are named in `jobs`."""
+    run_times, bounds = run_times or RunTimes(), bounds or Bounds.for_jobs(len(snapshot.jobs))
+    facts = _without_strays(snapshot)
+    asked = [job for job in waiting_jobs(facts) if jobs is None or job.id in jobs]
+    runs = {kind: _Run(facts, asked, run_times, bounds, kind) for kind in Assumption} if asked else {}
+    return Forecast(
+        made_at=facts.now,
+        round_number=facts.round_number,
+        predictions={job.id: _prediction(job, runs, bounds) for job in asked},
+        assumption=_assumption({run_times.source(job) for job in facts.jobs}),
+        rounds=sum(run.rounds for run in runs.values()),
+    )
+
+
+def waiting_jobs(snapshot: Snapshot) -> list[Job]:
+    """Return the jobs that hold no GPUs, in the order of their ids."""
+    placed = {job for running in snapshot.running if running.phase == "held" for job in running.jobs}
+    return sorted((job for job in snapshot.jobs if job.id not in placed), key=lambda job: job.id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wake:
+    """At this instant a round is due, since a job's back-off ends."""
+
+    at: float
+
+    def happen(self, engine: Engine) -> None:
+        """Nothing but the round."""
+
+
+@dataclass(slots=True)
+class _Watcher:
+    """Remembers the first round's queues and holds, and which jobs have not started yet."""
+
+    left: list[JobId]
+    bounds: Bounds
+    kind: Assumption
+    positions: dict[JobId, int] = field(default_factory=dict)
+    held: dict[JobId, str] = field(default_factory=dict)
+
+    def on_round(self, engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
+        if engine.rounds > 1:
+            self._stride(engine)
+            return
+        for outcome in outcomes:
+            self.positions.update((job, place) for place, job in enumerate(queue_of(outcome), start=1))
+        for job, reasons in engine.session.admission.held_back.items():
+            lasting = [
+                reason.message
+                for reason in reasons
+                if reason.tier in (Tier.NEVER, Tier.HELD) and reason.code not in _PASSING
+            ]
+            if lasting:
+                self.held[job] = lasting[0]
+        self.left = [job for job in self.left if job not in self.held]
+
+    def _stride(self, engine: Engine) -> None:
+        if self.bounds.doubles_after(engine.rounds, self.kind):
+            # Doubled, so that every later tick is a tick of the clock as it was before.
+            facts = engine.session.facts
+            facts.frame = replace(facts.frame, round_seconds=2 * facts.frame.round_seconds)
+
+    def all_started(self, engine: Engine) -> bool:
+        # From the end, so that each job is looked at only until it has started.
+        while self.left and engine.progress[self.left[-1]].first_started_at is not None:
+            self.left.pop()
+        return not self.left
+
+
+class _Run:
+    """One of the three runs: starts by job, and what the first round said."""
+
+    def __init__(
+        self,
+        facts: Snapshot,
+        asked: Sequence[Job],
+        run_times: RunTimes,
+        bounds: Bounds,
+        kind: Assumption,
+    ) -> None:
+        self._watcher = _Watcher([job.id for job in asked], bounds, kind)
+        self._ends_at, self._most_rounds = facts.now + bounds.horizon_seconds, bounds.rounds
+        wakes = {job.eligible_at for job in facts.jobs if job.eligible_at > facts.now}
+        engine = Engine(
+            facts,
+            truths=_truths(facts, run_times, kind),
+            script=[_Wake(instant) for instant in sorted(wakes)],
+            on_round=self._watcher.on_round,
+        )
+        engine.run(self._is_enough)
+        self.rounds = engine.rounds
+        self.out_of_rounds = engine.rounds >= bounds.rounds
+        self.out_of_time = engine.now >= self._ends_at
+        self.positions, self.held = self._watcher.positions, self._watcher.held
+        self.starts = {
+            job.id: at
+            for job in asked
+            if (at := engine.progress[job.id].first_started_at) is not None and at <= self._ends_at
+        }
+
+    def _is_enough(self, engine: Engine) -> bool:
+        too_far = engine.now >= self._ends_at or engine.rounds >= self._most_rounds
+        return too_far or self._watcher.all_started(engine)
+
+
+def _prediction(job: Job, runs: Mapping[Assumption, _Run], bounds: Bounds) -> Prediction:
+    expected = runs[Assumption.EXPECTED]
+    if job.id in expected.held:
+        return Prediction(job=job.id, why_not=expected.held[job.id])
+    starts = [run.starts[job.id] for run in runs.values() if job.id in run.starts]
+    position = expected.positions.get(job.id)
+    if job.id not in expected.starts:
+        return Prediction(
+            job=job.id,
+            position=position,
+            earliest=min(starts, default=None),
+            why_not=_why_not(expected, bounds),
+        )
+    return Prediction(
+        job=job.id,
+        position=position,
+        starts_at=expected.starts[job.id],
+        earliest=min(starts),
+        latest=max(starts) if len(starts) == len(runs) else None,
+    )
+
+
+def _why_not(run: _Run, bounds: Bounds) -> str:
+    if run.out_of_time:
+        return f"It is not expected to start within {bounds.horizon_seconds / DAY_SECONDS:g} days."
+    if run.out_of_rounds:
+        return f"It is further ahead than the {bounds.rounds:,} rounds that a forecast looks at."
+    return (
+        "Nothing that is known of would let it start: even when all that runs has ended, what it asks for"
+        " is not free for it."
+    )
+
+
+def _truths(facts: Snapshot, run_times: RunTimes, kind: Assumption) -> dict[JobId, Truth]:
+    """Return the work of each job: as many seconds as it will run where it is."""
+    limits = {vc.name: vc.default_time_limit_seconds for vc in facts.virtual_clusters}
+    current = {job: running for running in facts.running for job in running.jobs}
+    truths = {}
+    for job in facts.jobs:
+        running = current.get(job.id)
+        default = limits.get(job.virtual_cluster, UNKNOWN_LIMIT_SECONDS)
+        left = run_times.left_seconds(job, running, facts.now, default, kind)
+        truths[job.id] = Truth(work_seconds=left * (_rate(job, running) if running else 1.0))
+    return truths
+
+
+def _rate(job: Job, running: Running) -> float:
+    """Return how fast the job's work goes where it is, as the simulator will have it."""
+    return len(running.gpus) / job.gpus / len(running.jobs) if running.gpus else 1.0
+
+
+def _without_strays(snapshot: Snapshot) -> Snapshot:
+    """Leave out allocations of jobs that are gone: their GPUs come free at once."""
+    known = {job.id for job in snapshot.jobs}
+    if all(known.issuperset(running.jobs) for running in snapshot.running):
+        return snapshot
+    return replace(
+        snapshot, running=tuple(running for running in snapshot.running if known.issuperset(running.jobs))
+    )
+
+
+def _assumption(sources: Iterable[Source]) -> str:
+    words = {
+        Source.ESTIMATE: "as they were estimated to",
+        Source.HISTORY: "as jobs like them usually did",
+        Source.LIMIT: "half of their time limit where nothing better is known",
+    }
+    found = set(sources)
+    known = [words[source] for source in Source if source in found and source is not Source.LIMIT]
+    parts = [f"as long {' or '.join(known)}"] if known else []
+    if Source.LIMIT in found:
+        parts.append(words[Source.LIMIT] if known else "half of their time limit")
+    ran = ", or ".join(parts) or "as long as is usual"
+    return f"if jobs run {ran}, and nothing new is submitted"

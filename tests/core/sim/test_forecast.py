@@ -1,0 +1,201 @@
+"""Forecasts of clusters so small that every instant can be worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.core.sim.forecast import Bounds, Forecast, forecast
+from scheduler.core.sim.run_times import Assumption, RunTimes, Source
+from scheduler.core.snapshot import Job, JobId, Tenant
+from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
+
+HOUR = 3_600.0
+
+
+def starts(made: Forecast) -> dict[int, tuple[float | None, float | None, float | None]]:
+    """By job: seconds from now of the earliest, the expected and the latest start."""
+
+    def from_now(at: float | None) -> float | None:
+        return None if at is None else at - NOW
+
+    return {
+        job: (from_now(told.earliest), from_now(told.starts_at), from_now(told.latest))
+        for job, told in made.predictions.items()
+    }
+
+
+class TestInstants:
+    """Job 1 has all 8 GPUs for an hour and is expected to end after 50 minutes; it began 10 minutes ago."""
+
+    first = make_job(1, 8, time_limit_seconds=HOUR, estimate_seconds=3_000.0)
+
+    def test_the_next_starts_when_the_one_that_runs_is_expected_to_end(self) -> None:
+        facts = make_snapshot(
+            jobs=[self.first, make_job(2, 8, time_limit_seconds=HOUR)],
+            running=[make_running(self.first, range(100, 108))],
+        )
+        # Late: 3,600 - 600. Expected: 3,000 - 600. Early: with a sixth of its limit used and nothing known, one
+        # of ten ends within the first tenth of the rest: 600 + 0.1 × 3,000, so in 300 seconds.
+        assert starts(forecast(facts)) == {2: (300.0, 2_400.0, 3_000.0)}
+
+    def test_those_behind_it_start_after_it(self) -> None:
+        second = make_job(2, 8, time_limit_seconds=HOUR, estimate_seconds=1_000.0)
+        third = make_job(3, 8, time_limit_seconds=HOUR)
+        facts = make_snapshot(
+            jobs=[self.first, second, third], running=[make_running(self.first, range(100, 108))]
+        )
+        made = forecast(facts)
+        # Early: 300, and a tenth of the second's limit; late: its whole limit.
+        assert starts(made)[3] == (300.0 + 360.0, 2_400.0 + 1_000.0, 3_000.0 + HOUR)
+        assert [told.position for told in made.predictions.values()] == [1, 2]
+
+    def test_a_job_that_fits_beside_starts_now(self) -> None:
+        half = make_job(1, 4, time_limit_seconds=HOUR)
+        facts = make_snapshot(
+            jobs=[half, make_job(2, 4, time_limit_seconds=60.0)],
+            running=[make_running(half, range(100, 104))],
+        )
+        made = forecast(facts)
+        assert starts(made) == {2: (0.0, 0.0, 0.0)}
+        assert made.predictions[JobId(2)].position is None
+
+    def test_starts_are_ticks_of_the_clock(self) -> None:
+        odd = make_job(1, 8, time_limit_seconds=607.0)
+        facts = make_snapshot(jobs=[odd, make_job(2)], running=[make_running(odd, range(100, 108))])
+        assert starts(forecast(facts))[2][2] == 10.0
+
+    def test_a_job_in_back_off_starts_when_it_ends(self) -> None:
+        facts = make_snapshot(jobs=[make_job(1, eligible_at=NOW + 120)])
+        assert starts(forecast(facts)) == {1: (120.0, 120.0, 120.0)}
+
+    def test_only_those_asked_for_are_told(self) -> None:
+        facts = make_snapshot(jobs=[make_job(1), make_job(2)])
+        assert list(forecast(facts, jobs={JobId(2)}).predictions) == [2]
+
+    def test_each_view_goes_by_its_own_policy(self) -> None:
+        clusters = [
+            make_virtual_cluster("old", {"V100": 4}, policy="fifo"),
+            make_virtual_cluster("short", {"V100": 4}, policy="sjf"),
+        ]
+        jobs = [
+            make_job(
+                number,
+                4,
+                virtual_cluster=name,
+                time_limit_seconds=2 * HOUR,
+                estimate_seconds=HOUR / (number % 10),
+            )
+            for name, tens in (("old", 10), ("short", 20))
+            for number in (tens + 1, tens + 2)
+        ]
+        told = starts(forecast(make_snapshot(jobs=jobs, virtual_clusters=clusters)))
+        # fifo: 11 (an hour) before 12; sjf: 22 (half an hour) before 21.
+        assert [told[job][1] for job in (11, 12, 21, 22)] == [0.0, 3_600.0, 1_800.0, 0.0]
+
+
+class TestNoInstant:
+    def test_a_job_that_can_never_run_says_why(self) -> None:
+        told = forecast(make_snapshot(jobs=[make_job(1, 16)])).predictions[JobId(1)]
+        assert (told.starts_at, told.earliest, told.latest) == (None, None, None)
+        assert "16 GPUs" in told.why_not
+
+    def test_a_held_job_says_so(self) -> None:
+        told = forecast(make_snapshot(jobs=[make_job(1, held=True)])).predictions[JobId(1)]
+        assert told.why_not == "It was put on hold."
+
+    def test_beyond_the_horizon_is_said(self) -> None:
+        long = make_job(1, 8, time_limit_seconds=90 * 86_400.0)
+        facts = make_snapshot(jobs=[long, make_job(2)], running=[make_running(long, range(100, 108))])
+        told = forecast(facts).predictions[JobId(2)]
+        assert told.why_not == "It is not expected to start within 30 days."
+        # A tenth of 90 days is within it.
+        assert told.earliest is not None
+        assert told.latest is None
+
+    def test_what_nothing_known_would_start_is_said(self) -> None:
+        facts = make_snapshot(nodes=[make_node(1, schedulable=False)], jobs=[make_job(1)])
+        assert "Nothing that is known of" in forecast(facts).predictions[JobId(1)].why_not
+
+    def test_the_bound_of_rounds_is_said(self) -> None:
+        jobs = [make_job(number, 8, time_limit_seconds=HOUR) for number in range(1, 9)]
+        made = forecast(make_snapshot(jobs=jobs), bounds=Bounds(rounds=4))
+        assert "further ahead than the 4 rounds" in made.predictions[JobId(8)].why_not
+        assert made.predictions[JobId(4)].starts_at is not None
+
+    def test_a_quota_delays_and_does_not_forbid(self) -> None:
+        jobs = [make_job(number, 4, time_limit_seconds=HOUR, estimate_seconds=HOUR) for number in (1, 2)]
+        tenants = [Tenant(name="vision", quota={"*": 4})]
+        assert starts(forecast(make_snapshot(jobs=jobs, tenants=tenants)))[2][1] == HOUR
+
+
+class TestRunTimes:
+    def left(
+        self, kind: Assumption, parts: dict | None = None, *, ran: float = 0.0, **fields: object
+    ) -> float:
+        job: Job = make_job(1, 8, **({"time_limit_seconds": 1_000.0} | fields))  # type: ignore[arg-type]
+        running = make_running(job, range(100, 108), since=NOW - ran) if ran else None
+        return RunTimes(parts=parts or {}).left_seconds(job, running, NOW, 5_000.0, kind)
+
+    def test_with_nothing_known_any_part_of_the_limit_is_as_likely(self) -> None:
+        assert [self.left(kind) for kind in Assumption] == [100.0, 500.0, 1_000.0]
+        assert [self.left(kind, ran=200.0) for kind in Assumption] == pytest.approx([80.0, 400.0, 800.0])
+
+    def test_history_counts_only_those_that_ran_as_long(self) -> None:
+        parts = {("vision", ""): [0.1, 0.2, 0.3, 0.4, 0.9, 1.0]}
+        assert self.left(Assumption.EXPECTED, parts) == 400.0
+        assert self.left(Assumption.EXPECTED, parts, ran=500.0) == 500.0
+        assert self.left(Assumption.EARLY, parts, ran=500.0) == 400.0
+
+    def test_the_nearest_history_counts_first(self) -> None:
+        parts = {("", ""): [0.1] * 5, ("vision", ""): [0.2] * 5, ("vision", "bert"): [0.3] * 5}
+        assert self.left(Assumption.EXPECTED, parts) == 200.0
+        assert self.left(Assumption.EXPECTED, parts, application="bert") == 300.0
+        assert self.left(Assumption.EXPECTED, parts, tenant="speech") == 100.0
+        assert self.left(Assumption.EXPECTED, {("vision", ""): [0.2] * 4}) == 500.0
+
+    def test_an_estimate_counts_more_and_what_outlives_it_is_like_any_other(self) -> None:
+        assert self.left(Assumption.EXPECTED, estimate_seconds=700.0, ran=200.0) == 500.0
+        assert self.left(Assumption.EXPECTED, estimate_seconds=100.0, ran=200.0) == pytest.approx(400.0)
+
+    def test_an_estimate_is_of_all_attempts(self) -> None:
+        served = {"V100": 8 * 300.0}
+        left = self.left(Assumption.EXPECTED, estimate_seconds=700.0, attained_service=served, ran=200.0)
+        assert left == 200.0
+
+    @pytest.mark.parametrize("kind", list(Assumption))
+    def test_it_is_never_negative(self, kind: Assumption) -> None:
+        assert self.left(kind, ran=5_000.0) == 0.0
+        assert self.left(kind, {("", ""): [0.5] * 9}, ran=999.0, estimate_seconds=1.0) >= 0.0
+
+    def test_without_a_limit_the_default_counts_and_then_as_long_again(self) -> None:
+        assert self.left(Assumption.LATE, time_limit_seconds=None) == 5_000.0
+        assert self.left(Assumption.LATE, time_limit_seconds=None, ran=7_000.0) == 7_000.0
+        assert self.left(Assumption.EXPECTED, time_limit_seconds=None, ran=7_000.0) == 3_500.0
+
+    def test_what_is_assumed_is_said(self) -> None:
+        known = RunTimes(parts={("vision", ""): [0.5] * 5})
+        assert known.source(make_job(1, estimate_seconds=1.0)) is Source.ESTIMATE
+        facts = make_snapshot(jobs=[make_job(1), make_job(2, estimate_seconds=9.0)])
+        assert forecast(facts).assumption == (
+            "if jobs run as long as they were estimated to, or half of their time limit where nothing better"
+            " is known, and nothing new is submitted"
+        )
+        assert "as jobs like them usually did" in forecast(facts, known).assumption
+
+
+def test_far_ahead_rounds_are_further_apart() -> None:
+    jobs = [make_job(number, 8, time_limit_seconds=607.0, estimate_seconds=607.0) for number in range(1, 60)]
+    facts = make_snapshot(jobs=jobs)
+    exact = forecast(facts, bounds=Bounds(rounds_to_double=None)).predictions
+    coarse = forecast(facts, bounds=Bounds(exact_rounds=10, rounds_to_double=5)).predictions
+    assert coarse[JobId(8)].starts_at == exact[JobId(8)].starts_at
+    last, told = exact[JobId(59)].starts_at, coarse[JobId(59)].starts_at
+    assert last is not None
+    assert told is not None
+    assert NOW < last < told < NOW + 2 * (last - NOW)
+
+
+def test_equal_facts_give_equal_forecasts() -> None:
+    jobs = [make_job(number, 1 + number % 4, time_limit_seconds=100.0 * number) for number in range(1, 40)]
+    facts = make_snapshot(jobs=jobs)
+    assert forecast(facts) == forecast(facts)
