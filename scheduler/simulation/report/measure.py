@@ -45,19 +45,21 @@ def final_status(record: JobRecord) -> str:
 
 
 def measure(result: Result, window: tuple[int, int] | None = None) -> Measures:
-    """Measure a run; figures of single jobs only over jobs with an id in [window[0], window[1]).
+    """Measure a run; figures of single jobs only over those of the window.
+
+    A window (first, end) holds the jobs with an index in [first, end); the index counts arrivals from 0, so it
+    is the id less one.
 
     Raises ValueError for a window that holds no job of the workload.
     """
     jobs = result.jobs
     if window is not None:
         first, end = window
-        jobs = tuple([job for job in jobs if first <= job.id < end])
+        jobs = tuple([job for job in jobs if first < job.id <= end])
         if not jobs:
-            last = max((int(job.id) for job in result.jobs), default=0)
             raise ValueError(
-                f"window {first}:{end} holds no job; this workload has ids 1 to {last},"
-                " and a window ends before its second number"
+                f"window {first}:{end} holds no job; jobs are counted from 0 to"
+                f" {len(result.jobs) - 1} here, and a window ends before its second number"
             )
     columns = _Columns(jobs, result)
     rho = distribution(columns.rho[columns.ended], curve=True)

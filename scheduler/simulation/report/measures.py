@@ -106,7 +106,7 @@ class Measures:
     seed: int
     round_seconds: float
     gpus_by_model: Mapping[str, int]
-    #: Ids [first, last) of the jobs measured; None: all.
+    #: Jobs measured, by index from 0: [first, end); None: all.
     window: tuple[int, int] | None
     jobs: Counts
     completion_seconds: Distribution | None

@@ -84,7 +84,7 @@ def _facts(measures: Sequence[Measures], command: str) -> str:
         facts.append(
             (
                 "Measured",
-                f"jobs {first.window[0]:,} to {first.window[1] - 1:,} ({first.jobs.measured:,} jobs);"
+                f"jobs {first.window[0]:,} to {first.window[1] - 1:,}, counted from 0 ({first.jobs.measured:,} jobs);"
                 " figures of the cluster are of the whole run",
             )
         )

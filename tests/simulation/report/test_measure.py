@@ -77,8 +77,8 @@ def test_the_run_time_alone_is_on_the_best_model() -> None:
     )
 
 
-def test_a_window_measures_jobs_by_id_and_the_cluster_whole() -> None:
-    measures = measure(three_in_a_row(), window=(2, 3))
+def test_a_window_measures_jobs_by_arrival_and_the_cluster_whole() -> None:
+    measures = measure(three_in_a_row(), window=(1, 2))
     assert measures.jobs.measured == 1
     assert measures.jobs.workload == 3
     assert measures.completion_seconds.mean == 300
@@ -89,9 +89,9 @@ def test_a_window_measures_jobs_by_id_and_the_cluster_whole() -> None:
     assert measures.fairness.rho.mean == pytest.approx(300 / (200 * 650 / 300))
 
 
-def test_a_window_without_jobs_says_which_ids_there_are() -> None:
-    with pytest.raises(ValueError, match="window 4:9 holds no job; this workload has ids 1 to 3"):
-        measure(three_in_a_row(), window=(4, 9))
+def test_a_window_without_jobs_says_which_there_are() -> None:
+    with pytest.raises(ValueError, match="window 3:9 holds no job; jobs are counted from 0 to 2 here"):
+        measure(three_in_a_row(), window=(3, 9))
 
 
 def test_use_of_the_cluster_is_weighted_by_time() -> None:
