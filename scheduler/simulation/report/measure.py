@@ -47,8 +47,8 @@ def final_status(record: JobRecord) -> str:
 def measure(result: Result, window: tuple[int, int] | None = None) -> Measures:
     """Measure a run; figures of single jobs only over those of the window.
 
-    A window (first, end) holds the jobs with an index in [first, end); the index counts arrivals from 0, so it
-    is the id less one.
+    A window (first, end) holds the jobs with an index in [first, end); the index counts arrivals from
+    0, so it is the id less one.
 
     Raises ValueError for a window that holds no job of the workload.
     """

@@ -84,8 +84,8 @@ def _facts(measures: Sequence[Measures], command: str) -> str:
         facts.append(
             (
                 "Measured",
-                f"jobs {first.window[0]:,} to {first.window[1] - 1:,}, counted from 0 ({first.jobs.measured:,} jobs);"
-                " figures of the cluster are of the whole run",
+                f"jobs {first.window[0]:,} to {first.window[1] - 1:,}, counted from 0"
+                f" ({first.jobs.measured:,} jobs); figures of the cluster are of the whole run",
             )
         )
     body = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
