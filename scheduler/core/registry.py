@@ -17,6 +17,7 @@ from scheduler.core.plugin_text import parse_plugin
 from scheduler.core.policies.drf import Drf
 from scheduler.core.policies.fair import Fair
 from scheduler.core.policies.fifo import Fifo
+from scheduler.core.policies.gandiva import Gandiva
 from scheduler.core.policies.las import Las
 from scheduler.core.policies.sjf import Sjf
 from scheduler.core.policies.srtf import Srtf
@@ -29,6 +30,7 @@ POLICIES: Mapping[str, type[Policy]] = {
     "drf": Drf,
     "fair": Fair,
     "fifo": Fifo,
+    "gandiva": Gandiva,
     "las": Las,
     "sjf": Sjf,
     "srtf": Srtf,
