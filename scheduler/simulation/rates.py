@@ -64,13 +64,22 @@ class ThroughputTable:
         size = self.measured_size(application, gpus)
         return None if size is None else self.alone[application, size, self.reference]
 
-    def rate(self, application: str, gpus: int, gpu_model: str) -> float | None:
-        """Return the speed of a gang on this model, relative to the reference model; 0: it does not fit."""
+    def rate(self, application: str, gpus: int, gpu_model: str, of_gpus: int | None = None) -> float | None:
+        """Return the speed of a gang on this model, relative to the reference model; 0: it does not fit.
+
+        The reference is a gang of the same size, or of `of_gpus`: for an elastic job, whose work is that of
+        another size. That needs both sizes to have been measured.
+        """
         size = self.measured_size(application, gpus)
         if size is None:
             return None
+        of_size = size
+        if of_gpus is not None and of_gpus != gpus:
+            of_size = of_gpus
+            if (application, gpus, self.reference) not in self.alone:
+                return None
         here = self.alone.get((application, size, gpu_model.lower()))
-        reference = self.alone[application, size, self.reference]
+        reference = self.alone.get((application, of_size, self.reference))
         return None if here is None or not reference else here / reference
 
     def locality(self, application: str, gpus: int, nodes: int, gpu_model: str | None = None) -> float | None:

@@ -55,6 +55,12 @@ def test_a_size_that_was_not_measured_is_like_the_nearest_smaller_one(table: Thr
     assert table.throughput("B", 16) == {}
 
 
+def test_an_elastic_gang_is_compared_with_the_size_its_work_is_of(table: ThroughputTable) -> None:
+    assert table.rate("B", 1, "v100", of_gpus=4) == 10 / 32
+    assert table.rate("B", 4, "k80", of_gpus=4) == table.rate("B", 4, "k80")
+    assert table.rate("B", 2, "v100", of_gpus=4) is None
+
+
 def test_locality_is_the_spread_rate_relative_to_the_near_one(table: ThroughputTable) -> None:
     assert table.locality("B", 4, 1) == 1
     assert table.locality("B", 4, 2) == table.locality("B", 4, 4) == 0.75

@@ -20,7 +20,7 @@ class BadField(Exception):
     """A field of a row is wrong; `field` is empty when the row as a whole is."""
 
     def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
+        super().__init__(f"{field}: {message}" if field else message)
         self.field, self.message = field, message
 
 
