@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 
 import pytest
@@ -205,3 +206,35 @@ class TestSkew:
         assert kinds(decide(snapshot)) == {}
         unskewed = replace(snapshot, jobs=(*holders, make_job(20, 4, replicas=3)))
         assert kinds(decide(unskewed)) == {20: ActionKind.START}
+
+
+def test_the_more_is_known_the_sooner_jobs_end() -> None:
+    """Section E.3 of its checks: on a heavy tail, FIFO is far worse than 2D-LAS, and that than SRSF."""
+    dice = random.Random(4)
+    shapes = {
+        number: (dice.choice((1, 1, 2, 4, 8)), round(dice.lognormvariate(5.0, 1.6)) + 1.0)
+        for number in range(1, 61)
+    }
+    arrivals = {number: 60.0 * number for number in shapes}
+    service = [gpus * seconds for gpus, seconds in shapes.values()]
+
+    def mean_jct(policy: str, **parameters: object) -> float:
+        vc = make_virtual_cluster(policy=policy, policy_parameters=parameters)
+        jobs = [
+            make_job(number, gpus, submitted_at=NOW + arrivals[number], estimate_seconds=seconds)
+            for number, (gpus, seconds) in shapes.items()
+        ]
+        loop = IdealLoop(
+            make_snapshot(jobs=jobs, virtual_clusters=[vc]),
+            {number: seconds for number, (_, seconds) in shapes.items()},
+            arrivals,
+        )
+        loop.run(most_rounds=5_000)
+        return sum(loop.ended[number] - arrivals[number] for number in shapes) / len(shapes)
+
+    fifo = mean_jct("fifo", backfill=False)
+    las = mean_jct("tiresias", thresholds=[1_000.0])
+    gittins = mean_jct("tiresias", thresholds=[1_000.0], discipline="gittins", service_samples=service)
+    srsf = mean_jct("srtf", by_service=True)
+    assert srsf < min(las, gittins)
+    assert max(las, gittins) < 0.7 * fifo
