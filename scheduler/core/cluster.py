@@ -7,13 +7,13 @@ copying a set costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from scheduler.core.snapshot import GpuId, Node
+from scheduler.core.snapshot import GpuId, Job, JobId, Node
 
 if TYPE_CHECKING:
     from scheduler.core.demand import Demand
@@ -108,6 +108,8 @@ class Cluster:
         self.where: dict[GpuId, tuple[str, int, int]] = {}
         #: What jobs ask of this cluster, filled by `demand_of`: thousands of jobs have few shapes.
         self.demands: dict[object, Demand] = {}
+        #: Shapes of jobs, with the very facts they were made from.
+        self.shapes: dict[JobId, tuple[Job, Hashable]] = {}
         layouts: dict[tuple[tuple[str, ...], ...], Layout] = {}
         in_order = sorted(nodes, key=lambda node: (node.gpu_model, node.path, node.name, node.id))
         for model, group in groupby(in_order, key=lambda node: node.gpu_model):

@@ -73,6 +73,14 @@ def shape_of(job: Job) -> Hashable:
     return tasks, job.gpu_models, near, job.elastic
 
 
+def shape_in(cluster: Cluster, job: Job) -> Hashable:
+    """Return the shape of a job that is asked for again and again: in every round that it waits."""
+    known = cluster.shapes.get(job.id)
+    if known is None or known[0] is not job:
+        known = cluster.shapes[job.id] = job, shape_of(job)
+    return known[1]
+
+
 def models_of(job: Job, cluster: Cluster) -> tuple[str, ...]:
     """Return the models of this cluster that the job accepts, the preferred first.
 
@@ -93,7 +101,7 @@ def demand_of(
     locality: Locality = Locality.ANY,
 ) -> Demand:
     """Return what the job asks for when granted `gpus` GPUs (its own size unless told)."""
-    key = (shape_of(job), tuple(job.throughput.items()), gpus, gpu_model, locality)
+    key = (shape_in(cluster, job), tuple(job.throughput.items()), gpus, gpu_model, locality)
     if key not in cluster.demands:
         size = job.gpus if gpus is None else gpus
         cluster.demands[key] = Demand(

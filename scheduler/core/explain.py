@@ -8,7 +8,7 @@ from dataclasses import replace
 from scheduler.core import wording
 from scheduler.core.admit import Admission
 from scheduler.core.capacity import Capacity
-from scheduler.core.demand import Demand, Need, demand_of, shape_of, sizes_of
+from scheduler.core.demand import Demand, Need, demand_of, shape_in, sizes_of
 from scheduler.core.facts import Facts
 from scheduler.core.plan import Action, Placement, Reason, Tier
 from scheduler.core.serve import Served
@@ -113,7 +113,7 @@ class _Shortages:
         """Return why the job was not placed."""
         if self._outcome.failure:
             return (self._failed(),)
-        shape = shape_of(job)
+        shape = shape_in(self._facts.cluster, job)
         if shape not in self._known:
             lacks = self._lacks(job)
             self._known[shape] = (lacks,) if lacks else ()

@@ -8,17 +8,17 @@ from scheduler.core.capacity import Capacity
 from scheduler.core.demand import Demand, demand_of_grant
 from scheduler.core.errors import PolicyError
 from scheduler.core.plan import Decision, Placement
-from scheduler.core.policy import Placer, View
+from scheduler.core.policy import Placed, Placer, View
 
 
-def place(view: View, decision: Decision, placer: Placer) -> tuple[Mapping[int, Placement], Capacity]:
-    """Return the placements by position in the decision's grants, and the capacity that is left.
+def place(view: View, decision: Decision, placer: Placer) -> tuple[Placed, Capacity]:
+    """Return the placer's answer, and the capacity that is left.
 
     Raises PolicyError when the placer fails or uses GPUs that the view may not use.
     """
     try:
-        placements = placer.place(decision.grants, view, _offered(view, decision)).placements
-        return placements, settle_exactly(view, decision, placements)
+        placed = placer.place(decision.grants, view, _offered(view, decision))
+        return placed, settle_exactly(view, decision, placed.placements)
     except PolicyError:
         raise
     except Exception as error:  # A placer may fail in any way it likes: it costs only its own view.

@@ -48,10 +48,12 @@ def serve(view: View, plugins: Plugins, memory: Memory) -> Served:
     try:
         policy = make_policy(plugins.policy, plugins.policy_parameters)
         decision = allocate(view, policy, memory)
-        placements, capacity = place(view, decision, make_placer(plugins.placer))
+        placed, capacity = place(view, decision, make_placer(plugins.placer))
     except (PolicyError, UnknownPlugin) as error:
         return _standstill(view, memory, str(error))
-    return Served(view=view, decision=decision, placements=placements, capacity=capacity)
+    return Served(
+        view=view, decision=placed.added_to(decision), placements=placed.placements, capacity=capacity
+    )
 
 
 def _standstill(view: View, memory: Memory, failure: str) -> Served:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from scheduler.core import wording
 from scheduler.core.backfill import Promise
 from scheduler.core.capacity import Capacity
-from scheduler.core.demand import demand_of, shape_of, sizes_of
+from scheduler.core.demand import demand_of, shape_in, sizes_of
 from scheduler.core.holding import Fit, Holding
 from scheduler.core.plan import Decision, Grant, Reason, Tier
 from scheduler.core.policy import View
@@ -81,8 +81,12 @@ class _Line:
         misfits: set[object] = set()
         breakers: set[object] = set()
         for job in jobs:
-            shape = shape_of(job)
+            shape = shape_in(self.capacity.cluster, job)
             if shape in misfits:
+                continue
+            in_time = promise.outlasts(self._ends_at(job))
+            if not in_time and shape in breakers:
+                refused.append(job)
                 continue
             if depth == 0:
                 break
@@ -90,7 +94,7 @@ class _Line:
             fit = _find(job, self.capacity)
             if fit is None:
                 misfits.add(shape)
-            elif promise.outlasts(self._ends_at(job)) or (shape not in breakers and promise.spares(fit)):
+            elif in_time or promise.spares(fit):
                 self._start(job, fit)
             else:
                 breakers.add(shape)

@@ -129,9 +129,20 @@ class Progress:
         self.state = job_step(self.job.id, self.state, event or _ENDS[self.truth.status])
         self.outcome, self.ended_at = self.state.value, now
 
-    def record(self) -> JobRecord:
-        """Return the account of the job, as it stands."""
-        job = self.job
+    def record(self, now: float = 0.0) -> JobRecord:
+        """Return the account of the job; an attempt that still runs is counted up to now."""
+        job, held, gpu_seconds, overhead = (
+            self.job,
+            self._held_seconds,
+            self._gpu_seconds,
+            self._overhead_gpu_seconds,
+        )
+        if self.attempt is not None:
+            attempt = self.attempt
+            attempt.count(now)
+            here, gpus = now - attempt.started_at, len(attempt.gpus)
+            held, gpu_seconds = held + here, gpu_seconds + here * gpus
+            overhead += (here - attempt.productive_seconds) * gpus
         return JobRecord(
             id=job.id,
             tenant=job.tenant,
@@ -149,8 +160,8 @@ class Progress:
             attempts=self.attempts,
             preemptions=self.preemptions,
             migrations=self.migrations,
-            held_seconds=self._held_seconds,
-            gpu_seconds=self._gpu_seconds,
-            overhead_gpu_seconds=self._overhead_gpu_seconds,
+            held_seconds=held,
+            gpu_seconds=gpu_seconds,
+            overhead_gpu_seconds=overhead,
             lost_gpu_seconds=self._lost_gpu_seconds,
         )

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from scheduler.core.plan import Plan
 from scheduler.core.registry import PLACERS, POLICIES
 from scheduler.core.round import decide
-from scheduler.core.sim.engine import Engine, Rules
+from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.workload import Arrival
 from scheduler.core.snapshot import GpuId, Snapshot
 from tests.core.sim.worlds import rules, two_models, workloads

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from scheduler.core.errors import SchedulingError
 from scheduler.core.sim.costs import Costs
-from scheduler.core.sim.engine import Engine, Rules
+from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.failures import FailureClass, Failures
+from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.occupancy import Occupancy
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Truth
@@ -40,7 +41,7 @@ class TestTime:
     def test_a_time_limit_ends_a_job(self) -> None:
         engine = simulate(cluster(), [arrival(1, 0.0, 100.0, time_limit_seconds=40.0)])
         assert (ends(engine), engine.progress[JobId(1)].outcome) == ({1: 40.0}, "failed")
-        assert engine.stays[0].end == "time_limit"
+        assert next(engine.stays).end == "time_limit"
 
     def test_jobs_end_as_they_did_in_the_trace(self) -> None:
         engine = simulate(
@@ -177,26 +178,35 @@ class TestScriptedChanges:
         assert not engine.session.facts.jobs
 
     def test_a_node_that_is_gone_takes_its_jobs_back_to_the_queue(self) -> None:
-        nodes = make_cluster(2)
         engine = Engine(
-            cluster(16, nodes=nodes),
+            cluster(16, nodes=make_cluster(2)),
             [arrival(1, 0.0, 100.0, gpus=8)],
             Rules(costs=Costs(interval_seconds=30.0)),
+            script=[Loss(at=70.0)],
         )
-        engine.run(until=lambda engine: engine.rounds == 1)
-        (running,) = engine.session.facts.running.values()
-        lost = 1 if GpuId(100) in running.gpus else 2
+        engine.run()
+        # 60 s of its 70 are in a checkpoint; the other 40 are done on the other node.
+        assert ends(engine) == {1: 110.0}
+        lost, finished = engine.stays
+        assert (lost.end, finished.end) == ("lost", "finished")
+        assert lost.nodes != finished.nodes
+        assert lost.lost_seconds == pytest.approx(10.0)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The node on which something runs is gone."""
+
+    at: float
+
+    def happen(self, engine: Engine) -> None:
+        (running,) = engine.snapshot().running
+        lost = running.gpus[0] // 100
 
         def without(facts: Snapshot) -> Snapshot:
             return replace(facts, nodes=tuple(node for node in facts.nodes if node.id != lost))
 
-        engine.now = 70.0
         engine.reconfigure(without)
-        engine.run()
-        # 60 s of its 70 are in a checkpoint; the other 40 are done on the other node.
-        assert ends(engine) == {1: 110.0}
-        assert [stay.end for stay in engine.stays] == ["lost", "finished"]
-        assert engine.stays[0].lost_seconds == pytest.approx(10.0)
 
 
 def test_goes_on_from_where_given_facts_are() -> None:

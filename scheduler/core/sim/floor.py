@@ -1,0 +1,397 @@
+"""Jobs on GPUs: what node agents do in the live loop, and the services that take their reports.
+
+It carries out plans and lets attempts end. What it learns it puts into the facts of the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
+
+from scheduler.core.capacity import Capacity
+from scheduler.core.facts import Facts
+from scheduler.core.lifecycle import AttemptState, JobEvent
+from scheduler.core.plan import Action, ActionKind
+from scheduler.core.sim.agenda import Agenda, nothing
+from scheduler.core.sim.costs import Costs
+from scheduler.core.sim.failures import Failure, Failures
+from scheduler.core.sim.occupancy import Occupancy
+from scheduler.core.sim.progress import Attempt, Progress
+from scheduler.core.sim.result import Stay, StayEnd
+from scheduler.core.sim.speeds import Speeds
+from scheduler.core.sim.watch import Watch
+from scheduler.core.sim.workload import Truth
+from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, NodeId, Running, Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How the simulated world behaves."""
+
+    speeds: Speeds = field(default_factory=Speeds)
+    costs: Costs = field(default_factory=Costs)
+    failures: Failures = field(default_factory=Failures)
+    seed: int = 0
+
+
+#: What the cause of a STOP is called in the record of a stay.
+_STAY_ENDS: Mapping[str, StayEnd] = {
+    "preempted": "preempted",
+    "cancelled": "cancelled",
+    "time_limit": "time_limit",
+}
+#: Ends after which a job waits for another attempt.
+_GOES_ON: frozenset[StayEnd] = frozenset({"preempted", "moved", "resized", "lost"})
+
+
+class Floor:
+    """Who is where, how far each job has come, and the account of every stay on GPUs."""
+
+    def __init__(self, facts: Facts, rules: Rules, agenda: Agenda) -> None:
+        #: What the next round will be decided on.
+        self.facts = facts
+        self.rules = rules
+        self.progress: dict[JobId, Progress] = {}
+        self.stays: list[Stay] = []
+        self.watch = Watch()
+        self.occupancy = Occupancy()
+        self._agenda = agenda
+        self._allocations = count(1 + max(facts.running, default=0))
+        #: How the stay on an allocation that is stopping will have ended, and for whom it gave way.
+        self._ends: dict[AllocationId, tuple[StayEnd, tuple[JobId, ...]]] = {}
+
+    def all_stays(self) -> Iterator[Stay]:
+        """Yield every stay on GPUs, those that have not ended last."""
+        yield from self.stays
+        for running in self.facts.running.values():
+            if running.phase == "held":
+                for job in running.jobs:
+                    yield self._stay(
+                        job, running, self.progress[job].present.started_at, "running", (), 0.0, 0.0
+                    )
+
+    # What the plan says
+
+    def carry_out(self, actions: Sequence[Action]) -> None:
+        """Do what a plan says: first who stops, then who starts in their places."""
+        for action in actions:
+            if action.allocation is not None:
+                self._stop(action)
+        for action in actions:
+            if action.placement is not None:
+                self._start(action)
+
+    def _stop(self, action: Action) -> None:
+        assert action.allocation is not None
+        running = self.facts.running[action.allocation]
+        if action.kind is ActionKind.STOP:
+            end = _STAY_ENDS[action.cause]
+        else:
+            end = "moved" if action.kind is ActionKind.MOVE else "resized"
+        if running.phase == "planned":
+            self.occupancy.release(running.allocation, running.gpus)
+            self.facts.drop_running(running.allocation)
+            if end == "cancelled":
+                for job in running.jobs:
+                    self._close(job, JobEvent.CANCELLED)
+            return
+        self._ends[running.allocation] = end, action.preempted_by
+        for job in running.jobs:
+            self.progress[job].stop(self._agenda.now)
+        pause = self.rules.costs.checkpoint_seconds if end in _GOES_ON else 0.0
+        if pause:
+            self.facts.put_running(replace(running, stopping=True))
+            self._agenda.note(self._agenda.now + pause, partial(self._release, running.allocation))
+        else:
+            self._release(running.allocation)
+
+    def _start(self, action: Action) -> None:
+        assert action.placement is not None
+        running = Running(
+            allocation=AllocationId(next(self._allocations)),
+            jobs=action.jobs,
+            gpu_model=action.placement.gpu_model,
+            replicas=action.placement.replicas,
+            phase="planned",
+            since=self._agenda.now,
+            guaranteed=action.guaranteed,
+        )
+        if not self._may_begin(running):
+            self.occupancy.promise(running.allocation, running.gpus)
+            self.facts.put_running(running)
+        else:
+            self._begin(running)
+
+    # What happens
+
+    def know(self, job: Job, truth: Truth) -> None:
+        facts = self.facts
+        told = replace(
+            job, preemption_cost_seconds=job.preemption_cost_seconds or self.rules.costs.preemption_seconds
+        )
+        best = self.rules.speeds.best(job, facts.cluster.models)
+        self.progress[job.id] = Progress(told, truth, best)
+        facts.put_job(told)
+
+    def take_over(self, facts: Snapshot, truths: Mapping[JobId, Truth]) -> None:
+        """Go on from where the given facts are."""
+        for waiting in facts.jobs:
+            self.know(waiting, truths[waiting.id])
+            self.watch.comes(waiting)
+        for running in facts.running:
+            if running.phase == "planned":
+                self.occupancy.promise(running.allocation, running.gpus)
+                continue
+            self.occupancy.hold(running.allocation, running.gpus)
+            for job in running.jobs:
+                self._put_to_work(job, running, is_resumed=True)
+            if running.stopping:
+                self._ends[running.allocation] = "preempted", ()
+                for job in running.jobs:
+                    self.progress[job].stop(self._agenda.now)
+                pause = self.rules.costs.checkpoint_seconds
+                self._agenda.note(self._agenda.now + pause, partial(self._release, running.allocation))
+
+    def submit(self, job: Job, truth: Truth) -> None:
+        """A job comes and waits."""
+        self.know(job, truth)
+        self.watch.comes(job)
+        if job.eligible_at > self._agenda.now:
+            self._agenda.note(job.eligible_at, nothing)
+
+    def dismiss(self, job: JobId, outcome: str) -> None:
+        """Send a job home that has waited in vain."""
+        self.progress[job].outcome = outcome
+        self.watch.goes(self.progress[job].job)
+        self.facts.drop_job(job)
+
+    def look(self, capacity: Capacity) -> None:
+        """Take a look at the cluster after a round, which left this capacity."""
+        self.watch.look(self._agenda.now, self.facts.cluster, capacity, self.occupancy.held)
+
+    def cancel(self, job: JobId) -> None:
+        """Its user wants a job no more; nothing happens when it has ended already."""
+        facts = self.facts
+        if job not in facts.jobs:
+            return
+        if job in facts.current or job in facts.stopping:
+            facts.put_job(replace(facts.jobs[job], cancelling=True))
+        else:
+            self._close(job, JobEvent.CANCELLED)
+
+    def finish(self, job: JobId) -> None:
+        """A job that runs ends now, whatever work it had left."""
+        if self.progress[job].attempt is not None:
+            self._finish(job)
+
+    def lose(self, present: Collection[GpuId]) -> None:
+        """Attempts on GPUs other than these are lost, and promises on them broken."""
+        for running in list(self.facts.running.values()):
+            if all(gpu in present for gpu in running.gpus):
+                continue
+            if running.phase == "planned":
+                self.occupancy.release(running.allocation, running.gpus)
+                self.facts.drop_running(running.allocation)
+            else:
+                self._ends.setdefault(running.allocation, ("lost", ()))
+                self._release(running.allocation)
+
+    # On and off the GPUs
+
+    def _may_begin(self, running: Running) -> bool:
+        """Whether the GPUs are free, and the jobs have left where they were before."""
+        free = self.occupancy.is_free(running.gpus)
+        return free and all(self.progress[job].attempt is None for job in running.jobs)
+
+    def _begin(self, running: Running) -> None:
+        self.occupancy.hold(running.allocation, running.gpus)
+        self.facts.put_running(replace(running, phase="held", since=self._agenda.now))
+        for job in running.jobs:
+            self._put_to_work(job, running)
+        self._measure(running.allocation)
+
+    def _put_to_work(self, job: JobId, running: Running, *, is_resumed: bool = False) -> None:
+        progress = self.progress[job]
+        self.watch.starts(progress.job)
+        costs = Costs() if is_resumed else self.rules.costs
+        progress.begin(self._agenda.now, running.gpus, self._rate(job, running), costs)
+        self._foresee(job)
+        limit = progress.job.time_limit_seconds
+        since = running.since if is_resumed else self._agenda.now
+        if limit is not None and since + limit < progress.foresee_end():
+            self._agenda.note(max(self._agenda.now, since + limit), nothing)
+
+    def _rate(self, job: JobId, running: Running) -> float:
+        speeds, here = self.rules.speeds, self.progress[job].job
+        others = [self.progress[other].job for other in running.jobs if other != job]
+        nodes = len({self.facts.cluster.where[gpu][1] for gpu in running.gpus})
+        alone = speeds.alone(here, running.gpu_model, len(running.gpus), nodes)
+        return alone * speeds.together(here, others, running.gpu_model) if others else alone
+
+    def _measure(self, allocation: AllocationId) -> None:
+        """Let the scheduler know how fast jobs that share GPUs are there."""
+        running = self.facts.running[allocation]
+        if len(running.jobs) < 2:
+            return
+        speeds = {}
+        for job in running.jobs:
+            here = self.progress[job].job
+            others = [self.progress[other].job for other in running.jobs if other != job]
+            speeds[job] = self.rules.speeds.together(here, others, running.gpu_model)
+        self.facts.put_running(replace(running, speeds=speeds))
+
+    def _foresee(self, job: JobId) -> None:
+        """Plan the end of the attempt, or the failure that comes before."""
+        progress = self.progress[job]
+        attempt, rules = progress.present, self.rules
+        version, ends_at = attempt.version, progress.foresee_end()
+        failure = None
+        if rules.failures.probability:
+            failure = rules.failures.strike(rules.seed, job, progress.attempts)
+        if failure is not None:
+            strikes_at = attempt.counted_at + max(0.0, failure.after_seconds - attempt.worked) / attempt.rate
+            if strikes_at < ends_at:
+                self._agenda.note(strikes_at, partial(self._fail, job, attempt, version, failure))
+                return
+        self._agenda.note(ends_at, partial(self._end, job, attempt, version))
+
+    def _end(self, job: JobId, attempt: Attempt, version: int) -> bool:
+        if attempt.version != version or attempt.state is not AttemptState.RUNNING:
+            return False
+        self._finish(job)
+        return True
+
+    def _finish(self, job: JobId) -> None:
+        self._vacate(job, "finished")
+        self.progress[job].finish(self._agenda.now)
+        self.facts.drop_job(job)
+
+    def _fail(self, job: JobId, attempt: Attempt, version: int, failure: Failure) -> bool:
+        if attempt.version != version or attempt.state is not AttemptState.RUNNING:
+            return False
+        progress, failures = self.progress[job], self.rules.failures
+        attempt.count(self._agenda.now)
+        self._vacate(job, "failed", kept=self.rules.costs.kept_of(attempt.worked))
+        progress.failures += 1
+        if not failures.is_worth_retrying(failure, progress.failures):
+            progress.finish(self._agenda.now, JobEvent.FAILED)
+            self.facts.drop_job(job)
+            return True
+        self._wait_again(job)
+        eligible_at = self._agenda.now + progress.failures * failures.backoff_seconds
+        self.facts.put_job(replace(self.facts.jobs[job], eligible_at=eligible_at))
+        self._agenda.note(eligible_at, nothing)
+        return True
+
+    def _vacate(self, job: JobId, end: StayEnd, kept: float | None = None) -> None:
+        """A job leaves its GPUs by itself; those it shared them with go on alone."""
+        facts = self.facts
+        running = facts.current[job]
+        self._record_stay(job, running, end, (), kept)
+        others = tuple([other for other in running.jobs if other != job])
+        if not others:
+            facts.drop_running(running.allocation)
+            self.occupancy.release(running.allocation, running.gpus)
+            self._promote(running.gpus, (job,))
+            return
+        fewer = replace(running, jobs=others, speeds={})
+        facts.put_running(fewer)
+        for other in others:
+            self.progress[other].change_rate(self._agenda.now, self._rate(other, fewer))
+            self._foresee(other)
+        self._measure(running.allocation)
+
+    def _release(self, allocation: AllocationId) -> bool:
+        """The GPUs of a stopped allocation come free; its jobs wait again or have ended."""
+        facts = self.facts
+        if allocation not in facts.running:
+            return False  # Its node was lost while it wrote its checkpoint.
+        running = facts.running[allocation]
+        end, preempted_by = self._ends.pop(allocation)
+        facts.drop_running(allocation)
+        self.occupancy.release(allocation, running.gpus)
+        for job in running.jobs:
+            kept = self.rules.costs.kept_of(self._worked(job)) if end == "lost" else None
+            self._record_stay(job, running, end, preempted_by, kept)
+            if end in _GOES_ON:
+                self.progress[job].preemptions += end == "preempted"
+                self._wait_again(job)
+                if facts.jobs[job].cancelling:
+                    self._close(job, JobEvent.CANCELLED)
+            else:
+                event = JobEvent.CANCELLED if end == "cancelled" else JobEvent.FAILED
+                self.progress[job].finish(self._agenda.now, event)
+                facts.drop_job(job)
+        self._promote(running.gpus, running.jobs)
+        return True
+
+    def _worked(self, job: JobId) -> float:
+        attempt = self.progress[job].present
+        attempt.count(self._agenda.now)
+        return attempt.worked
+
+    def _record_stay(
+        self, job: JobId, running: Running, end: StayEnd, preempted_by: tuple[JobId, ...], kept: float | None
+    ) -> None:
+        """End the job's attempt and write it down, there and in what the scheduler knows of the job."""
+        facts, progress = self.facts, self.progress[job]
+        started_at = progress.present.started_at
+        overhead, lost = progress.leave(self._agenda.now, kept=kept)
+        self.watch.leaves()
+        self.stays.append(self._stay(job, running, started_at, end, preempted_by, overhead, lost))
+        told = facts.jobs[job]
+        service = dict(told.attained_service)
+        received = (self._agenda.now - running.since) * len(running.gpus)
+        service[running.gpu_model] = service.get(running.gpu_model, 0.0) + received
+        facts.put_job(replace(told, attained_service=service, attempts=progress.attempts))
+
+    def _stay(
+        self,
+        job: JobId,
+        running: Running,
+        started_at: float,
+        end: StayEnd,
+        preempted_by: tuple[JobId, ...],
+        overhead_seconds: float,
+        lost_seconds: float,
+    ) -> Stay:
+        return Stay(
+            job=job,
+            gpu_model=running.gpu_model,
+            gpus=running.gpus,
+            nodes=tuple(dict.fromkeys([self._node_of(gpu) for gpu in running.gpus])),
+            started_at=started_at,
+            ended_at=self._agenda.now,
+            end=end,
+            guaranteed=running.guaranteed,
+            shared_with=tuple([other for other in running.jobs if other != job]),
+            preempted_by=preempted_by,
+            overhead_seconds=overhead_seconds,
+            lost_seconds=lost_seconds,
+        )
+
+    def _node_of(self, gpu: GpuId) -> NodeId:
+        model, number, _ = self.facts.cluster.where[gpu]
+        return self.facts.cluster.fleets[model].nodes[number].id
+
+    def _wait_again(self, job: JobId) -> None:
+        self.progress[job].requeue()
+        self.watch.comes(self.progress[job].job)
+
+    def _close(self, job: JobId, event: JobEvent) -> None:
+        """End a job that waits."""
+        self.watch.goes(self.progress[job].job)
+        self.progress[job].finish(self._agenda.now, event)
+        self.facts.drop_job(job)
+
+    def _promote(self, gpus: Sequence[GpuId], jobs: Sequence[JobId]) -> None:
+        """Begin what was planned on these GPUs, or for these jobs, and now waits for nothing else."""
+        facts = self.facts
+        planned = set(self.occupancy.successors(gpus))
+        planned.update(facts.current[job].allocation for job in jobs if job in facts.current)
+        for allocation in sorted(planned):
+            running = facts.running[allocation]
+            if running.phase == "planned" and self._may_begin(running):
+                self._begin(running)

@@ -1,0 +1,184 @@
+"""One simulation: an experiment in, a result out. The Python face of `manage.py simulate`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from scheduler.core.plan import Plan
+from scheduler.core.registry import make_placer, make_policy
+from scheduler.core.reserve import SPARE
+from scheduler.core.serve import Served
+from scheduler.core.sim.engine import Engine, Scripted
+from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.result import Result
+from scheduler.core.sim.workload import Workload
+from scheduler.core.snapshot import Snapshot
+from scheduler.simulation.errors import InputError
+from scheduler.simulation.inventory import ClusterSpec
+
+#: Seconds between rounds unless told otherwise; a minute is what most papers use.
+ROUND_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """What is simulated. Cluster and workload must know each other: see `joining.join`."""
+
+    cluster: ClusterSpec
+    workload: Workload
+    #: Of every virtual cluster and the spare GPUs; empty: as the cluster says.
+    policy: str = "fifo"
+    placer: str = ""
+    rules: Rules = field(default_factory=Rules)
+    #: 0: a round whenever something happens.
+    round_seconds: float = ROUND_SECONDS
+    #: First index and end of the jobs that are measured; the simulation ends with the last of them.
+    window: tuple[int, int] | None = None
+    script: Sequence[Scripted] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.round_seconds < float("inf"):
+            raise InputError(f"round_seconds is {self.round_seconds}; it must be a number of at least 0")
+        if self.policy:
+            make_policy(self.policy)
+        if self.placer:
+            make_placer(self.placer)
+
+    def facts(self) -> Snapshot:
+        """Return how things stand at the beginning: the cluster, and nobody on it."""
+        clusters = self.cluster.virtual_clusters
+        if any(vc.name == SPARE for vc in clusters):
+            raise InputError(f"a virtual cluster cannot be called {SPARE}: that is the view of spare GPUs")
+        if self.policy:
+            clusters = tuple(replace(vc, policy=self.policy, policy_parameters={}) for vc in clusters)
+        if self.placer:
+            clusters = tuple(replace(vc, placer=self.placer) for vc in clusters)
+        return Snapshot(
+            round_number=0,
+            now=0.0,
+            round_seconds=self.round_seconds,
+            nodes=self.cluster.nodes,
+            tenants=self.cluster.tenants,
+            virtual_clusters=clusters,
+            spare_policy=self.policy or "fifo",
+            spare_placer=self.placer or "consolidate",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Milestone:
+    """How far a simulation has come."""
+
+    ended_jobs: int
+    jobs: int
+    #: Virtual time.
+    now: float
+
+
+def simulate(
+    experiment: Experiment,
+    *,
+    on_progress: Callable[[Milestone], None] = lambda milestone: None,
+    is_interrupted: Callable[[], bool] = lambda: False,
+    on_round: Callable[[Engine, Sequence[Served], Plan], None] | None = None,
+) -> Result:
+    """Run to the end, or until `is_interrupted`, which is asked after every round.
+
+    A result that ends early is valid as far as it goes and says why in `cut_short`. `on_progress` is called
+    about a hundred times.
+    """
+    arrivals = experiment.workload.arrivals
+    engine = Engine(
+        experiment.facts(),
+        arrivals,
+        experiment.rules,
+        script=experiment.script,
+        on_round=on_round,
+        stopwatch=time.process_time,
+    )
+    first, end = experiment.window or (0, len(arrivals))
+    measured = [arrival.job.id for arrival in arrivals[first:end]]
+    cut_short = ""
+    told = 0
+
+    def is_over(engine: Engine) -> bool:
+        nonlocal cut_short, told, measured
+        ended = engine.ended
+        if ended >= told + max(1, len(arrivals) // 100):
+            told = ended
+            on_progress(Milestone(ended_jobs=ended, jobs=len(arrivals), now=engine.now))
+        if is_interrupted():
+            cut_short = "it was interrupted"
+            return True
+        if experiment.window is not None:
+            # From the back: the last to end is looked at until it has.
+            while measured and _has_ended(engine, measured[-1]):
+                measured.pop()
+            return not measured
+        return False
+
+    began = time.process_time()
+    left = engine.run(until=is_over)
+    elapsed = time.process_time() - began
+    if left and not cut_short and experiment.window is None:
+        cut_short = left
+    return Result(
+        policy=experiment.policy or "as the cluster says",
+        placer=experiment.placer or "as the cluster says",
+        workload=experiment.workload.name,
+        cluster=experiment.cluster.name,
+        seed=experiment.rules.seed,
+        round_seconds=experiment.round_seconds,
+        gpus_by_model=experiment.cluster.gpus_by_model,
+        jobs=tuple(engine.records()),
+        stays=tuple(engine.stays),
+        samples=tuple(engine.samples),
+        rounds=engine.rounds,
+        elapsed_seconds=elapsed,
+        decide_seconds=engine.decide_seconds,
+        began_at=engine.began_at,
+        ended_at=engine.now,
+        cut_short=cut_short,
+        notes=(*experiment.workload.notes, *experiment.cluster.notes, *_about(experiment), *_never(engine)),
+        degraded=dict(engine.degraded),
+    )
+
+
+def _has_ended(engine: Engine, job: object) -> bool:
+    progress = engine.progress.get(job)  # type: ignore[call-overload]
+    return progress is not None and bool(progress.outcome)
+
+
+def _about(experiment: Experiment) -> list[str]:
+    """Say under which rules it ran."""
+    rules = experiment.rules
+    said = []
+    costs = rules.costs
+    if costs.preemption_seconds or costs.migration_seconds:
+        said.append(
+            f"Starting costs {costs.start_seconds:g} s, a checkpoint {costs.checkpoint_seconds:g} s,"
+            f" restoring {costs.restore_seconds:g} s, other GPUs {costs.migration_seconds:g} s more."
+        )
+    else:
+        said.append("Starting, stopping and moving jobs costs nothing.")
+    if rules.speeds.tables is None:
+        said.append("Every job runs at the same speed on every GPU model.")
+    if rules.speeds.default_locality < 1:
+        said.append(
+            f"A gang runs at {rules.speeds.default_locality:g} of its speed for each node beyond the fewest."
+        )
+    if rules.failures.probability:
+        said.append(
+            f"{rules.failures.probability:.0%} of all attempts meet a failure (classes as in Philly's table);"
+            f" a job is tried again up to {rules.failures.retries} times."
+        )
+    return said
+
+
+def _never(engine: Engine) -> list[str]:
+    if not engine.never:
+        return []
+    job, reason = next(iter(engine.never.items()))
+    return [f"{len(engine.never):,} jobs can never run on this cluster. The first, job {job}: {reason}"]

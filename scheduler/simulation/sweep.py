@@ -1,0 +1,198 @@
+"""Many simulations: every policy with every seed and parameter, in processes of this machine or elsewhere.
+
+An experiment is described by plain values (`Case`), so that it can be sent to another process or a Celery
+worker; whoever runs it reads the files anew and gives the same result.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from scheduler.core import wording
+from scheduler.core.sim.costs import Costs
+from scheduler.core.sim.failures import Failures
+from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.result import Result
+from scheduler.core.sim.speeds import Speeds
+from scheduler.core.sim.workload import Workload
+from scheduler.simulation.clusters import load_cluster
+from scheduler.simulation.errors import InputError
+from scheduler.simulation.generate import generate
+from scheduler.simulation.generator_spec import read_generator
+from scheduler.simulation.inventory import ClusterSpec
+from scheduler.simulation.joining import join
+from scheduler.simulation.run import ROUND_SECONDS, Experiment, simulate
+from scheduler.simulation.throughputs import read_throughputs
+from scheduler.simulation.traces.options import TraceOptions, parse_options
+from scheduler.simulation.traces.registry import read_trace
+
+T = TypeVar("T")
+
+#: Axes that hold numbers.
+_NUMBERS: Mapping[str, Callable[[str], float]] = {"round_seconds": float, "locality": float, "limit": int}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One experiment by the names of its files and its parameters, as on the command line."""
+
+    cluster: str
+    #: A trace and its format, or the parameters of a generator.
+    trace: str = ""
+    format: str = ""
+    generator: str = ""
+    policy: str = "fifo"
+    placer: str = ""
+    throughputs: str = ""
+    round_seconds: float = ROUND_SECONDS
+    limit: int | None = None
+    seed: int = 0
+    strict: bool = False
+    window: tuple[int, int] | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+    failures: Mapping[str, float] = field(default_factory=dict)
+    locality: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """An experiment, and what was wrong with its input."""
+
+    experiment: Experiment
+    problems: tuple[str, ...] = ()
+
+
+def prepare(case: Case) -> Prepared:
+    """Read the files of a case; raise InputError for what cannot be used."""
+    table = read_throughputs(case.throughputs) if case.throughputs else None
+    cluster = load_cluster(case.cluster)
+    options = parse_options(case.options, TraceOptions(seed=case.seed, throughputs=table))
+    problems: tuple[str, ...] = ()
+    if case.generator:
+        if case.trace:
+            raise InputError("a trace and a generator exclude each other")
+        workload = generate(read_generator(case.generator), seed=case.seed, options=options)
+    elif not case.trace:
+        raise InputError("there is nothing to simulate: give a trace or a generator")
+    else:
+        reading = read_trace(case.trace, case.format, strict=case.strict, limit=case.limit, options=options)
+        workload, problems = reading.workload, tuple(map(str, reading.problems))
+    cluster, workload = join(cluster, workload, strict=case.strict)
+    _check_window(case.window, workload)
+    rules = Rules(
+        speeds=Speeds(tables=table, default_locality=case.locality, gpus_per_node=_largest_node(cluster)),
+        costs=_made(Costs, "cost", case.costs),
+        failures=_made(Failures, "failure", case.failures),
+        seed=case.seed,
+    )
+    experiment = Experiment(
+        cluster=cluster,
+        workload=workload,
+        policy=case.policy,
+        placer=case.placer,
+        rules=rules,
+        round_seconds=case.round_seconds,
+        window=case.window,
+    )
+    return Prepared(experiment=experiment, problems=problems)
+
+
+def _largest_node(cluster: ClusterSpec) -> int:
+    return max((len(node.gpus) for node in cluster.nodes), default=1)
+
+
+def _check_window(window: tuple[int, int] | None, workload: Workload) -> None:
+    if window is not None and not 0 <= window[0] < window[1] <= len(workload.arrivals):
+        raise InputError(
+            f"window {window[0]}:{window[1]} is not within the {len(workload.arrivals)} jobs of the workload"
+        )
+
+
+def _made(kind: type[T], word: str, given: Mapping[str, float]) -> T:
+    """Return the parameters as their dataclass, naming the one that is wrong."""
+    known = [each.name for each in fields(kind) if each.name != "classes"]  # type: ignore[arg-type]
+    for name in given:
+        if name not in known:
+            raise InputError(f"there is no {word} {name!r}; choose {wording.either(known)}")
+    try:
+        return kind(**given)
+    except ValueError as error:
+        raise InputError(f"{word}: {error}") from None
+
+
+def run_case(case: Case) -> Result:
+    """Simulate one case in this process."""
+    return simulate(prepare(case).experiment)
+
+
+def expand(
+    case: Case, policies: Sequence[str], seeds: Sequence[int], axes: Mapping[str, Sequence[str]]
+) -> list[Case]:
+    """Return the case with every combination of policy, seed and the values of each axis, in that order.
+
+    An axis is a field of Case that holds a number or a text, or one of its costs or failures:
+    "costs.start_seconds". Raises InputError for another axis, or a value that is no number where one belongs.
+    """
+    cases = [replace(case, policy=policy, seed=seed) for policy in policies for seed in seeds]
+    for axis, values in axes.items():
+        cases = [_with(each, axis, value) for each in cases for value in values]
+    return cases
+
+
+def _with(case: Case, axis: str, text: str) -> Case:
+    group, dot, name = axis.partition(".")
+    if axis in ("placer", "cluster", "trace"):
+        name_of: Any = {axis: text}
+        return replace(case, **name_of)
+    if not (axis in _NUMBERS or (dot and group in ("costs", "failures"))):
+        choices = [*_NUMBERS, "placer", "cluster", "trace", "costs.NAME", "failures.NAME"]
+        raise InputError(f"there is no axis {axis!r}; choose {wording.either(choices)}")
+    try:
+        value = _NUMBERS.get(axis, float)(text)
+    except ValueError:
+        raise InputError(f"axis {axis}: {text!r} is not a number") from None
+    changed: Any = {**getattr(case, group), name: value} if dot else value
+    return replace(case, **{group: changed})
+
+
+def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result]]:
+    """Simulate all cases, so many at a time; yield the place of each and its result as they are done.
+
+    The results are those that `run_case` gives one after another.
+    """
+    if processes <= 1:
+        for place, case in enumerate(cases):
+            yield place, run_case(case)
+        return
+    # Not forked: the parent may hold connections, and a fork would share them.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(processes, len(cases)), mp_context=context) as pool:
+        places = {pool.submit(run_case, case): place for place, case in enumerate(cases)}
+        try:
+            for done in as_completed(places):
+                yield places[done], done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def to_json(case: Case) -> bytes:
+    return msgspec.json.encode(case)
+
+
+def case_from_json(data: bytes | str) -> Case:
+    return msgspec.json.decode(data, type=Case)
+
+
+def result_to_json(result: Result) -> bytes:
+    return msgspec.json.encode(result)
+
+
+def result_from_json(data: bytes) -> Result:
+    return msgspec.json.decode(data, type=Result)
