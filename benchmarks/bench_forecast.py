@@ -2,9 +2,9 @@
 
     python benchmarks/bench_forecast.py [--runs 5] [--gpus 2000] [--waiting 1000] [--clusters 1 20]
 
-Jobs have about four GPUs each; a few are gangs over several nodes. One round fills the cluster; what it starts
-has run for up to 50 minutes, and so many of the others wait. Times are of one core's processor time; the time
-of ten million additions tells how fast the machine was at that moment.
+Jobs have about four GPUs each; a few are gangs over several nodes. One round fills the cluster; what it
+starts has run for up to 50 minutes, and so many of the others wait. Times are of one core's processor time;
+the time of ten million additions tells how fast the machine was at that moment.
 """
 
 from __future__ import annotations

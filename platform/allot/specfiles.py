@@ -47,6 +47,8 @@ class Flags:
     cpu: float | None = None
     memory: str | None = None
     time_limit: str | None = None
+    estimate: str | None = None
+    application: str | None = None
     topology: str | None = None
     topology_required: bool | None = None
     grace_seconds: int | None = None
@@ -81,6 +83,8 @@ class Flags:
             "priority": self.priority,
             "guarantee": self.guarantee,
             "time_limit": self.time_limit,
+            "estimate": self.estimate,
+            "application": self.application,
         }
         spec.update({key: value for key, value in plain.items() if value is not None})
         if self.labels:

@@ -65,6 +65,23 @@ class JobSpec(serializers.Serializer):
     time_limit = serializers.JSONField(
         required=False, help_text='Seconds, or "30m", "2h", "1d12h"; null: none.'
     )
+    estimate = serializers.JSONField(
+        required=False,
+        help_text="How long it will probably run, like time_limit and not longer; null: unknown.",
+    )
+    application = serializers.CharField(
+        required=False,
+        allow_null=True,
+        max_length=63,
+        help_text='Kind of training job, such as "resnet50": jobs of one kind are taken to run alike.',
+    )
+    skew = serializers.FloatField(
+        required=False,
+        allow_null=True,
+        min_value=0,
+        max_value=1,
+        help_text="Largest tensor's part of the model: a skewed gang suffers when it is spread.",
+    )
     retry = Retry(required=False)
     checkpoint = Checkpoint(required=False)
     throughput = serializers.DictField(child=serializers.FloatField(), required=False)

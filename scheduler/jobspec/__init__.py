@@ -1,7 +1,16 @@
 """The job specification: what a user may write, and its normal form (DESIGN section 7)."""
 
-from scheduler.jobspec.fields import did_you_mean
+from scheduler.jobspec.fields import Fields, did_you_mean
 from scheduler.jobspec.parsing import TOPOLOGY_LEVELS, parse
 from scheduler.jobspec.spec import ANY_MODEL, JobSpec, TaskSpec, in_order
 
-__all__ = ["ANY_MODEL", "TOPOLOGY_LEVELS", "JobSpec", "TaskSpec", "did_you_mean", "in_order", "parse"]
+__all__ = [
+    "ANY_MODEL",
+    "TOPOLOGY_LEVELS",
+    "Fields",
+    "JobSpec",
+    "TaskSpec",
+    "did_you_mean",
+    "in_order",
+    "parse",
+]

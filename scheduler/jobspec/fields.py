@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
+from scheduler.jobspec.quantities import seconds_of
 from tenants.errors import FieldError
 
 
@@ -119,6 +120,18 @@ class Fields:
         else:
             return float(value)
         return least
+
+    def duration(self, name: str, *, most_seconds: float) -> float | None:
+        """Return the seconds in "30m", "1d12h" or a number of seconds; None when it is left out or wrong."""
+        value = self.take(name)
+        if isinstance(value, str):
+            seconds = seconds_of(value)
+            if seconds is None:
+                self.refuse(name, f"{described(value)} is not a duration", '"30m", "2h", "1d12h" or seconds')
+            value = seconds
+        if value is None:
+            return None
+        return self.checked_number(name, value, least=1, most=most_seconds, unit=" seconds")
 
     def boolean(self, name: str, *, default: bool) -> bool:
         value = self.take(name)

@@ -7,7 +7,7 @@ from typing import Any
 
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Topology
 from scheduler.jobspec.fields import Fields, described, is_storable
-from scheduler.jobspec.quantities import bytes_of, seconds_of
+from scheduler.jobspec.quantities import bytes_of
 from scheduler.jobspec.spec import ANY_MODEL, JobSpec, TaskSpec
 from tenants.errors import FieldError, Invalid
 
@@ -88,6 +88,7 @@ def _job(fields: Fields) -> JobSpec:
         fields.refuse(
             "image", "containers are not available yet", "no image: the command runs on the node itself"
         )
+    time_limit_seconds = fields.duration("time_limit", most_seconds=MAX_TIME_LIMIT_SECONDS)
     spec = JobSpec(
         name=name,
         virtual_cluster=virtual_cluster,
@@ -96,7 +97,10 @@ def _job(fields: Fields) -> JobSpec:
         gpu_models=gpu_models,
         tasks=tasks,
         topology=_topology(fields),
-        time_limit_seconds=_time_limit(fields),
+        time_limit_seconds=time_limit_seconds,
+        estimate_seconds=_estimate(fields, time_limit_seconds),
+        application=fields.word("application", _NAME, _NAME_EXPECTED, default=""),
+        skew=_skew(fields),
         max_attempts=_only(fields.object("retry"), "max_attempts", default=3, least=1, most=MAX_ATTEMPTS),
         grace_seconds=_only(
             fields.object("checkpoint"), "grace_seconds", default=30, least=0, most=MAX_GRACE_SECONDS
@@ -301,19 +305,21 @@ def _topology(fields: Fields) -> Topology | None:
     return topology
 
 
-def _time_limit(fields: Fields) -> float | None:
-    value = fields.take("time_limit")
-    if value is None:
+def _estimate(fields: Fields, time_limit_seconds: float | None) -> float | None:
+    estimate = fields.duration("estimate", most_seconds=MAX_TIME_LIMIT_SECONDS)
+    if estimate is not None and time_limit_seconds is not None and estimate > time_limit_seconds:
+        fields.refuse(
+            "estimate",
+            f"{estimate:g} seconds are longer than the time limit",
+            f"at most the time limit, {time_limit_seconds:g} seconds",
+        )
         return None
-    if isinstance(value, str):
-        seconds = seconds_of(value)
-        if seconds is None:
-            fields.refuse(
-                "time_limit", f"{described(value)} is not a duration", '"30m", "2h", "1d12h" or seconds'
-            )
-            return None
-        value = seconds
-    return fields.checked_number("time_limit", value, least=1, most=MAX_TIME_LIMIT_SECONDS, unit=" seconds")
+    return estimate
+
+
+def _skew(fields: Fields) -> float | None:
+    value = fields.take("skew")
+    return None if value is None else fields.checked_number("skew", value, least=0, most=1)
 
 
 def _throughput(fields: Fields) -> dict[str, float]:

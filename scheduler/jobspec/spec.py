@@ -40,6 +40,12 @@ class JobSpec:
     tasks: tuple[TaskSpec, ...]
     topology: Topology | None
     time_limit_seconds: float | None
+    #: How long it is expected to run in all; None when its user does not say.
+    estimate_seconds: float | None
+    #: Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. Empty: not said.
+    application: str
+    #: Largest tensor's part of the model, 0 to 1; None: not said.
+    skew: float | None
     max_attempts: int
     grace_seconds: float
     throughput: Mapping[str, float]
@@ -76,6 +82,9 @@ class JobSpec:
                 {"level": self.topology.level, "required": self.topology.required} if self.topology else None
             ),
             "time_limit": None if self.time_limit_seconds is None else _plain(self.time_limit_seconds),
+            "estimate": None if self.estimate_seconds is None else _plain(self.estimate_seconds),
+            "application": self.application or None,
+            "skew": self.skew,
             "retry": {"max_attempts": self.max_attempts},
             "checkpoint": {"grace_seconds": self.grace_seconds},
             "throughput": dict(self.throughput),
@@ -88,6 +97,9 @@ class JobSpec:
             "tasks": [[task.replicas, task.gpus, task.cpus, task.memory_bytes] for task in self.tasks],
             "topology": [self.topology.level, self.topology.required] if self.topology else None,
             "throughput": dict(self.throughput),
+            "estimate_seconds": self.estimate_seconds,
+            "application": self.application,
+            "skew": self.skew,
         }
 
     def core_job(self, *, tenant: str, submitted_at: float = 0.0) -> Job:
@@ -107,6 +119,9 @@ class JobSpec:
             time_limit_seconds=self.time_limit_seconds,
             topology=self.topology,
             throughput=self.throughput,
+            estimate_seconds=self.estimate_seconds,
+            application=self.application,
+            skew=self.skew,
         )
 
 
@@ -134,6 +149,9 @@ _FIELDS = (
     "tasks",
     "topology",
     "time_limit",
+    "estimate",
+    "application",
+    "skew",
     "retry",
     "checkpoint",
     "throughput",

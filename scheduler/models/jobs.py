@@ -27,7 +27,8 @@ class Job(models.Model):
     name = models.CharField(max_length=63)
     spec = models.JSONField()
     #: What a round needs of the spec, small: {"tasks": [[replicas, gpus, cpus, memory_bytes], ...],
-    #: "topology": [level, required] or null, "throughput": {gpu model: samples per second}}.
+    #: "topology": [level, required] or null, "throughput": {gpu model: samples per second},
+    #: "estimate_seconds": number or null, "application": text, "skew": number or null}.
     shape = models.JSONField()
     labels = models.JSONField(default=dict)
 

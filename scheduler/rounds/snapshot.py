@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -114,14 +114,14 @@ def _jobs(cursor: Any) -> tuple[core.Job, ...]:
         job_id, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
         time_limit_seconds, eligible_at, held, cancelling, service, attempts, version,
     ) in cursor.fetchall():  # fmt: skip
-        tasks, topology, throughput = _shape(shape)
+        told = _shape(shape)
         jobs.append(
             core.Job(
                 id=job_id,
                 tenant=tenant,
                 virtual_cluster=virtual_cluster,
                 submitted_at=submitted_at,
-                tasks=tasks,
+                tasks=told.tasks,
                 gpu_models=tuple(gpu_models),
                 priority=priority,
                 guaranteed=guaranteed,
@@ -129,8 +129,11 @@ def _jobs(cursor: Any) -> tuple[core.Job, ...]:
                 eligible_at=eligible_at,
                 held=held,
                 cancelling=cancelling,
-                topology=topology,
-                throughput=throughput,
+                topology=told.topology,
+                throughput=told.throughput,
+                estimate_seconds=told.estimate_seconds,
+                application=told.application,
+                skew=told.skew,
                 attained_service={model: float(value) for model, value in _json(service).items()},
                 attempts=attempts,
                 version=version,
@@ -139,21 +142,39 @@ def _jobs(cursor: Any) -> tuple[core.Job, ...]:
     return tuple(jobs)
 
 
+class _Shape(NamedTuple):
+    """What a round needs of a specification (the form of `Job.shape`)."""
+
+    tasks: tuple[core.Task, ...]
+    topology: core.Topology | None
+    throughput: dict[str, float]
+    estimate_seconds: float | None
+    application: str
+    skew: float | None
+
+
 # Thousands of jobs share a few shapes: each is built once.
 @lru_cache(maxsize=4_096)
-def _shape(text: str) -> tuple[tuple[core.Task, ...], core.Topology | None, dict[str, float]]:
+def _shape(text: str) -> _Shape:
     shape = json.loads(text)
-    tasks = tuple(
-        # JSON knows one kind of number; a stored snapshot must read back as exactly what it was.
-        core.Task(replicas=replicas, gpus=gpus, cpus=float(cpus), memory_bytes=int(memory_bytes))
-        for replicas, gpus, cpus, memory_bytes in shape["tasks"]
-    )
     topology = shape.get("topology")
-    return (
-        tasks,
-        core.Topology(level=topology[0], required=topology[1]) if topology else None,
-        {model: float(rate) for model, rate in (shape.get("throughput") or {}).items()},
+    return _Shape(
+        tasks=tuple(
+            # JSON knows one kind of number; a stored snapshot must read back as exactly what it was.
+            core.Task(replicas=replicas, gpus=gpus, cpus=float(cpus), memory_bytes=int(memory_bytes))
+            for replicas, gpus, cpus, memory_bytes in shape["tasks"]
+        ),
+        topology=core.Topology(level=topology[0], required=topology[1]) if topology else None,
+        throughput={model: float(rate) for model, rate in (shape.get("throughput") or {}).items()},
+        # Jobs submitted before these could be stated lack them.
+        estimate_seconds=_number(shape.get("estimate_seconds")),
+        application=shape.get("application") or "",
+        skew=_number(shape.get("skew")),
     )
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)
 
 
 def _running(cursor: Any) -> tuple[core.Running, ...]:

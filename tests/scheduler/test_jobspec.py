@@ -46,6 +46,9 @@ def test_defaults_are_filled_in() -> None:
         ],
         "topology": None,
         "time_limit": None,
+        "estimate": None,
+        "application": None,
+        "skew": None,
         "retry": {"max_attempts": 3},
         "checkpoint": {"grace_seconds": 30},
         "throughput": {},
@@ -65,6 +68,9 @@ def test_everything_can_be_stated() -> None:
             ],
             topology={"level": "rack", "required": True},
             time_limit="1d12h",
+            estimate="9h30m",
+            application="bert-large",
+            skew=0.3,
             retry={"max_attempts": 1},
             checkpoint={"grace_seconds": 0},
             throughput={"V100": 120.5},
@@ -81,9 +87,32 @@ def test_everything_can_be_stated() -> None:
         "tasks": [[4, 2, 0.0, 0], [1, 1, 2.5, 4 * 2**30]],
         "topology": ["rack", True],
         "throughput": {"V100": 120.5},
+        "estimate_seconds": 34_200.0,
+        "application": "bert-large",
+        "skew": 0.3,
     }
     core = parsed.core_job(tenant="vision")
     assert (core.gpus, core.guaranteed, core.priority) == (9, False, -5)
+    assert (core.estimate_seconds, core.application, core.skew) == (34_200.0, "bert-large", 0.3)
+
+
+def test_an_estimate_is_not_longer_than_the_limit() -> None:
+    assert parse(spec(estimate="90m")).estimate_seconds == 5_400
+    found = problems(spec(estimate="2h", time_limit="1h"))
+    assert found == {
+        "estimate": FieldError(
+            "estimate", "7200 seconds are longer than the time limit", "at most the time limit, 3600 seconds"
+        )
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("estimate", "soon"), ("estimate", 0), ("application", "a b"), ("skew", 1.5)]
+)
+def test_what_is_told_of_a_job_is_checked(field: str, value: object) -> None:
+    found = problems(spec(**{field: value}))
+    assert list(found) == [field]
+    assert found[field].expected
 
 
 def test_one_task_can_be_written_short() -> None:

@@ -18,7 +18,7 @@ function tidied(spec: object): Record<string, unknown> {
   for (const [key, value] of Object.entries(spec) as [string, unknown][]) {
     if (isEmpty(value) || JSON.stringify(value) === JSON.stringify(DEFAULTS[key])) continue;
     if (key === "memory" && typeof value === "number") kept[key] = sizeText(value);
-    else if (key === "time_limit" && typeof value === "number") kept[key] = durationText(value);
+    else if ((key === "time_limit" || key === "estimate") && typeof value === "number") kept[key] = durationText(value);
     else if (Array.isArray(value))
       kept[key] = value.map((item: unknown) => (item !== null && typeof item === "object" ? tidied(item) : item));
     else if (typeof value === "object" && value !== null) kept[key] = tidied(value);

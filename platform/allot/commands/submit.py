@@ -67,6 +67,12 @@ def submit(
     ] = None,
     priority: Annotated[int | None, typer.Option("--priority", "-p", help="Higher goes first.")] = None,
     time_limit: Annotated[str | None, typer.Option("--time-limit", "-t", help="E.g. 30m, 2h, 1d.")] = None,
+    estimate: Annotated[
+        str | None, typer.Option(help="How long it will probably run, within its limit; for predictions.")
+    ] = None,
+    application: Annotated[
+        str | None, typer.Option(help="Kind of training job; those of one kind are taken to run alike.")
+    ] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE")] = None,
     label: Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE")] = None,
     topology: Annotated[Level | None, typer.Option(help="Prefer GPUs within one of these.")] = None,
@@ -106,6 +112,8 @@ def submit(
         guarantee=None if opportunistic is None else "opportunistic" if opportunistic else "guaranteed",
         priority=priority,
         time_limit=time_limit,
+        estimate=estimate,
+        application=application,
         topology=topology.value if topology else None,
         topology_required=topology_required,
         grace_seconds=grace_seconds,

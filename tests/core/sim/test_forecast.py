@@ -34,8 +34,8 @@ class TestInstants:
             jobs=[self.first, make_job(2, 8, time_limit_seconds=HOUR)],
             running=[make_running(self.first, range(100, 108))],
         )
-        # Late: 3,600 - 600. Expected: 3,000 - 600. Early: with a sixth of its limit used and nothing known, one
-        # of ten ends within the first tenth of the rest: 600 + 0.1 × 3,000, so in 300 seconds.
+        # Late: 3,600 - 600. Expected: 3,000 - 600. Early: with nothing known of its kind, one of ten ends
+        # within a tenth of what is left of its limit: 0.1 × 3,000.
         assert starts(forecast(facts)) == {2: (300.0, 2_400.0, 3_000.0)}
 
     def test_those_behind_it_start_after_it(self) -> None:

@@ -101,7 +101,7 @@ class TestJob:
 
 
 class TestCluster:
-    """Two nodes of eight; job 1 has the first for an hour, job 2 waits for eight GPUs, job 3 runs on the second."""
+    """Two nodes of eight; job 1 has the first for an hour, 2 waits for eight, 3 runs on the second."""
 
     def facts(self) -> Snapshot:
         jobs = [

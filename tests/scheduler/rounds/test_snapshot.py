@@ -48,7 +48,12 @@ def test_every_field_is_filled_from_rows():
         memory_bytes=2**30,
         columns=columns,
     )
-    job.shape["throughput"] = {"V100": 3.0}
+    job.shape |= {
+        "throughput": {"V100": 3.0},
+        "estimate_seconds": 20,
+        "application": "bert",
+        "skew": 0.25,
+    }
     job.save()
     make_attempt(job, gpus_of(node), state="stopping")
     waiting = make_attempt(make_job(guaranteed=False), gpus_of(node)[:1], state="planned", phase="planned")
@@ -71,8 +76,8 @@ def test_every_field_is_filled_from_rows():
     assert read_tenant.quota == {"*": 9, "V100": 8}
     (read_job,) = [each for each in snapshot.jobs if each.id == job.id]
     # Elastic gangs and preemption costs come with the policies that use them.
-    given_elsewhere = {"estimate_seconds", "application", "skew"}
-    assert unset(read_job) == {"elastic", "preemption_cost_seconds"} | given_elsewhere
+    assert unset(read_job) == {"elastic", "preemption_cost_seconds"}
+    assert (read_job.estimate_seconds, read_job.application, read_job.skew) == (20.0, "bert", 0.25)
     assert read_job.gpus == 4
     assert read_job.eligible_at > snapshot.now > read_job.submitted_at
     stopping, planned = snapshot.running

@@ -132,6 +132,32 @@ export function SpecForm({ spec, tenant, problemOf, onEdit }: SpecFormProps) {
           )}
         </Field>
         <Field
+          label="Estimate"
+          hint="How long it will probably run; makes predictions better"
+          problem={problemOf("estimate")}
+        >
+          {(attributes) => (
+            <TextInput
+              {...attributes}
+              value={asText(spec.estimate)}
+              onChange={(event) => onEdit(["estimate"], event.target.value || undefined)}
+            />
+          )}
+        </Field>
+        <Field
+          label="Application"
+          hint="Kind of training job, such as resnet50; those of one kind are taken to run alike"
+          problem={problemOf("application")}
+        >
+          {(attributes) => (
+            <TextInput
+              {...attributes}
+              value={asText(spec.application)}
+              onChange={(event) => onEdit(["application"], event.target.value || undefined)}
+            />
+          )}
+        </Field>
+        <Field
           label="Seconds to write a checkpoint"
           hint="Between SIGTERM and SIGKILL"
           problem={problemOf("checkpoint.grace_seconds")}
