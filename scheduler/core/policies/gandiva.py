@@ -141,7 +141,7 @@ class _State:
         memory: dict[str, Any] = self.slices.remember() if crowded else {}
         kept = {"failed": self.failed[-FAILURES_KEPT:], "trial": self.trial, "moved": self.moved}
         memory.update((name, value) for name, value in kept.items() if value)
-        return {"policy": "gandiva", **memory} if memory else {}
+        return {"policy": "gandiva", **memory}
 
 
 def _alone(view: View) -> list[Running]:

@@ -162,7 +162,7 @@ class _Queues:
         return min(instants, default=None)
 
     def remember(self, outcome: Outcome) -> dict[str, Any]:
-        """Return the memory for the next round; nothing of it that is empty."""
+        """Return the memory for the next round."""
         for number in outcome.stopped:
             self._first.setdefault(str(number), self._view.running[number].since)
         memory: dict[str, Any] = {"reset": self._reset, "left": self._left, "first": self._first}
@@ -172,7 +172,7 @@ class _Queues:
                 str(job.id): [self._service(job, whole=True), gpus] for job, gpus in self._receiving(outcome)
             }
         memory = {name: value for name, value in memory.items() if value}
-        return {"policy": "tiresias", "at": self._view.now, **memory} if memory else {}
+        return {"policy": "tiresias", "at": self._view.now, **memory}
 
     # What is known of one job
 
