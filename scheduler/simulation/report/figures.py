@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -42,9 +43,10 @@ def comparison_drawings(measures: Sequence[Measures]) -> list[Drawing]:
     return drawings
 
 
-def _legend(figure: Figure, axes: Axes) -> None:
+def _legend(figure: Figure, axes: Axes, more: Sequence[tuple[Artist, str]] = ()) -> None:
     """Put one legend above everything, where it hides nothing."""
     handles, names = axes.get_legend_handles_labels()
+    handles, names = [*handles, *(handle for handle, _ in more)], [*names, *(name for _, name in more)]
     columns = 1 if max(map(len, names)) > 34 else 2 if max(map(len, names)) > 14 else 4
     figure.legend(handles, names, loc="outside upper left", ncols=min(columns, len(names)))
 
@@ -260,16 +262,15 @@ def _status_hours(measures: Sequence[Measures]) -> Drawing:
                     at, high - low, 0.92 * width, bottom=low, color=colour, hatch=hatch, edgecolor=PAPER,
                     label=name if hatch is None else None,
                 )  # fmt: skip
-        kinds = [("overhead", "/////"), ("lost", "xxxxx")]
-        axes.legend(
-            [Patch(facecolor=OTHER, edgecolor=PAPER, hatch=hatch) for _, hatch in kinds],
-            [kind for kind, _ in kinds],
-        )
+        kinds = [
+            (Patch(facecolor=OTHER, edgecolor=PAPER, hatch=hatch), kind)
+            for kind, hatch in (("overhead", "/////"), ("lost", "xxxxx"))
+        ]
         axes.set_xticks(range(len(statuses)), statuses)
         axes.set_xlabel("Final status of the job")
         axes.set_ylabel("GPU-hours")
         axes.yaxis.set_major_formatter(PLAIN)
-        _legend(figure, axes)
+        _legend(figure, axes, kinds)
 
     return Drawing(
         name="gpu-hours",

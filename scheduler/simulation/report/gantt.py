@@ -104,13 +104,24 @@ def excerpt(result: Result, gpus_drawn: int = GPUS_DRAWN, stays_drawn: int = STA
     )
 
 
-def gantt_drawing(name: str, label: str, result: Result) -> Drawing | None:
-    """Draw the placements of one policy; None when nothing ever ran."""
+def main_tenants(results: Sequence[Result]) -> tuple[str, ...]:
+    """Name the tenants with the most GPU-time over all runs, as many as there are colours.
+
+    The charts of a report share them, so that a tenant has one colour in all.
+    """
+    time: dict[str, float] = defaultdict(float)
+    for result in results:
+        for job in result.jobs:
+            time[job.tenant] += job.gpu_seconds
+    return tuple(sorted(time, key=lambda name: (-time[name], name))[: len(SERIES)])
+
+
+def gantt_drawing(name: str, label: str, result: Result, tenants: Sequence[str]) -> Drawing | None:
+    """Draw the placements of one policy, with these tenants in colour; None when nothing ever ran."""
     if not result.stays:
         return None
     shown = excerpt(result)
     rows = {gpu: row for row, gpu in enumerate(gpu for _, gpus in shown.nodes for gpu in gpus)}
-    tenants = _main_tenants(result, shown.stays)
     arrows, arrows_omitted = _arrows(shown, rows)
 
     def draw(figure: Figure) -> None:
@@ -127,15 +138,6 @@ def gantt_drawing(name: str, label: str, result: Result) -> Drawing | None:
         height=float(np.clip(1.0 + 0.06 * len(rows), 2.2, 9.0)),
         wide=True,
     )
-
-
-def _main_tenants(result: Result, stays: Iterable[Stay]) -> tuple[str, ...]:
-    """Name the tenants with the most GPU-time in the excerpt, as many as there are colours."""
-    tenant = {job.id: job.tenant for job in result.jobs}
-    time: dict[str, float] = defaultdict(float)
-    for stay in stays:
-        time[tenant[stay.job]] += len(stay.gpus) * (stay.ended_at - stay.started_at)
-    return tuple(sorted(time, key=lambda name: (-time[name], name))[: len(SERIES)])
 
 
 def _runs(rows: Iterable[int]) -> list[tuple[int, int]]:
@@ -233,10 +235,10 @@ def _draw(
                 )
             )  # fmt: skip
     _name_rows(figure, shown, unit.name)
-    names = [
-        *(name for name in tenants),
-        *(["other tenants"] if OTHER in {colour for colour, _ in paths} else []),
-    ]
+    present = {tenant_of[stay.job] for stay in shown.stays}
+    names = [name for name in tenants if name in present]
+    if present - set(names):
+        names.append("other tenants")
     handles: list[Patch | Line2D] = [Patch(facecolor=colour_of.get(name, OTHER)) for name in names]
     if arrows:
         handles.append(Line2D([], [], color=INK, marker="o", markersize=2.5, linewidth=0.5))

@@ -73,7 +73,7 @@ def _facts(measures: Sequence[Measures], command: str) -> str:
         ("Workload", first.workload),
         ("Jobs", f"{first.jobs.workload:,}"),
         ("Cluster", f"{first.cluster} ({models})" if models else first.cluster),
-        ("Policies", ", ".join(f"{one.policy} with {one.placer}" for one in measures)),
+        ("Policies", ", ".join(f"{one.policy} (placer: {one.placer})" for one in measures)),
         (
             "Rounds every",
             ", ".join(f"{number(value)} s" for value in sorted({one.round_seconds for one in measures})),

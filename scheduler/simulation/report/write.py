@@ -37,14 +37,15 @@ def write_report(
     """
     # Loading matplotlib takes a second; whoever only wants the numbers does not pay it.
     from scheduler.simulation.report.figures import comparison_drawings
-    from scheduler.simulation.report.gantt import gantt_drawing
+    from scheduler.simulation.report.gantt import gantt_drawing, main_tenants
     from scheduler.simulation.report.page import page
     from scheduler.simulation.report.rendering import png_file, svg_file
 
     measures = _measure_all(results, window)
     drawings = comparison_drawings(measures)
+    tenants = main_tenants(results)
     for index, (label, result) in enumerate(zip(labels(measures), results, strict=True), start=1):
-        drawing = gantt_drawing(f"gantt-{index}-{_file_name(result.policy)}", label, result)
+        drawing = gantt_drawing(f"gantt-{index}-{_file_name(result.policy)}", label, result, tenants)
         if drawing is not None:
             drawings.append(drawing)
     figures = folder / "figures"

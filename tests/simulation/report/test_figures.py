@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.core.snapshot import GpuId, NodeId
-from scheduler.simulation.report.gantt import excerpt, gantt_drawing, nodes_of
+from scheduler.simulation.report.gantt import excerpt, gantt_drawing, main_tenants, nodes_of
 from scheduler.simulation.report.rendering import page_svg, svg_file
 from tests.simulation.report.synthetic import month, record, result, stay
 
@@ -36,17 +36,24 @@ def test_a_large_run_shows_whole_nodes_and_the_stays_with_the_most_preemptions()
 
 
 def test_a_chart_names_what_it_leaves_out_in_its_caption() -> None:
-    drawing = gantt_drawing("gantt", "srtf", month(4_000, nodes=40, seed=2, policy="srtf"))
+    drawing = gantt_drawing("gantt", "srtf", month(4_000, nodes=40, seed=2, policy="srtf"), ["vision"])
     assert "256 of 320 GPUs (the first 32 of 40 nodes)" in drawing.caption
 
 
+def test_tenants_keep_their_colours_from_chart_to_chart() -> None:
+    one = result([record(1, started=0, ended=10, tenant="a"), record(2, started=0, ended=30, tenant="b")])
+    two = result([record(1, started=0, ended=90, tenant="a"), record(2, started=0, ended=30, tenant="b")])
+    assert main_tenants([one]) == ("b", "a")
+    assert main_tenants([one, two]) == ("a", "b")
+
+
 def test_nothing_ran_gives_no_chart() -> None:
-    assert gantt_drawing("gantt", "fifo", result([])) is None
+    assert gantt_drawing("gantt", "fifo", result([]), []) is None
 
 
 @pytest.mark.filterwarnings("error")
 def test_names_that_look_like_formulas_are_drawn_as_they_are() -> None:
     odd = result([record(1, started=0, ended=10, tenant="$x^$ <&> 研究")], stays=(stay(1, (0,), 0, 10),))
-    drawing = gantt_drawing("gantt", "fifo", odd)
+    drawing = gantt_drawing("gantt", "fifo", odd, main_tenants([odd]))
     assert "$x^$ &lt;&amp;&gt; 研究" in page_svg(drawing)
     assert svg_file(drawing).startswith(b"<?xml")

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.simulation.report.comparison import compare, summary_table
 from scheduler.simulation.report.figures import comparison_drawings
-from scheduler.simulation.report.gantt import gantt_drawing
+from scheduler.simulation.report.gantt import gantt_drawing, main_tenants
 from scheduler.simulation.report.measure import measure
 from scheduler.simulation.report.page import page
 from scheduler.simulation.report.quantities import labels, number, relative
@@ -94,7 +94,7 @@ def test_the_page_is_whole_and_asks_nobody_for_anything(folder: Path) -> None:
 
 def test_the_same_input_gives_the_same_bytes(results, folder: Path, tmp_path: Path) -> None:
     measures = [measure(one) for one in results]
-    chart = gantt_drawing("gantt-2-srtf-preempt-yes", labels(measures)[1], results[1])
+    chart = gantt_drawing("gantt-2-srtf-preempt-yes", labels(measures)[1], results[1], main_tenants(results))
     curve, *_, hours, _ = comparison_drawings(measures)
     for drawing in (curve, hours, chart):
         assert (folder / "figures" / f"{drawing.name}.svg").read_bytes() == svg_file(drawing)
