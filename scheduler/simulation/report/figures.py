@@ -16,7 +16,7 @@ from scheduler.simulation.report.distribution import Distribution
 from scheduler.simulation.report.measures import Group, Measures
 from scheduler.simulation.report.palette import INK, OTHER, PAPER, QUIET, line_style, series_colour
 from scheduler.simulation.report.quantities import labels, time_unit
-from scheduler.simulation.report.rendering import WIDE, Drawing
+from scheduler.simulation.report.rendering import WIDE, Drawing, legend_columns
 from scheduler.simulation.report.timeline import Series
 
 INTERVALS_DRAWN = 170
@@ -47,8 +47,7 @@ def _legend(figure: Figure, axes: Axes, more: Sequence[tuple[Artist, str]] = ())
     """Put one legend above everything, where it hides nothing."""
     handles, names = axes.get_legend_handles_labels()
     handles, names = [*handles, *(handle for handle, _ in more)], [*names, *(name for _, name in more)]
-    columns = 1 if max(map(len, names)) > 34 else 2 if max(map(len, names)) > 14 else 4
-    figure.legend(handles, names, loc="outside upper left", ncols=min(columns, len(names)))
+    figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(figure, names))
 
 
 def _logarithmic(axes: Axes) -> None:
@@ -149,8 +148,8 @@ def _queueing_by_size(measures: Sequence[Measures]) -> Drawing:
     return Drawing(
         name="queueing-by-size",
         title="Queueing delay by gang size",
-        caption="Mean queueing delay (from submission to first start) of the jobs that started; dark ticks"
-        " are medians.",
+        caption="Mean queueing delay (from submission to first start) of the jobs that started; ticks are"
+        " medians.",
         draw=draw,
     )
 

@@ -17,7 +17,7 @@ from scheduler.core.sim.result import Result, Stay
 from scheduler.core.snapshot import GpuId, JobId, NodeId
 from scheduler.simulation.report.palette import INK, OTHER, PAPER, RULE, SERIES
 from scheduler.simulation.report.quantities import time_unit
-from scheduler.simulation.report.rendering import WIDE, Drawing
+from scheduler.simulation.report.rendering import WIDE, Drawing, legend_columns
 
 #: More are not told apart; the chart then shows some nodes, for some time, and says so.
 GPUS_DRAWN = 256
@@ -243,12 +243,7 @@ def _draw(
     if arrows:
         handles.append(Line2D([], [], color=INK, marker="o", markersize=2.5, linewidth=0.5))
         names.append("preempted")
-    figure.legend(handles, names, loc="outside upper left", ncols=_columns(names))
-
-
-def _columns(names: Sequence[str]) -> int:
-    """Say how many names fit beside one another."""
-    return max(1, min(len(names), 120 // (max(map(len, names)) + 7)))
+    figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(figure, names))
 
 
 def _name_rows(figure: Figure, shown: Excerpt, unit_name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -75,6 +75,12 @@ def page_svg(drawing: Drawing) -> str:
         f'<svg viewBox="{view.group(1)}" role="img" aria-label="{escape(drawing.title)}"'
         f' preserveAspectRatio="xMidYMid meet">{body.rstrip()}'
     )
+
+
+def legend_columns(figure: Figure, names: Sequence[str]) -> int:
+    """Say how many names fit beside one another: about 15 letters an inch, and the sample of a line."""
+    room = int(15 * figure.get_figwidth())
+    return max(1, min(len(names), room // (max(map(len, names)) + 6)))
 
 
 def _shorter(decimal: re.Match[str]) -> str:
