@@ -17,6 +17,11 @@ def main() -> None:
         from controlplane.up.main import main as up
 
         sys.exit(up(sys.argv[2:]))
+    if sys.argv[1:2] == ["simulate"] and "--celery" not in sys.argv:
+        # Without Django: a simulation needs neither settings nor a database.
+        from scheduler.simulation.command import main as simulate
+
+        sys.exit(simulate(sys.argv[2:]))
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.core.snapshot import Gpu, GpuId, Node, NodeId, Tenant, VirtualCluster
+from scheduler.simulation.errors import ClusterError
 
 #: The virtual cluster of a cluster that names none, and the rack of nodes that name none.
 ONLY_VIRTUAL_CLUSTER = "cluster"
 ONLY_RACK = "rack-1"
+#: Enough for any cluster there is; a slip of the finger should not take all memory.
+MOST_GPUS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,11 @@ class ClusterSpec:
     def gpus_by_model(self) -> Mapping[str, int]:
         """GPUs of each model, by the model's name."""
         return count_gpus(self.nodes)
+
+    @property
+    def largest_node(self) -> int:
+        """Most GPUs on one node."""
+        return max((len(node.gpus) for node in self.nodes), default=1)
 
 
 def count_gpus(nodes: tuple[Node, ...]) -> dict[str, int]:
@@ -74,6 +82,8 @@ class Inventory:
 
         `switches` are counted for the whole node and must be a multiple of `sockets`.
         """
+        if self._gpus + gpus > MOST_GPUS:
+            raise ClusterError(f"{name}: a cluster may have at most {MOST_GPUS:,} GPUs")
         first = self._gpus + 1
         self._gpus += gpus
         self._names.add(name)

@@ -8,8 +8,8 @@ The file is YAML (docs/simulator.md, "Scenarios"):
     events:
       - {at: 0, submit: {name: first, gpus: 4, duration_seconds: 300}}
       - {at: 60, cancel: first}
-      - {at: 90, node_down: v100-1}
-      - {at: 120, node_up: v100-1}
+      - {at: 90, node_down: v100-0001}
+      - {at: 120, node_up: v100-0001}
       - {at: 150, quota: {tenant: everyone, gpus: {v100: 4}}}
       - {at: 180, virtual_cluster: {name: cluster, policy: fifo, guaranteed: {v100: 8}}}
       - {at: 200, finish: second}
@@ -28,7 +28,9 @@ from scheduler.core import wording
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.workload import Workload
 from scheduler.core.snapshot import JobId, Node, Snapshot, Tenant, VirtualCluster
+from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.traces.fields import BadField, number, shown
 from scheduler.simulation.traces.native import read_job
 from scheduler.simulation.traces.options import TraceOptions
@@ -59,14 +61,17 @@ class Scenario:
     script: tuple[Happening, ...]
     #: The names of the jobs that have one, by id.
     names: Mapping[JobId, str]
-    cluster: str = ""
+    cluster: ClusterSpec
     policy: str = ""
     placer: str = ""
     round_seconds: float | None = None
 
 
-def read_scenario(path: str | Path) -> Scenario:
-    """Read a scenario file; raise InputError that names the event and the field at fault."""
+def read_scenario(path: str | Path, cluster: str = "") -> Scenario:
+    """Read a scenario file; raise InputError that names the event and the field at fault.
+
+    `cluster` is a cluster to use instead of the file's own.
+    """
     path = Path(path)
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -77,7 +82,10 @@ def read_scenario(path: str | Path) -> Scenario:
     if not isinstance(content, dict) or not isinstance(content.get("events"), list):
         raise InputError(f"{path.name}: must be an object with a list of events")
     _refuse_unknown(path.name, content, _TOP)
-    return _Reader(path.name, content).scenario()
+    spec = cluster or str(content.get("cluster", ""))
+    if not spec:
+        raise InputError(f"{path.name}: names no cluster; give one there, or --cluster")
+    return _Reader(path.name, content, load_cluster(spec)).scenario()
 
 
 def _refuse_unknown(place: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
@@ -89,8 +97,8 @@ def _refuse_unknown(place: str, given: Mapping[str, Any], known: Sequence[str]) 
 class _Reader:
     """Turns the events of one file into a workload and a script."""
 
-    def __init__(self, file: str, content: Mapping[str, Any]) -> None:
-        self._file, self._content = file, content
+    def __init__(self, file: str, content: Mapping[str, Any], cluster: ClusterSpec) -> None:
+        self._file, self._content, self._cluster = file, content, cluster
         self._jobs: list[tuple[TracedJob, str]] = []
         self._names: dict[str, int] = {}
         self._numbers: dict[str, JobId] = {}
@@ -104,7 +112,8 @@ class _Reader:
         # By submission, as the workload will number them.
         self._jobs.sort(key=lambda pair: pair[0].submitted_at)
         self._numbers = {name: JobId(number) for number, (_, name) in enumerate(self._jobs, 1) if name}
-        workload = make_workload(self._file, [job for job, _ in self._jobs], TraceOptions())
+        options = TraceOptions(gpus_per_node=self._cluster.largest_node)
+        workload = make_workload(self._file, [job for job, _ in self._jobs], options)
         # A workload counts from its first job; a scenario from its own zero.
         first = self._jobs[0][0].submitted_at if self._jobs else 0.0
         arrivals = tuple(
@@ -117,7 +126,7 @@ class _Reader:
             workload=replace(workload, arrivals=arrivals),
             script=tuple(sorted(script, key=lambda event: event.at)),
             names={number: name for name, number in self._numbers.items()},
-            cluster=str(self._content.get("cluster", "")),
+            cluster=self._cluster,
             policy=str(self._content.get("policy", "")),
             placer=str(self._content.get("placer", "")),
             round_seconds=None if rounds is None else self._number("round_seconds", rounds, self._file),

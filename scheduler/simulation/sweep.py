@@ -25,12 +25,11 @@ from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.generate import generate
 from scheduler.simulation.generator_spec import read_generator
-from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.joining import join
 from scheduler.simulation.run import ROUND_SECONDS, Experiment, simulate
 from scheduler.simulation.throughputs import read_throughputs
 from scheduler.simulation.traces.options import TraceOptions, parse_options
-from scheduler.simulation.traces.registry import read_trace
+from scheduler.simulation.traces.registry import node_size, read_trace
 
 T = TypeVar("T")
 
@@ -82,12 +81,15 @@ def prepare(case: Case) -> Prepared:
     elif not case.trace:
         raise InputError("there is nothing to simulate: give a trace or a generator")
     else:
+        if options.gpus_per_node is None:
+            # A gang of the trace is split as its own cluster had to, or as this one has to.
+            options = replace(options, gpus_per_node=min(node_size(case.format), cluster.largest_node))
         reading = read_trace(case.trace, case.format, strict=case.strict, limit=case.limit, options=options)
         workload, problems = reading.workload, tuple(map(str, reading.problems))
     cluster, workload = join(cluster, workload, strict=case.strict)
     _check_window(case.window, workload)
     rules = Rules(
-        speeds=Speeds(tables=table, default_locality=case.locality, gpus_per_node=_largest_node(cluster)),
+        speeds=Speeds(tables=table, default_locality=case.locality, gpus_per_node=cluster.largest_node),
         costs=_made(Costs, "cost", case.costs),
         failures=_made(Failures, "failure", case.failures),
         seed=case.seed,
@@ -102,10 +104,6 @@ def prepare(case: Case) -> Prepared:
         window=case.window,
     )
     return Prepared(experiment=experiment, problems=problems)
-
-
-def _largest_node(cluster: ClusterSpec) -> int:
-    return max((len(node.gpus) for node in cluster.nodes), default=1)
 
 
 def _check_window(window: tuple[int, int] | None, workload: Workload) -> None:
@@ -182,11 +180,11 @@ def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result
             pool.shutdown(cancel_futures=True)
 
 
-def to_json(case: Case) -> bytes:
-    return msgspec.json.encode(case)
+def case_to_json(case: Case) -> str:
+    return msgspec.json.encode(case).decode()
 
 
-def case_from_json(data: bytes | str) -> Case:
+def case_from_json(data: str) -> Case:
     return msgspec.json.decode(data, type=Case)
 
 

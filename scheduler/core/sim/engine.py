@@ -38,7 +38,8 @@ class Engine:
     """A cluster with its jobs, moved from event to event.
 
     `facts` says how things stand at the beginning; its jobs need an entry in `truths`. The jobs of
-    `arrivals` come later. Ids of jobs must be unique over both.
+    `arrivals` come later. Ids of jobs must be unique over both. `on_round` is shown every plan before it is
+    carried out.
     """
 
     def __init__(
@@ -154,11 +155,11 @@ class Engine:
         self.decide_seconds += self._stopwatch() - began
         self._memory.update(plan.memory)
         self.degraded.update(plan.degraded)
+        if self._on_round is not None:
+            self._on_round(self, outcomes, plan)
         self._floor.carry_out(plan.actions)
         self._dismiss_hopeless()
         self._floor.look(outcomes[-1].capacity)
-        if self._on_round is not None:
-            self._on_round(self, outcomes, plan)
         return plan.wake_at
 
     def _dismiss_hopeless(self) -> None:

@@ -93,7 +93,8 @@ class Sample:
     running_jobs: int
     waiting_jobs: int
     waiting_gpus: int
-    #: Part of the idle GPUs that the largest replica which waits (8 GPUs when none does) cannot use.
+    #: Part of the idle GPUs that the largest replica which waits (one as large as a node, when none does)
+    #: cannot use.
     fragmentation: float
 
 

@@ -9,9 +9,6 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.sim.result import Sample
 from scheduler.core.snapshot import Job
 
-#: What fragmentation is measured by when nobody waits: the GPUs of a common node.
-USUAL_REPLICA = 8
-
 
 class Watch:
     """Counts kept as jobs come and go, so that a look costs little."""
@@ -46,7 +43,9 @@ class Watch:
 
     def look(self, now: float, cluster: Cluster, capacity: Capacity, held_gpus: int) -> None:
         """Write down how things stand."""
-        largest = max((size for size, jobs in self._waiting.items() if jobs), default=USUAL_REPLICA)
+        waiting = [size for size, jobs in self._waiting.items() if jobs]
+        # Nobody waits: then what counts is whether a job that fills a node could come.
+        largest = max(waiting or [fleet.largest_node for fleet in cluster.fleets.values()], default=1)
         idle = stranded = 0
         for offered, nodes in capacity.idle_nodes():
             idle += offered * nodes

@@ -47,6 +47,13 @@ FORMATS: Mapping[str, Reader] = {
 }
 
 
+def node_size(format: str) -> int:
+    """Return the GPUs of a node where traces of this format come from; raise InputError if unknown."""
+    if format not in FORMATS:
+        raise InputError(f"there is no trace format {format!r}; choose {wording.either(sorted(FORMATS))}")
+    return FORMATS[format].gpus_per_node
+
+
 def read_trace(
     path: str | Path,
     format: str,
@@ -60,9 +67,7 @@ def read_trace(
     A row that is wrong is skipped and counted; with `strict` the first one raises TraceError. A file of
     which nothing can be read raises TraceError either way. `limit` keeps the first jobs to arrive.
     """
-    reader = FORMATS.get(format)
-    if reader is None:
-        raise InputError(f"there is no trace format {format!r}; choose {wording.either(sorted(FORMATS))}")
+    gpus_per_node, reader = node_size(format), FORMATS[format]
     options = options or TraceOptions()
     source = Source(Path(path), options, strict=strict)
     # First, so that a missing file is said before anything else that its format needs.
@@ -72,7 +77,7 @@ def read_trace(
         source.path.name,
         source.jobs,
         options,
-        gpus_per_node=reader.gpus_per_node,
+        gpus_per_node=gpus_per_node,
         limit=limit,
         notes=(*source.sentences(), *about_problems(source.problems)),
     )

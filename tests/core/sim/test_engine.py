@@ -108,7 +108,7 @@ class TestPreemption:
             ),
         )
         engine.run()
-        assert seen == {0.0: 0.0, 10.0: 80.0, 15.0: 80.0}
+        assert seen == {0.0: 0.0, 10.0: 0.0, 15.0: 80.0}
 
 
 class TestSpeed:

@@ -1,0 +1,192 @@
+"""The command line of `manage.py simulate`, and what is made of it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scheduler.simulation.errors import InputError
+from scheduler.simulation.run import ROUND_SECONDS
+from scheduler.simulation.sweep import Case, expand
+from scheduler.simulation.traces.registry import FORMATS
+
+EPILOG = """\
+Examples:
+  manage.py simulate --trace jobs.csv --format philly --cluster p100=2496:8 --policy fifo --policy tiresias \\
+      --report report
+  manage.py simulate --trace jobs.csv --format allot --cluster lab.yaml --placer delay:relax_after_seconds=600
+  manage.py simulate --scenario story.yaml
+docs/simulator.md says it all, docs/policies.md and docs/placers.md what there is to choose from.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a person asked for."""
+
+    cases: tuple[Case, ...]
+    scenario: Path | None = None
+    json: Path | None = None
+    report: Path | None = None
+    export: Path | None = None
+    jobs_in_json: bool = False
+    processes: int = 1
+    quiet: bool = False
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="manage.py simulate",
+        description="Run a trace, a generated workload or a scenario through the scheduler in virtual time.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    what = made.add_argument_group("what is simulated")
+    what.add_argument("--trace", metavar="FILE", default="", help="jobs; read as --format says")
+    what.add_argument("--format", default="allot", choices=sorted(FORMATS), help="default: allot, our own")
+    what.add_argument(
+        "--generate", metavar="FILE", default="", help="parameters of the generator, instead of a trace"
+    )
+    what.add_argument("--scenario", metavar="FILE", help="timed events by hand; prints every decision")
+    what.add_argument(
+        "--cluster", metavar="SPEC|FILE", default="", help="v100=36,p100=36:4, or a YAML or CSV file"
+    )
+    what.add_argument(
+        "--throughputs", metavar="FILE", default="", help="measured rates by application and model"
+    )
+    what.add_argument("--limit", type=int, metavar="N", help="only the first N jobs")
+    what.add_argument(
+        "--window", metavar="A:B", help="measure only jobs A to B-1, and end with the last of them"
+    )
+    what.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of reading, such as estimate_error=0.5",
+    )
+    what.add_argument(
+        "--strict", action="store_true", help="stop at the first wrong row instead of skipping it"
+    )
+    how = made.add_argument_group("how it is scheduled")
+    how.add_argument(
+        "--policy", action="append", metavar="NAME[:K=V,...]", help="repeat to compare; default fifo"
+    )
+    how.add_argument(
+        "--placer", default="", metavar="NAME[:K=V,...]", help="default: as the cluster says, consolidate"
+    )
+    how.add_argument(
+        "--round-seconds", type=float, metavar="S", help=f"default {ROUND_SECONDS:g}; 0: at every event"
+    )
+    how.add_argument("--seed", action="append", type=int, metavar="N", help="repeat to sweep; default 0")
+    world = made.add_argument_group("what the world is like")
+    world.add_argument(
+        "--cost",
+        action="append",
+        default=[],
+        metavar="NAME=S",
+        help="start_seconds, checkpoint_seconds, restore_seconds, migration_seconds, interval_seconds",
+    )
+    world.add_argument(
+        "--failure",
+        action="append",
+        default=[],
+        metavar="NAME=X",
+        help="probability, mean_seconds, retries, backoff_seconds",
+    )
+    world.add_argument(
+        "--locality",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="speed kept for each node beyond the fewest, where no table knows; default 1",
+    )
+    sweep = made.add_argument_group("many runs")
+    sweep.add_argument(
+        "--sweep",
+        action="append",
+        default=[],
+        metavar="AXIS=V1,V2",
+        help="round_seconds, locality, limit, placer, costs.NAME, failures.NAME",
+    )
+    sweep.add_argument(
+        "--processes", type=int, default=1, metavar="N", help="runs at a time on this machine; 0: one a core"
+    )
+    sweep.add_argument(
+        "--celery", action="store_true", help="spread the runs over the platform's Celery workers"
+    )
+    out = made.add_argument_group("what comes out")
+    out.add_argument("--report", type=Path, metavar="DIR", help="a page, figures for a paper and the numbers")
+    out.add_argument("--json", type=Path, metavar="FILE", help="the numbers alone")
+    out.add_argument("--jobs", action="store_true", help="with every job's record in the JSON")
+    out.add_argument(
+        "--export", type=Path, metavar="FILE", help="write the workload in our own format and end"
+    )
+    out.add_argument("--quiet", action="store_true", help="no progress bar")
+    return made
+
+
+def understand(arguments: Sequence[str]) -> Order:
+    """Return what a command line asks for; raise InputError for what cannot be."""
+    given = parser().parse_args(arguments)
+    if not given.cluster and not given.scenario and not given.export:
+        raise InputError("there is no cluster: give --cluster v100=16:8, or a file")
+    case = Case(
+        cluster=given.cluster,
+        trace=given.trace,
+        format=given.format,
+        generator=given.generate,
+        placer=given.placer,
+        throughputs=given.throughputs,
+        round_seconds=ROUND_SECONDS if given.round_seconds is None else given.round_seconds,
+        limit=given.limit,
+        strict=given.strict,
+        window=_window(given.window),
+        options=dict(_pair("--option", text) for text in given.option),
+        costs={
+            name: _number("--cost", name, text)
+            for name, text in (_pair("--cost", each) for each in given.cost)
+        },
+        failures={
+            name: _number("--failure", name, text)
+            for name, text in (_pair("--failure", each) for each in given.failure)
+        },
+        locality=given.locality,
+    )
+    axes = {name: values.split(",") for name, values in (_pair("--sweep", each) for each in given.sweep)}
+    return Order(
+        cases=tuple(expand(case, given.policy or ["fifo"], given.seed or [0], axes)),
+        scenario=None if given.scenario is None else Path(given.scenario),
+        json=given.json,
+        report=given.report,
+        export=given.export,
+        jobs_in_json=given.jobs,
+        processes=given.processes or os.cpu_count() or 1,
+        quiet=given.quiet,
+    )
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals or not value:
+        raise InputError(f"{option} {text}: write NAME=VALUE")
+    return name, value
+
+
+def _number(option: str, name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{option} {name}: {text!r} is not a number") from None
+
+
+def _window(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    first, colon, end = text.partition(":")
+    if not (colon and first.isdigit() and end.isdigit()):
+        raise InputError(f"--window {text}: write the first index and the end, such as 4000:5000")
+    return int(first), int(end)

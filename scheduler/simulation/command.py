@@ -1,0 +1,191 @@
+"""`manage.py simulate`: needs no database, no server and no settings."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from scheduler.core.errors import SchedulingError
+from scheduler.core.plugin_text import parse_plugin
+from scheduler.core.registry import make_placer, make_policy
+from scheduler.core.sim.result import Result
+from scheduler.simulation.arguments import Order, understand
+from scheduler.simulation.errors import InputError
+from scheduler.simulation.replay import replay_scenario
+from scheduler.simulation.run import Experiment, Milestone, simulate
+from scheduler.simulation.sweep import Case, prepare, run_all
+from scheduler.simulation.traces.native import write_native
+
+#: Runs cases somewhere and yields the place of each with its result.
+Runner = Callable[[Sequence[Case]], Iterator[tuple[int, Result]]]
+
+
+def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
+    """Do what the command line says; return the exit code. Bad input is one line that says what is wrong."""
+    console = Console(stderr=True, highlight=False)
+    try:
+        order = understand(arguments)
+        for case in order.cases:
+            _check_plugins(case)
+        if order.scenario is not None:
+            return replay_scenario(order.scenario, order.cases[0], sys.stdout)
+        if order.export is not None:
+            return _export(order, console)
+        return _simulate(order, arguments, console, run_elsewhere)
+    except (InputError, SchedulingError, OSError) as error:
+        console.print(f"simulate: {error}", style="red", markup=False)
+        return 2
+
+
+def _check_plugins(case: Case) -> None:
+    """Find a wrong name before hours of reading and simulating."""
+    parse_plugin(case.policy)
+    make_policy(case.policy)
+    if case.placer:
+        make_placer(case.placer)
+
+
+def _export(order: Order, console: Console) -> int:
+    assert order.export is not None
+    case = order.cases[0]
+    prepared = prepare(case if case.cluster else _on_anything(case))
+    write_native(prepared.experiment.workload, order.export)
+    jobs = len(prepared.experiment.workload.arrivals)
+    console.print(f"{jobs:,} jobs written to {order.export}", markup=False)
+    return 0
+
+
+def _on_anything(case: Case) -> Case:
+    """A workload can be exported without a cluster: which one it is does not matter."""
+    from dataclasses import replace
+
+    return replace(case, cluster="any=1:1")
+
+
+def _simulate(order: Order, arguments: Sequence[str], console: Console, run_elsewhere: Runner | None) -> int:
+    # Read once here, whoever runs it: so that what is wrong is said at once, and only once.
+    first = prepare(order.cases[0])
+    for problem in first.problems[:10]:
+        console.print(f"skipped {problem}", style="yellow", markup=False)
+    if len(first.problems) > 10:
+        console.print(f"and {len(first.problems) - 10:,} rows more", style="yellow", markup=False)
+    if run_elsewhere is not None:
+        results = _in_order(run_elsewhere(order.cases), len(order.cases), console, order.quiet)
+    elif order.processes > 1 and len(order.cases) > 1:
+        results = _in_order(run_all(order.cases, order.processes), len(order.cases), console, order.quiet)
+    else:
+        results = _one_by_one(order, first.experiment, console)
+    return _tell(results, order, first.problems, "manage.py simulate " + shlex.join(arguments), console)
+
+
+def _in_order(done: Iterator[tuple[int, Result]], cases: int, console: Console, quiet: bool) -> list[Result]:
+    results: dict[int, Result] = {}
+    with _progress(console, quiet) as progress:
+        task = progress.add_task("runs", total=cases)
+        try:
+            for place, result in done:
+                results[place] = result
+                progress.advance(task)
+        except KeyboardInterrupt:
+            console.print("Interrupted: what follows is of the runs that were done.", style="yellow")
+    return [results[place] for place in sorted(results)]
+
+
+def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Result]:
+    """Run the cases here, each with a progress bar; Ctrl-C ends the present one, whose result stays valid."""
+    stop = Stop()
+    results: list[Result] = []
+    with stop, _progress(console, order.quiet) as progress:
+        for place, case in enumerate(order.cases):
+            if stop.asked:
+                break
+            experiment = first if place == 0 else prepare(case).experiment
+            task = progress.add_task(_label(case, order.cases), total=len(experiment.workload.arrivals))
+
+            def show(milestone: Milestone, task: int = task) -> None:
+                progress.update(task, completed=milestone.ended_jobs)  # type: ignore[arg-type]
+
+            results.append(simulate(experiment, on_progress=show, is_interrupted=stop.is_asked))
+            if not results[-1].cut_short:
+                progress.update(task, completed=len(experiment.workload.arrivals))
+    return results
+
+
+class Stop:
+    """While entered, Ctrl-C is a wish, asked for between rounds; a second one is an interrupt again."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def is_asked(self) -> bool:
+        return self.asked
+
+    def __enter__(self) -> Stop:
+        self._before = signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+def _progress(console: Console, quiet: bool) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=quiet or not console.is_terminal,
+    )
+
+
+def _label(case: Case, cases: Sequence[Case]) -> str:
+    """Return what tells this case from the others."""
+    words = [case.policy]
+    if len({each.seed for each in cases}) > 1:
+        words.append(f"seed {case.seed}")
+    if case.placer:
+        words.append(case.placer)
+    return ", ".join(words)
+
+
+def _tell(
+    results: Sequence[Result], order: Order, problems: Sequence[str], command: str, console: Console
+) -> int:
+    """Write what was asked for; a table of the main figures goes to standard output."""
+    # Loaded now: numpy takes a moment that a mistyped option need not wait for.
+    from scheduler.simulation.report.comparison import summary_table
+    from scheduler.simulation.report.measure import measure
+    from scheduler.simulation.report.write import write_json, write_report
+
+    if not results:
+        console.print("Nothing was simulated.", style="yellow")
+        return 1
+    window = order.cases[0].window
+    sys.stdout.write(summary_table([measure(result, window) for result in results]) + "\n")
+    for result in results:
+        if result.cut_short:
+            console.print(f"{result.policy}: {result.cut_short}", style="yellow", markup=False)
+        for view, why in result.degraded.items():
+            console.print(f"{result.policy}: view {view} was degraded: {why}", style="red", markup=False)
+    if order.json is not None:
+        write_json(
+            results, order.json, command=command, problems=problems, window=window, jobs=order.jobs_in_json
+        )
+    if order.report is not None:
+        page = write_report(
+            results, order.report, command=command, problems=problems, window=window, jobs=order.jobs_in_json
+        )
+        console.print(f"Report: {page}", markup=False)
+    return 1 if any(result.cut_short or result.degraded for result in results) else 0

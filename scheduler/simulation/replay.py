@@ -1,0 +1,78 @@
+"""A scenario told round by round: what happened, what was decided, and why the others wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from scheduler.core.explain import explain
+from scheduler.core.plan import Action, ActionKind, Plan
+from scheduler.core.serve import Served
+from scheduler.core.sim.engine import Engine
+from scheduler.core.snapshot import JobId
+from scheduler.simulation.joining import join
+from scheduler.simulation.run import Experiment, simulate
+from scheduler.simulation.scenario import Happening, Scenario, read_scenario
+from scheduler.simulation.sweep import Case
+
+
+def replay_scenario(path: Path, case: Case, output: TextIO) -> int:
+    """Simulate a scenario and print every decision; what the file leaves open is taken from the case."""
+    scenario = read_scenario(path, case.cluster)
+    cluster, workload = join(scenario.cluster, scenario.workload)
+    teller = _Teller(scenario, output)
+    experiment = Experiment(
+        cluster=cluster,
+        workload=workload,
+        policy=scenario.policy or case.policy,
+        placer=scenario.placer or case.placer,
+        round_seconds=scenario.round_seconds if scenario.round_seconds is not None else 0.0,
+        script=tuple(teller.told(event) for event in scenario.script),
+    )
+    result = simulate(experiment, on_round=teller.tell)
+    for record in result.jobs:
+        ended = "-" if record.ended_at is None else f"{record.ended_at:g}"
+        output.write(f"{teller.name(record.id)}: {record.outcome} at {ended} s\n")
+    if result.cut_short:
+        output.write(f"It ended early: {result.cut_short}.\n")
+    return 1 if result.cut_short or result.degraded else 0
+
+
+class _Teller:
+    """Prints events and rounds as they come; rounds in which nothing changes are left out."""
+
+    def __init__(self, scenario: Scenario, output: TextIO) -> None:
+        self._names, self._output = scenario.names, output
+        self._why: Mapping[JobId, str] = {}
+
+    def name(self, job: JobId) -> str:
+        return self._names.get(job, f"job {job}")
+
+    def told(self, event: Happening) -> Happening:
+        """Return the event such that it is printed when it happens."""
+
+        def act(engine: Engine) -> None:
+            self._output.write(f"{event.at:>10g}  {event.words}\n")
+            event.act(engine)
+
+        return replace(event, act=act)
+
+    def tell(self, engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
+        for action in sorted(plan.actions, key=lambda action: action.placement is not None):
+            self._output.write(f"{engine.now:>10g}  {self._words(action)}\n")
+        reasons = explain(engine.session.facts, engine.session.admission, outcomes, plan.actions)
+        why = {job: words[0].message for job, words in reasons.items() if words}
+        for job, message in why.items():
+            if self._why.get(job) != message:
+                self._output.write(f"{engine.now:>10g}  {self.name(job)} waits: {message}\n")
+        self._why = why
+
+    def _words(self, action: Action) -> str:
+        jobs = ", ".join(self.name(job) for job in action.jobs)
+        if action.kind is ActionKind.STOP:
+            return f"stop {jobs} ({action.cause}): {action.message}"
+        assert action.placement is not None
+        replicas = " + ".join(",".join(map(str, replica)) for replica in action.placement.replicas)
+        return f"{action.kind.value} {jobs} on {action.placement.gpu_model} GPUs {replicas}"
