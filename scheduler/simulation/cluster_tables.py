@@ -23,6 +23,8 @@ from scheduler.simulation.inventory import ClusterSpec, Inventory, one_virtual_c
 
 GPU = "gpu"
 _MIB, _GB = 2**20, 10**9
+#: Of the longest number that is believed.
+_DIGITS = 12
 Row = tuple[str, dict[str, str]]
 
 
@@ -70,7 +72,7 @@ def read_cluster_table(name: str, text: str, *, gpus_per_node: int) -> ClusterSp
 
 def _count(place: str, column: str, row: Mapping[str, str]) -> int:
     text = row[column]
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > _DIGITS:
         raise ClusterError(f"{place}: {column}: {text!r} is not a whole number of at least 0")
     return int(text)
 

@@ -14,7 +14,14 @@ from scheduler.core.registry import make_placer, make_policy
 from scheduler.core.snapshot import Member, Tenant, VirtualCluster
 from scheduler.jobspec.quantities import bytes_of, seconds_of
 from scheduler.simulation.errors import ClusterError
-from scheduler.simulation.inventory import ONLY_RACK, ClusterSpec, Inventory, count_gpus, one_virtual_cluster
+from scheduler.simulation.inventory import (
+    MOST_GPUS,
+    ONLY_RACK,
+    ClusterSpec,
+    Inventory,
+    count_gpus,
+    one_virtual_cluster,
+)
 
 _MOST = 1_000_000
 
@@ -121,6 +128,10 @@ def _add_nodes(inventory: Inventory, group: _Entry, rack: str) -> None:
     for entry in group.entries("nodes", _NODE):
         model = entry.name("gpu_model")
         count, gpus = entry.count("count", 1), entry.count("gpus")
+        if count * gpus > MOST_GPUS:
+            raise entry.wrong(
+                "count", f"{count * gpus:,} GPUs are more than a cluster may have, {MOST_GPUS:,}"
+            )
         sockets = entry.count("sockets", 1)
         switches = entry.count("switches", sockets)
         if switches % sockets or gpus % switches:

@@ -14,12 +14,10 @@ from pathlib import Path
 from scheduler.simulation.cluster_tables import read_cluster_table
 from scheduler.simulation.cluster_yaml import read_cluster_yaml
 from scheduler.simulation.errors import ClusterError
-from scheduler.simulation.inventory import ClusterSpec, Inventory, one_virtual_cluster
+from scheduler.simulation.inventory import MOST_GPUS, ClusterSpec, Inventory, one_virtual_cluster
 
 GPUS_PER_NODE = 8
-#: Enough for any cluster there is; a slip of the finger should not take all memory.
-MOST_GPUS = 1_000_000
-_ITEM = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([0-9]+)(?::([0-9]+))?")
+_ITEM = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([0-9]{1,12})(?::([0-9]{1,12}))?")
 _RIGHT = "a SPEC is like v100=36,p100=36,k80=36:4 (GPUs of each model and, after the colon, GPUs of a node)"
 
 

@@ -20,6 +20,8 @@ from scheduler.simulation.traces.source import ANY_TENANT, ANY_VIRTUAL_CLUSTER
 HOUR_SECONDS = 3600.0
 #: The duration of gangs whose size has no entry of its own.
 ANY_SIZE = "*"
+#: Jobs a week below which drawing them would take for ever.
+_FEWEST_A_WEEK = 1e-4
 
 
 def _need(right: bool, message: str) -> None:
@@ -96,7 +98,8 @@ class Arrivals(Struct, frozen=True, kw_only=True):
         for name, factors, count in (("by_hour", self.by_hour, 24), ("by_weekday", self.by_weekday, 7)):
             _need(len(factors) == count, f"{name} must be {count} factors")
             _need(all(0 <= factor < math.inf for factor in factors), f"{name}: factors must be at least 0")
-            _need(any(factors), f"{name}: one factor at least must be above 0")
+        week = self.jobs_per_hour * sum(self.by_hour) * sum(self.by_weekday)
+        _need(_FEWEST_A_WEEK <= week < math.inf, "by_hour and by_weekday leave no jobs in a week")
 
     def draw(self, rng: Random) -> Iterator[float]:
         """Yield the seconds of submissions without end."""
@@ -162,7 +165,10 @@ class GeneratorSpec(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _need(1 <= self.jobs <= 10_000_000, "jobs must be from 1 to 10,000,000")
         for size, weight in self.sizes.items():
-            _need(size.isdecimal() and int(size) >= 1, f"sizes: {size!r} is not a whole number of at least 1")
+            _need(
+                size.isdecimal() and len(size) < 10 and int(size) >= 1,
+                f"sizes: {size!r} is not a whole number of at least 1",
+            )
             _need(0 < weight < math.inf, f"sizes: the weight of {size} must be above 0")
             _need(
                 size in self.durations or ANY_SIZE in self.durations,
@@ -176,7 +182,10 @@ class GeneratorSpec(Struct, frozen=True, kw_only=True):
                 f"applications: none takes {size} GPUs",
             )
         for size in self.durations:
-            _need(size == ANY_SIZE or size.isdecimal(), f'durations: {size!r} is neither GPUs nor "*"')
+            _need(
+                size == ANY_SIZE or (size.isdecimal() and len(size) < 10),
+                f'durations: {size!r} is neither GPUs nor "*"',
+            )
         _need(bool(self.sizes), "sizes must not be empty")
         _need(bool(self.submitters), "submitters must not be empty")
         _need(bool(self.statuses), "statuses must not be empty")

@@ -23,7 +23,9 @@ from scheduler.simulation.errors import ThroughputError
 from scheduler.simulation.rates import ThroughputTable
 
 _SPREAD = "_unconsolidated"
-_GAVEL_KEY = re.compile(r"\('(.*)', (\d+)\)")
+#: Of the longest number of GPUs or nodes that is believed.
+_DIGITS = 9
+_GAVEL_KEY = re.compile(r"\('(.*)', (\d{1,9})\)")
 
 
 def read_throughputs(path: str | Path, *, reference: str | None = None) -> ThroughputTable:
@@ -122,7 +124,7 @@ def _chronus(name: str, table: Mapping[str, Any]) -> ThroughputTable:
             raise ThroughputError(f"{name}: {model}: must be GPUs -> number of nodes -> relative speed")
         for gpus, speeds in sizes.items():
             place = f"{name}: {model}: {gpus}"
-            if not gpus.isdecimal() or not all(nodes.isdecimal() for nodes in speeds):
+            if not all(text.isdecimal() and len(text) <= _DIGITS for text in (gpus, *speeds)):
                 raise ThroughputError(f"{place}: numbers of GPUs and of nodes must be whole numbers")
             by_nodes[model, int(gpus)] = {
                 int(nodes): _number(f"{place}: {nodes}", speed) for nodes, speed in speeds.items()
@@ -176,7 +178,7 @@ def _own(name: str, rows: csv.DictReader[str], reference: str | None) -> Through
 
 
 def _whole(place: str, column: str, text: str) -> int:
-    if not (text or "").isdecimal() or int(text) < 1:
+    if not (text or "").isdecimal() or len(text) > _DIGITS or int(text) < 1:
         raise ThroughputError(f"{place}: {column}: {text!r} is not a whole number of at least 1")
     return int(text)
 

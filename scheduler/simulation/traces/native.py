@@ -57,8 +57,7 @@ def read(source: Source) -> None:
             source.lines(), lambda line: _job(_object(line), seen, estimated='"estimate_seconds"' in text)
         )
         return
-    header = next(csv.reader(StringIO(text.partition("\n")[0])), [])
-    names = [name.strip() for name in header]
+    names = source.header()
     for name in names:
         if name not in FIELDS:
             raise source.unusable(f"{shown(name)} is not a field of this format{_near(name)}", 1, name)

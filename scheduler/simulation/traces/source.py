@@ -114,6 +114,16 @@ class Source:
             raise self.unusable("is not a gzip archive, as its name says")
         return b"".join(parts)
 
+    def header(self) -> list[str]:
+        """Return the names of the columns of a comma-separated file; none when it is empty."""
+        return self._header(csv.reader(StringIO(self.text(), newline="")))
+
+    def _header(self, reader: Iterator[list[str]]) -> list[str]:
+        try:
+            return [name.strip() for name in next(reader, [])]
+        except csv.Error as error:
+            raise self.unusable(f"does not begin with the header of a table: {error}", 1) from None
+
     def rows(
         self, required: Sequence[str], optional: Sequence[str] = ()
     ) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -123,7 +133,7 @@ class Source:
         a problem. At least two columns must be asked for.
         """
         reader = csv.reader(StringIO(self.text(), newline=""))
-        header = [name.strip() for name in next(reader, [])]
+        header = self._header(reader)
         if not header:
             raise self.unusable(f"is empty; it must begin with a header: {', '.join(required)}")
         if missing := [name for name in required if name not in header]:

@@ -1,0 +1,87 @@
+"""Files that are damaged at random: an error that says so, or what can be read of them, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from scheduler.simulation.clusters import parse_cluster, read_cluster
+from scheduler.simulation.errors import ClusterError, InputError, TraceError
+from scheduler.simulation.generator_spec import parse_generator, to_json
+from scheduler.simulation.throughputs import read_throughputs
+from scheduler.simulation.traces.registry import FORMATS, read_trace
+from tests.simulation import samples
+from tests.simulation.samples import OPTIONS, SAMPLES
+from tests.simulation.test_clusters import TABLES, YAML
+from tests.simulation.test_generate import SPEC
+from tests.simulation.test_throughputs import GAVEL
+
+DAMAGE = (
+    *("nan", "inf", "-1", "0", "", "1e400", "9" * 30, "9" * 5000, "1_0", "-0", "None", "null", "true"),
+    *('"', "\0", "\n", "\r", ",", "\t", "{", "}", "[", "]", ":", "|", "=", "\u0663", "- "),
+    *("9999-99-99 00:00:00", "0001-01-01 00:00:00+23:59"),
+)
+TIMES = 25
+
+
+def damaged(text: str, rng: Random) -> str:
+    """Replace up to three places by something that does not belong there."""
+    for _ in range(rng.randint(1, 3)):
+        first = rng.randrange(len(text) + 1)
+        text = text[:first] + rng.choice(DAMAGE) + text[first + rng.choice((0, 1, 3, 8, 40)) :]
+    return text
+
+
+def readable(read: Callable[[Path], object], path: Path, text: str) -> None:
+    path.write_text(text, newline="")
+    with suppress(InputError):
+        read(path)
+
+
+@pytest.mark.parametrize("format", sorted(FORMATS))
+def test_a_damaged_trace_gives_sound_jobs_or_an_error(tmp_path: Path, format: str) -> None:
+    rng = Random(format)
+    options = replace(OPTIONS, profiles=samples.write_profiles(tmp_path))
+
+    def read(path: Path) -> None:
+        before = 0.0
+        for number, arrival in enumerate(read_trace(path, format, options=options).workload.arrivals, 1):
+            assert (arrival.job.id, arrival.job.gpus >= 1) == (number, True)
+            assert 0 <= arrival.truth.work_seconds < math.inf
+            assert before <= arrival.job.submitted_at < math.inf
+            before = arrival.job.submitted_at
+
+    for text in SAMPLES[format] * TIMES:
+        readable(read, tmp_path / "trace.csv", damaged(text, rng))
+
+
+def test_damaged_clusters_tables_and_generators_are_errors_that_say_so(tmp_path: Path) -> None:
+    rng = Random("others")
+    for _ in range(TIMES):
+        readable(read_cluster, tmp_path / "cluster.yaml", damaged(YAML, rng))
+        for text, _ in TABLES:
+            readable(read_cluster, tmp_path / "cluster.csv", damaged(text, rng))
+        readable(read_throughputs, tmp_path / "table.json", damaged(json.dumps(GAVEL), rng))
+        spec = damaged("v100=36:4,p100=32:8", rng)
+        readable(lambda _, spec=spec: parse_cluster(spec), tmp_path / "spec", "")
+        text = damaged(to_json(SPEC), rng)
+        readable(lambda _, text=text: parse_generator(text), tmp_path / "generator", "")
+
+
+def test_a_cluster_too_large_to_be_meant_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text("nodes: [{count: 1000000, gpu_model: V100, gpus: 1000}]\n")
+    with pytest.raises(ClusterError, match="1,000,000,000 GPUs are more than a cluster may have"):
+        read_cluster(tmp_path / "cluster.yaml")
+
+
+def test_a_header_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_bytes(b"submitted_at,gp\rus,duration_seconds\n0,1,60\n")
+    with pytest.raises(TraceError, match=r"trace\.csv:1: "):
+        read_trace(tmp_path / "trace.csv", "allot")
