@@ -16,7 +16,7 @@ from scheduler.simulation.report.distribution import Distribution
 from scheduler.simulation.report.measures import Group, Measures
 from scheduler.simulation.report.palette import INK, OTHER, PAPER, QUIET, line_style, series_colour
 from scheduler.simulation.report.quantities import labels, time_unit
-from scheduler.simulation.report.rendering import WIDE, Drawing, legend_columns
+from scheduler.simulation.report.rendering import WIDE, Drawing, add_legend
 from scheduler.simulation.report.timeline import Series
 
 INTERVALS_DRAWN = 170
@@ -47,7 +47,7 @@ def _legend(figure: Figure, axes: Axes, more: Sequence[tuple[Artist, str]] = ())
     """Put one legend above everything, where it hides nothing."""
     handles, names = axes.get_legend_handles_labels()
     handles, names = [*handles, *(handle for handle, _ in more)], [*names, *(name for _, name in more)]
-    figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(figure, names))
+    add_legend(figure, handles, names)
 
 
 def _logarithmic(axes: Axes) -> None:

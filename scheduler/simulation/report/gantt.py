@@ -17,7 +17,7 @@ from scheduler.core.sim.result import Result, Stay
 from scheduler.core.snapshot import GpuId, JobId, NodeId
 from scheduler.simulation.report.palette import INK, OTHER, PAPER, RULE, SERIES
 from scheduler.simulation.report.quantities import time_unit
-from scheduler.simulation.report.rendering import WIDE, Drawing, legend_columns
+from scheduler.simulation.report.rendering import WIDE, Drawing, add_legend
 
 #: More are not told apart; the chart then shows some nodes, for some time, and says so.
 GPUS_DRAWN = 256
@@ -243,7 +243,7 @@ def _draw(
     if arrows:
         handles.append(Line2D([], [], color=INK, marker="o", markersize=2.5, linewidth=0.5))
         names.append("preempted")
-    figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(figure, names))
+    add_legend(figure, handles, names)
 
 
 def _name_rows(figure: Figure, shown: Excerpt, unit_name: str) -> None:

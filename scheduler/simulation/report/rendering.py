@@ -77,10 +77,14 @@ def page_svg(drawing: Drawing) -> str:
     )
 
 
-def legend_columns(figure: Figure, names: Sequence[str]) -> int:
-    """Say how many names fit beside one another: about 15 letters an inch, and the sample of a line."""
-    room = int(15 * figure.get_figwidth())
-    return max(1, min(len(names), room // (max(map(len, names)) + 6)))
+def add_legend(figure: Figure, handles: Sequence[Any], names: Sequence[str]) -> None:
+    """Put a legend above everything, where it hides nothing; a long one makes the figure higher."""
+    # About 15 letters fit an inch, and the sample of a line needs room too.
+    columns = max(1, min(len(names), int(15 * figure.get_figwidth()) // (max(map(len, names)) + 6)))
+    rows = -(-len(names) // columns)
+    if rows > 2:
+        figure.set_figheight(figure.get_figheight() + 0.16 * (rows - 2))
+    figure.legend(handles, names, loc="outside upper left", ncols=columns)
 
 
 def _shorter(decimal: re.Match[str]) -> str:
