@@ -173,8 +173,10 @@ class Starts:
 
     def count(self, model: str, gpus: int) -> None:
         """Note that so many GPUs are given."""
-        self._left[model] = self._left.get(model, 0) - gpus
-        self._most = max(self._left.values())
+        left = self._left.get(model, 0)
+        self._left[model] = left - gpus
+        if left >= self._most:
+            self._most = max(self._left.values())
 
     def start(self, job: Job, *, may_displace: bool = True) -> tuple[Grant, Holding] | None:
         """Settle the gang at the largest size that fits, and return what it takes; None when none does."""
@@ -226,7 +228,8 @@ class _Turns:
                 if len(jobs) == 1:
                     self._capacity.drop(self._capacity.pending[jobs])
         self.starts.losers = losers
-        self._grants: list[Grant] = []
+        #: In the order: who stays, as it is held, and who starts or moves.
+        self._settled: list[Grant | Holding] = []
         self._started: list[Grant] = []
         self._served: set[JobId] = set()
         self._queue: list[JobId] = []
@@ -236,22 +239,23 @@ class _Turns:
         if job.id in self._served:
             return
         running = self._view.running.get(job.id)
+        settled: Grant | Holding | None
         if running is None:
-            grant = self._start(job)
-            if grant is not None:
-                self._started.append(grant)
+            settled = started = self._start(job)
+            if started is not None:
+                self._started.append(started)
         elif running.jobs in self._capacity.pending:
-            grant = self._stay(running.jobs)
+            settled = self._stay(running.jobs)
         else:
             # Gangs ahead took its place. Jobs that shared GPUs look for a place together, in a later round.
             self._disturbs = True
-            grant = self._start(job, may_displace=False) if len(running.jobs) == 1 else None
-        if grant is None:
+            settled = self._start(job, may_displace=False) if len(running.jobs) == 1 else None
+        if settled is None:
             self._queue.append(job.id)
             self._disturbs = self._disturbs or running is not None
         else:
-            self._grants.append(grant)
-            self._served.update(grant.jobs)
+            self._settled.append(settled)
+            self._served.update((job.id,) if running is None else running.jobs)
 
     def pass_over(self, jobs: Iterable[Job]) -> None:
         """Let jobs wait for which nothing is left."""
@@ -264,7 +268,7 @@ class _Turns:
     def outcome(self) -> Outcome:
         running = self._view.running
         return Outcome(
-            grants=tuple(self._grants if self._disturbs else self._started),
+            grants=tuple(map(_grant_of, self._settled) if self._disturbs else self._started),
             queue=tuple(self._queue),
             keep_running=not self._disturbs,
             stopped=tuple([job for job in self._queue if job in running]) if self._disturbs else (),
@@ -274,19 +278,26 @@ class _Turns:
         started = self.starts.start(job, may_displace=may_displace)
         return None if started is None else started[0]
 
-    def _stay(self, jobs: tuple[JobId, ...]) -> Grant | None:
+    def _stay(self, jobs: tuple[JobId, ...]) -> Grant | Holding | None:
         """Keep a gang where it is; move it when it may not stay on the model it has."""
-        holding = self._capacity.pending[jobs]
-        grant = Grant(jobs=jobs, gpus=holding.gpus, gpu_model=holding.model)
-        accepted = [self._view.jobs[job].gpu_models for job in jobs]
-        if any(models and holding.model not in models for models in accepted):
-            self._disturbs = True
-            grant = Grant(jobs=jobs, gpus=holding.gpus)
-        placement = settle(grant, self._view.jobs, self._capacity)
-        if placement is None:
+        capacity = self._capacity
+        holding = capacity.pending[jobs]
+        for job in jobs:
+            accepted = self._view.jobs[job].gpu_models
+            if accepted and holding.model not in accepted:
+                return self._move(Grant(jobs=jobs, gpus=holding.gpus))
+        if holding.gpus > capacity.room(holding.model):
             return None
-        self.starts.count(placement.gpu_model, holding.gpus)
-        return grant
+        capacity.keep(holding)
+        self.starts.count(holding.model, holding.gpus)
+        return holding
+
+    def _move(self, grant: Grant) -> Grant | None:
+        self._disturbs = True
+        placement = settle(grant, self._view.jobs, self._capacity)
+        if placement is not None:
+            self.starts.count(placement.gpu_model, grant.gpus)
+        return None if placement is None else grant
 
     def _rank_pending(self, order: Sequence[Job]) -> None:
         """Let those that come last in the order give way first."""
@@ -297,3 +308,10 @@ class _Turns:
             if held is not None and held.jobs in pending:
                 ranked[held.jobs] = pending.pop(held.jobs)
         self._capacity.pending = ranked | pending
+
+
+def _grant_of(settled: Grant | Holding) -> Grant:
+    if isinstance(settled, Grant):
+        return settled
+    assert settled.running is not None
+    return Grant(jobs=settled.running.jobs, gpus=settled.gpus, gpu_model=settled.model)

@@ -122,13 +122,17 @@ class _Queues:
         self._samples = self._learned(memory)
         samples = policy.service_samples or self._samples
         self._gittins = Gittins(samples) if policy.discipline == "gittins" else None
+        #: Service and queue of the jobs that were ranked, which are all where someone waits in the end.
+        self._standing: dict[JobId, tuple[float, int]] = {}
 
     def rank(self, job: Job) -> tuple[int, int, float, float, float, JobId]:
         service = self._service(job)
         queue = self._queue_of(job, service)
+        self._standing[job.id] = service, queue
         index = 0.0
         if self._gittins is not None and queue < len(self._policy.thresholds):
-            entered = max(self._service(job, ended_only=True), *(0.0, *self._policy.thresholds[:queue][-1:]))
+            bound = self._policy.thresholds[queue - 1] if queue else 0.0
+            entered = max(bound, self._service(job, ended_only=True))
             index = self._gittins.index(entered, self._policy.thresholds[queue] - entered)
         return -job.priority, queue, -index, self._started_at(job), job.submitted_at, job.id
 
@@ -150,16 +154,15 @@ class _Queues:
         instants = []
         thresholds, view = self._policy.thresholds, self._view
         for job, gpus in self._receiving(outcome):
-            service = self._service(job)
-            queue = self._queue_of(job, service)
+            service, queue = self._standing[job.id]
             if queue < len(thresholds):
-                instants.append(view.now + (thresholds[queue] - service) / gpus)
+                instants.append((thresholds[queue] - service) / gpus)
         if self._policy.promote > 0:
             for job in [view.jobs[number] for number in outcome.queue]:
-                service = self._service(job)
-                if self._queue_of(job, service) > 0:
-                    instants.append(view.now + max(self._patience(job, service), INSTANT_SECONDS))
-        return min(instants, default=None)
+                service, queue = self._standing[job.id]
+                if queue > 0:
+                    instants.append(self._patience(job, service))
+        return view.now + max(min(instants), INSTANT_SECONDS) if instants else None
 
     def remember(self, outcome: Outcome) -> dict[str, Any]:
         """Return the memory for the next round."""
