@@ -120,7 +120,7 @@ b,12.5,vision,research,12,,60,,0,false,failed
 ALLOT_LINES = """\
 {"submitted_at": 10, "replicas": 2, "gpus_per_replica": 4, "duration_seconds": 600, "time_limit_seconds": 900}
 
-{"submitted_at": "2020-01-01 00:00:00", "gpus": 1, "duration_seconds": 60, "estimate_seconds": 90}
+{"submitted_at": 20.5, "gpus": 1, "duration_seconds": 60, "estimate_seconds": 90}
 """
 
 #: Rates of the job types in the samples.

@@ -269,6 +269,7 @@ WRONG = [
     ("alibaba-gpu-v2023", samples.OPENB, "Failed", "Evicted", "is not Failed, Running or Succeeded"),
     ("shockwave", samples.SHOCKWAVE, "10x2", "11x2", "batch size 11 has no entry"),
     ("allot", samples.ALLOT, "b,12.5", "a,12.5", "id: .* is the id of an earlier job"),
+    ("allot", samples.ALLOT, "12.5", "2020-01-01 00:00:00", "is a date, but an earlier job's is seconds"),
     ("allot", samples.ALLOT, "false", "perhaps", "guaranteed: .* is neither true nor false"),
     (
         "allot",

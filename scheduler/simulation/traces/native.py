@@ -9,6 +9,7 @@ import csv
 import gzip
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from io import StringIO
 from pathlib import Path
@@ -44,12 +45,21 @@ FIELDS = (
 )
 _REQUIRED = ("submitted_at", "duration_seconds")
 #: Fields that a written trace always has, so that its header is the same whatever the jobs.
-_WRITTEN = tuple(field for field in FIELDS if field != "gpus")
+_WRITTEN = tuple(name for name in FIELDS if name != "gpus")
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What earlier jobs of a file were like, as far as later ones must agree."""
+
+    ids: set[str] = field(default_factory=set)
+    #: Whether submissions are dates; None before the first.
+    dated: bool | None = None
 
 
 def read(source: Source) -> None:
     """Read a table, or JSON lines when the first character is {."""
-    seen: set[str] = set()
+    seen = _Seen()
     # Once one job says what it is expected to take, silence of another means that nobody knows.
     text = source.text().lstrip()
     if text.startswith("{"):
@@ -77,7 +87,7 @@ def read(source: Source) -> None:
 def read_job(given: Mapping[str, Any]) -> TracedJob:
     """Return the job that these fields describe; raise BadField for the first that is wrong."""
     _check_names(given)
-    return _job(given, set(), estimated="estimate_seconds" in given)
+    return _job(given, _Seen(), estimated="estimate_seconds" in given)
 
 
 def _object(line: str) -> dict[str, Any]:
@@ -102,18 +112,18 @@ def _near(name: str) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _job(given: Mapping[str, Any], seen: set[str], *, estimated: bool) -> TracedJob:
+def _job(given: Mapping[str, Any], seen: _Seen, *, estimated: bool) -> TracedJob:
     for name in _REQUIRED:
         if name not in given:
             raise BadField(name, "is missing")
-    if (key := str(given.get("id", ""))) and key in seen:
+    if (key := str(given.get("id", ""))) and key in seen.ids:
         raise BadField("id", f"{shown(key)} is the id of an earlier job")
     tasks = _tasks(given)
     estimate = given.get("estimate_seconds")
     limit = given.get("time_limit_seconds")
     skew = given.get("skew")
     job = TracedJob(
-        _submitted_at(given["submitted_at"]),
+        _submitted_at(given["submitted_at"], seen),
         sum(task.replicas * task.gpus for task in tasks) if tasks else fields.count("gpus", given["gpus"]),
         fields.seconds("duration_seconds", given["duration_seconds"]),
         tenant=fields.named("tenant", given.get("tenant", ANY_TENANT)),
@@ -130,14 +140,18 @@ def _job(given: Mapping[str, Any], seen: set[str], *, estimated: bool) -> Traced
         skew=None if skew is None else fields.positive("skew", skew, "skew"),
         throughput=_throughput(given.get("throughput", "")),
     )
-    seen.add(key)
+    seen.ids.add(key)
     return job
 
 
-def _submitted_at(value: Any) -> float:
-    if isinstance(value, str) and len(value) > 9 and value[4] == "-" and value[7] == "-":
-        return fields.instant("submitted_at", value)
-    return fields.number("submitted_at", value)
+def _submitted_at(value: Any, seen: _Seen) -> float:
+    dated = isinstance(value, str) and len(value) > 9 and value[4] == value[7] == "-"
+    at = fields.instant("submitted_at", value) if dated else fields.number("submitted_at", value)
+    if seen.dated not in {None, dated}:
+        kinds = ("seconds", "a date") if dated else ("a date", "seconds")
+        raise BadField("submitted_at", f"{shown(value)} is {kinds[1]}, but an earlier job's is {kinds[0]}")
+    seen.dated = dated
+    return at
 
 
 def _tasks(given: Mapping[str, Any]) -> tuple[Task, ...] | None:
@@ -246,7 +260,7 @@ def _cell(value: Any) -> str:
 
 def _check(workload: Workload, records: list[dict[str, Any]]) -> None:
     """Raise InputError for the first job that would not come back as it is."""
-    seen: set[str] = set()
+    seen = _Seen()
     traced = [
         _job({name: value for name, value in record.items() if value is not None}, seen, estimated=True)
         for record in records
