@@ -1,0 +1,42 @@
+"""What conformance asks of every policy, asked again of parameters that change what a policy does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.core.round import decide
+from tests.core.test_conformance import make_busy, make_workload
+from tests.core.virtual_loop import VirtualLoop
+
+VARIANTS = [
+    "fair:half_life_seconds=0,preemptive=true,minimum_run_seconds=20",
+    "fair:preemptive=true,minimum_run_seconds=20",
+    "gandiva:packing=true,slice_seconds=20",
+    "las:quantum_seconds=10",
+    "sjf:aging=0.5,strict=true",
+    "srtf:by_service=true,hysteresis=0",
+    "tiresias:discipline=gittins,thresholds=50|200",
+    "tiresias:promote=0.5,thresholds=50|",
+]
+
+
+@pytest.mark.parametrize("policy", VARIANTS)
+@pytest.mark.parametrize("keep_memory", [True, False], ids=["memory", "no memory"])
+def test_every_job_ends_though_a_third_of_the_actions_is_lost(policy: str, keep_memory: bool) -> None:
+    snapshot, seconds = make_workload((policy, "consolidate"))
+    loop = VirtualLoop(snapshot, seconds, drop=1 / 3, keep_memory=keep_memory)
+    for _ in range(3_000):
+        if not loop.snapshot.jobs:
+            break
+        assert not loop.step().degraded
+    assert set(loop.ended) == set(seconds)
+
+
+@pytest.mark.parametrize("policy", VARIANTS)
+def test_a_policy_is_never_to_be_woken_in_the_past(policy: str) -> None:
+    snapshot = make_busy((policy, "consolidate"))
+    for later in (0.0, 10.0, 599.9999999, 3_600.0):
+        plan = decide(replace(snapshot, now=snapshot.now + later))
+        assert plan.wake_at is None or plan.wake_at > snapshot.now + later
