@@ -102,6 +102,8 @@ def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Resul
     stop = Stop()
     results: list[Result] = []
     with stop, _progress(console, order.quiet) as progress:
+        jobs, gpus = len(first.workload.arrivals), sum(first.cluster.gpus_by_model.values())
+        console.print(f"{first.workload.name}: {jobs:,} jobs on {gpus:,} GPUs", markup=False)
         for place, case in enumerate(order.cases):
             if stop.asked:
                 break

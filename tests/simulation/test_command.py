@@ -1,0 +1,166 @@
+"""`manage.py simulate` as a person types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from scheduler.simulation.command import main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def write_jobs(path: Path, jobs: Sequence[tuple[object, ...]]) -> Path:
+    """Write (submitted at, GPUs, duration) as a trace in our own format."""
+    rows = [",".join(map(str, job)) for job in jobs]
+    path.write_text("\n".join(["submitted_at,gpus,duration_seconds", *rows]) + "\n")
+    return path
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Three jobs on four GPUs: the long one first, so that the order matters."""
+    return write_jobs(tmp_path / "jobs.csv", [(0, 4, 100), (1, 4, 50), (2, 4, 10)])
+
+
+def simulate(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def numbers(path: Path) -> dict[str, dict]:
+    return {run["policy"]: run for run in json.loads(path.read_text())["policies"]}
+
+
+def test_compares_policies(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = simulate(
+        "--trace", trace, "--cluster", "v100=4:4", "--round-seconds", 0,
+        "--policy", "fifo", "--policy", "sjf", "--json", tmp_path / "out.json",
+    )  # fmt: skip
+    assert code == 0
+    runs = numbers(tmp_path / "out.json")
+    # fifo: 100, 150, 160 less the submissions; sjf takes the short one first once the GPUs are free.
+    assert runs["fifo"]["completion_seconds"]["mean"] == pytest.approx((100 + 149 + 158) / 3)
+    assert runs["sjf"]["completion_seconds"]["mean"] == pytest.approx((100 + 159 + 108) / 3)
+    assert "sjf" in capsys.readouterr().out
+
+
+def test_writes_a_report(trace: Path, tmp_path: Path) -> None:
+    assert simulate("--trace", trace, "--cluster", "v100=4:4", "--report", tmp_path / "report") == 0
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "jobs.csv" in page
+    assert list((tmp_path / "report" / "figures").glob("*.svg"))
+
+
+def test_skips_wrong_rows_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = write_jobs(tmp_path / "jobs.csv", [(0, 4, 100), (1, 4, "nan"), (2, 4, -1)])
+    assert simulate("--trace", trace, "--cluster", "v100=4:4", "--json", tmp_path / "out.json") == 0
+    said = capsys.readouterr().err
+    assert "jobs.csv:3: duration_seconds:" in said
+    assert "jobs.csv:4: duration_seconds:" in said
+    assert simulate("--trace", trace, "--cluster", "v100=4:4", "--strict") == 2
+    assert "jobs.csv:3: duration_seconds:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--policy", "fife"), "there is no policy 'fife'"),
+        (("--policy", "fifo:depth=3"), "has no parameter depth"),
+        (("--policy", "fifo:backfill_depth=many"), "backfill_depth"),
+        (("--placer", "nearby"), "there is no placer 'nearby'"),
+        (("--cluster", "v100"), "v100"),
+        (("--cluster", "missing.yaml"), "missing.yaml"),
+        (("--cost", "stopping=3"), "there is no cost 'stopping'"),
+        (("--cost", "start_seconds=-3"), "start_seconds is -3"),
+        (("--failure", "probability=2"), "must be from 0 to 1"),
+        (("--window", "5:2"), "window 5:2"),
+        (("--window", "first"), "--window first"),
+        (("--sweep", "colour=red"), "there is no axis 'colour'"),
+        (("--option", "estimates=perhaps"), "estimates"),
+        (("--round-seconds", "-1"), "round_seconds is -1"),
+        (("--trace", "none.csv"), "none.csv"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_bad_input_is_one_line_that_names_it(
+    trace: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    code = simulate("--trace", trace, "--cluster", "v100=4:4", *arguments)
+    error = capsys.readouterr().err
+    assert code == 2
+    assert said in " ".join(error.split())
+    assert "Traceback" not in error
+
+
+def test_a_window_measures_some_jobs_and_ends_with_the_last_of_them(tmp_path: Path) -> None:
+    jobs = [(10 * number, 1, 5) for number in range(20)]
+    trace = write_jobs(tmp_path / "jobs.csv", jobs)
+    out = tmp_path / "out.json"
+    assert (
+        simulate(
+            "--trace", trace, "--cluster", "v100=4:4", "--round-seconds", 0, "--window", "5:8", "--json", out
+        )
+        == 0
+    )
+    run = numbers(out)["fifo"]
+    assert run["jobs"]["measured"] == 3
+    assert run["span_seconds"] == pytest.approx(75.0)
+
+
+def test_a_sweep_over_processes_gives_what_one_after_another_gives(trace: Path, tmp_path: Path) -> None:
+    outs = []
+    for processes in (1, 2):
+        outs.append(tmp_path / f"{processes}.json")
+        simulate(
+            "--trace", trace, "--cluster", "v100=4:4", "--policy", "fifo", "--policy", "sjf",
+            "--sweep", "round_seconds=0,30", "--processes", processes, "--json", outs[-1], "--jobs",
+        )  # fmt: skip
+
+    def without_timing(path: Path) -> object:
+        runs = json.loads(path.read_text())["policies"]
+        assert len(runs) == 4
+        return [{key: value for key, value in run.items() if key not in TIMINGS} for run in runs]
+
+    assert without_timing(outs[0]) == without_timing(outs[1])
+
+
+TIMINGS = {"elapsed_seconds", "decide_seconds"}
+
+
+def test_exports_a_workload_that_reads_back(trace: Path, tmp_path: Path) -> None:
+    copy, out, again = tmp_path / "copy.csv", tmp_path / "a.json", tmp_path / "b.json"
+    assert simulate("--trace", trace, "--export", copy) == 0
+    for source, target in ((trace, out), (copy, again)):
+        assert simulate("--trace", source, "--cluster", "v100=4:4", "--json", target) == 0
+    assert numbers(out)["fifo"]["completion_seconds"] == numbers(again)["fifo"]["completion_seconds"]
+
+
+def test_ctrl_c_leaves_a_report_that_says_so(tmp_path: Path) -> None:
+    jobs = [(number, 1, 10_000) for number in range(20_000)]
+    trace = write_jobs(tmp_path / "jobs.csv", jobs)
+    out = tmp_path / "out.json"
+    command = [sys.executable, "manage.py", "simulate", "--trace", str(trace), "--cluster", "v100=4:4"]
+    with (tmp_path / "said").open("w") as said:
+        process = subprocess.Popen(
+            [*command, "--policy", "srtf", "--round-seconds", "0", "--json", str(out)],
+            cwd=ROOT, stdout=said, stderr=said,
+            env={name: value for name, value in os.environ.items() if name != "DATABASE_URL"},
+        )  # fmt: skip
+        end = time.monotonic() + 30
+        while "20,000 jobs" not in (tmp_path / "said").read_text():
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 1
+    run = numbers(out)["srtf"]
+    assert "interrupted" in run["cut_short"]
+    assert run["jobs"]["ended"] < len(jobs)

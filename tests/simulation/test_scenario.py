@@ -1,0 +1,98 @@
+"""Scenarios by hand, and what is printed of them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from scheduler.simulation.errors import InputError
+from scheduler.simulation.replay import replay_scenario
+from scheduler.simulation.sweep import Case
+
+STORY = """
+cluster: v100=8:4
+policy: fifo
+events:
+  - {at: 0, submit: {name: first, gpus: 4, duration_seconds: 300}}
+  - {at: 0, submit: {name: borrower, gpus: 4, duration_seconds: 300, guaranteed: false}}
+  - {at: 10, submit: {name: big, gpus: 8, duration_seconds: 50}}
+  - {at: 60, cancel: first}
+  - {at: 65, node_down: v100-0001}
+  - {at: 80, node_up: v100-0001}
+  - {at: 150, quota: {tenant: everyone, gpus: {v100: 4}}}
+  - {at: 150, submit: {name: over, gpus: 8, duration_seconds: 1}}
+  - {at: 160, virtual_cluster: {name: cluster, policy: sjf}}
+  - {at: 170, quota: {tenant: everyone, gpus: {v100: 8}}}
+"""
+
+
+def told(tmp_path: Path, text: str, case: Case | None = None) -> str:
+    path = tmp_path / "story.yaml"
+    path.write_text(text)
+    output = io.StringIO()
+    replay_scenario(path, case or Case(cluster=""), output)
+    return output.getvalue()
+
+
+def test_every_decision_is_told(tmp_path: Path) -> None:
+    lines = [line.strip() for line in told(tmp_path, STORY).splitlines()]
+    for expected in (
+        "0  start first on v100 GPUs 1,2,3,4",
+        "0  start borrower on v100 GPUs 5,6,7,8",
+        "60  cancel first",
+        "60  stop first (cancelled): It was cancelled.",
+        "60  start big on v100 GPUs 1,2,3,4 + 5,6,7,8",
+        "65  node_down v100-0001",
+        "80  start big on v100 GPUs 1,2,3,4 + 5,6,7,8",
+        "first: cancelled at 60 s",
+        "big: succeeded at 130 s",
+    ):
+        assert expected in lines, expected
+    assert any("big waits: Virtual cluster cluster guarantees 8 v100; 4 are in use" in line for line in lines)
+    assert any("over waits: Tenant everyone may hold" in line for line in lines)
+    assert not any("early" in line for line in lines)
+
+
+def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> None:
+    story = "events: [{at: 0, submit: {gpus: 2, duration_seconds: 5}}]"
+    with pytest.raises(InputError, match=r"story\.yaml: names no cluster"):
+        told(tmp_path, story)
+    assert "job 1: succeeded at 5 s" in told(tmp_path, story, Case(cluster="v100=2:2"))
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ("{submit: {gpus: 1, duration_seconds: 1}}", "event 1: must be an object with `at`"),
+        ("{at: 0, submits: 3}", "event 1: must have `at` and exactly one of submit"),
+        ("{at: noon, cancel: 1}", "event 1: at:"),
+        ("{at: 0, submit: {gpus: 1}}", "event 1: submit: duration_seconds: is missing"),
+        ("{at: 0, submit: {gpus: 0, duration_seconds: 1}}", "event 1: submit: gpus:"),
+        ("{at: 0, submit: {gpu: 1, duration_seconds: 1}}", "did you mean gpus"),
+        ("{at: 0, cancel: nobody}", "event 1: 'nobody' is no job"),
+        ("{at: 0, node_down: v100-9}", "event 1: there is no node"),
+        ("{at: 0, quota: {tenant: nobody, gpus: {v100: 1}}}", "event 1: quota: there is no tenant"),
+        ("{at: 0, quota: {tenant: everyone, gpus: many}}", "event 1: quota: gpus:"),
+        (
+            "{at: 0, virtual_cluster: {name: nowhere}}",
+            "event 1: virtual_cluster: there is no virtual cluster",
+        ),
+        ("{at: 0, virtual_cluster: {colour: red}}", "event 1: virtual_cluster: 'colour' is not known here"),
+    ],
+)
+def test_a_wrong_event_is_named(tmp_path: Path, event: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        told(tmp_path, f"cluster: v100=2:2\nevents:\n  - {event}\n")
+    assert said in str(error.value).replace('"', "'")
+
+
+def test_a_file_that_is_no_scenario_is_said(tmp_path: Path) -> None:
+    for text, said in (
+        ("[]", "must be an object"),
+        ("events: [}", "is not YAML"),
+        ("x: 1\nevents: []", "is not known"),
+    ):
+        with pytest.raises(InputError, match=said):
+            told(tmp_path, text)
