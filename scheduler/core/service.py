@@ -7,7 +7,10 @@ from scheduler.core.snapshot import Job, Running
 
 def attained_service(job: Job, running: Running | None, now: float) -> float:
     """Return the GPU-seconds a job has received of any model, up to now."""
-    return sum(job.attained_service.values()) + _present(running, now)
+    service = sum(job.attained_service.values())
+    if running is not None and running.phase == "held" and now > running.since:
+        service += (now - running.since) * sum(map(len, running.replicas))
+    return service
 
 
 def executed_seconds(job: Job, running: Running | None, now: float) -> float:
@@ -20,13 +23,7 @@ def remaining_seconds(job: Job, running: Running | None, now: float, default: fl
 
     Never below zero: a job that outlives its estimate counts as about to end.
     """
-    total = next(
-        (known for known in (job.estimate_seconds, job.time_limit_seconds) if known is not None), default
-    )
+    total = job.estimate_seconds
+    if total is None:
+        total = default if job.time_limit_seconds is None else job.time_limit_seconds
     return max(0.0, total - executed_seconds(job, running, now))
-
-
-def _present(running: Running | None, now: float) -> float:
-    if running is None or running.phase == "planned":
-        return 0.0
-    return max(0.0, now - running.since) * len(running.gpus)

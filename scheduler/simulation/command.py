@@ -16,11 +16,15 @@ from scheduler.core.plugin_text import parse_plugin
 from scheduler.core.registry import make_placer, make_policy
 from scheduler.core.sim.result import Result
 from scheduler.simulation.arguments import Order, understand
+from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.replay import replay_scenario
 from scheduler.simulation.run import Experiment, Milestone, simulate
-from scheduler.simulation.sweep import Case, prepare, run_all
+from scheduler.simulation.sweep import Case, prepare, read_workload, run_all
 from scheduler.simulation.traces.native import write_native
+
+#: Of more wrong rows than this, the number is said; the report has them all.
+PROBLEMS_SHOWN = 10
 
 #: Runs cases somewhere and yields the place of each with its result.
 Runner = Callable[[Sequence[Case]], Iterator[tuple[int, Result]]]
@@ -54,27 +58,24 @@ def _check_plugins(case: Case) -> None:
 def _export(order: Order, console: Console) -> int:
     assert order.export is not None
     case = order.cases[0]
-    prepared = prepare(case if case.cluster else _on_anything(case))
-    write_native(prepared.experiment.workload, order.export)
-    jobs = len(prepared.experiment.workload.arrivals)
-    console.print(f"{jobs:,} jobs written to {order.export}", markup=False)
+    workload, problems = read_workload(case, load_cluster(case.cluster) if case.cluster else None)
+    _warn(problems, console)
+    write_native(workload, order.export)
+    console.print(f"{len(workload.arrivals):,} jobs written to {order.export}", markup=False)
     return 0
 
 
-def _on_anything(case: Case) -> Case:
-    """A workload can be exported without a cluster: which one it is does not matter."""
-    from dataclasses import replace
-
-    return replace(case, cluster="any=1:1")
+def _warn(problems: Sequence[str], console: Console) -> None:
+    for problem in problems[:PROBLEMS_SHOWN]:
+        console.print(f"skipped {problem}", style="yellow", markup=False)
+    if len(problems) > PROBLEMS_SHOWN:
+        console.print(f"and {len(problems) - PROBLEMS_SHOWN:,} rows more", style="yellow", markup=False)
 
 
 def _simulate(order: Order, arguments: Sequence[str], console: Console, run_elsewhere: Runner | None) -> int:
     # Read once here, whoever runs it: so that what is wrong is said at once, and only once.
     first = prepare(order.cases[0])
-    for problem in first.problems[:10]:
-        console.print(f"skipped {problem}", style="yellow", markup=False)
-    if len(first.problems) > 10:
-        console.print(f"and {len(first.problems) - 10:,} rows more", style="yellow", markup=False)
+    _warn(first.problems, console)
     if run_elsewhere is not None:
         results = _in_order(run_elsewhere(order.cases), len(order.cases), console, order.quiet)
     elif order.processes > 1 and len(order.cases) > 1:

@@ -25,7 +25,9 @@ from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.generate import generate
 from scheduler.simulation.generator_spec import read_generator
+from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.joining import join
+from scheduler.simulation.rates import ThroughputTable
 from scheduler.simulation.run import ROUND_SECONDS, Experiment, simulate
 from scheduler.simulation.throughputs import read_throughputs
 from scheduler.simulation.traces.options import TraceOptions, parse_options
@@ -70,22 +72,9 @@ class Prepared:
 
 def prepare(case: Case) -> Prepared:
     """Read the files of a case; raise InputError for what cannot be used."""
-    table = read_throughputs(case.throughputs) if case.throughputs else None
+    table = _table(case)
     cluster = load_cluster(case.cluster)
-    options = parse_options(case.options, TraceOptions(seed=case.seed, throughputs=table))
-    problems: tuple[str, ...] = ()
-    if case.generator:
-        if case.trace:
-            raise InputError("a trace and a generator exclude each other")
-        workload = generate(read_generator(case.generator), seed=case.seed, options=options)
-    elif not case.trace:
-        raise InputError("there is nothing to simulate: give a trace or a generator")
-    else:
-        if options.gpus_per_node is None:
-            # A gang of the trace is split as its own cluster had to, or as this one has to.
-            options = replace(options, gpus_per_node=min(node_size(case.format), cluster.largest_node))
-        reading = read_trace(case.trace, case.format, strict=case.strict, limit=case.limit, options=options)
-        workload, problems = reading.workload, tuple(map(str, reading.problems))
+    workload, problems = read_workload(case, cluster)
     cluster, workload = join(cluster, workload, strict=case.strict)
     _check_window(case.window, workload)
     rules = Rules(
@@ -104,6 +93,40 @@ def prepare(case: Case) -> Prepared:
         window=case.window,
     )
     return Prepared(experiment=experiment, problems=problems)
+
+
+def read_workload(case: Case, cluster: ClusterSpec | None = None) -> tuple[Workload, tuple[str, ...]]:
+    """Read or generate the jobs of a case, and say what was wrong with them.
+
+    For a cluster, gangs are split as its nodes demand, and jobs that it is too small for are problems.
+    """
+    options = parse_options(case.options, TraceOptions(seed=case.seed, throughputs=_table(case)))
+    if case.generator:
+        if case.trace:
+            raise InputError("a trace and a generator exclude each other")
+        return generate(read_generator(case.generator), seed=case.seed, options=options), ()
+    if not case.trace:
+        raise InputError("there is nothing to simulate: give a trace or a generator")
+    if cluster is not None:
+        options = _for_cluster(options, node_size(case.format), cluster)
+    reading = read_trace(case.trace, case.format, strict=case.strict, limit=case.limit, options=options)
+    return reading.workload, tuple(map(str, reading.problems))
+
+
+def _table(case: Case) -> ThroughputTable | None:
+    return read_throughputs(case.throughputs) if case.throughputs else None
+
+
+def _for_cluster(options: TraceOptions, node_size: int, cluster: ClusterSpec) -> TraceOptions:
+    """Return the options with what the cluster decides, where a person has not."""
+    if options.gpus_per_node is None:
+        # A gang of the trace is split as its own cluster had to, or as this one has to.
+        options = replace(options, gpus_per_node=min(node_size, cluster.largest_node))
+    if options.largest_gpus is None:
+        options = replace(options, largest_gpus=max(cluster.gpus_by_model.values(), default=0))
+    if not options.gpu_models:
+        options = replace(options, gpu_models=frozenset(cluster.gpus_by_model))
+    return options
 
 
 def _check_window(window: tuple[int, int] | None, workload: Workload) -> None:

@@ -3,7 +3,7 @@
 The tables behind it are measured ones (`scheduler.simulation.throughputs` reads them). What no table knows
 is assumed, and each assumption is here: unknown models and applications run at the reference rate, elastic
 gangs scale linearly, spreading over nodes costs what `default_locality` says, and jobs that share GPUs
-without a measurement each get an equal part of them.
+without a measurement each get an equal part of them. A gang on as few nodes as it can be counts as near.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from scheduler.core.snapshot import Job
 class Tables(Protocol):
     """Measured rates; None where nothing was measured."""
 
-    def rate(self, application: str, gpus: int, gpu_model: str) -> float | None:
-        """Return the gang's rate on that model relative to the reference model, near to each other."""
+    def rate(self, application: str, gpus: int, gpu_model: str, of_gpus: int | None = None) -> float | None:
+        """Return the gang's rate on that model, near to each other, relative to the reference model.
+
+        With `of_gpus`, relative to a gang of so many GPUs: what resizing an elastic job gains.
+        """
         ...
 
     def locality(self, application: str, gpus: int, nodes: int) -> float | None:
         """Return the rate over so many nodes relative to one, or as few as can be."""
         ...
 
-    def interference(self, application: str, other: str, gpu_model: str) -> float | None:
+    def interference(self, application: str, other: str, gpu_model: str, gpus: int = 1) -> float | None:
         """Return the rate beside another application on the same GPUs, relative to having them alone."""
         ...
 
@@ -44,26 +47,22 @@ class Speeds:
     def alone(self, job: Job, gpu_model: str, gpus: int, nodes: int) -> float:
         """Return the seconds of reference work done in a second, with these GPUs to itself."""
         tables = self.tables
-        rate = tables.rate(job.application, gpus, gpu_model) if tables else None
+        rate = tables.rate(job.application, gpus, gpu_model, job.gpus) if tables else None
         if rate is None:
             rate = gpus / job.gpus
-        if nodes > 1:
+        too_many = nodes - -(-gpus // self.gpus_per_node)
+        if too_many > 0:
             near = tables.locality(job.application, gpus, nodes) if tables else None
-            if near is None:
-                too_many = nodes - -(-gpus // self.gpus_per_node)
-                near = self.default_locality ** max(0, too_many)
-            rate *= near
+            rate *= self.default_locality**too_many if near is None else near
         return rate
 
     def together(self, job: Job, others: Sequence[Job], gpu_model: str) -> float:
         """Return the rate beside others on the same GPUs, relative to having them alone."""
         factor = 1.0
         for other in others:
-            measured = (
-                self.tables.interference(job.application, other.application, gpu_model)
-                if self.tables
-                else None
-            )
+            measured = None
+            if self.tables:
+                measured = self.tables.interference(job.application, other.application, gpu_model, job.gpus)
             if measured is None:
                 return 1 / (1 + len(others))
             factor *= measured

@@ -120,13 +120,17 @@ class TestSpeed:
 
     def test_the_best_rate_is_that_of_the_models_a_job_accepts(self) -> None:
         class Twice:
-            def rate(self, application: str, gpus: int, gpu_model: str) -> float | None:
+            def rate(
+                self, application: str, gpus: int, gpu_model: str, of_gpus: int | None = None
+            ) -> float | None:
                 return {"V100": 2.0, "P100": 1.0}[gpu_model]
 
             def locality(self, application: str, gpus: int, nodes: int) -> float | None:
                 return None
 
-            def interference(self, application: str, other: str, gpu_model: str) -> float | None:
+            def interference(
+                self, application: str, other: str, gpu_model: str, gpus: int = 1
+            ) -> float | None:
                 return None
 
         speeds = Speeds(tables=Twice())
