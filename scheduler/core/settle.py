@@ -6,32 +6,57 @@ from collections.abc import Mapping, Sequence
 
 from scheduler.core.capacity import Capacity
 from scheduler.core.demand import demand_of_grant, shape_of
-from scheduler.core.plan import Grant, Placement
+from scheduler.core.holding import Fit, Holding
+from scheduler.core.plan import Grant, Locality, Placement
 from scheduler.core.snapshot import Job, JobId
 
 
 def settle(grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity) -> Placement | None:
-    """Use up the capacity for one grant and return its place, or None when it does not fit whole."""
+    """Use up the capacity for one grant and return its place, or None when it does not fit whole.
+
+    A job stays where it is if it may. One that is spread wider than its grant asks moves when that disturbs
+    nobody, and stays otherwise.
+    """
     holding = capacity.pending.get(grant.jobs)
-    if holding is not None and _may_stay(grant, jobs, holding.gpus, holding.model):
-        if holding.gpus > capacity.room(holding.model):
-            return None
-        capacity.keep(holding)
-        assert holding.running is not None
-        return Placement(gpu_model=holding.model, replicas=holding.running.replicas)
-    demand = demand_of_grant(grant, jobs, capacity.cluster)
     if holding is None:
-        fit = capacity.find(demand)
+        fit = capacity.find(demand_of_grant(grant, jobs, capacity.cluster))
+    elif not _may_stay(grant, jobs, holding.gpus, holding.model):
+        fit = _find_elsewhere(grant, jobs, holding, capacity)
+    elif holding.gpus > capacity.room(holding.model):
+        return None
     else:
-        without = capacity.fork()
-        without.drop(holding)
-        fit = without.find(demand)
-        if fit is not None:
-            capacity.drop(holding)
+        fit = None
+        if _is_wider(grant, holding, capacity):
+            fit = _find_elsewhere(grant, jobs, holding, capacity)
+        if fit is None or fit.victims:
+            capacity.keep(holding)
+            assert holding.running is not None
+            return Placement(gpu_model=holding.model, replicas=holding.running.replicas)
     if fit is None:
         return None
+    if holding is not None:
+        capacity.drop(holding)
     capacity.take(fit)
     return fit.placement
+
+
+def _find_elsewhere(
+    grant: Grant, jobs: Mapping[JobId, Job], holding: Holding, capacity: Capacity
+) -> Fit | None:
+    """Return a place for a gang whose own one counts as free."""
+    without = capacity.fork()
+    without.drop(holding)
+    return without.find(demand_of_grant(grant, jobs, capacity.cluster))
+
+
+def _is_wider(grant: Grant, holding: Holding, capacity: Capacity) -> bool:
+    """Whether a gang is spread over more than one node, or rack, and its grant asks for one."""
+    if grant.locality is Locality.ANY or len(holding.parts) == 1:
+        return False
+    if grant.locality is Locality.NODE:
+        return True
+    nodes = capacity.cluster.fleets[holding.model].nodes
+    return len({nodes[part.node].path for part in holding.parts}) > 1
 
 
 def _may_stay(grant: Grant, jobs: Mapping[JobId, Job], gpus: int, model: str) -> bool:

@@ -12,7 +12,7 @@ from scheduler.core import registry
 from scheduler.core.capacity import Capacity
 from scheduler.core.check import check
 from scheduler.core.errors import PlanError, UnknownPlugin
-from scheduler.core.plan import Action, ActionKind, Decision, Grant, Placement, Plan
+from scheduler.core.plan import Action, ActionKind, Decision, Grant, Locality, Placement, Plan
 from scheduler.core.policy import Placed, View
 from scheduler.core.registry import make_policy
 from scheduler.core.round import decide
@@ -439,6 +439,27 @@ class TestWhatPoliciesNeedNotSay:
         )
         plan = decide(snapshot)
         assert kinds(plan) == {1: "move", 3: "start"}
+
+    def test_a_gang_that_is_spread_wider_than_asked_moves_if_nobody_is_disturbed(self) -> None:
+        near = Grant(jobs=(JobId(1),), gpus=2, locality=Locality.NODE)
+        snapshot = scripted_snapshot(near, memory={})
+        gang = make_job(1, 1, replicas=2)
+        spread = replace(
+            snapshot,
+            jobs=(gang, *snapshot.jobs[1:]),
+            running=(make_running(gang, [[100], [200]]),),
+        )
+        move = action_of(decide(spread), 1)
+        assert move.kind is ActionKind.MOVE
+        assert move.placement is not None
+        assert len({gpu // 100 for gpu in move.placement.gpus}) == 1
+        lender = make_job(7, 7, replicas=2, guaranteed=False)
+        full = replace(
+            spread,
+            jobs=(gang, lender),
+            running=(*spread.running, make_running(lender, [range(101, 108), range(201, 208)])),
+        )
+        assert 1 not in kinds(decide(full))
 
     def test_a_group_that_shares_gpus_starts_together_and_stays_together(self) -> None:
         pair = Grant(jobs=(JobId(4), JobId(5)), gpus=4)
