@@ -1,5 +1,8 @@
 """Ask for an early round. Losing a hint costs at most one beat tick; a thousand of them cost one round."""
 
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import redis
@@ -21,6 +24,17 @@ def _redis() -> redis.Redis:
     return redis.Redis.from_url(settings.CONFIG.redis_url, socket_timeout=2, socket_connect_timeout=2)
 
 
+#: Forecasts keep this distance at least, and ten times what the last one took: they are worth little of the
+#: machine's time.
+_FORECAST_HINTED = "allot:forecast-hinted"
+_FORECAST_RECENT = "allot:forecast-recent"
+_FORECAST_DISTANCE_SECONDS = 3.0
+_FORECAST_PART = 10.0
+#: One forecast or what-if at a time, so that rounds always find a worker free. Outlives its holder's limit.
+_FORECASTING = "allot:forecasting"
+_FORECASTING_MS = 75_000
+
+
 def hint_round() -> None:
     """Once this transaction is committed, let a round start at once unless one is already asked for."""
     # Robust: a Redis that is away must not fail what was committed; the next tick does the work.
@@ -39,3 +53,39 @@ def round_begins() -> None:
     """From now on a change may have been missed by the round's snapshot, so it may hint again."""
     _redis().delete(_HINTED)
     _redis().set(_RECENT, 1, px=_DISTANCE_MS)
+
+
+def ask_for_forecast() -> None:
+    """Let the waiting jobs' starts be foreseen soon; a thousand such wishes cost one forecast."""
+    wait_ms = max(0, _redis().pttl(_FORECAST_RECENT))
+    if _redis().set(_FORECAST_HINTED, 1, nx=True, px=wait_ms + 10_000):
+        current_app.send_task("scheduler.tasks.forecast", countdown=wait_ms / 1_000 if wait_ms else None)
+
+
+def forecast_begins() -> None:
+    """From now on a round may have been missed by the forecast's snapshot, so it may hint again."""
+    _redis().set(_FORECAST_RECENT, 1, px=int(_FORECAST_DISTANCE_SECONDS * 1_000))
+    _redis().delete(_FORECAST_HINTED)
+
+
+def forecast_took(seconds: float) -> None:
+    """Keep the next forecast at a distance in proportion to what this one cost."""
+    distance = max(_FORECAST_DISTANCE_SECONDS, _FORECAST_PART * seconds)
+    _redis().set(_FORECAST_RECENT, 1, px=int(distance * 1_000))
+
+
+@contextmanager
+def forecasting() -> Iterator[bool]:
+    """Hold the right to forecast; False when somebody else has it."""
+    mine = secrets.token_hex(8)
+    is_mine = bool(_redis().set(_FORECASTING, mine, nx=True, px=_FORECASTING_MS))
+    try:
+        yield is_mine
+    finally:
+        if is_mine and _redis().get(_FORECASTING) == mine.encode():
+            _redis().delete(_FORECASTING)
+
+
+def ask_for_answer(question: str, *, after_seconds: float | None = None) -> None:
+    """Have a what-if question answered."""
+    current_app.send_task("scheduler.tasks.answer_what_if", args=[question], countdown=after_seconds)

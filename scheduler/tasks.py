@@ -1,10 +1,18 @@
 """Celery's entries: each fetches nothing and calls one service. All may run twice, late or never."""
 
+from pathlib import Path
+
+from billiard.exceptions import SoftTimeLimitExceeded
 from celery import shared_task
 
+from scheduler import hints
+from scheduler.core.errors import SchedulingError
 from scheduler.hints import ask_for_round, round_begins
+from scheduler.rounds import answers, forecasting
 from scheduler.rounds.run import run_round as run_one_round
 from scheduler.services import housekeeping, leases
+from scheduler.simulation import sweep
+from scheduler.simulation.errors import InputError
 
 
 # Hard limit: the backstop for a policy that never returns. Nothing is left behind by a killed round.
@@ -29,3 +37,41 @@ def sample_usage() -> None:
 @shared_task(time_limit=300)
 def prune() -> None:
     housekeeping.prune()
+
+
+@shared_task(soft_time_limit=50, time_limit=60)
+def forecast() -> None:
+    hints.forecast_begins()
+    with hints.forecasting() as is_mine:
+        # Whoever has the turn is done soon, and the next round asks again.
+        if is_mine:
+            hints.forecast_took(forecasting.run_forecast())
+
+
+@shared_task(soft_time_limit=50, time_limit=60)
+def answer_what_if(question: str) -> None:
+    with hints.forecasting() as is_mine:
+        if not is_mine:
+            hints.ask_for_answer(question, after_seconds=0.3)
+            return
+        try:
+            answers.answer(question)
+        except SoftTimeLimitExceeded:
+            answers.give_up(question, answers.TOO_LONG)
+        except Exception:
+            answers.give_up(question, "It could not be worked out; operators find the cause in the log.")
+            raise
+
+
+# A simulation may take hours; acknowledged late or not, a repeated one writes the same file again.
+@shared_task(time_limit=24 * 3_600)
+def simulate_case(case: str, target: str) -> None:
+    """Run one case of a sweep and write its result to TARGET.json, or why it failed to TARGET.error."""
+    try:
+        done, content = f"{target}.json", sweep.result_to_json(sweep.run_case(sweep.case_from_json(case)))
+    except (InputError, SchedulingError, OSError) as error:
+        done, content = f"{target}.error", str(error).encode()
+    # Whole or not at all: whoever waits for the file reads it as soon as it is there.
+    unfinished = Path(f"{done}.part")
+    unfinished.write_bytes(content)
+    unfinished.rename(done)

@@ -144,6 +144,7 @@ SPECTACULAR_SETTINGS = {
         "AttemptState": "scheduler.api.schemas.ATTEMPT_STATES",
         "NodeState": "scheduler.api.schemas.NODE_STATES",
         "GpuState": "scheduler.api.schemas.GPU_STATES",
+        "WhatIfState": "scheduler.api.what_if_schemas.WHAT_IF_STATES",
         "RoundState": "scheduler.api.schemas.ROUND_STATES",
     },
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],

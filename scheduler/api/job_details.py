@@ -16,6 +16,7 @@ from scheduler.api import schemas
 from scheduler.api.lists import RepresentedList
 from scheduler.core.lifecycle import AttemptState
 from scheduler.models import Attempt, Event, Explanation, QueueOrder
+from scheduler.rounds.forecasting import prediction_of
 from scheduler.selectors import attempt_of, events_visible, job_get, log_chunks, log_is_full, progress_points
 from tenants.selectors import viewer
 
@@ -124,7 +125,8 @@ class JobProgress(APIView):
 class JobWhy(APIView):
     @extend_schema(responses=schemas.Why)
     def get(self, request: Request, job_id: int) -> Response:
-        """Say why the job waits, the most decisive reason first, and where it stands in its queue."""
+        """Say why the job waits, the most decisive reason first, where it stands in its queue, and when it
+        will probably start."""
         job = job_get(viewer(request), job_id)
         explanation = Explanation.objects.filter(job=job).first()
         reasons = represent.reasons_of(job)
@@ -138,6 +140,7 @@ class JobWhy(APIView):
                 "queue_length": len(order.jobs) if order and position else None,
                 "round": explanation.round_number if explanation and reasons else None,
                 "decided_at": represent.iso(explanation.decided_at) if explanation and reasons else None,
+                **prediction_of(job),
             }
         )
 

@@ -209,6 +209,18 @@ class JobCounts(serializers.Serializer):
     cancelled = serializers.IntegerField()
 
 
+class Prediction(serializers.Serializer):
+    starts_at = serializers.DateTimeField(help_text="Expected start.")
+    earliest = serializers.DateTimeField(help_text="If jobs run as short as is likely.")
+    latest = serializers.DateTimeField(
+        allow_null=True, help_text="If every job uses its whole time limit; null: more than 30 days ahead."
+    )
+    assumption = serializers.CharField(help_text='"if jobs run as long as ...".')
+    position = serializers.IntegerField(allow_null=True, help_text="In its queue; null: it starts at once.")
+    made_at = serializers.DateTimeField()
+    round = serializers.IntegerField()
+
+
 class Why(serializers.Serializer):
     state = serializers.ChoiceField(choices=JOB_STATES)
     reasons = Reason(many=True)
@@ -216,6 +228,8 @@ class Why(serializers.Serializer):
     queue_length = serializers.IntegerField(allow_null=True)
     round = serializers.IntegerField(allow_null=True)
     decided_at = serializers.DateTimeField(allow_null=True)
+    prediction = Prediction(allow_null=True)
+    no_prediction = serializers.CharField(allow_blank=True, help_text="Why there is no prediction.")
 
 
 class LogChunk(serializers.Serializer):

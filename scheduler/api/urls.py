@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from scheduler.api import cluster, job_details, jobs, nodes, rounds, virtual_clusters
+from scheduler.api import cluster, job_details, jobs, nodes, predictions, rounds, virtual_clusters
 
 urlpatterns = [
     path("jobs", jobs.Jobs.as_view(), name="jobs"),
@@ -18,6 +18,8 @@ urlpatterns = [
     path("jobs/<int:job_id>/logs", job_details.JobLogs.as_view(), name="job-logs"),
     path("jobs/<int:job_id>/progress", job_details.JobProgress.as_view(), name="job-progress"),
     path("jobs/<int:job_id>/why", job_details.JobWhy.as_view(), name="job-why"),
+    path("what-if", predictions.WhatIfs.as_view(), name="what-ifs"),
+    path("what-if/<uuid:question_id>", predictions.WhatIfDetail.as_view(), name="what-if"),
     path("nodes", nodes.Nodes.as_view(), name="nodes"),
     path("nodes/<str:name>", nodes.NodeDetail.as_view(), name="node"),
     path("nodes/<str:name>/drain", nodes.NodeDrain.as_view(), name="node-drain"),

@@ -1,6 +1,7 @@
 """The scheduler's tables. Facts are declared once more, as values, in `scheduler.core.snapshot`."""
 
 from scheduler.models.events import Event
+from scheduler.models.forecasts import Forecast, WhatIf
 from scheduler.models.inventory import Gpu, GpuModel, Node
 from scheduler.models.jobs import Attempt, AttemptPart, Job, LogChunk, ProgressPoint
 from scheduler.models.rounds import (
@@ -21,6 +22,7 @@ __all__ = [
     "AttemptPart",
     "Event",
     "Explanation",
+    "Forecast",
     "Gpu",
     "GpuModel",
     "Job",
@@ -32,4 +34,5 @@ __all__ = [
     "QueueOrder",
     "Round",
     "UsageSample",
+    "WhatIf",
 ]

@@ -9,6 +9,7 @@ from scheduler.clock import database_now
 from scheduler.core import codec
 from scheduler.core.plan import Plan
 from scheduler.core.round import decide
+from scheduler.hints import ask_for_forecast
 from scheduler.models import Round
 from scheduler.models.rounds import RoundState
 from scheduler.rounds.apply import Applied, apply_plan
@@ -57,6 +58,9 @@ def _run(number: int) -> None:
         )
         applied = apply_plan(snapshot, plan)
         _record(plan, stored, applied)
+        if plan.reasons:
+            # Robust: that a forecast is not made must not fail what was committed.
+            transaction.on_commit(ask_for_forecast, robust=True)
     for view, problem in plan.degraded.items():
         log.error("round %d: view %s is degraded: %s", number, view, problem)
 

@@ -9,7 +9,8 @@ from django.db.models import Max
 from scheduler import stream
 from scheduler.clock import database_now
 from scheduler.core.lifecycle import HoldPhase
-from scheduler.models import AllocatedGpu, Gpu, Round, UsageSample
+from scheduler.models import AllocatedGpu, Gpu, Round, UsageSample, WhatIf
+from scheduler.services.questions import KEPT
 
 _USAGE_KEPT = timedelta(days=7)
 
@@ -40,3 +41,4 @@ def prune() -> None:
     newest = Round.objects.aggregate(newest=Max("number"))["newest"] or 0
     Round.objects.filter(number__lte=newest - settings.CONFIG.rounds_kept).delete()
     UsageSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()
+    WhatIf.objects.filter(asked_at__lt=database_now() - KEPT).delete()

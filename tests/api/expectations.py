@@ -50,6 +50,9 @@ GET    /api/v1/jobs/<int:job_id>/logs             401    404      200    200    
 GET    /api/v1/jobs/<int:job_id>/progress         401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/why              401    404      200    200    200   200      200       -
 
+POST   /api/v1/what-if                            401    404      403    202    202   202      403       403
+GET    /api/v1/what-if/<uuid:question_id>         401    404      404    200    404   200      200       -
+
 GET    /api/v1/nodes                              401    200      200    200    200   200      200       -
 POST   /api/v1/nodes                              401    403      403    403    403   201      403       403
 GET    /api/v1/nodes/<str:name>                   401    200      200    200    200   200      200       -
@@ -99,6 +102,10 @@ BODIES = {
     ("POST", "/api/v1/jobs/bulk"): {
         "tenant": "red",
         "jobs": [{name: value for name, value in _SPEC.items() if name != "tenant"}],
+    },
+    ("POST", "/api/v1/what-if"): {
+        "tenant": "red",
+        "spec": {name: value for name, value in _SPEC.items() if name != "tenant"},
     },
     ("POST", "/api/v1/nodes"): {"name": "node-new", "rack": "rack-1"},
     ("PATCH", "/api/v1/nodes/<str:name>"): {"cordoned": True},

@@ -17,7 +17,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
-from scheduler.models import Event, LogChunk, Round
+from scheduler.models import Event, LogChunk, Round, WhatIf
 from tenants.models import Role, Token, User
 from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error
 from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS
@@ -123,6 +123,7 @@ def world(db, settings) -> World:
         message=MARK,
     )
     Round.objects.create(number=1, started_at=timezone.now(), state="applied")
+    question = WhatIf.objects.create(asked_by=people["member"], asked_at=timezone.now(), question={})
     token = Token.objects.create(user=people["member"], name=MARK, key="0123456789ab", digest=b"x" * 32)
     parameters = {
         "tenants.name": "red",
@@ -132,6 +133,7 @@ def world(db, settings) -> World:
         "virtual-clusters.name": "unused",
         "job_id": str(waiting.id),
         "number": "1",
+        "question_id": str(question.id),
         "key": token.key,
     }
     return World(people, parameters)

@@ -1,6 +1,7 @@
 """The API's description: complete, without warnings, and equal to the committed copy."""
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def test_the_committed_schema_is_the_generated_one(generated):
 def test_every_route_is_described(operations):
     described = {(method.upper(), path) for method, path in operations}
     routes = {
-        (method, route.replace("<int:", "{").replace("<str:", "{").replace(">", "}"))
+        (method, re.sub(r"<\w+:(\w+)>", r"{\1}", route))
         for method, route in EXPECTED
         if route.startswith("/api/v1/")
     }

@@ -250,7 +250,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Say why the job waits, the most decisive reason first, and where it stands in its queue. */
+        /**
+         * @description Say why the job waits, the most decisive reason first, where it stands in its queue, and when it
+         *     will probably start.
+         */
         get: operations["jobs_why_get"];
         put?: never;
         post?: never;
@@ -665,6 +668,44 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/what-if": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Ask what would become of the queue if a waiting job were another one, if a new job came, or (for
+         *     operators) if the cluster were another one. Changes nothing. Each user may ask 10 questions a minute
+         *     (else 429); answers are kept for an hour.
+         */
+        post: operations["what_if_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/what-if/{question_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One's own question and, once its state is done, its answer. Jobs of others are counted only. */
+        get: operations["what_if_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -754,6 +795,13 @@ export interface components {
             nodes: components["schemas"]["NodeCounts"];
             round: components["schemas"]["NewestRound"] | null;
         };
+        ClusterChangesRequest: {
+            /** @description Nodes. */
+            drain?: string[];
+            /** @description Nodes. */
+            add_back?: string[];
+            enlarge?: components["schemas"]["LargerGuaranteeRequest"][];
+        };
         Dropped: {
             kind: string;
             jobs: number[];
@@ -797,6 +845,17 @@ export interface components {
             field: string;
             problem: string;
             expected: string;
+        };
+        Foreseen: {
+            /** Format: date-time */
+            starts_at: string | null;
+            /** Format: date-time */
+            earliest: string | null;
+            /** Format: date-time */
+            latest: string | null;
+            position: number | null;
+            /** @description Why no start is foreseen. */
+            why_not: string;
         };
         Gpu: {
             id: number;
@@ -877,6 +936,19 @@ export interface components {
             held: boolean;
             version: number;
         };
+        /** @description What is left out stays as it is. */
+        JobChangesRequest: {
+            /** @description Of each replica; for jobs of one task. */
+            gpus?: number;
+            replicas?: number;
+            /** @description "any", a model, or a list of models with the preferred first. */
+            gpu_models?: unknown;
+            /** @description Seconds, or "30m", "2h", "1d12h". */
+            time_limit?: unknown;
+            guarantee?: components["schemas"]["GuaranteeEnum"];
+            priority?: number;
+            virtual_cluster?: string;
+        };
         JobCounts: {
             queued: number;
             running: number;
@@ -900,6 +972,15 @@ export interface components {
             topology?: components["schemas"]["Topology"] | null;
             /** @description Seconds, or "30m", "2h", "1d12h"; null: none. */
             time_limit?: unknown;
+            /** @description How long it will probably run, like time_limit and not longer; null: unknown. */
+            estimate?: unknown;
+            /** @description Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. */
+            application?: string | null;
+            /**
+             * Format: double
+             * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.
+             */
+            skew?: number | null;
             retry?: components["schemas"]["Retry"];
             checkpoint?: components["schemas"]["Checkpoint"];
             throughput?: {
@@ -925,6 +1006,15 @@ export interface components {
             topology?: components["schemas"]["TopologyRequest"] | null;
             /** @description Seconds, or "30m", "2h", "1d12h"; null: none. */
             time_limit?: unknown;
+            /** @description How long it will probably run, like time_limit and not longer; null: unknown. */
+            estimate?: unknown;
+            /** @description Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. */
+            application?: string | null;
+            /**
+             * Format: double
+             * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.
+             */
+            skew?: number | null;
             retry?: components["schemas"]["RetryRequest"];
             checkpoint?: components["schemas"]["CheckpointRequest"];
             throughput?: {
@@ -956,6 +1046,15 @@ export interface components {
             topology?: components["schemas"]["TopologyRequest"] | null;
             /** @description Seconds, or "30m", "2h", "1d12h"; null: none. */
             time_limit?: unknown;
+            /** @description How long it will probably run, like time_limit and not longer; null: unknown. */
+            estimate?: unknown;
+            /** @description Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. */
+            application?: string | null;
+            /**
+             * Format: double
+             * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.
+             */
+            skew?: number | null;
             retry?: components["schemas"]["RetryRequest"];
             checkpoint?: components["schemas"]["CheckpointRequest"];
             throughput?: {
@@ -966,6 +1065,12 @@ export interface components {
             };
             /** @description Needed by members of several tenants. */
             tenant?: string;
+        };
+        LargerGuaranteeRequest: {
+            virtual_cluster: string;
+            gpu_model: string;
+            /** @description On top of what it has. */
+            more_gpus: number;
         };
         /**
          * @description * `rack` - rack
@@ -1263,6 +1368,30 @@ export interface components {
         Plugins: {
             policies: components["schemas"]["Plugin"][];
             placers: components["schemas"]["Plugin"][];
+        };
+        Prediction: {
+            /**
+             * Format: date-time
+             * @description Expected start.
+             */
+            starts_at: string;
+            /**
+             * Format: date-time
+             * @description If jobs run as short as is likely.
+             */
+            earliest: string;
+            /**
+             * Format: date-time
+             * @description If every job uses its whole time limit; null: more than 30 days ahead.
+             */
+            latest: string | null;
+            /** @description "if jobs run as long as ...". */
+            assumption: string;
+            /** @description In its queue; null: it starts at once. */
+            position: number | null;
+            /** Format: date-time */
+            made_at: string;
+            round: number;
         };
         Progress: {
             points: components["schemas"]["ProgressPoint"][];
@@ -1612,6 +1741,61 @@ export interface components {
              */
             weight: number;
         };
+        WhatIf: {
+            /** Format: uuid */
+            id: string;
+            state: components["schemas"]["WhatIfState"];
+            /** @description Why there is no answer. */
+            problem: string;
+            fields: components["schemas"]["FieldProblem"][];
+            /** Format: date-time */
+            asked_at: string;
+            /** Format: date-time */
+            expires_at: string;
+            /** Format: date-time */
+            made_at: string | null;
+            round: number | null;
+            assumption: string;
+            /** @description The jobs that the question is about. */
+            subjects: components["schemas"]["WhatIfEffect"][];
+            /** @description The asker's jobs that start later because of it, at most 100. */
+            later: components["schemas"]["WhatIfEffect"][];
+            /** @description Those that start sooner, at most 100. */
+            sooner: components["schemas"]["WhatIfEffect"][];
+            later_count: number;
+            sooner_count: number;
+            /** @description Jobs of others that start later. */
+            others_later: number;
+            /** @description Jobs of others that start sooner. */
+            others_sooner: number;
+        };
+        WhatIfEffect: {
+            /** @description Null: the job that is not submitted yet. */
+            job: number | null;
+            name: string;
+            /** @description It runs as things are, and would have to wait. */
+            runs_now: boolean;
+            before: components["schemas"]["Foreseen"] | null;
+            after: components["schemas"]["Foreseen"] | null;
+        };
+        /** @description One or more of: a waiting job with changes, the specification of a new job, changes of the cluster. */
+        WhatIfQuestionRequest: {
+            job?: number;
+            changes?: components["schemas"]["JobChangesRequest"];
+            /** @description Of `spec`; needed by members of several. */
+            tenant?: string;
+            spec?: components["schemas"]["JobSpecRequest"];
+            /** @description For operators. */
+            cluster?: components["schemas"]["ClusterChangesRequest"];
+        };
+        /**
+         * @description * `waiting` - waiting
+         *     * `running` - running
+         *     * `done` - done
+         *     * `failed` - failed
+         * @enum {string}
+         */
+        WhatIfState: "waiting" | "running" | "done" | "failed";
         Why: {
             state: components["schemas"]["JobState"];
             reasons: components["schemas"]["Reason"][];
@@ -1620,6 +1804,9 @@ export interface components {
             round: number | null;
             /** Format: date-time */
             decided_at: string | null;
+            prediction: components["schemas"]["Prediction"] | null;
+            /** @description Why there is no prediction. */
+            no_prediction: string;
         };
     };
     responses: never;
@@ -5539,6 +5726,161 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    what_if_create: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["WhatIfQuestionRequest"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhatIf"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    what_if_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                question_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhatIf"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,0 +1,81 @@
+"""What-if questions and answers as the API's schema describes them."""
+
+from rest_framework import serializers
+
+from scheduler.api import schemas
+from scheduler.models.forecasts import WhatIfState
+
+WHAT_IF_STATES = [state.value for state in WhatIfState]
+
+
+class JobChanges(serializers.Serializer):
+    """What is left out stays as it is."""
+
+    gpus = serializers.IntegerField(
+        required=False, min_value=1, max_value=16, help_text="Of each replica; for jobs of one task."
+    )
+    replicas = serializers.IntegerField(required=False, min_value=1, max_value=256)
+    gpu_models = serializers.JSONField(
+        required=False, help_text='"any", a model, or a list of models with the preferred first.'
+    )
+    time_limit = serializers.JSONField(required=False, help_text='Seconds, or "30m", "2h", "1d12h".')
+    guarantee = serializers.ChoiceField(required=False, choices=schemas.GUARANTEES)
+    priority = serializers.IntegerField(required=False, min_value=-100, max_value=100)
+    virtual_cluster = serializers.CharField(required=False, max_length=63)
+
+
+class LargerGuarantee(serializers.Serializer):
+    virtual_cluster = serializers.CharField(max_length=63)
+    gpu_model = serializers.CharField(max_length=63)
+    more_gpus = serializers.IntegerField(min_value=1, max_value=1_000_000, help_text="On top of what it has.")
+
+
+class ClusterChanges(serializers.Serializer):
+    drain = serializers.ListField(required=False, child=serializers.CharField(), help_text="Nodes.")
+    add_back = serializers.ListField(required=False, child=serializers.CharField(), help_text="Nodes.")
+    enlarge = LargerGuarantee(required=False, many=True)
+
+
+class WhatIfQuestion(serializers.Serializer):
+    """One or more of: a waiting job with changes, the specification of a new job, changes of the cluster."""
+
+    job = serializers.IntegerField(required=False)
+    changes = JobChanges(required=False)
+    tenant = serializers.CharField(required=False, help_text="Of `spec`; needed by members of several.")
+    spec = schemas.JobSpec(required=False)
+    cluster = ClusterChanges(required=False, help_text="For operators.")
+
+
+class Foreseen(serializers.Serializer):
+    starts_at = serializers.DateTimeField(allow_null=True)
+    earliest = serializers.DateTimeField(allow_null=True)
+    latest = serializers.DateTimeField(allow_null=True)
+    position = serializers.IntegerField(allow_null=True)
+    why_not = serializers.CharField(allow_blank=True, help_text="Why no start is foreseen.")
+
+
+class WhatIfEffect(serializers.Serializer):
+    job = serializers.IntegerField(allow_null=True, help_text="Null: the job that is not submitted yet.")
+    name = serializers.CharField()
+    runs_now = serializers.BooleanField(help_text="It runs as things are, and would have to wait.")
+    before = Foreseen(allow_null=True)
+    after = Foreseen(allow_null=True)
+
+
+class WhatIf(serializers.Serializer):
+    id = serializers.UUIDField()
+    state = serializers.ChoiceField(choices=WHAT_IF_STATES)
+    problem = serializers.CharField(allow_blank=True, help_text="Why there is no answer.")
+    fields = schemas.FieldProblem(many=True)  # type: ignore[assignment]
+    asked_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+    made_at = serializers.DateTimeField(allow_null=True)
+    round = serializers.IntegerField(allow_null=True)
+    assumption = serializers.CharField(allow_blank=True)
+    subjects = WhatIfEffect(many=True, help_text="The jobs that the question is about.")
+    later = WhatIfEffect(many=True, help_text="The asker's jobs that start later because of it, at most 100.")
+    sooner = WhatIfEffect(many=True, help_text="Those that start sooner, at most 100.")
+    later_count = serializers.IntegerField()
+    sooner_count = serializers.IntegerField()
+    others_later = serializers.IntegerField(help_text="Jobs of others that start later.")
+    others_sooner = serializers.IntegerField(help_text="Jobs of others that start sooner.")
