@@ -89,9 +89,9 @@ def simulate(
     A result that ends early is valid as far as it goes and says why in `cut_short`. `on_progress` is called
     about a hundred times.
     """
-    arrivals = experiment.workload.arrivals
+    facts, arrivals = experiment.facts(), experiment.workload.arrivals
     engine = Engine(
-        experiment.facts(),
+        facts,
         arrivals,
         experiment.rules,
         script=experiment.script,
@@ -125,8 +125,8 @@ def simulate(
     if left and not cut_short and experiment.window is None:
         cut_short = left
     return Result(
-        policy=experiment.policy or "as the cluster says",
-        placer=experiment.placer or "as the cluster says",
+        policy=_named({vc.policy for vc in facts.virtual_clusters}, experiment.policy),
+        placer=_named({vc.placer for vc in facts.virtual_clusters}, experiment.placer),
         workload=experiment.workload.name,
         cluster=experiment.cluster.name,
         seed=experiment.rules.seed,
@@ -149,6 +149,10 @@ def simulate(
 def _has_ended(engine: Engine, job: object) -> bool:
     progress = engine.progress.get(job)  # type: ignore[call-overload]
     return progress is not None and bool(progress.outcome)
+
+
+def _named(found: set[str], given: str) -> str:
+    return given or (found.pop() if len(found) == 1 else "as the cluster says")
 
 
 def _about(experiment: Experiment) -> list[str]:

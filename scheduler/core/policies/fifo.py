@@ -80,7 +80,7 @@ class _Line:
         # The capacity only shrinks, so what did not fit, or broke the promise, will do so again.
         misfits: set[object] = set()
         breakers: set[object] = set()
-        for job in jobs:
+        for job in jobs if self._is_anything_left() else ():
             shape = shape_in(self.capacity.cluster, job)
             if shape in misfits:
                 continue
@@ -96,10 +96,15 @@ class _Line:
                 misfits.add(shape)
             elif in_time or promise.spares(fit):
                 self._start(job, fit)
+                if not self._is_anything_left():
+                    break
             else:
                 breakers.add(shape)
                 refused.append(job)
         return refused
+
+    def _is_anything_left(self) -> bool:
+        return any(self.capacity.offered(model) for model in self.capacity.models)
 
     def _start(self, job: Job, fit: Fit) -> None:
         self.capacity.take(fit)
@@ -130,9 +135,12 @@ def _limit(job: Job, view: View) -> float:
 
 def _end(running: Running, view: View) -> float:
     """Return when an allocation ends at the latest, by the limits of its jobs."""
-    limit = max([_limit(view.jobs[job], view) for job in running.jobs])
-    since = view.now if running.phase == "planned" else running.since
-    return max(since + limit, view.now + view.round_seconds)
+    if len(running.jobs) == 1:
+        limit = _limit(view.jobs[running.jobs[0]], view)
+    else:
+        limit = max([_limit(view.jobs[job], view) for job in running.jobs])
+    end = (view.now if running.phase == "planned" else running.since) + limit
+    return end if end > view.now + view.round_seconds else view.now + view.round_seconds
 
 
 def _first(promise: Promise | None) -> Reason:
