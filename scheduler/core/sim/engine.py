@@ -185,7 +185,7 @@ class Engine:
         self._floor.cancel(job)
 
     def finish(self, job: JobId) -> None:
-        """A job that runs ends now, whatever work it had left."""
+        """A job that runs ends now, whatever work it had left; one that waits or is stopping goes on."""
         self._floor.finish(job)
 
     def reconfigure(self, change: Callable[[Snapshot], Snapshot]) -> None:

@@ -182,8 +182,9 @@ class Floor:
             self._close(job, JobEvent.CANCELLED)
 
     def finish(self, job: JobId) -> None:
-        """A job that runs ends now, whatever work it had left."""
-        if self.progress[job].attempt is not None:
+        """A job that runs ends now, whatever work it had left; one that waits or is stopping goes on."""
+        attempt = self.progress[job].attempt if job in self.progress else None
+        if attempt is not None and attempt.state is AttemptState.RUNNING:
             self._finish(job)
 
     def lose(self, present: Collection[GpuId]) -> None:
