@@ -26,6 +26,7 @@ from allot.objects import (
     Node,
     SubmittedJob,
     VirtualCluster,
+    WhatIf,
     Why,
 )
 from allot.transport import Transport
@@ -128,6 +129,19 @@ class Client:
 
     def why(self, job_id: int) -> Why:
         return cast(Why, self._read(f"/jobs/{job_id}/why"))
+
+    def what_if(
+        self, question: Mapping[str, Any], *, patience_seconds: float = 90.0, pause_seconds: float = 0.3
+    ) -> WhatIf:
+        """Ask a what-if question (the body of POST /what-if) and return it answered, or as it is when the
+        patience is over."""
+        asked = cast(WhatIf, self._write("/what-if", dict(question)))
+        waited = 0.0
+        while asked["state"] in ("waiting", "running") and waited < patience_seconds:
+            self.sleep(pause_seconds)
+            waited += pause_seconds
+            asked = cast(WhatIf, self._read(f"/what-if/{asked['id']}"))
+        return asked
 
     def cancel(self, job_id: int) -> Job:
         return cast(Job, self._write(f"/jobs/{job_id}/cancel"))

@@ -139,6 +139,59 @@ class Check(TypedDict):
     message: str
 
 
+class Prediction(TypedDict):
+    """`latest` is None when it is more than 30 days ahead; `position` when it starts at once."""
+
+    starts_at: str
+    earliest: str
+    latest: str | None
+    assumption: str
+    position: int | None
+    made_at: str
+    round: int
+
+
+class Foreseen(TypedDict):
+    """A start in a what-if answer; `why_not` when there is none."""
+
+    starts_at: str | None
+    earliest: str | None
+    latest: str | None
+    position: int | None
+    why_not: str
+
+
+class WhatIfEffect(TypedDict):
+    """A job before and after; `job` is None for one that is not submitted."""
+
+    job: int | None
+    name: str
+    runs_now: bool
+    before: Foreseen | None
+    after: Foreseen | None
+
+
+class WhatIf(TypedDict):
+    """A what-if question and, when its state is done, its answer."""
+
+    id: str
+    state: Literal["waiting", "running", "done", "failed"]
+    problem: str
+    fields: list[CheckedField]
+    asked_at: str
+    expires_at: str
+    made_at: str | None
+    round: int | None
+    assumption: str
+    subjects: list[WhatIfEffect]
+    later: list[WhatIfEffect]
+    sooner: list[WhatIfEffect]
+    later_count: int
+    sooner_count: int
+    others_later: int
+    others_sooner: int
+
+
 class Why(TypedDict):
     state: JobState
     reasons: list[Reason]
@@ -146,6 +199,9 @@ class Why(TypedDict):
     queue_length: int | None
     round: int | None
     decided_at: str | None
+    prediction: Prediction | None
+    #: Why there is none; empty when there is.
+    no_prediction: str
 
 
 class LogChunk(TypedDict):

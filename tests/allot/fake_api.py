@@ -153,6 +153,11 @@ class FakeApi:
         self.busy_answers = 0
         #: What the next POST of a job is refused with.
         self.refuse: Answer | None = None
+        #: What `why` foresees, the questions that were asked, and what they are answered.
+        self.prediction: dict[str, Any] | None = None
+        self.questions: list[Any] = []
+        self.answer: dict[str, Any] = {}
+        self.looks = 0
         self.changed = threading.Condition()
 
     def add(self, job_id: int, **changes: Any) -> dict[str, Any]:
@@ -234,7 +239,10 @@ class FakeApi:
             return self._log(job, query)
         if action == "why":
             keys = ("state", "reasons", "position")
-            return {**{key: job[key] for key in keys}, "queue_length": 7, "round": 41, "decided_at": NOW}
+            more = {"queue_length": 7, "round": 41, "decided_at": NOW}
+            no_prediction = "" if self.prediction else "It was put on hold."
+            more |= {"prediction": self.prediction, "no_prediction": no_prediction}
+            return {**{key: job[key] for key in keys}, **more}
         if action == "attempts":
             return {"results": [job["attempt"]], "next": None, "previous": None}
         if action == "cancel":
@@ -246,6 +254,14 @@ class FakeApi:
         elif self.timeline.get(job_id):
             job.update(self.timeline[job_id].pop(0))
         return job
+
+    def on_what_if(self, method: str, parts: list[str], query: Any, headers: Any, body: Any) -> Any:
+        """Questions are answered when they are looked at for the second time."""
+        if method == "POST":
+            self.questions.append(body)
+            raise Answer(202, {**self.answer, "state": "waiting"})
+        self.looks += 1
+        return self.answer if self.looks > 1 else {**self.answer, "state": "running"}
 
     def _create(self, bulk: bool, headers: dict[str, str], body: Any) -> Any:
         key = headers["idempotency-key"]

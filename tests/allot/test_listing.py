@@ -189,7 +189,8 @@ def test_why_gives_reasons_amounts_and_advice(allot: Allot, api: FakeApi) -> Non
         "     needs V100 2, available V100 0",
         "     It would start at once on P100.",
     ]
-    assert lines[4].startswith("Decided in round 41, ")
+    assert lines[4] == "No start is foreseen: It was put on hold."
+    assert lines[5].startswith("Decided in round 41, ")
     api.jobs[1].update(running())
     assert allot("why", "1").stdout == "Job 1 train RUNNING: on v100-1 ×2. It does not wait.\n"
 

@@ -218,6 +218,7 @@ def test_answers_are_what_their_types_promise(allot: Allot, client: Client) -> N
         (list(client.jobs()), list[objects.Job]),
         (client.attempts(ran.id), list[objects.Attempt]),
         (client.why(number), objects.Why),
+        (client.what_if({"spec": spec}, patience_seconds=0), objects.WhatIf),
         (client.check(spec), objects.Check),
         (client.check({**spec, "gpus": 99}), objects.Check),
         (client.submit_many([spec]), list[objects.SubmittedJob]),

@@ -25,6 +25,7 @@ from allot.describe import (
     task_line,
 )
 from allot.errors import Refused, WrongUse
+from allot.forecasts import prediction_line
 from allot.objects import Attempt, Job
 from allot.output import (
     Format,
@@ -194,8 +195,14 @@ def _progress(attempt: Attempt) -> str:
     return ", ".join(parts)
 
 
-def why(job_id: JobId, output: OutputOption = Format.table) -> None:
-    """Say why a job waits: the reasons, the most decisive first, and its place in the queue."""
+def why(
+    job_id: JobId,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
+    output: OutputOption = Format.table,
+) -> None:
+    """Say why a job waits: the reasons, the most decisive first, its place in the queue, and when it will
+    probably start."""
+    output = Format.json if as_json else output
     with connect() as client:
         answer = client.why(job_id)
         if output is not Format.table:
@@ -211,6 +218,10 @@ def why(job_id: JobId, output: OutputOption = Format.table) -> None:
         _print_reasons([reason_lines(reason) for reason in answer["reasons"]])
     else:
         print_line("No round has looked at it yet; ask again in a few seconds.")
+    if answer["prediction"] is not None:
+        print_line(prediction_line(answer["prediction"]))
+    elif answer["no_prediction"]:
+        print_line(f"No start is foreseen: {answer['no_prediction']}")
     if answer["round"] is not None:
         print_line(f"Decided in round {answer['round']}, {since(answer['decided_at'])} ago.")
 
