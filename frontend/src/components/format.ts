@@ -48,6 +48,21 @@ export function clockTime(at: string): string {
   return clockFormat.format(new Date(at));
 }
 
+/** "14:32" today, else with the day: for instants ahead, of which seconds would say too much. */
+export function clockAhead(at: string, now: number): string {
+  const day = new Date(at).toDateString() === new Date(now).toDateString();
+  return (day ? minuteFormat : dayFormat).format(new Date(at));
+}
+
+const minuteFormat = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const dayFormat = new Intl.DateTimeFormat(undefined, {
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  hourCycle: "h23",
+});
+
 export function bytes(count: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let value = count;

@@ -1,6 +1,16 @@
 /** What /ws/live sends and understands. */
 
-import type { Job, LogChunk, Node, ProgressPoint, Reason, Round, UsagePoint, VirtualCluster } from "@/api/types";
+import type {
+  Job,
+  LogChunk,
+  Node,
+  Prediction,
+  ProgressPoint,
+  Reason,
+  Round,
+  UsagePoint,
+  VirtualCluster,
+} from "@/api/types";
 
 /** Whole objects by kind; each is known by its id in REST addresses. */
 export interface Objects {
@@ -17,9 +27,15 @@ export interface WhyData {
   position: number | null;
 }
 
+export interface PredictionData {
+  prediction: Prediction | null;
+  no_prediction: string;
+}
+
 export type ObjectMessage =
   | { [K in Kind]: { kind: K; id: number; version: number; data: Objects[K] } }[Kind]
-  | { kind: "why"; id: number; version: number; data: WhyData };
+  | { kind: "why"; id: number; version: number; data: WhyData }
+  | { kind: "prediction"; id: number; version: number; data: PredictionData };
 
 export interface LogMessage {
   type: "log";

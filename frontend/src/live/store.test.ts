@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { emptyState, KEPT, reduce, withWhy, type Change, type LiveState } from "@/live/store";
+import { emptyState, KEPT, newestPrediction, reduce, withWhy, type Change, type LiveState } from "@/live/store";
 import { aJob, aReason, aRound, anUsagePoint } from "@/testing/samples";
 
 function play(...changes: Change[]): LiveState {
@@ -82,6 +82,31 @@ describe("the live store", () => {
     expect(moved.why.get(1)).toMatchObject({ position: 3, reasons: [{ message: "in line" }] });
     const late = reduce(moved, { type: "queues", round: 6, positions: { 1: 9 } });
     expect(late.why.get(1)?.position).toBe(3);
+  });
+
+  it("keeps the newest prediction, whether it was fetched or heard", () => {
+    const foreseen = (round: number) => ({
+      prediction: {
+        starts_at: "2026-01-01T00:10:00Z",
+        earliest: "2026-01-01T00:05:00Z",
+        latest: null,
+        assumption: "if jobs run long",
+        position: 1,
+        made_at: "2026-01-01T00:00:00Z",
+        round,
+      },
+      no_prediction: "",
+    });
+    const told = (round: number): Change => ({
+      type: "objects",
+      objects: [{ kind: "prediction", id: 1, version: round, data: foreseen(round) }],
+    });
+    const state = play(told(7), told(6));
+    expect(state.prediction.get(1)?.round).toBe(7);
+    expect(newestPrediction(state.prediction, 1, foreseen(6))?.prediction?.round).toBe(7);
+    expect(newestPrediction(state.prediction, 1, foreseen(8))?.prediction?.round).toBe(8);
+    expect(newestPrediction(state.prediction, 2, foreseen(8))?.prediction?.round).toBe(8);
+    expect(newestPrediction(state.prediction, 2, undefined)).toBeUndefined();
   });
 
   it("sorts usage by time and holds one point for each instant", () => {

@@ -7,7 +7,7 @@
  */
 
 import type { Job, UsagePoint } from "@/api/types";
-import type { Kind, ObjectMessage, Objects, WhyData } from "@/live/messages";
+import type { Kind, ObjectMessage, Objects, PredictionData, WhyData } from "@/live/messages";
 
 /** The name by which REST addresses know an object; unlike ids it is in every object. */
 export const keyOf: { [K in Kind]: (object: Objects[K]) => string | number } = {
@@ -40,13 +40,15 @@ export interface LiveState {
   readonly round: Table<"round">;
   /** Reasons and positions newer than the job they belong to: a round explains without changing the row. */
   readonly why: ReadonlyMap<number, Why>;
+  /** What was foreseen of waiting jobs, by the round after which it was. */
+  readonly prediction: ReadonlyMap<number, PredictionData & { round: number }>;
   readonly usage: readonly UsagePoint[];
   /** Counts every change; a request remembers it to tell what was heard before it was sent. */
   readonly clock: number;
 }
 
 /** What is kept of kinds that grow without end. */
-export const KEPT = { rounds: 200, usagePoints: 720, endedJobs: 2000 };
+export const KEPT = { rounds: 200, usagePoints: 720, endedJobs: 2000, predictions: 5000 };
 
 export const emptyState: LiveState = {
   job: new Map(),
@@ -54,6 +56,7 @@ export const emptyState: LiveState = {
   virtual_cluster: new Map(),
   round: new Map(),
   why: new Map(),
+  prediction: new Map(),
   usage: [],
   clock: 0,
 };
@@ -92,6 +95,7 @@ function mergeStream(state: LiveState, objects: readonly ObjectMessage[]): LiveS
     const data = objects.flatMap((object) => (object.kind === kind ? [object.data] : []));
     next = mergeTable(next, kind, data, (known, offered) => offered > known);
   }
+  next = mergePredictions(next, objects);
   const whys = objects.filter((object) => object.kind === "why");
   if (whys.length === 0) return next;
   const why = new Map(next.why);
@@ -99,6 +103,17 @@ function mergeStream(state: LiveState, objects: readonly ObjectMessage[]): LiveS
     if (version >= (why.get(id)?.round ?? 0)) why.set(id, { ...data, round: version, heard: state.clock + 1 });
   }
   return { ...next, why };
+}
+
+function mergePredictions(state: LiveState, objects: readonly ObjectMessage[]): LiveState {
+  const told = objects.filter((object) => object.kind === "prediction");
+  if (told.length === 0) return state;
+  const prediction = new Map(state.prediction);
+  for (const { id, version, data } of told) {
+    if (version >= (prediction.get(id)?.round ?? 0)) prediction.set(id, { ...data, round: version });
+  }
+  dropOldest(prediction, KEPT.predictions, () => true);
+  return { ...state, prediction };
 }
 
 function mergeFetched(state: LiveState, change: Extract<Change, { type: "fetched" }>): LiveState {
@@ -167,4 +182,14 @@ function mergeUsage(state: LiveState, points: readonly UsagePoint[]): LiveState 
 export function withWhy(whys: LiveState["why"], job: Job): Job {
   const why = whys.get(job.id);
   return why && job.state === "queued" ? { ...job, reasons: why.reasons, position: why.position } : job;
+}
+
+/** The newer of what was fetched and what the stream said since. */
+export function newestPrediction(
+  told: LiveState["prediction"],
+  job: number,
+  fetched: PredictionData | undefined,
+): PredictionData | undefined {
+  const heard = told.get(job);
+  return heard && heard.round >= (fetched?.prediction?.round ?? 0) ? heard : fetched;
 }

@@ -15,6 +15,7 @@ import { PlacementPanel } from "@/features/job/placement-panel";
 import { ProgressPanel } from "@/features/job/progress-panel";
 import { TimelinePanel } from "@/features/job/timeline-panel";
 import { WaitingPanel } from "@/features/job/waiting-panel";
+import { JobWhatIf } from "@/features/job/job-what-if";
 import { useNewestOne } from "@/live/live";
 import { Tabs } from "@/ui/choice";
 import { CopyButton, EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
@@ -114,6 +115,7 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
         <Notice tone="failed">{job.message || `It ended with exit code ${job.exit_code ?? "unknown"}.`}</Notice>
       )}
       {job.state === "queued" && <WaitingPanel job={job} />}
+      {job.state === "queued" && <JobWhatIf job={job} />}
       <TimelinePanel job={job} attempts={attempts} />
       <div className={styles.columns}>
         <ProgressPanel job={job} />

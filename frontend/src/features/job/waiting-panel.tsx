@@ -5,6 +5,7 @@ import type { Job } from "@/api/types";
 import { duration, secondsBetween } from "@/components/format";
 import { useNow } from "@/components/now";
 import { ReasonList } from "@/components/reasons";
+import { PredictionLine } from "@/features/job/prediction-line";
 import { Panel, Stack } from "@/ui/layout";
 
 /** Why the job is not running, where it stands, and what would help. */
@@ -22,6 +23,7 @@ export function WaitingPanel({ job }: { job: Job }) {
             {job.guarantee === "guaranteed" ? `virtual cluster ${job.virtual_cluster}` : "opportunistic jobs"}.
           </p>
         )}
+        <PredictionLine job={job} fetched={why.data} />
         {job.reasons.length > 0 ? <ReasonList reasons={job.reasons} /> : <p>The next round will look at it and say.</p>}
       </Stack>
     </Panel>

@@ -12,6 +12,7 @@ import { Legend } from "@/components/gpu-map/legend";
 import { useSession } from "@/components/session";
 import { Badge, jobLook, nodeLook } from "@/components/state-badge";
 import { NodeActions } from "@/features/nodes/node-actions";
+import { DrainWhatIf } from "@/features/nodes/drain-what-if";
 import { useLiveState, useNewestOne } from "@/live/live";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { Facts, muted, oneLine, PageLayout, Panel, Stack, TableFrame } from "@/ui/layout";
@@ -59,6 +60,7 @@ function NodeView({ node }: { node: Node }) {
   const bed = useMemo(() => bedOf(node, holdersByGpu(jobs.values())), [node, jobs]);
   const racks = useMemo(() => [{ name: node.rack, beds: [bed] }], [node.rack, bed]);
   const tenants = useMemo(() => [...new Set(bed.plots.flatMap(({ job }) => (job ? [job.tenant] : [])))].sort(), [bed]);
+  const me = useSession();
   return (
     <div className={styles.columns}>
       <Stack>
@@ -80,6 +82,7 @@ function NodeView({ node }: { node: Node }) {
       </Stack>
       <Stack>
         <GpuList bed={bed} />
+        {me.is_operator && <DrainWhatIf node={node} />}
         <NodeEvents name={node.name} />
       </Stack>
     </div>

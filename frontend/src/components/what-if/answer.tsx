@@ -1,0 +1,90 @@
+import { Link } from "@tanstack/react-router";
+
+import type { Foreseen, WhatIf, WhatIfEffect } from "@/api/types";
+import { clockAhead, count } from "@/components/format";
+import { muted, oneLine, Stack, TableFrame } from "@/ui/layout";
+
+/** Nearer than this, a start is at once. */
+const AT_ONCE_MS = 10_000;
+
+/** The jobs before and after, the one asked about first, then those that pay and those that gain. */
+export function WhatIfAnswer({ answer }: { answer: WhatIf }) {
+  const now = Date.parse(answer.made_at ?? answer.asked_at);
+  const groups: [string, WhatIfEffect[], number, number][] = [
+    ["Later", answer.later, answer.later_count, answer.others_later],
+    ["Sooner", answer.sooner, answer.sooner_count, answer.others_sooner],
+  ];
+  const hasRows = answer.subjects.length + answer.later.length + answer.sooner.length > 0;
+  return (
+    <Stack>
+      {hasRows && (
+        <TableFrame label="Starts before and after">
+          <thead>
+            <tr>
+              <th>Job</th>
+              <th>As it is</th>
+              <th>Then</th>
+            </tr>
+          </thead>
+          <tbody>
+            {answer.subjects.map((effect) => (
+              <EffectRow key={effect.job ?? "new"} effect={effect} now={now} />
+            ))}
+            {groups.map(([word, effects]) =>
+              effects.map((effect) => <EffectRow key={effect.job ?? "new"} effect={effect} now={now} word={word} />),
+            )}
+          </tbody>
+        </TableFrame>
+      )}
+      <p role="status">
+        {groups.map(([word, , mine, others]) => sentence(word.toLowerCase(), mine, others)).join(" ")}{" "}
+        <span className={muted}>As foreseen {answer.assumption}.</span>
+      </p>
+    </Stack>
+  );
+}
+
+function sentence(word: string, mine: number, others: number): string {
+  if (mine + others === 0) return `Nobody else would start ${word}.`;
+  const jobs = (number: number) => `${count(number)} ${number === 1 ? "job" : "jobs"}`;
+  return `${jobs(mine)}${others > 0 ? ` and ${jobs(others)} of others` : ""} would start ${word}.`;
+}
+
+function EffectRow({ effect, now, word }: { effect: WhatIfEffect; now: number; word?: string }) {
+  return (
+    <tr>
+      <td>
+        {effect.job === null ? (
+          effect.name
+        ) : (
+          <Link to="/jobs/$id" params={{ id: String(effect.job) }}>
+            {effect.name} #{effect.job}
+          </Link>
+        )}{" "}
+        {word && <span className={muted}>{word.toLowerCase()}</span>}
+      </td>
+      <td>{effect.runs_now ? "runs" : <Start foreseen={effect.before} now={now} />}</td>
+      <td>
+        <Start foreseen={effect.after} now={now} />
+      </td>
+    </tr>
+  );
+}
+
+function Start({ foreseen, now }: { foreseen: Foreseen | null; now: number }) {
+  if (!foreseen) return "–";
+  const { starts_at, earliest, latest } = foreseen;
+  if (starts_at === null) return <span className={muted}>{foreseen.why_not}</span>;
+  if (Date.parse(starts_at) - now < AT_ONCE_MS) return <strong>at once</strong>;
+  const [first, last] = [earliest, latest].map((at) => (at ? clockAhead(at, now) : "?"));
+  return (
+    <span className={oneLine}>
+      <strong>{clockAhead(starts_at, now)}</strong>{" "}
+      {first !== last && (
+        <span className={muted}>
+          {first} to {last}
+        </span>
+      )}
+    </span>
+  );
+}
