@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
-from scheduler.core.sim.forecast import Bounds, Forecast, forecast
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduler.core.sim.forecast import Bounds, Forecast, forecast, waiting_jobs
 from scheduler.core.sim.run_times import Assumption, RunTimes, Source
-from scheduler.core.snapshot import Job, JobId, Tenant
+from scheduler.core.snapshot import Job, JobId, Snapshot, Tenant
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
+from tests.core.worlds import snapshots
 
 HOUR = 3_600.0
 
@@ -199,3 +204,17 @@ def test_equal_facts_give_equal_forecasts() -> None:
     jobs = [make_job(number, 1 + number % 4, time_limit_seconds=100.0 * number) for number in range(1, 40)]
     facts = make_snapshot(jobs=jobs)
     assert forecast(facts) == forecast(facts)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(facts=snapshots(), policy=st.sampled_from(("fifo", "sjf", "tiresias")))
+def test_every_waiting_job_of_any_cluster_gets_an_answer(facts: Snapshot, policy: str) -> None:
+    clusters = tuple(replace(vc, policy=policy) for vc in facts.virtual_clusters)
+    facts = replace(facts, virtual_clusters=clusters)
+    made = forecast(facts)
+    assert list(made.predictions) == [job.id for job in waiting_jobs(facts)]
+    for told in made.predictions.values():
+        assert (told.starts_at is None) == bool(told.why_not)
+        if told.starts_at is not None:
+            assert told.earliest is not None
+            assert facts.now <= told.earliest <= told.starts_at <= (told.latest or float("inf"))
