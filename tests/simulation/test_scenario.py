@@ -42,7 +42,6 @@ def test_every_decision_is_told(tmp_path: Path) -> None:
         "0  start first on v100 GPUs 1,2,3,4",
         "0  start borrower on v100 GPUs 5,6,7,8",
         "60  cancel first",
-        "60  stop first (cancelled): It was cancelled.",
         "60  start big on v100 GPUs 1,2,3,4 + 5,6,7,8",
         "65  node_down v100-0001",
         "80  start big on v100 GPUs 1,2,3,4 + 5,6,7,8",

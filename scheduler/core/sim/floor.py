@@ -172,11 +172,23 @@ class Floor:
         self.watch.look(self._agenda.now, self.facts.cluster, capacity, self.occupancy.held)
 
     def cancel(self, job: JobId) -> None:
-        """Its user wants a job no more; nothing happens when it has ended already."""
+        """Its user wants a job no more: it leaves at once, without a checkpoint, as in the live loop.
+
+        One that is writing its checkpoint is not queued again when it has; nothing happens to one that ended.
+        """
         facts = self.facts
         if job not in facts.jobs:
             return
-        if job in facts.current or job in facts.stopping:
+        running = facts.current.get(job)
+        if running is not None and running.phase == "held":
+            self._vacate(job, "cancelled")
+            self.progress[job].finish(self._agenda.now, JobEvent.CANCELLED)
+            facts.drop_job(job)
+            return
+        if running is not None:
+            self.occupancy.release(running.allocation, running.gpus)
+            facts.drop_running(running.allocation)
+        if job in facts.stopping:
             facts.put_job(replace(facts.jobs[job], cancelling=True))
         else:
             self._close(job, JobEvent.CANCELLED)
