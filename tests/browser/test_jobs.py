@@ -60,6 +60,12 @@ def test_a_job_that_waits_says_why_and_starts_when_it_can(garden, open_page):
     expect(page.get_by_text("Why it waits")).to_be_visible()
     expect(page.get_by_text("guarantees 6 V100")).to_be_visible()
     expect(page.get_by_text("in the queue of virtual cluster vision-vc")).to_be_visible()
+    # The forecast after the next round; two GPUs would be free for it at once.
+    expect(page.get_by_text("Expected to start")).to_be_visible()
+    page.get_by_label("GPUs of each replica").fill("2")
+    page.get_by_role("button", name="When would it start?").click()
+    row = page.get_by_role("region", name="Starts before and after").get_by_role("row", name="in-line")
+    expect(row.get_by_text("at once")).to_be_visible()
 
     garden.platform.call("POST", f"jobs/{first}/cancel")
     expect(page.locator("header").get_by_text("Running")).to_be_visible()
