@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { Pencil, Plus } from "lucide-react";
+import { HelpCircle, Pencil, Plus } from "lucide-react";
 import { useMemo, useState } from "react";
 
 import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
@@ -8,6 +8,7 @@ import type { VirtualCluster } from "@/api/types";
 import { counted, duration } from "@/components/format";
 import { useSession } from "@/components/session";
 import { BarsKey, GuaranteeBars } from "@/features/virtual-clusters/guarantee-bars";
+import { EnlargeWhatIf } from "@/features/virtual-clusters/enlarge-what-if";
 import { VirtualClusterForm } from "@/features/virtual-clusters/virtual-cluster-form";
 import { useNewest } from "@/live/live";
 import { Button, IconButton } from "@/ui/button";
@@ -21,6 +22,7 @@ export function VirtualClustersPage() {
   const models = useQuery(gpuModelsQuery);
   const clusters = useNewest("virtual_cluster", query.data);
   const totals = useMemo(() => new Map((models.data ?? []).map(({ name, gpus }) => [name, gpus])), [models.data]);
+  const [asking, setAsking] = useState<VirtualCluster | null>(null);
   const [editing, setEditing] = useState<VirtualCluster | "new" | null>(null);
   return (
     <PageLayout
@@ -49,11 +51,13 @@ export function VirtualClustersPage() {
                 cluster={cluster}
                 totals={totals}
                 onEdit={me.is_operator ? () => setEditing(cluster) : undefined}
+                onAsk={me.is_operator ? () => setAsking(cluster) : undefined}
               />
             ))}
           </div>
         </>
       )}
+      {asking && <EnlargeWhatIf cluster={asking} models={[...totals.keys()]} onClose={() => setAsking(null)} />}
       {editing && <VirtualClusterForm cluster={editing === "new" ? null : editing} onClose={() => setEditing(null)} />}
     </PageLayout>
   );
@@ -63,16 +67,24 @@ interface CardProps {
   cluster: VirtualCluster;
   totals: ReadonlyMap<string, number>;
   onEdit: (() => void) | undefined;
+  onAsk: (() => void) | undefined;
 }
 
-function Card({ cluster, totals, onEdit }: CardProps) {
+function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
   const parameters = Object.entries(cluster.policy_parameters).map(
     ([name, value]) => `${name} ${JSON.stringify(value)}`,
   );
   return (
     <Panel
       title={cluster.title ? `${cluster.title} (${cluster.name})` : cluster.name}
-      actions={onEdit && <IconButton label={`Edit ${cluster.name}`} icon={<Pencil size={15} />} onClick={onEdit} />}
+      actions={
+        <>
+          {onAsk && (
+            <IconButton label={`What if ${cluster.name} had more`} icon={<HelpCircle size={15} />} onClick={onAsk} />
+          )}
+          {onEdit && <IconButton label={`Edit ${cluster.name}`} icon={<Pencil size={15} />} onClick={onEdit} />}
+        </>
+      }
     >
       <div className={styles.card}>
         <GuaranteeBars cluster={cluster} totals={totals} />

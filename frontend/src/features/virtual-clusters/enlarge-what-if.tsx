@@ -1,0 +1,58 @@
+import { HelpCircle } from "lucide-react";
+import { useState, type SyntheticEvent } from "react";
+
+import { ApiError } from "@/api/client";
+import type { VirtualCluster } from "@/api/types";
+import { WhatIfAnswer } from "@/components/what-if/answer";
+import { useWhatIf } from "@/components/what-if/use-what-if";
+import { Button } from "@/ui/button";
+import { Dialog } from "@/ui/dialog";
+import { ErrorNotice } from "@/ui/feedback";
+import { Field, NumberInput, Select } from "@/ui/field";
+import { Stack } from "@/ui/layout";
+
+interface EnlargeProps {
+  cluster: VirtualCluster;
+  models: readonly string[];
+  onClose: () => void;
+}
+
+/** Who would start sooner if the virtual cluster were guaranteed more, and who would pay. For operators. */
+export function EnlargeWhatIf({ cluster, models, onClose }: EnlargeProps) {
+  const ask = useWhatIf();
+  const [model, setModel] = useState(Object.keys(cluster.guaranteed)[0] ?? models[0] ?? "");
+  const [more, setMore] = useState<number | undefined>(1);
+  const refusal = ask.error instanceof ApiError ? ask.error : null;
+  const submit = (event: SyntheticEvent) => {
+    event.preventDefault();
+    ask.mutate({ cluster: { enlarge: [{ virtual_cluster: cluster.name, gpu_model: model, more_gpus: more }] } });
+  };
+  return (
+    <Dialog open onClose={onClose} title={`What if ${cluster.name} had more?`} description="Changes nothing.">
+      <Stack>
+        <form onSubmit={submit}>
+          <Stack>
+            <Field label="GPU model">
+              {(attributes) => (
+                <Select
+                  {...attributes}
+                  value={model}
+                  onChange={(event) => setModel(event.target.value)}
+                  options={models.map((name) => ({ value: name, label: name }))}
+                />
+              )}
+            </Field>
+            <Field label="More GPUs guaranteed" problem={refusal?.problem("more_gpus")}>
+              {(attributes) => <NumberInput {...attributes} min={1} value={more} onChange={setMore} />}
+            </Field>
+            <Button type="submit" icon={<HelpCircle size={14} aria-hidden />} busy={ask.isPending}>
+              What would become of the queue?
+            </Button>
+          </Stack>
+        </form>
+        {ask.error && <ErrorNotice error={ask.error} />}
+        {ask.data && <WhatIfAnswer answer={ask.data} />}
+      </Stack>
+    </Dialog>
+  );
+}
