@@ -1,7 +1,7 @@
 """Time the simulator on all usable Philly jobs, and its cost as clusters and queues grow.
 
     python benchmarks/bench_simulate.py [--policies fifo tiresias] [--clusters p100=2496:8 p100=1200:8]
-                                        [--runs 1] [--limit N] [--scaling]
+                                        [--runs 1] [--limit N] [--scaling [--plot FILE]]
 
 *Philly*: the 92,719 jobs of shared/data/traces/philly/philly_jobs_merged.csv with a round a minute, each run
 in a process of its own. Two clusters: one of the size of Philly's (2,496 GPUs; hardly anyone waits), and one
@@ -25,7 +25,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from pathlib import Path
 
@@ -115,24 +115,53 @@ def cost_of_a_round(gpus: int, waiting: int, policy: str, rounds: int = 60) -> f
     return (marks[-1] - marks[0]) / (len(marks) - 1)
 
 
-def scaling(policies: Sequence[str]) -> None:
+def scaling(policies: Sequence[str], plot: Path | None) -> None:
+    curves: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for policy in policies:
         for what, points in (
-            ("GPUs, all busy, 100 waiting", [(n, 100) for n in (100, 1_000, 10_000, 100_000)]),
+            ("GPUs, all busy, 100 jobs waiting", [(n, 100) for n in (100, 1_000, 10_000, 100_000)]),
             ("waiting jobs, 1,000 GPUs", [(1_000, n) for n in (100, 1_000, 10_000, 100_000)]),
         ):
             print(f"\n{policy}: a round by {what}")
-            before: tuple[int, float] | None = None
+            curve = curves[what, policy] = []
             for gpus, waiting in points:
-                size = gpus if "GPUs," in what[:5] else waiting
+                size = gpus if what.startswith("GPUs") else waiting
                 seconds = cost_of_a_round(gpus, waiting, policy, 60 if size < 100_000 else 20)
-                grown = (
-                    ""
-                    if before is None
-                    else f"  exponent {math.log(seconds / before[1]) / math.log(size / before[0]):.2f}"
+                curve.append((size, seconds))
+                print(f"  {size:>8,}  {1e3 * seconds:9.2f} ms  {_exponent(curve)}", flush=True)
+    if plot is not None:
+        draw(curves, plot)
+
+
+def _exponent(curve: Sequence[tuple[int, float]]) -> str:
+    if len(curve) < 2:
+        return ""
+    (before, less), (size, more) = curve[-2:]
+    return f"exponent {math.log(more / less) / math.log(size / before):.2f}"
+
+
+def draw(curves: Mapping[tuple[str, str], Sequence[tuple[int, float]]], path: Path) -> None:
+    """Plot the cost of a round on logarithmic axes, with a line of slope 1 to compare."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    axes_of = sorted({what for what, _ in curves})
+    figure, axes = pyplot.subplots(1, len(axes_of), figsize=(9, 3.6), sharey=True, layout="constrained")
+    for what, here in zip(axes_of, axes, strict=True):
+        for (kind, policy), curve in curves.items():
+            if kind == what:
+                here.loglog(
+                    *zip(*((size, 1e3 * seconds) for size, seconds in curve), strict=True), "o-", label=policy
                 )
-                print(f"  {size:>8,}  {1e3 * seconds:9.2f} ms{grown}", flush=True)
-                before = size, seconds
+        here.loglog([100, 100_000], [0.1, 100], ":", color="grey", label="linear")
+        here.set_xlabel(what)
+        here.grid(visible=True, alpha=0.3)
+    axes[0].set_ylabel("processor time of a round (ms)")
+    axes[0].legend()
+    figure.savefig(path)
+    print(f"plot: {path}")
 
 
 def main() -> None:
@@ -142,6 +171,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--scaling", action="store_true")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="of --scaling, as SVG, PDF or PNG")
     parser.add_argument("--one", nargs=2, metavar=("CLUSTER", "POLICY"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -149,7 +179,7 @@ def main() -> None:
         return
     print(describe_machine())
     if given.scaling:
-        scaling(given.policies)
+        scaling(given.policies, given.plot)
         return
     if not TRACE.exists():
         print(f"skipped: there is no {TRACE}")
