@@ -1,5 +1,6 @@
 """Celery's entries: each fetches nothing and calls one service. All may run twice, late or never."""
 
+import logging
 from pathlib import Path
 
 from billiard.exceptions import SoftTimeLimitExceeded
@@ -13,6 +14,11 @@ from scheduler.rounds.run import run_round as run_one_round
 from scheduler.services import housekeeping, leases
 from scheduler.simulation import sweep
 from scheduler.simulation.errors import InputError
+
+log = logging.getLogger(__name__)
+
+#: A forecast or an answer that takes longer is given up.
+_FORECAST_SECONDS = 50
 
 
 # Hard limit: the backstop for a policy that never returns. Nothing is left behind by a killed round.
@@ -39,16 +45,21 @@ def prune() -> None:
     housekeeping.prune()
 
 
-@shared_task(soft_time_limit=50, time_limit=60)
+@shared_task(soft_time_limit=_FORECAST_SECONDS, time_limit=_FORECAST_SECONDS + 10)
 def forecast() -> None:
     hints.forecast_begins()
     with hints.forecasting() as is_mine:
         # Whoever has the turn is done soon, and the next round asks again.
-        if is_mine:
+        if not is_mine:
+            return
+        try:
             hints.forecast_took(forecasting.run_forecast())
+        except SoftTimeLimitExceeded:
+            log.warning("a forecast was given up after %d s: the queue is too long", _FORECAST_SECONDS)
+            hints.forecast_took(_FORECAST_SECONDS)
 
 
-@shared_task(soft_time_limit=50, time_limit=60)
+@shared_task(soft_time_limit=_FORECAST_SECONDS, time_limit=_FORECAST_SECONDS + 10)
 def answer_what_if(question: str) -> None:
     with hints.forecasting() as is_mine:
         if not is_mine:

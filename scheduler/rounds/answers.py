@@ -38,10 +38,10 @@ TOO_LONG = "It took too long to work out; the queue is longer than can be forese
 
 def answer(question_id: str) -> None:
     """Work out the answer of a question that waits; one that is gone or has been answered is left alone."""
-    row = WhatIf.objects.filter(id=question_id, state=WhatIfState.WAITING).first()
-    if row is None:
+    waiting = WhatIf.objects.filter(id=question_id, state=WhatIfState.WAITING)
+    if not waiting.update(state=WhatIfState.RUNNING):
         return
-    WhatIf.objects.filter(id=row.id).update(state=WhatIfState.RUNNING)
+    row = WhatIf.objects.get(id=question_id)
     newest = Leadership.objects.values_list("number", flat=True).first() or 0
     facts = read_snapshot(newest)
     try:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from billiard.exceptions import SoftTimeLimitExceeded
 from django.utils import timezone
 
 from scheduler import hints, stream, tasks
@@ -204,6 +205,16 @@ class TestTask:
         hints.ask_for_forecast()
         ((_, options),) = sent
         assert 35 < options["countdown"] <= 40
+
+    def test_one_that_takes_too_long_is_given_up_and_not_tried_again_soon(self, sent, monkeypatch):
+        def never() -> float:
+            raise SoftTimeLimitExceeded
+
+        monkeypatch.setattr(forecasting, "run_forecast", never)
+        tasks.forecast()
+        hints.ask_for_forecast()
+        ((_, options),) = sent
+        assert options["countdown"] > 400
 
     def test_only_one_is_made_at_a_time(self, monkeypatch):
         made = []
