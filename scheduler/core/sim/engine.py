@@ -160,7 +160,21 @@ class Engine:
         self._floor.carry_out(plan.actions)
         self._dismiss_hopeless()
         self._floor.look(outcomes[-1].capacity)
+        if plan.actions and self._waits_under_quota():
+            # A job that waits counts against every model it accepts, one that runs only against its own:
+            # what this round started may have made room for others of its tenant.
+            return self.now
         return plan.wake_at
+
+    def _waits_under_quota(self) -> bool:
+        """Whether a job of a tenant that has a quota waits."""
+        facts = self.session.facts
+        return any(
+            job not in facts.current
+            for tenant in facts.tenants.values()
+            if tenant.quota
+            for job in facts.by_tenant.get(tenant.name, ())
+        )
 
     def _dismiss_hopeless(self) -> None:
         """Send home who came since the last round and can never run here."""

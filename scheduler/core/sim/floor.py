@@ -322,10 +322,11 @@ class Floor:
         if allocation not in facts.running:
             return False  # Its node was lost while it wrote its checkpoint.
         running = facts.running[allocation]
-        end, preempted_by = self._ends.pop(allocation)
+        told, preempted_by = self._ends.pop(allocation)
         facts.drop_running(allocation)
         self.occupancy.release(allocation, running.gpus)
         for job in running.jobs:
+            end = self._end_of(job, running, told)
             kept = self.rules.costs.kept_of(self._worked(job)) if end == "lost" else None
             self._record_stay(job, running, end, preempted_by, kept)
             if end in _GOES_ON:
@@ -339,6 +340,14 @@ class Floor:
                 facts.drop_job(job)
         self._promote(running.gpus, running.jobs)
         return True
+
+    def _end_of(self, job: JobId, running: Running, told: StayEnd) -> StayEnd:
+        """A time limit or a cancellation is one job's: those it shares GPUs with go on later."""
+        known = self.facts.jobs[job]
+        limit = known.time_limit_seconds
+        if told == "time_limit":
+            return told if limit is not None and self._agenda.now >= running.since + limit else "preempted"
+        return "preempted" if told == "cancelled" and not known.cancelling else told
 
     def _worked(self, job: JobId) -> float:
         attempt = self.progress[job].present
