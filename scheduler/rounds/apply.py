@@ -207,7 +207,6 @@ def _changed(action: Action, facts: _Facts) -> str | None:
 
 
 def _stop(action: Action, facts: _Facts, *, at: datetime, actor: str) -> None:
-    cause = StopCause(action.cause) if action.kind is ActionKind.STOP else StopCause.MIGRATED
     assert action.allocation is not None
     for attempt in facts.attempts.get(action.allocation, ()):
         if attempt.state == AttemptState.PLANNED:
@@ -216,12 +215,23 @@ def _stop(action: Action, facts: _Facts, *, at: datetime, actor: str) -> None:
                     del facts.successor[gpu]
         attempt_stop(
             attempt,
-            cause=cause,
+            cause=_cause(action, attempt, at=at),
             actor=actor,
             message=action.message,
             preempted_by=action.preempted_by,
             at=at,
         )
+
+
+def _cause(action: Action, attempt: Attempt, *, at: datetime) -> StopCause:
+    """A time limit is one job's: those it shares GPUs with stop for the moment, and go on later."""
+    if action.kind is not ActionKind.STOP:
+        return StopCause.MIGRATED
+    cause, limit, since = StopCause(action.cause), attempt.job.time_limit_seconds, attempt.allocation.held_at
+    if cause == StopCause.TIME_LIMIT and since is not None:
+        is_over = limit is not None and (at - since).total_seconds() >= limit
+        return cause if is_over else StopCause.PREEMPTED
+    return cause
 
 
 def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts: _Facts) -> list[Action]:

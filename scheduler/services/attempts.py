@@ -8,11 +8,18 @@ from datetime import datetime, timedelta
 
 from scheduler import stream
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import ATTEMPT_LIVE, AttemptEvent, AttemptState, JobEvent, Outcome
+from scheduler.core.lifecycle import (
+    ATTEMPT_LIVE,
+    JOB_FINAL,
+    AttemptEvent,
+    AttemptState,
+    JobEvent,
+    Outcome,
+)
 from scheduler.hints import hint_round
 from scheduler.models import Attempt, AttemptPart, Job
 from scheduler.models.jobs import PartState, StopCause
-from scheduler.services.holds import release_gpus
+from scheduler.services.holds import promote, release_gpus
 from scheduler.services.steps import step_attempt, step_job, touch_job
 
 #: How an attempt ended that was told to stop, by the cause.
@@ -153,7 +160,8 @@ def attempt_end(attempt: Attempt, *, outcome: Outcome, at: datetime, actor: str)
     was_live = attempt.state in ATTEMPT_LIVE
     if attempt.exit_code is None:
         attempt.exit_code = 0 if outcome == Outcome.SUCCEEDED else _first_exit_code(attempt)
-    release_gpus(allocation, at=at)
+    if not _is_shared(attempt):
+        release_gpus(allocation, at=at)
     step_attempt(
         attempt,
         AttemptEvent.ENDED,
@@ -167,8 +175,26 @@ def attempt_end(attempt: Attempt, *, outcome: Outcome, at: datetime, actor: str)
         stop_cause=attempt.stop_cause,
     )
     _job_after(job, attempt, outcome, was_live=was_live, at=at, actor=actor)
+    if was_live:
+        _next_attempt(job, at=at, actor=actor)
     stream.publish_jobs([job.id])
     hint_round()
+
+
+def _is_shared(attempt: Attempt) -> bool:
+    """Whether another job still has, or is to have, the same GPUs."""
+    others = Attempt.objects.filter(allocation=attempt.allocation).exclude(id=attempt.id)
+    return others.exclude(state=AttemptState.ENDED).exists()
+
+
+def _next_attempt(job: Job, *, at: datetime, actor: str) -> None:
+    """A job that moved has left its old place: it starts in the new one, or needs it no more."""
+    for planned in Attempt.objects.filter(job=job, state=AttemptState.PLANNED).select_related("allocation"):
+        if job.state in JOB_FINAL:
+            planned.job = job
+            attempt_end(planned, outcome=Outcome.CANCELLED, at=at, actor=actor)
+        else:
+            promote(planned.allocation_id, at=at)
 
 
 def _first_exit_code(attempt: Attempt) -> int | None:
