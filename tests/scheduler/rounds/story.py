@@ -1,0 +1,185 @@
+"""Events that can happen to the live loop and to the simulator alike, and a seeded list of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from scheduler import jobspec
+from scheduler.clock import database_now
+from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.workload import Truth
+from scheduler.core.snapshot import JobId, Node, Snapshot
+from scheduler.models import Node as NodeRow
+from scheduler.models.inventory import NodeState
+from scheduler.services.leases import expire_leases
+from scheduler.services.nodes import node_change
+from tenants.models import Tenant
+from tenants.selectors import viewer_of
+from tenants.services import quota_set
+from tests.scheduler.builders import make_user
+from tests.scheduler.rounds.live_loop import LiveLoop
+from tests.scheduler.rounds.virtual_clock import BEGINNING
+
+#: Longer than any story: jobs end when the story says so.
+_FOR_EVER = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happens, to either side. `at` is in seconds from the story's beginning."""
+
+    at: int
+    to_rows: Callable[[LiveLoop], None]
+    to_facts: Callable[[Engine], None]
+
+    def happen_live(self, loop: LiveLoop) -> None:
+        self.to_rows(loop)
+
+    def script(self) -> _Scripted:
+        return _Scripted(at=float(BEGINNING + self.at), act=self.to_facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scripted:
+    at: float
+    act: Callable[[Engine], None]
+
+    def happen(self, engine: Engine) -> None:
+        self.act(engine)
+
+
+def submission(at: int, number: int, tenant: str, spec: Mapping[str, Any]) -> Event:
+    def to_facts(engine: Engine) -> None:
+        job = jobspec.parse(dict(spec)).core_job(tenant=tenant, submitted_at=engine.now)
+        engine.submit(replace(job, id=JobId(number)), Truth(work_seconds=_FOR_EVER))
+
+    return Event(at=at, to_rows=lambda loop: loop.submit(number, tenant, spec), to_facts=to_facts)
+
+
+def end(at: int, number: int) -> Event:
+    """The job is done, if it runs."""
+    return Event(
+        at=at,
+        to_rows=lambda loop: loop.finish(number),
+        to_facts=lambda engine: engine.finish(JobId(number)),
+    )
+
+
+def cancellation(at: int, number: int) -> Event:
+    return Event(
+        at=at,
+        to_rows=lambda loop: loop.cancel(number),
+        to_facts=lambda engine: engine.cancel(JobId(number)),
+    )
+
+
+def cordon(at: int, name: str, *, cordoned: bool = True) -> Event:
+    def to_rows(loop: LiveLoop) -> None:
+        node = NodeRow.objects.get(name=name)
+        node_change(node=node, cordoned=cordoned, rack=None, actor="a test")
+
+    return Event(at=at, to_rows=to_rows, to_facts=_with_node(name, schedulable=not cordoned))
+
+
+def loss(at: int, name: str) -> Event:
+    """The node stops reporting, and its lease ends now."""
+
+    def to_rows(loop: LiveLoop) -> None:
+        NodeRow.objects.filter(name=name).update(lease_expires_at=database_now() - timedelta(hours=1))
+        expire_leases()
+
+    return Event(at=at, to_rows=to_rows, to_facts=_with_node(name, schedulable=False, healthy=False))
+
+
+def recovery(at: int, name: str) -> Event:
+    """The node's agent reports again."""
+
+    def to_rows(loop: LiveLoop) -> None:
+        later = database_now() + timedelta(days=1)
+        NodeRow.objects.filter(name=name).update(state=NodeState.READY, lease_expires_at=later)
+
+    return Event(at=at, to_rows=to_rows, to_facts=_with_node(name, schedulable=True, healthy=True))
+
+
+def _with_node(name: str, *, schedulable: bool, healthy: bool | None = None) -> Callable[[Engine], None]:
+    def turned(node: Node) -> Node:
+        gpus = node.gpus
+        if healthy is not None:
+            gpus = tuple(replace(gpu, healthy=healthy) for gpu in gpus)
+        return replace(node, schedulable=schedulable, gpus=gpus)
+
+    def change(facts: Snapshot) -> Snapshot:
+        nodes = tuple(turned(node) if node.name == name else node for node in facts.nodes)
+        return replace(facts, nodes=nodes)
+
+    return lambda engine: engine.reconfigure(change)
+
+
+def quota(at: int, tenant: str, limits: Mapping[str, int]) -> Event:
+    def to_rows(loop: LiveLoop) -> None:
+        operator = viewer_of(make_user(operator=True))
+        quota_set(by=operator, tenant=Tenant.objects.get(name=tenant), limits=limits)
+
+    def change(facts: Snapshot) -> Snapshot:
+        tenants = [replace(each, quota=limits) if each.name == tenant else each for each in facts.tenants]
+        return replace(facts, tenants=tuple(tenants))
+
+    return Event(at=at, to_rows=to_rows, to_facts=lambda engine: engine.reconfigure(change))
+
+
+#: Replicas and GPUs of each: small ones, whole nodes, gangs over two and three nodes.
+_SHAPES = ((1, 1), (1, 1), (1, 2), (1, 4), (2, 2), (2, 3), (3, 1), (3, 2))
+
+
+def jobs(dice: random.Random, count: int, *, over_seconds: int) -> Sequence[Event]:
+    """So many jobs of all kinds, and what becomes of them."""
+    events = []
+    for number in range(1, count + 1):
+        at = dice.randrange(over_seconds)
+        replicas, gpus = dice.choice(_SHAPES)
+        virtual_cluster = dice.choice(("north", "south"))
+        guaranteed = dice.random() < 0.6 and (virtual_cluster == "north" or replicas * gpus <= 4)
+        spec = {
+            "name": f"job-{number}",
+            "virtual_cluster": virtual_cluster,
+            "guarantee": "guaranteed" if guaranteed else "opportunistic",
+            "priority": dice.choice((0, 0, 0, 1)),
+            "estimate": dice.choice((30, 60, 90)),
+            "time_limit": dice.choice((None, None, 600, 90)),
+            "application": dice.choice(("resnet50", "bert")),
+            "skew": dice.choice((None, 0.1, 0.6)),
+            "tasks": [
+                {
+                    "name": "main",
+                    "replicas": replicas,
+                    "command": ["true"],
+                    "resources": {"gpu": gpus, "gpu_model": dice.choice(("any", ["V100"]))},
+                }
+            ],
+        }
+        given = {key: value for key, value in spec.items() if value is not None}
+        events.append(submission(at, number, dice.choice(("speech", "vision")), given))
+        if number % 7 == 3:
+            events.append(cancellation(at + dice.randrange(1, 150), number))
+        # It ends at the first of these instants at which it runs.
+        events += [end(at + dice.randrange(20, 400), number) for _ in range(3)]
+    return events
+
+
+def seeded(seed: int, *, seconds: int, job_count: int) -> list[Event]:
+    """A story of jobs, with a cordoned node, a lost one that comes back, and quotas that change."""
+    dice = random.Random(seed)
+    events = [
+        *jobs(dice, job_count, over_seconds=seconds * 2 // 3),
+        cordon(seconds // 4, "node-b"),
+        cordon(seconds // 2 + 3, "node-b", cordoned=False),
+        loss(seconds // 3, "node-a"),
+        recovery(seconds * 2 // 3, "node-a"),
+        quota(seconds // 5, "vision", {"*": 6}),
+        quota(seconds * 3 // 5, "vision", {"V100": 8}),
+    ]
+    return sorted((event for event in events if event.at < seconds), key=lambda event: event.at)

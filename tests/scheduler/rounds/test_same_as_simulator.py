@@ -1,0 +1,107 @@
+"""The live loop and the simulator, told the same events, do the same, action by action.
+
+The live side is real: specifications through the service, rows, rounds, agents' reports. Only the clock is
+the test's, and the live loop runs a round at every tick, where the simulator skips those in which, it
+believes, nothing can happen.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from scheduler.clock import database_now
+from scheduler.core.plan import Plan
+from scheduler.core.sim.costs import Costs
+from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.floor import Rules
+from scheduler.core.snapshot import Snapshot
+from scheduler.rounds.snapshot import read_snapshot
+from tests.scheduler.builders import make_node, make_tenant, make_vc
+from tests.scheduler.rounds.live_loop import Act, LiveLoop, Places
+from tests.scheduler.rounds.story import Event, seeded
+from tests.scheduler.rounds.virtual_clock import BEGINNING, VirtualClock
+
+pytestmark = pytest.mark.django_db
+
+ROUND_SECONDS = 20
+SECONDS = 480
+#: Parameters that let something happen within the few minutes of a story.
+PARAMETERS = {
+    # The simulator tells the scheduler what a preemption costs; nobody tells the live one yet.
+    "srtf": {"hysteresis": 0.0},
+    "las": {"quantum_seconds": 60},
+    "tiresias": {"thresholds": [120.0]},
+    "fair": {"half_life_seconds": 120.0, "minimum_run_seconds": 40.0},
+    "gandiva": {"slice_seconds": 60.0},
+}
+
+
+def cluster(clock: VirtualClock, north: tuple[str, str], south: tuple[str, str]) -> Snapshot:
+    """Three nodes of four V100 and one of four P100, two virtual clusters, and no job yet."""
+    lease = database_now() + timedelta(days=1)
+    for name, model, rack in (("a", "V100", 1), ("b", "V100", 1), ("c", "V100", 2), ("d", "P100", 2)):
+        make_node(f"node-{name}", gpus=4, gpu_model=model, rack=f"rack-{rack}", lease_expires_at=lease)
+    speech, vision = make_tenant("speech"), make_tenant("vision")
+    for name, (policy, placer), guaranteed in (
+        ("north", north, {"V100": 6, "P100": 2}),
+        ("south", south, {"V100": 4}),
+    ):
+        make_vc(
+            name,
+            members={speech: 1.0, vision: 2.0},
+            guaranteed=guaranteed,
+            policy=policy,
+            policy_parameters=PARAMETERS.get(policy, {}),
+            placer=placer,
+        )
+    return read_snapshot(1)
+
+
+def simulated(facts: Snapshot, events: list[Event], pause_seconds: int) -> dict[int, list[Act]]:
+    """Return the actions of those rounds that had any, by instant."""
+    acts: dict[int, list[Act]] = {}
+    places = Places(facts)
+
+    def note(engine: Engine, outcomes: object, plan: Plan) -> None:
+        if plan.actions and engine.now <= BEGINNING + SECONDS:
+            acts[int(engine.now) - BEGINNING] = sorted(places.act(action, int) for action in plan.actions)
+
+    rules = Rules(costs=Costs(checkpoint_seconds=pause_seconds))
+    engine = Engine(facts, (), rules, script=[event.script() for event in events], on_round=note)
+    engine.run(until=lambda engine: engine.now >= BEGINNING + SECONDS)
+    assert engine.degraded == {}
+    return acts
+
+
+FIFO_SRTF = (("fifo", "consolidate"), ("srtf", "spread"))
+LAS_TIRESIAS = (("las", "fgd"), ("tiresias", "consolidate"))
+DRF_FAIR = (("drf", "spread"), ("fair", "consolidate"))
+SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
+
+
+@pytest.mark.parametrize(
+    ("north", "south", "pause_seconds"),
+    [
+        (*FIFO_SRTF, 15),
+        (*LAS_TIRESIAS, 15),
+        (*LAS_TIRESIAS, 0),
+        (*DRF_FAIR, 15),
+        (*SJF_GANDIVA, 15),
+        (*SJF_GANDIVA, 0),
+    ],
+    ids=lambda value: ":".join(value) if isinstance(value, tuple) else f"{value}s",
+)
+def test_both_do_the_same_in_every_round(north, south, pause_seconds, settings):
+    settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
+    clock = VirtualClock()
+    facts = cluster(clock, north, south)
+    events = seeded(11 + pause_seconds, seconds=SECONDS, job_count=24)
+    expected = simulated(facts, events, pause_seconds)
+    loop = LiveLoop(clock, Places(facts), pause_seconds=pause_seconds)
+    found = loop.play(events, until=SECONDS, round_seconds=ROUND_SECONDS)
+    for instant in sorted(found.keys() | expected.keys()):
+        assert (instant, found.get(instant, [])) == (instant, expected.get(instant, []))
+    said = {(act.kind, act.cause) for acts in found.values() for act in acts}
+    assert {("start", ""), ("stop", "preempted"), ("stop", "time_limit")} <= said
