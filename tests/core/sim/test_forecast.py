@@ -8,10 +8,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.forecast import Bounds, Forecast, forecast, waiting_jobs
 from scheduler.core.sim.run_times import Assumption, RunTimes, Source
+from scheduler.core.sim.workload import Arrival, Truth
 from scheduler.core.snapshot import Job, JobId, Snapshot, Tenant
-from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
+from tests.builders import (
+    NOW,
+    make_cluster,
+    make_job,
+    make_node,
+    make_running,
+    make_snapshot,
+    make_virtual_cluster,
+)
 from tests.core.worlds import snapshots
 
 HOUR = 3_600.0
@@ -218,3 +228,27 @@ def test_every_waiting_job_of_any_cluster_gets_an_answer(facts: Snapshot, policy
         if told.starts_at is not None:
             assert told.earliest is not None
             assert facts.now <= told.earliest <= told.starts_at <= (told.latest or float("inf"))
+
+
+@pytest.mark.parametrize("policy", ["fifo", "sjf", "las"])
+def test_what_is_foreseen_happens_when_jobs_run_as_long_as_they_said(policy: str) -> None:
+    jobs = [
+        make_job(
+            number,
+            1 + number * 7 % 8,
+            submitted_at=NOW + 10 * number,
+            time_limit_seconds=4 * HOUR,
+            estimate_seconds=300.0 + 170 * (number % 11),
+        )
+        for number in range(1, 41)
+    ]
+    clusters = [make_virtual_cluster(guaranteed={"V100": 16}, policy=policy)]
+    arrivals = [Arrival(job=job, truth=Truth(work_seconds=job.estimate_seconds or 0.0)) for job in jobs]
+    engine = Engine(make_snapshot(nodes=make_cluster(2), virtual_clusters=clusters), arrivals)
+    engine.run(until=lambda engine: engine.now >= NOW + 1_500)
+    made = forecast(engine.snapshot(), bounds=Bounds(rounds_to_double=None))
+    fresh = [job for job in made.predictions if engine.progress[job].first_started_at is None]
+    assert len(fresh) > 10
+    engine.run()
+    actual = {job: engine.progress[job].first_started_at for job in fresh}
+    assert {job: made.predictions[job].starts_at for job in fresh} == actual
