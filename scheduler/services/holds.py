@@ -11,7 +11,7 @@ from scheduler import stream
 from scheduler.clock import database_now
 from scheduler.core.lifecycle import ATTEMPT_LIVE, AttemptEvent, AttemptState, HoldPhase
 from scheduler.hints import hint_round
-from scheduler.models import AllocatedGpu, Allocation, Attempt, AttemptPart, Gpu, Node
+from scheduler.models import AllocatedGpu, Allocation, Attempt, AttemptPart, Explanation, Gpu, Node
 from scheduler.models.jobs import PartState
 from scheduler.services.steps import lock_jobs, step_attempt, touch_job
 
@@ -90,6 +90,7 @@ def promote(allocation_id: int, *, at: datetime) -> bool:
         )
         touch_job(attempt.job, attempts_started=F("attempts_started") + 1)
         nodes.update(parts)
+    Explanation.objects.filter(job_id__in=job_ids).delete()
     stream.publish_jobs(job_ids)
     touch_nodes(nodes)
     stream.wake_nodes(nodes)
