@@ -11,6 +11,7 @@ nodes stay as they are, starting and stopping cost no time, and a job runs equal
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -87,6 +88,9 @@ class Forecast:
     predictions: Mapping[JobId, Prediction]
     #: "if jobs run as long as ...": completes every prediction.
     assumption: str
+    #: Up to this instant rounds are those of the live loop; later starts are known to about a tenth of their
+    #: distance.
+    exact_until: float = float("inf")
     #: Rounds of the three runs together.
     rounds: int = 0
 
@@ -108,6 +112,7 @@ def forecast(
         round_number=facts.round_number,
         predictions={job.id: _prediction(job, runs, bounds) for job in asked},
         assumption=_assumption({run_times.source(job) for job in facts.jobs}),
+        exact_until=runs[Assumption.EXPECTED].exact_until if runs else float("inf"),
         rounds=sum(run.rounds for run in runs.values()),
     )
 
@@ -137,6 +142,8 @@ class _Watcher:
     kind: Assumption
     positions: dict[JobId, int] = field(default_factory=dict)
     held: dict[JobId, str] = field(default_factory=dict)
+    #: From when on rounds were so many seconds apart, in ascending order.
+    coarser: list[tuple[float, float]] = field(default_factory=list)
 
     def on_round(self, engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
         if engine.rounds > 1:
@@ -159,6 +166,18 @@ class _Watcher:
             # Doubled, so that every later tick is a tick of the clock as it was before.
             facts = engine.session.facts
             facts.frame = replace(facts.frame, round_seconds=2 * facts.frame.round_seconds)
+            self.coarser.append((engine.now, facts.frame.round_seconds))
+
+    def between_rounds(self, at: float, round_seconds: float) -> float:
+        """Return about when a start would have been, had rounds not been further apart than in the live loop.
+
+        What it waited for came free at some instant since the round before: half of that, on average.
+        """
+        place = bisect_left(self.coarser, (at,)) - 1
+        if place < 0:
+            return at
+        since, apart = self.coarser[place]
+        return max(since, at - (apart - round_seconds) / 2)
 
     def all_started(self, engine: Engine) -> bool:
         # From the end, so that each job is looked at only until it has started.
@@ -189,11 +208,12 @@ class _Run:
         )
         engine.run(self._is_enough)
         self.rounds = engine.rounds
+        self.exact_until = min([since for since, _ in self._watcher.coarser], default=float("inf"))
         self.out_of_rounds = engine.rounds >= bounds.rounds
         self.out_of_time = engine.now >= self._ends_at
         self.positions, self.held = self._watcher.positions, self._watcher.held
         self.starts = {
-            job.id: at
+            job.id: self._watcher.between_rounds(at, facts.round_seconds)
             for job in asked
             if (at := engine.progress[job.id].first_started_at) is not None and at <= self._ends_at
         }

@@ -14,6 +14,9 @@ from scheduler.core.sim.forecast import Bounds, Forecast, Prediction, forecast
 from scheduler.core.sim.run_times import RunTimes
 from scheduler.core.snapshot import Job, JobId, Running, Snapshot, VirtualCluster
 
+#: Part of its distance to which a start far ahead is known (Forecast.exact_until).
+_KNOWN_TO = 0.1
+
 
 class ChangeError(SchedulingError):
     """A change that cannot be made to these facts: which field, what is wrong, what would be right."""
@@ -186,11 +189,9 @@ def what_if(
     about = [_subject(change) for change in changes]
     subjects = [job for job in dict.fromkeys(about) if job is not None]
     others = sorted((before.predictions.keys() | after.predictions.keys()).difference(subjects))
-    shifts = {job: _shift(job, before, after) for job in others}
-    # Less than a round is no difference.
-    least = snapshot.round_seconds
-    later = sorted((job for job in others if shifts[job] >= least), key=lambda job: (-shifts[job], job))
-    sooner = sorted((job for job in others if shifts[job] <= -least), key=lambda job: (shifts[job], job))
+    shifts = {job: _shift(job, before, after, snapshot.round_seconds) for job in others}
+    later = sorted((job for job in others if shifts[job] > 0), key=lambda job: (-shifts[job], job))
+    sooner = sorted((job for job in others if shifts[job] < 0), key=lambda job: (shifts[job], job))
 
     def effects(jobs: Sequence[JobId]) -> tuple[Effect, ...]:
         return tuple(
@@ -211,13 +212,19 @@ def _subject(change: Change) -> JobId | None:
     return change.job.id if isinstance(change, NewJob) else None
 
 
-def _shift(job: JobId, before: Forecast, after: Forecast) -> float:
-    """Return by how many seconds the job starts later; a job that runs has started already."""
+def _shift(job: JobId, before: Forecast, after: Forecast, round_seconds: float) -> float:
+    """Return by how many seconds the job starts later; 0 where that is less than can be told."""
     first, second = (_start(made.predictions, job, made.made_at) for made in (before, after))
-    return 0.0 if first == second else second - first
+    if first == second:
+        return 0.0
+    sooner, least = min(first, second), round_seconds
+    if sooner > min(before.exact_until, after.exact_until):
+        least = max(least, _KNOWN_TO * (sooner - before.made_at))
+    return second - first if abs(second - first) >= least else 0.0
 
 
 def _start(predictions: Mapping[JobId, Prediction], job: JobId, now: float) -> float:
+    """Return when the job starts; one that runs has started already."""
     if job not in predictions:
         return now
     at = predictions[job].starts_at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.core.sim.forecast import Bounds
 from scheduler.core.sim.what_if import (
     ChangeError,
     Comparison,
@@ -173,3 +174,18 @@ class TestMistakes:
         tasks = make_job(1, 1).tasks + make_job(1, 2).tasks
         with pytest.raises(ChangeError, match="has 2 tasks"):
             what_if(make_snapshot(jobs=[make_job(1, tasks=tasks)]), [JobChange(job=JobId(1), gpus=2)])
+
+
+def test_far_ahead_a_little_is_no_difference() -> None:
+    jobs = [
+        make_job(number, 8, time_limit_seconds=HOUR, estimate_seconds=600.0 if number > 1 else 60.0)
+        for number in range(1, 41)
+    ]
+    change = JobChange(job=JobId(1), gpus=4)
+    facts = make_snapshot(jobs=jobs)
+    # On half the GPUs it runs a minute longer, and so everybody else is a minute later.
+    exact = what_if(facts, [change], bounds=Bounds(rounds_to_double=None))
+    assert len(exact.later) == 39
+    coarse = what_if(facts, [change], bounds=Bounds(exact_rounds=8, rounds_to_double=4))
+    assert {JobId(2), JobId(3)} <= {effect.job for effect in coarse.later}
+    assert JobId(40) not in {effect.job for effect in coarse.later}
