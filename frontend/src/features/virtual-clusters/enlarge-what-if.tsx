@@ -50,7 +50,7 @@ export function EnlargeWhatIf({ cluster, models, onClose }: EnlargeProps) {
             </Button>
           </Stack>
         </form>
-        {ask.error && <ErrorNotice error={ask.error} />}
+        {ask.error && !refusal?.problem("more_gpus") && <ErrorNotice error={ask.error} />}
         {ask.data && <WhatIfAnswer answer={ask.data} />}
       </Stack>
     </Dialog>
