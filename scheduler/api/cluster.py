@@ -8,8 +8,11 @@ from rest_framework.views import APIView
 
 from scheduler.api import schemas
 from scheduler.api.job_details import checked
+from scheduler.api.virtual_clusters import PLUGIN_MOST
 from scheduler.clock import database_now
 from scheduler.selectors import cluster_summary, gpu_models, usage_points
+from scheduler.services.cluster_settings import cluster_settings, cluster_settings_change
+from tenants.api.strict import StrictSerializer
 from tenants.selectors import viewer
 
 POINTS_MOST = 720
@@ -32,6 +35,35 @@ class ClusterSummary(APIView):
     def get(self, request: Request) -> Response:
         """The cluster in a few numbers; jobs are counted as far as the caller may see them."""
         return Response(cluster_summary(viewer(request)))
+
+
+class ClusterSettingsChange(StrictSerializer):
+    """What is left out stays as it is."""
+
+    spare_policy = serializers.CharField(
+        required=False,
+        max_length=PLUGIN_MOST,
+        help_text="Policy of opportunistic jobs: its name, or `name:parameter=value,...`.",
+    )
+    spare_placer = serializers.CharField(
+        required=False, max_length=PLUGIN_MOST, help_text="Placer of opportunistic jobs, likewise."
+    )
+
+
+class ClusterSettings(APIView):
+    @extend_schema(responses=schemas.ClusterSettings)
+    def get(self, request: Request) -> Response:
+        """How the spare GPUs are handed out."""
+        return Response(cluster_settings())
+
+    @extend_schema(request=ClusterSettingsChange, responses=schemas.ClusterSettings)
+    def patch(self, request: Request) -> Response:
+        """Change how the spare GPUs are handed out. For operators."""
+        by = viewer(request)
+        by.require_operator()
+        given = ClusterSettingsChange(data=request.data)
+        given.is_valid(raise_exception=True)
+        return Response(cluster_settings_change(by=by, **given.validated_data))
 
 
 class ClusterUsage(APIView):

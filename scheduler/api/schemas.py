@@ -324,6 +324,7 @@ class PluginParameter(serializers.Serializer):
     name = serializers.CharField()
     type = serializers.CharField()
     default = serializers.JSONField(allow_null=True)
+    choices = serializers.ListField(child=serializers.CharField())
 
 
 class Plugin(serializers.Serializer):
@@ -335,6 +336,11 @@ class Plugin(serializers.Serializer):
 class Plugins(serializers.Serializer):
     policies = Plugin(many=True)
     placers = Plugin(many=True)
+
+
+class ClusterSettings(serializers.Serializer):
+    spare_policy = serializers.CharField()
+    spare_placer = serializers.CharField()
 
 
 class GpuModel(serializers.Serializer):

@@ -33,6 +33,7 @@ urlpatterns = [
     path("policies", virtual_clusters.Policies.as_view(), name="policies"),
     path("gpu-models", cluster.GpuModels.as_view(), name="gpu-models"),
     path("cluster", cluster.ClusterSummary.as_view(), name="cluster"),
+    path("cluster/settings", cluster.ClusterSettings.as_view(), name="cluster-settings"),
     path("cluster/usage", cluster.ClusterUsage.as_view(), name="cluster-usage"),
     path("rounds", rounds.Rounds.as_view(), name="rounds"),
     path("rounds/<int:number>", rounds.RoundDetail.as_view(), name="round"),

@@ -24,6 +24,7 @@ from tenants.api.strict import StrictSerializer
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer, viewer
 
+PLUGIN_MOST = 255
 GPUS_MOST = 1_000_000
 MODELS_MOST = 64
 MEMBERS_MOST = 1_000
@@ -39,9 +40,15 @@ class VirtualClusterChange(StrictSerializer):
     """What is left out stays as it is."""
 
     title = serializers.CharField(required=False, max_length=120, allow_blank=True)
-    policy = serializers.CharField(required=False, max_length=63)
-    policy_parameters = serializers.DictField(required=False)
-    placer = serializers.CharField(required=False, max_length=63)
+    policy = serializers.CharField(
+        required=False, max_length=PLUGIN_MOST, help_text="Its name, or `name:parameter=value,...`."
+    )
+    policy_parameters = serializers.DictField(
+        required=False, help_text="Left out with another policy: its defaults."
+    )
+    placer = serializers.CharField(
+        required=False, max_length=PLUGIN_MOST, help_text="Its name, or `name:parameter=value,...`."
+    )
     default_time_limit_seconds = serializers.FloatField(
         required=False, min_value=1, max_value=LONGEST_SECONDS, help_text="For jobs that state no limit."
     )
@@ -146,6 +153,8 @@ def _operator(request: Request) -> Viewer:
 def _wanted(given: dict[str, Any], current: dict[str, Any]) -> Wanted:
     """Fill in what was left out: from the present state, else from the defaults."""
     kept = {name: current[name] for name in VirtualClusterChange().fields if name in current}
+    if given.get("policy", kept.get("policy")) != kept.get("policy"):
+        kept.pop("policy_parameters", None)  # Those of one policy mean nothing to another.
     merged = {**kept, **given}
     merged.pop("version", None)
     members = {member["tenant"]: member["weight"] for member in merged.pop("members", [])}

@@ -1,5 +1,6 @@
 """The scheduler's tables. Facts are declared once more, as values, in `scheduler.core.snapshot`."""
 
+from scheduler.models.cluster import ClusterSettings
 from scheduler.models.events import Event
 from scheduler.models.forecasts import Forecast, WhatIf
 from scheduler.models.inventory import Gpu, GpuModel, Node
@@ -20,6 +21,7 @@ __all__ = [
     "Allocation",
     "Attempt",
     "AttemptPart",
+    "ClusterSettings",
     "Event",
     "Explanation",
     "Forecast",

@@ -72,6 +72,7 @@ def read_snapshot(round_number: int) -> core.Snapshot:
             jobs=_jobs(cursor),
             running=_running(cursor),
             memory=_memory(cursor),
+            **_spare(cursor),
         )
 
 
@@ -231,6 +232,13 @@ def _tenants(cursor: Any) -> tuple[core.Tenant, ...]:
 def _memory(cursor: Any) -> dict[str, core.Memory]:
     cursor.execute("SELECT view, memory FROM scheduler_policymemory ORDER BY view")
     return {view: _json(memory) for view, memory in cursor.fetchall()}
+
+
+def _spare(cursor: Any) -> dict[str, str]:
+    """Return the policy and placer of the spare view, where an operator chose some."""
+    cursor.execute("SELECT spare_policy, spare_placer FROM scheduler_clustersettings")
+    row = cursor.fetchone()
+    return {"spare_policy": row[0], "spare_placer": row[1]} if row else {}
 
 
 def _json(value: Any) -> Any:

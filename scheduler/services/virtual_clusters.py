@@ -10,13 +10,11 @@ from django.db.models import Count, F
 
 from scheduler import stream
 from scheduler.clock import database_now
-from scheduler.core.errors import UnknownPlugin
 from scheduler.core.lifecycle import JOB_FINAL
-from scheduler.core.registry import PLACERS, POLICIES, make_placer, make_policy
 from scheduler.hints import hint_round
 from scheduler.jobspec import did_you_mean
 from scheduler.models import Event, Gpu, GpuModel, Job
-from scheduler.plugins import parameters_of
+from scheduler.plugins import problems_with_placer, problems_with_policy, split_policy
 from scheduler.represent import SPARE_VIEW
 from tenants.errors import Conflict, FieldError, Invalid, QuotaExceeded
 from tenants.models import (
@@ -38,8 +36,10 @@ class Wanted:
 
     name: str
     title: str = ""
+    #: A name, or "name:parameter=value,..."; stored as a name and parameters.
     policy: str = "fifo"
     policy_parameters: Mapping[str, Any] = field(default_factory=dict)
+    #: A name, or "name:parameter=value,...".
     placer: str = "consolidate"
     default_time_limit_seconds: float = 86_400.0
     #: GPUs by model.
@@ -106,9 +106,9 @@ def _write(row: VirtualCluster, wanted: Wanted, *, actor: str, kind: str) -> Vir
     tenants = _check(wanted)
     before = _facts(row) if row.pk else {}
     _check_guarantees(row, wanted)
-    for name in ("title", "policy", "placer", "default_time_limit_seconds"):
+    for name in ("title", "placer", "default_time_limit_seconds"):
         setattr(row, name, getattr(wanted, name))
-    row.policy_parameters = dict(wanted.policy_parameters)
+    row.policy, row.policy_parameters = split_policy(wanted.policy, wanted.policy_parameters)
     if row.pk:
         row.version = F("version") + 1
     row.save()
@@ -132,7 +132,9 @@ def _write(row: VirtualCluster, wanted: Wanted, *, actor: str, kind: str) -> Vir
 
 def _check(wanted: Wanted) -> dict[str, Tenant]:
     """Raise Invalid with everything wrong about it by itself; return the members' tenants by name."""
-    problems = [*_problems_with_name(wanted.name), *_problems_with_plugins(wanted)]
+    problems = _problems_with_name(wanted.name)
+    problems += problems_with_policy(wanted.policy, wanted.policy_parameters)
+    problems += problems_with_placer(wanted.placer)
     problems += _problems_with_models(wanted.guaranteed, "guaranteed")
     tenants = {tenant.name: tenant for tenant in Tenant.objects.filter(name__in=wanted.members)}
     for name in wanted.members:
@@ -151,38 +153,6 @@ def _problems_with_name(name: str) -> list[FieldError]:
     if not SLUG.regex.fullmatch(name):
         return [FieldError("name", f"{name[:80]!r} can not be used", str(SLUG.message))]
     return []
-
-
-def _problems_with_plugins(wanted: Wanted) -> list[FieldError]:
-    problems = []
-    try:
-        make_placer(wanted.placer)
-    except UnknownPlugin as error:
-        problems.append(FieldError("placer", str(error), f"one of: {', '.join(sorted(PLACERS))}"))
-    try:
-        make_policy(wanted.policy, wanted.policy_parameters)
-    except UnknownPlugin as error:
-        wrong = "policy_parameters" if wanted.policy in POLICIES else "policy"
-        problems.append(FieldError(wrong, str(error), f"policies: {', '.join(sorted(POLICIES))}"))
-    else:
-        problems += _problems_with_parameters(wanted)
-    return problems
-
-
-def _problems_with_parameters(wanted: Wanted) -> list[FieldError]:
-    """The core takes any value for a parameter; here it is still a person's, and may be of a wrong kind."""
-    problems = []
-    for parameter in parameters_of(POLICIES[wanted.policy]):
-        if parameter.name in wanted.policy_parameters:
-            value = wanted.policy_parameters[parameter.name]
-            if not parameter.accepts(value):
-                problem = f"{value!r} is not of type {parameter.type}"
-                problems.append(
-                    FieldError(
-                        f"policy_parameters.{parameter.name}", problem, f"a value of type {parameter.type}"
-                    )
-                )
-    return problems
 
 
 def _problems_with_models(counts: Mapping[str, int], where: str) -> list[FieldError]:

@@ -68,6 +68,8 @@ DELETE /api/v1/virtual-clusters/<str:name>        401    403      403    403    
 GET    /api/v1/policies                           401    200      200    200    200   200      200       -
 GET    /api/v1/gpu-models                         401    200      200    200    200   200      200       -
 GET    /api/v1/cluster                            401    200      200    200    200   200      200       -
+GET    /api/v1/cluster/settings                   401    200      200    200    200   200      200       -
+PATCH  /api/v1/cluster/settings                   401    403      403    403    403   200      403       403
 GET    /api/v1/cluster/usage                      401    200      200    200    200   200      200       -
 GET    /api/v1/rounds                             401    403      403    403    403   200      200       -
 GET    /api/v1/rounds/<int:number>                401    403      403    403    403   200      200       -
@@ -109,6 +111,7 @@ BODIES = {
     },
     ("POST", "/api/v1/nodes"): {"name": "node-new", "rack": "rack-1"},
     ("PATCH", "/api/v1/nodes/<str:name>"): {"cordoned": True},
+    ("PATCH", "/api/v1/cluster/settings"): {"spare_policy": "las"},
     ("POST", "/api/v1/virtual-clusters"): {"name": "new-vc"},
     ("PUT", "/api/v1/virtual-clusters/<str:name>"): {"title": "Changed"},
 }

@@ -38,6 +38,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/cluster/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How the spare GPUs are handed out. */
+        get: operations["cluster_settings_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** @description Change how the spare GPUs are handed out. For operators. */
+        patch: operations["cluster_settings_change"];
+        trace?: never;
+    };
     "/api/v1/cluster/usage": {
         parameters: {
             query?: never;
@@ -802,6 +820,10 @@ export interface components {
             add_back?: string[];
             enlarge?: components["schemas"]["LargerGuaranteeRequest"][];
         };
+        ClusterSettings: {
+            spare_policy: string;
+            spare_placer: string;
+        };
         Dropped: {
             kind: string;
             jobs: number[];
@@ -1316,6 +1338,13 @@ export interface components {
             current: string;
             new: string;
         };
+        /** @description What is left out stays as it is. */
+        PatchedClusterSettingsChangeRequest: {
+            /** @description Policy of opportunistic jobs: its name, or `name:parameter=value,...`. */
+            spare_policy?: string;
+            /** @description Placer of opportunistic jobs, likewise. */
+            spare_placer?: string;
+        };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PatchedNodeChangeRequest: {
             /** @description True: it accepts nothing new. */
@@ -1364,6 +1393,7 @@ export interface components {
             name: string;
             type: string;
             default: unknown;
+            choices: string[];
         };
         Plugins: {
             policies: components["schemas"]["Plugin"][];
@@ -1685,10 +1715,13 @@ export interface components {
         /** @description What is left out stays as it is. */
         VirtualClusterChangeRequest: {
             title?: string;
+            /** @description Its name, or `name:parameter=value,...`. */
             policy?: string;
+            /** @description Left out with another policy: its defaults. */
             policy_parameters?: {
                 [key: string]: unknown;
             };
+            /** @description Its name, or `name:parameter=value,...`. */
             placer?: string;
             /**
              * Format: double
@@ -1706,10 +1739,13 @@ export interface components {
         /** @description What is left out takes its default. */
         VirtualClusterInputRequest: {
             title?: string;
+            /** @description Its name, or `name:parameter=value,...`. */
             policy?: string;
+            /** @description Left out with another policy: its defaults. */
             policy_parameters?: {
                 [key: string]: unknown;
             };
+            /** @description Its name, or `name:parameter=value,...`. */
             placer?: string;
             /**
              * Format: double
@@ -1923,6 +1959,147 @@ export interface operations {
             };
             /** @description There is no such thing, or you may not see it. */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cluster_settings_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterSettings"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cluster_settings_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedClusterSettingsChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterSettings"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -143,7 +143,14 @@ def test_guarantees_must_fit_the_cluster(world: World) -> None:
         ({"policy": "fifos"}, "policy"),
         ({"policy_parameters": {"backfil": True}}, "policy_parameters"),
         ({"policy_parameters": {"backfill": "yes"}}, "policy_parameters.backfill"),
+        ({"policy": "fifo:backfil=true"}, "policy"),
+        ({"policy": "las:quantum_seconds=soon"}, "policy"),
+        ({"policy": "tiresias", "policy_parameters": {"discipline": "none"}}, "policy_parameters.discipline"),
+        ({"policy": "tiresias", "policy_parameters": {"thresholds": ["a"]}}, "policy_parameters.thresholds"),
         ({"placer": "nowhere"}, "placer"),
+        ({"placer": "delay:relax_after=600"}, "placer"),
+        ({"placer": "delay:relax_after_seconds=long"}, "placer"),
+        ({"placer": "delay:"}, "placer"),
         ({"guaranteed": {"V1000": 1}}, "guaranteed.V1000"),
         ({"guaranteed": {"V100": -1}}, "guaranteed.V100"),
         ({"members": [{"tenant": "nobody"}]}, "members"),
@@ -182,7 +189,7 @@ def test_usage_of_a_virtual_cluster(world: World) -> None:
 def test_policies_and_models_are_listed(world: World) -> None:
     policies = world.member.get("/policies").json()
     fifo = next(policy for policy in policies["policies"] if policy["name"] == "fifo")
-    assert {"name": "backfill", "type": "bool", "default": True} in fifo["parameters"]
+    assert {"name": "backfill", "type": "bool", "default": True, "choices": []} in fifo["parameters"]
     assert fifo["summary"]
     make_node("broken", gpus=2, cordoned=True)
     (model,) = world.member.get("/gpu-models").json()["results"]
