@@ -138,8 +138,7 @@ class Floor:
     def take_over(self, facts: Snapshot, truths: Mapping[JobId, Truth]) -> None:
         """Go on from where the given facts are."""
         for waiting in facts.jobs:
-            self.know(waiting, truths[waiting.id])
-            self.watch.comes(waiting)
+            self.submit(waiting, truths[waiting.id])
         for running in facts.running:
             if running.phase == "planned":
                 self.occupancy.promise(running.allocation, running.gpus)

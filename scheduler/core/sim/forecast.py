@@ -123,16 +123,6 @@ def waiting_jobs(snapshot: Snapshot) -> list[Job]:
     return sorted((job for job in snapshot.jobs if job.id not in placed), key=lambda job: job.id)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wake:
-    """At this instant a round is due, since a job's back-off ends."""
-
-    at: float
-
-    def happen(self, engine: Engine) -> None:
-        """Nothing but the round."""
-
-
 @dataclass(slots=True)
 class _Watcher:
     """Remembers the first round's queues and holds, and which jobs have not started yet."""
@@ -199,13 +189,7 @@ class _Run:
     ) -> None:
         self._watcher = _Watcher([job.id for job in asked], bounds, kind)
         self._ends_at, self._most_rounds = facts.now + bounds.horizon_seconds, bounds.rounds
-        wakes = {job.eligible_at for job in facts.jobs if job.eligible_at > facts.now}
-        engine = Engine(
-            facts,
-            truths=_truths(facts, run_times, kind),
-            script=[_Wake(instant) for instant in sorted(wakes)],
-            on_round=self._watcher.on_round,
-        )
+        engine = Engine(facts, truths=_truths(facts, run_times, kind), on_round=self._watcher.on_round)
         engine.run(self._is_enough)
         self.rounds = engine.rounds
         self.exact_until = min([since for since, _ in self._watcher.coarser], default=float("inf"))
