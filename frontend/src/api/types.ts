@@ -36,6 +36,7 @@ export type VirtualCluster = Schemas["VirtualCluster"];
 export type Plugins = Schemas["Plugins"];
 export type PluginParameter = Schemas["PluginParameter"];
 export type Cluster = Schemas["Cluster"];
+export type ClusterSettings = Schemas["ClusterSettings"];
 export type UsagePoint = Schemas["UsagePoint"];
 
 export type Round = Schemas["Round"];

@@ -1,6 +1,7 @@
 /** What the form of a virtual cluster holds, and the request it becomes. Pure. */
 
 import type { VirtualCluster } from "@/api/types";
+import { formatPlugin, parsePlugin } from "@/features/virtual-clusters/plugin-text";
 
 export interface Draft {
   name: string;
@@ -9,6 +10,7 @@ export interface Draft {
   /** Parameters as JSON values by name. */
   parameters: Record<string, unknown>;
   placer: string;
+  placerParameters: Record<string, unknown>;
   defaultTimeLimitSeconds: number | undefined;
   guaranteed: Record<string, number | undefined>;
   /** Weight by tenant. */
@@ -16,12 +18,14 @@ export interface Draft {
 }
 
 export function draftOf(cluster: VirtualCluster | null): Draft {
+  const placer = parsePlugin(cluster?.placer ?? "consolidate");
   return {
     name: cluster?.name ?? "",
     title: cluster?.title ?? "",
     policy: cluster?.policy ?? "fifo",
     parameters: cluster?.policy_parameters ?? {},
-    placer: cluster?.placer ?? "consolidate",
+    placer: placer.name,
+    placerParameters: placer.parameters,
     defaultTimeLimitSeconds: cluster?.default_time_limit_seconds ?? 86_400,
     guaranteed: cluster?.guaranteed ?? {},
     members: Object.fromEntries((cluster?.members ?? []).map(({ tenant, weight }) => [tenant, weight])),
@@ -37,7 +41,7 @@ export function bodyOf(draft: Draft, cluster: VirtualCluster | null): Record<str
     title: draft.title,
     policy: draft.policy,
     policy_parameters: draft.parameters,
-    placer: draft.placer,
+    placer: formatPlugin({ name: draft.placer, parameters: draft.placerParameters }),
     ...(draft.defaultTimeLimitSeconds === undefined
       ? {}
       : { default_time_limit_seconds: draft.defaultTimeLimitSeconds }),

@@ -6,6 +6,7 @@ import { gpuModelsQuery, policiesQuery, tenantsQuery } from "@/api/queries";
 import type { PluginParameter, VirtualCluster } from "@/api/types";
 import { words } from "@/components/format";
 import { bodyOf, draftOf, type Draft } from "@/features/virtual-clusters/draft";
+import { entriesOf } from "@/features/virtual-clusters/plugin-text";
 import { live } from "@/live/live";
 import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
@@ -49,6 +50,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
     save.mutate();
   };
   const policy = policies.data?.policies.find(({ name }) => name === draft.policy);
+  const placer = policies.data?.placers.find(({ name }) => name === draft.placer);
   const modelNames = [...new Set([...(models.data ?? []).map(({ name }) => name), ...Object.keys(draft.guaranteed)])];
   const tenantNames = [...new Set([...(tenants.data ?? []).map(({ name }) => name), ...Object.keys(draft.members)])];
   return (
@@ -136,27 +138,32 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
               />
             )}
           </Field>
-          <Field
-            label="Placer"
-            hint={policies.data?.placers.find(({ name }) => name === draft.placer)?.summary}
-            problem={refusal?.problem("placer")}
-          >
+          <Field label="Placer" hint={placer?.summary} problem={refusal?.problem("placer")}>
             {(attributes) => (
               <Select
                 {...attributes}
                 value={draft.placer}
-                onChange={(event) => change({ placer: event.target.value })}
+                onChange={(event) => change({ placer: event.target.value, placerParameters: {} })}
                 options={namesOf(policies.data?.placers, draft.placer)}
               />
             )}
           </Field>
           {(policy?.parameters ?? []).map((parameter) => (
             <ParameterField
-              key={parameter.name}
+              key={`${draft.policy} ${parameter.name}`}
               parameter={parameter}
               value={draft.parameters[parameter.name] ?? parameter.default}
               problem={refusal?.problem(`policy_parameters.${parameter.name}`)}
               onChange={(value) => change({ parameters: { ...draft.parameters, [parameter.name]: value } })}
+            />
+          ))}
+          {(placer?.parameters ?? []).map((parameter) => (
+            <ParameterField
+              key={`${draft.placer} ${parameter.name}`}
+              parameter={parameter}
+              value={draft.placerParameters[parameter.name] ?? parameter.default}
+              problem={undefined}
+              onChange={(value) => change({ placerParameters: { ...draft.placerParameters, [parameter.name]: value } })}
             />
           ))}
           <Field
@@ -194,6 +201,8 @@ interface ParameterFieldProps {
 
 function ParameterField({ parameter, value, problem, onChange }: ParameterFieldProps) {
   const label = words(parameter.name);
+  // What was typed: a comma at its end is no entry yet.
+  const [typed, setTyped] = useState(() => (Array.isArray(value) ? value.join(", ") : ""));
   if (typeof parameter.default === "boolean") {
     return <Checkbox label={label} checked={value === true} onChange={(event) => onChange(event.target.checked)} />;
   }
@@ -206,6 +215,23 @@ function ParameterField({ parameter, value, problem, onChange }: ParameterFieldP
             step="any"
             value={typeof value === "number" ? value : undefined}
             onChange={onChange}
+          />
+        ) : parameter.choices.length ? (
+          <Select
+            {...attributes}
+            value={String(value)}
+            onChange={(event) => onChange(event.target.value)}
+            options={parameter.choices.map((choice) => ({ value: choice, label: choice }))}
+          />
+        ) : parameter.type === "list" ? (
+          <TextInput
+            {...attributes}
+            placeholder="Values, separated by commas"
+            value={typed}
+            onChange={(event) => {
+              setTyped(event.target.value);
+              onChange(entriesOf(event.target.value, ","));
+            }}
           />
         ) : (
           <TextInput

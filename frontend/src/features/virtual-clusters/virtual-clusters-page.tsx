@@ -9,6 +9,7 @@ import { counted, duration } from "@/components/format";
 import { useSession } from "@/components/session";
 import { BarsKey, GuaranteeBars } from "@/features/virtual-clusters/guarantee-bars";
 import { EnlargeWhatIf } from "@/features/virtual-clusters/enlarge-what-if";
+import { SpareSettings } from "@/features/virtual-clusters/spare-settings";
 import { VirtualClusterForm } from "@/features/virtual-clusters/virtual-cluster-form";
 import { useNewest } from "@/live/live";
 import { Button, IconButton } from "@/ui/button";
@@ -57,6 +58,7 @@ export function VirtualClustersPage() {
           </div>
         </>
       )}
+      <SpareSettings />
       {asking && <EnlargeWhatIf cluster={asking} models={[...totals.keys()]} onClose={() => setAsking(null)} />}
       {editing && <VirtualClusterForm cluster={editing === "new" ? null : editing} onClose={() => setEditing(null)} />}
     </PageLayout>

@@ -1,0 +1,83 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState, type SyntheticEvent } from "react";
+
+import { ApiError, request } from "@/api/client";
+import type { ClusterSettings } from "@/api/types";
+import { useSession } from "@/components/session";
+import { Button } from "@/ui/button";
+import { ErrorNotice } from "@/ui/feedback";
+import { Field, TextInput } from "@/ui/field";
+import { Facts, Panel } from "@/ui/layout";
+import { useSay } from "@/ui/toasts";
+import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
+
+const KEY = ["cluster-settings"];
+const PATH = "/cluster/settings";
+
+/** How the GPUs that no virtual cluster uses are handed out to opportunistic jobs; operators change it. */
+export function SpareSettings() {
+  const me = useSession();
+  const { data } = useQuery({
+    queryKey: KEY,
+    queryFn: ({ signal }) => request<ClusterSettings>("GET", PATH, { signal }),
+  });
+  if (!data) return null;
+  return (
+    <Panel title="Spare GPUs">
+      {me.is_operator ? (
+        <SpareForm key={`${data.spare_policy} ${data.spare_placer}`} settings={data} />
+      ) : (
+        <Facts
+          facts={[
+            ["Policy", data.spare_policy],
+            ["Placer", data.spare_placer],
+          ]}
+        />
+      )}
+    </Panel>
+  );
+}
+
+function SpareForm({ settings }: { settings: ClusterSettings }) {
+  const say = useSay();
+  const queries = useQueryClient();
+  const [draft, setDraft] = useState(settings);
+  const save = useMutation({
+    mutationFn: () => request<ClusterSettings>("PATCH", PATH, { body: draft }),
+    onSuccess: (saved) => {
+      queries.setQueryData(KEY, saved);
+      say("done", "Saved how spare GPUs are handed out.");
+    },
+  });
+  const refusal = save.error instanceof ApiError ? save.error : null;
+  const submit = (event: SyntheticEvent) => {
+    event.preventDefault();
+    save.mutate();
+  };
+  const field = (label: string, name: keyof ClusterSettings) => (
+    <Field label={label} hint="A name, or name:parameter=value,..." problem={refusal?.problem(name)}>
+      {(attributes) => (
+        <TextInput
+          {...attributes}
+          required
+          value={draft[name]}
+          onChange={(event) => setDraft({ ...draft, [name]: event.target.value })}
+        />
+      )}
+    </Field>
+  );
+  return (
+    <form className={styles.form} onSubmit={submit}>
+      {refusal && <ErrorNotice error={refusal} />}
+      <div className={styles.pair}>
+        {field("Policy of opportunistic jobs", "spare_policy")}
+        {field("Placer of opportunistic jobs", "spare_placer")}
+      </div>
+      <div>
+        <Button type="submit" busy={save.isPending}>
+          Save
+        </Button>
+      </div>
+    </form>
+  );
+}
