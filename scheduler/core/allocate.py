@@ -44,3 +44,6 @@ def check_decision(decision: Decision, view: View) -> None:
                 raise PolicyError(f"job {job} was granted {grant.gpu_model}, which it does not accept")
         if not demand.models:
             raise PolicyError(f"jobs {grant.jobs} have no GPU model in common")
+    wrong = [job for job in decision.stops if job not in view.running or job in granted]
+    if wrong or (decision.stops and not decision.keep_running):
+        raise PolicyError(f"jobs {wrong or decision.stops} cannot be both stopped and granted, or do not run")

@@ -34,14 +34,13 @@ Rank = Callable[[Job], tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of an order; the first four fields are those of a Decision."""
+    """What came of an order: what changes, as in a Decision that keeps what runs."""
 
     grants: tuple[Grant, ...] = ()
     #: The jobs that wait now, in the order.
     queue: tuple[JobId, ...] = ()
-    keep_running: bool = True
     #: Those of them that ran before.
-    stopped: tuple[JobId, ...] = ()
+    stops: tuple[JobId, ...] = ()
 
 
 def anywhere(job: Job) -> Locality:
@@ -228,57 +227,46 @@ class _Turns:
                 if len(jobs) == 1:
                     self._capacity.drop(self._capacity.pending[jobs])
         self.starts.losers = losers
-        #: In the order: who stays, as it is held, and who starts or moves.
-        self._settled: list[Grant | Holding] = []
-        self._started: list[Grant] = []
+        #: Who starts or moves, in the order.
+        self._grants: list[Grant] = []
         self._served: set[JobId] = set()
         self._queue: list[JobId] = []
-        self._disturbs = False
 
     def serve(self, job: Job) -> None:
         if job.id in self._served:
             return
         running = self._view.running.get(job.id)
-        settled: Grant | Holding | None
         if running is None:
-            settled = started = self._start(job)
-            if started is not None:
-                self._started.append(started)
+            served = self._start(job)
         elif running.jobs in self._capacity.pending:
-            settled = self._stay(running.jobs)
+            served = self._stay(running.jobs)
         else:
             # Gangs ahead took its place. Jobs that shared GPUs look for a place together, in a later round.
-            self._disturbs = True
-            settled = self._start(job, may_displace=False) if len(running.jobs) == 1 else None
-        if settled is None:
-            self._queue.append(job.id)
-            self._disturbs = self._disturbs or running is not None
-        else:
-            self._settled.append(settled)
+            served = len(running.jobs) == 1 and self._start(job, may_displace=False)
+        if served:
             self._served.update((job.id,) if running is None else running.jobs)
+        else:
+            self._queue.append(job.id)
 
     def pass_over(self, jobs: Iterable[Job]) -> None:
         """Let jobs wait for which nothing is left."""
-        running, served = self._view.running, self._served
-        for job in jobs:
-            if job.id not in served:
-                self._queue.append(job.id)
-                self._disturbs = self._disturbs or job.id in running
+        self._queue += [job.id for job in jobs if job.id not in self._served]
 
     def outcome(self) -> Outcome:
         running = self._view.running
         return Outcome(
-            grants=tuple(map(_grant_of, self._settled) if self._disturbs else self._started),
+            grants=tuple(self._grants),
             queue=tuple(self._queue),
-            keep_running=not self._disturbs,
-            stopped=tuple([job for job in self._queue if job in running]) if self._disturbs else (),
+            stops=tuple([job for job in self._queue if job in running]),
         )
 
-    def _start(self, job: Job, *, may_displace: bool = True) -> Grant | None:
+    def _start(self, job: Job, *, may_displace: bool = True) -> bool:
         started = self.starts.start(job, may_displace=may_displace)
-        return None if started is None else started[0]
+        if started is not None:
+            self._grants.append(started[0])
+        return started is not None
 
-    def _stay(self, jobs: tuple[JobId, ...]) -> Grant | Holding | None:
+    def _stay(self, jobs: tuple[JobId, ...]) -> bool:
         """Keep a gang where it is; move it when it may not stay on the model it has."""
         capacity = self._capacity
         holding = capacity.pending[jobs]
@@ -287,17 +275,17 @@ class _Turns:
             if accepted and holding.model not in accepted:
                 return self._move(Grant(jobs=jobs, gpus=holding.gpus))
         if holding.gpus > capacity.room(holding.model):
-            return None
+            return False
         capacity.keep(holding)
         self.starts.count(holding.model, holding.gpus)
-        return holding
+        return True
 
-    def _move(self, grant: Grant) -> Grant | None:
-        self._disturbs = True
+    def _move(self, grant: Grant) -> bool:
         placement = settle(grant, self._view.jobs, self._capacity)
         if placement is not None:
             self.starts.count(placement.gpu_model, grant.gpus)
-        return None if placement is None else grant
+            self._grants.append(grant)
+        return placement is not None
 
     def _rank_pending(self, order: Sequence[Job]) -> None:
         """Let those that come last in the order give way first."""
@@ -308,10 +296,3 @@ class _Turns:
             if held is not None and held.jobs in pending:
                 ranked[held.jobs] = pending.pop(held.jobs)
         self._capacity.pending = ranked | pending
-
-
-def _grant_of(settled: Grant | Holding) -> Grant:
-    if isinstance(settled, Grant):
-        return settled
-    assert settled.running is not None
-    return Grant(jobs=settled.running.jobs, gpus=settled.gpus, gpu_model=settled.model)

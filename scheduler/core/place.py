@@ -30,7 +30,7 @@ def _offered(view: View, decision: Decision) -> Capacity:
     capacity = view.capacity.fork()
     if decision.keep_running:
         named = [job for grant in decision.grants for job in grant.jobs if job in view.running]
-        capacity.keep_all(but=named)
+        capacity.keep_all(but=[*named, *decision.stops])
     return capacity
 
 

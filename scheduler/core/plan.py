@@ -51,6 +51,8 @@ class Decision:
     queue: tuple[JobId, ...] = ()
     #: What runs and is named in no grant stays as it is (otherwise it is stopped).
     keep_running: bool = False
+    #: Except these: jobs that run and lose their GPUs; of a group that shares them, one stands for all.
+    stops: tuple[JobId, ...] = ()
     #: The next instant at which it would decide otherwise though nothing happened; None: it never would.
     wake_at: float | None = None
 

@@ -62,7 +62,8 @@ class Fair:
             memory=usage.remember(outcome),
             reasons=_reasons(outcome, usage, view),
             queue=outcome.queue,
-            keep_running=outcome.keep_running,
+            keep_running=True,
+            stops=outcome.stops,
             wake_at=self._next_look(view) if self.preemptive and outcome.queue else None,
         )
 
@@ -143,12 +144,12 @@ class _Usage:
             for job in grant.jobs:
                 tenant = view.jobs[job].tenant
                 granted[tenant] = granted.get(tenant, 0.0) + grant.gpus / len(grant.jobs)
-        if outcome.keep_running:
-            for jobs, holding in view.capacity.pending.items():
-                for job in jobs:
-                    if job not in named:
-                        tenant = view.jobs[job].tenant
-                        granted[tenant] = granted.get(tenant, 0.0) + holding.gpus / len(jobs)
+        named.update(outcome.stops)
+        for jobs, holding in view.capacity.pending.items():
+            for job in jobs:
+                if job not in named:
+                    tenant = view.jobs[job].tenant
+                    granted[tenant] = granted.get(tenant, 0.0) + holding.gpus / len(jobs)
         return dict(sorted(granted.items()))
 
     def _continued(self, memory: Memory) -> dict[str, float]:

@@ -132,7 +132,8 @@ class _State:
             memory=self._remember(crowded=bool(outcome.queue)),
             reasons=dict.fromkeys(outcome.queue, (_NEXT_SLICE,)),
             queue=outcome.queue,
-            keep_running=outcome.keep_running,
+            keep_running=True,
+            stops=outcome.stops,
             wake_at=min([instant for instant in instants if instant is not None], default=None),
         )
 

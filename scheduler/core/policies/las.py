@@ -63,7 +63,8 @@ class Las:
             grants=outcome.grants,
             reasons=dict.fromkeys(outcome.queue, (_MORE_SERVED,)),
             queue=outcome.queue,
-            keep_running=outcome.keep_running,
+            keep_running=True,
+            stops=outcome.stops,
             wake_at=looked_at + self.quantum_seconds if outcome.queue else None,
         )
 

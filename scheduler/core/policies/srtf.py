@@ -50,7 +50,8 @@ class Srtf:
             grants=outcome.grants,
             reasons=dict.fromkeys(outcome.queue, (_MORE_LEFT,)),
             queue=outcome.queue,
-            keep_running=outcome.keep_running,
+            keep_running=True,
+            stops=outcome.stops,
         )
 
 

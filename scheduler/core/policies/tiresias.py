@@ -84,7 +84,8 @@ class Tiresias:
             memory=queues.remember(outcome),
             reasons=dict.fromkeys(outcome.queue, (_LATER_QUEUE,)),
             queue=outcome.queue,
-            keep_running=outcome.keep_running,
+            keep_running=True,
+            stops=outcome.stops,
             wake_at=queues.next_change(outcome) if outcome.queue else None,
         )
 
@@ -166,7 +167,7 @@ class _Queues:
 
     def remember(self, outcome: Outcome) -> dict[str, Any]:
         """Return the memory for the next round."""
-        for number in outcome.stopped:
+        for number in outcome.stops:
             self._first.setdefault(str(number), self._view.running[number].since)
         memory: dict[str, Any] = {"reset": self._reset, "left": self._left, "first": self._first}
         if self._policy.learns:
@@ -218,13 +219,13 @@ class _Queues:
 
     def _receiving(self, outcome: Outcome) -> Iterator[tuple[Job, int]]:
         """Yield the jobs that run after this round, with their GPUs."""
-        jobs, started = self._view.jobs, {job for grant in outcome.grants for job in grant.jobs}
+        jobs, named = self._view.jobs, {job for grant in outcome.grants for job in grant.jobs}
         for grant in outcome.grants:
             yield from ((jobs[number], grant.gpus) for number in grant.jobs)
-        if outcome.keep_running:
-            for number, running in self._view.running.items():
-                if number not in started:
-                    yield jobs[number], sum(map(len, running.replicas))
+        named.update(outcome.stops)
+        for number, running in self._view.running.items():
+            if number not in named:
+                yield jobs[number], sum(map(len, running.replicas))
 
     def _of_present_jobs(self, memory: Memory, name: str) -> dict[str, Any]:
         known: Mapping[str, Any] = memory.get(name, {})
