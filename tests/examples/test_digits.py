@@ -1,5 +1,6 @@
 """examples/digits as its users run it: real processes, real signals, real sockets."""
 
+import contextlib
 import importlib
 import json
 import os
@@ -250,8 +251,10 @@ def test_strangers_at_the_port_are_turned_away(launch: Launch, tmp_path: Path) -
         (b"", "it closed the connection"),
     ]:
         with connect(place["MASTER_PORT"]) as stranger:
-            stranger.sendall(greeting)
-            stranger.shutdown(socket.SHUT_WR)
+            # Rank 0 may have hung up before all of it is said.
+            with contextlib.suppress(OSError):
+                stranger.sendall(greeting)
+                stranger.shutdown(socket.SHUT_WR)
             hub.wait_for("turned away a connection: .*" + reason)
     stale = launch(None, "--steps", "20", RANK=1, ALLOT_ATTEMPT=1, **place)
     assert stale.finish() == 2

@@ -17,7 +17,7 @@ from scheduler.core.policy import Placed, View
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consolidate:
-    """The default placer."""
+    """Few nodes, near to each other, the tightest fit; the default."""
 
     def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> Placed:
         """Return where the grants go; one that does not fit is left out."""
