@@ -63,9 +63,8 @@ class Admission:
             self.held_back.pop(number, None)
             if number in facts.jobs and self._may_be_considered(facts.jobs[number]):
                 candidates.setdefault(facts.jobs[number].tenant, []).append(facts.jobs[number])
-        for tenant, jobs in candidates.items():
-            quota = facts.tenants[tenant].quota if tenant in facts.tenants else {}
-            _within_quota(quota, jobs, facts, self)
+        for jobs in candidates.values():
+            _within_quota(self._quota_of(jobs[0]), jobs, facts, self)
         return looked_at
 
     def _quota_of(self, job: Job) -> Mapping[str, int]:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 NODE_LEVEL = "node"
 
+#: Stands for CPUs and memory of which nobody said how much there is.
+UNKNOWN = float("inf")
+
 
 def members(bits: int) -> Iterator[int]:
     """Yield the members of a set in ascending order."""
@@ -78,6 +81,9 @@ class Fleet:
     #: Per node: the GPUs that may be newly taken, which are the healthy ones of a schedulable node.
     usable: tuple[int, ...]
     layouts: tuple[Layout, ...]
+    #: Per node: its CPUs, and its memory in bytes; infinity where nobody said.
+    cpus: tuple[float, ...]
+    memory: tuple[float, ...]
     #: Node sets by level above the node, the narrowest first, all nodes last.
     domains: tuple[tuple[int, ...], ...]
     #: Most GPUs on one node.
@@ -142,6 +148,8 @@ class Cluster:
             gpus=tuple(gpus),
             usable=tuple(usable),
             layouts=tuple(shapes),
+            cpus=tuple([node.cpus or UNKNOWN for node in nodes]),
+            memory=tuple([node.memory_bytes or UNKNOWN for node in nodes]),
             domains=(*_groups(tuple(node.path for node in nodes), above), (everything,)),
             largest_node=max(map(len, gpus)),
             total=sum(map(len, gpus)),

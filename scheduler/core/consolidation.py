@@ -8,9 +8,6 @@ from scheduler.core.packing import Layer, locate
 from scheduler.core.plan import Locality
 from scheduler.core.snapshot import Job
 
-#: Stands for CPUs and memory of which nobody said how much there is.
-UNKNOWN = float("inf")
-
 
 class Consolidation:
     """Answers for many jobs of one cluster; equal shapes are looked at once."""
@@ -42,10 +39,5 @@ class Consolidation:
         """Return what the usable nodes offer when nobody is there."""
         if model not in self._layers:
             fleet = self._cluster.fleets[model]
-            self._layers[model] = Layer(
-                list(fleet.usable),
-                [node.cpus or UNKNOWN for node in fleet.nodes],
-                [node.memory_bytes or UNKNOWN for node in fleet.nodes],
-                fleet.largest_node,
-            )
+            self._layers[model] = Layer.unclaimed(fleet, fleet.usable)
         return self._layers[model]

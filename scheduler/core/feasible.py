@@ -238,12 +238,8 @@ class Feasibility:
         """Return what the fleet would offer if all of it were healthy and idle."""
         if model not in self._empty:
             fleet = self.cluster.fleets[model]
-            self._empty[model] = Layer(
-                [layout.levels[-1][0] for layout in fleet.layouts],
-                [node.cpus or UNLIMITED for node in fleet.nodes],
-                [node.memory_bytes or UNLIMITED for node in fleet.nodes],
-                fleet.largest_node,
-            )
+            whole = [layout.levels[-1][0] for layout in fleet.layouts]
+            self._empty[model] = Layer.unclaimed(fleet, whole)
         return self._empty[model]
 
 

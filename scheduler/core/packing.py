@@ -30,6 +30,11 @@ class Layer:
         #: GPUs on offer in all.
         self.gpus = sum(mask.bit_count() for mask in masks)
 
+    @classmethod
+    def unclaimed(cls, fleet: Fleet, masks: Sequence[int]) -> Layer:
+        """Return what a fleet offers of these GPUs of each node when nobody is there."""
+        return cls(list(masks), list(fleet.cpus), list(fleet.memory), fleet.largest_node)
+
     def copy(self) -> Layer:
         twin = Layer.__new__(Layer)
         twin.masks, twin.cpus, twin.memory = self.masks.copy(), self.cpus.copy(), self.memory.copy()

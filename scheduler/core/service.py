@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from scheduler.core.snapshot import Job, Running
 
+#: Instants are told apart down to a microsecond, more finely than a float holds Unix seconds reliably.
+INSTANT_SECONDS = 1e-6
+
 
 def attained_service(job: Job, running: Running | None, now: float) -> float:
     """Return the GPU-seconds a job has received of any model, up to now."""

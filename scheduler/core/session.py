@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from scheduler.core.admit import Admission
 from scheduler.core.diff import diff
 from scheduler.core.facts import Facts
-from scheduler.core.plan import Action, Plan
+from scheduler.core.plan import Plan
 from scheduler.core.reserve import Reservation
 from scheduler.core.serve import Plugins, Served, serve
 from scheduler.core.snapshot import Snapshot
@@ -47,16 +47,12 @@ class Session:
         outcomes.append(serve(view, plugins, frame.memory.get(view.name, {})))
         return outcomes
 
-    def actions(self, outcomes: Sequence[Served]) -> tuple[Action, ...]:
-        """Diff: return what has to happen to get from what runs to what was decided."""
-        return diff(self.facts, self.admission, self._reservation.homeless, outcomes)
-
     def plan(self, outcomes: Sequence[Served]) -> Plan:
-        """Return the plan of the round, without the reasons of those who wait."""
+        """Diff: return the plan of the round, without the reasons of those who wait."""
         wakes = [outcome.decision.wake_at for outcome in outcomes if outcome.decision.wake_at is not None]
         return Plan(
             round_number=self.facts.frame.round_number,
-            actions=self.actions(outcomes),
+            actions=diff(self.facts, self.admission, self._reservation.homeless, outcomes),
             memory={
                 outcome.view.name: outcome.decision.memory for outcome in outcomes if outcome.decision.memory
             },

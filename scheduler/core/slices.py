@@ -11,11 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.core.policy import View
-from scheduler.core.service import executed_seconds
+from scheduler.core.service import INSTANT_SECONDS, executed_seconds
 from scheduler.core.snapshot import Job, Memory
-
-#: Instants are told apart down to a microsecond, more finely than a float holds Unix seconds reliably.
-INSTANT_SECONDS = 1e-6
 
 
 class Slices:

@@ -11,8 +11,6 @@ from scheduler.core.holding import Holding, Part
 from scheduler.core.packing import Layer
 from scheduler.core.snapshot import AllocationId, Running
 
-UNKNOWN = float("inf")
-
 _Place = tuple[str, int]
 
 
@@ -27,12 +25,7 @@ class Survey:
         self._claims: dict[_Place, dict[AllocationId, tuple[Part, bool]]] = {}
         self._places: dict[AllocationId, list[_Place]] = {}
         for model, fleet in facts.cluster.fleets.items():
-            idle = Layer(
-                list(fleet.usable),
-                [node.cpus or UNKNOWN for node in fleet.nodes],
-                [node.memory_bytes or UNKNOWN for node in fleet.nodes],
-                fleet.largest_node,
-            )
+            idle = Layer.unclaimed(fleet, fleet.usable)
             self._layers[model] = [idle, idle.copy(), idle.copy()]
 
     def refresh(self, allocations: Collection[AllocationId]) -> Capacity:
@@ -74,7 +67,7 @@ class Survey:
     def _settle(self, model: str, number: int) -> None:
         """Work out anew what one node offers in each layer."""
         fleet = self._facts.cluster.fleets[model]
-        node, usable = fleet.nodes[number], fleet.usable[number]
+        usable, cpus, memory = fleet.usable[number], fleet.cpus[number], fleet.memory[number]
         kept, all_claims = Part(number, 0, 0.0, 0.0), Part(number, 0, 0.0, 0.0)
         for part, leaves in self._claims[model, number].values():
             all_claims = _together(all_claims, part)
@@ -82,7 +75,6 @@ class Survey:
         evictable = Part(number, 0, 0.0, 0.0)
         for _, part in self._evictable.get((model, number), ()):
             evictable = _together(evictable, part)
-        cpus, memory = node.cpus or UNKNOWN, node.memory_bytes or UNKNOWN
         layers = self._layers[model]
         layers[IDLE].set(
             number, usable & ~all_claims.mask, cpus - all_claims.cpus, memory - all_claims.memory

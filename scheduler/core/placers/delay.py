@@ -18,7 +18,6 @@ gangs. Deviations:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -132,12 +131,7 @@ class _Levels:
     def _fits(self, demand: Demand, model: str) -> bool:
         fleet = self._cluster.fleets[model]
         if model not in self._empty:
-            self._empty[model] = Layer(
-                list(fleet.usable),
-                [node.cpus or math.inf for node in fleet.nodes],
-                [node.memory_bytes or math.inf for node in fleet.nodes],
-                fleet.largest_node,
-            )
+            self._empty[model] = Layer.unclaimed(fleet, fleet.usable)
         return (
             locate(self._empty[model], fleet, demand, demand.ranks[-1], self._cluster.node_rank) is not None
         )

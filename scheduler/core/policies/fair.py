@@ -26,14 +26,12 @@ from scheduler.core.holding import Holding
 from scheduler.core.ordering import Outcome, serve_in_order
 from scheduler.core.plan import Decision, Reason, Tier
 from scheduler.core.policy import View
+from scheduler.core.service import INSTANT_SECONDS
 from scheduler.core.sharing import held_by_tenant, queues_of, start_by_standing, weights_of
 from scheduler.core.snapshot import Job, JobId, Memory
 
 #: Averages below this are forgotten, in GPUs.
 NEGLIGIBLE_GPUS = 1e-3
-
-#: Instants are told apart down to a microsecond, more finely than a float holds Unix seconds reliably.
-INSTANT_SECONDS = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,8 +38,9 @@ from scheduler.core.demand import demand_of
 from scheduler.core.ordering import Outcome, Starts, anywhere, serve_in_order, start_in_order, waiting_jobs
 from scheduler.core.plan import Decision, Grant, Locality, Mode, Reason, Tier
 from scheduler.core.policy import View
+from scheduler.core.service import INSTANT_SECONDS
 from scheduler.core.settle import settle
-from scheduler.core.slices import INSTANT_SECONDS, Slices
+from scheduler.core.slices import Slices
 from scheduler.core.snapshot import Job, JobId, Memory, Running
 from scheduler.core.trials import name_of, next_pair, pays
 

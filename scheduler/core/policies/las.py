@@ -21,11 +21,8 @@ from typing import ClassVar
 from scheduler.core.ordering import serve_in_order
 from scheduler.core.plan import Decision, Reason, Tier
 from scheduler.core.policy import View
-from scheduler.core.service import attained_service
+from scheduler.core.service import INSTANT_SECONDS, attained_service
 from scheduler.core.snapshot import Job, JobId, Memory
-
-#: Instants are told apart down to a microsecond, more finely than a float holds Unix seconds reliably.
-INSTANT_SECONDS = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,11 +39,8 @@ from scheduler.core.gittins import Gittins
 from scheduler.core.ordering import Outcome, anywhere, serve_in_order, waiting_jobs
 from scheduler.core.plan import Decision, Locality, Reason, Tier
 from scheduler.core.policy import View
-from scheduler.core.service import attained_service
+from scheduler.core.service import INSTANT_SECONDS, attained_service
 from scheduler.core.snapshot import Job, JobId, Memory
-
-#: Instants are told apart down to a microsecond, more finely than a float holds Unix seconds reliably.
-INSTANT_SECONDS = 1e-6
 
 #: Ended jobs whose service is remembered for the Gittins index, the latest.
 SAMPLES_KEPT = 200

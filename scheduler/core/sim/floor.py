@@ -91,21 +91,27 @@ class Floor:
         else:
             end = "moved" if action.kind is ActionKind.MOVE else "resized"
         if running.phase == "planned":
-            self.occupancy.release(running.allocation, running.gpus)
-            self.facts.drop_running(running.allocation)
+            self._take_back(running)
             if end == "cancelled":
                 for job in running.jobs:
                     self._close(job, JobEvent.CANCELLED)
             return
-        self._ends[running.allocation] = end, action.preempted_by
-        for job in running.jobs:
-            self.progress[job].stop(self._agenda.now)
-        pause = self.rules.costs.checkpoint_seconds if end in _GOES_ON else 0.0
-        if pause:
+        self._tell_to_stop(running, end, action.preempted_by)
+        if end in _GOES_ON and self.rules.costs.checkpoint_seconds:
             self.facts.put_running(replace(running, stopping=True))
-            self._agenda.note(self._agenda.now + pause, partial(self._release, running.allocation))
+            self._release_after_checkpoint(running.allocation)
         else:
             self._release(running.allocation)
+
+    def _tell_to_stop(self, running: Running, end: StayEnd, preempted_by: tuple[JobId, ...] = ()) -> None:
+        """Note how the stay will have ended, and let its jobs make no more progress."""
+        self._ends[running.allocation] = end, preempted_by
+        for job in running.jobs:
+            self.progress[job].stop(self._agenda.now)
+
+    def _release_after_checkpoint(self, allocation: AllocationId) -> None:
+        pause = self.rules.costs.checkpoint_seconds
+        self._agenda.note(self._agenda.now + pause, partial(self._release, allocation))
 
     def _start(self, action: Action) -> None:
         assert action.placement is not None
@@ -147,11 +153,8 @@ class Floor:
             for job in running.jobs:
                 self._put_to_work(job, running, is_resumed=True)
             if running.stopping:
-                self._ends[running.allocation] = "preempted", ()
-                for job in running.jobs:
-                    self.progress[job].stop(self._agenda.now)
-                pause = self.rules.costs.checkpoint_seconds
-                self._agenda.note(self._agenda.now + pause, partial(self._release, running.allocation))
+                self._tell_to_stop(running, "preempted")
+                self._release_after_checkpoint(running.allocation)
 
     def submit(self, job: Job, truth: Truth) -> None:
         """A job comes and waits."""
@@ -181,12 +184,10 @@ class Floor:
         running = facts.current.get(job)
         if running is not None and running.phase == "held":
             self._vacate(job, "cancelled")
-            self.progress[job].finish(self._agenda.now, JobEvent.CANCELLED)
-            facts.drop_job(job)
+            self._conclude(job, JobEvent.CANCELLED)
             return
         if running is not None:
-            self.occupancy.release(running.allocation, running.gpus)
-            facts.drop_running(running.allocation)
+            self._take_back(running)
         if job in facts.stopping:
             facts.put_job(replace(facts.jobs[job], cancelling=True))
         else:
@@ -204,13 +205,17 @@ class Floor:
             if all(gpu in present for gpu in running.gpus):
                 continue
             if running.phase == "planned":
-                self.occupancy.release(running.allocation, running.gpus)
-                self.facts.drop_running(running.allocation)
+                self._take_back(running)
             else:
                 self._ends.setdefault(running.allocation, ("lost", ()))
                 self._release(running.allocation)
 
     # On and off the GPUs
+
+    def _take_back(self, running: Running) -> None:
+        """Take the GPUs, or the promise of them, from an allocation: it is over."""
+        self.occupancy.release(running.allocation, running.gpus)
+        self.facts.drop_running(running.allocation)
 
     def _may_begin(self, running: Running) -> bool:
         """Whether the GPUs are free, and the jobs have left where they were before."""
@@ -236,23 +241,21 @@ class Floor:
             self._agenda.note(max(self._agenda.now, since + limit), nothing)
 
     def _rate(self, job: JobId, running: Running) -> float:
-        speeds, here = self.rules.speeds, self.progress[job].job
-        others = [self.progress[other].job for other in running.jobs if other != job]
         nodes = len({self.facts.cluster.where[gpu][1] for gpu in running.gpus})
-        alone = speeds.alone(here, running.gpu_model, len(running.gpus), nodes)
-        return alone * speeds.together(here, others, running.gpu_model) if others else alone
+        alone = self.rules.speeds.alone(self.progress[job].job, running.gpu_model, len(running.gpus), nodes)
+        return alone * self._speed_beside_others(job, running) if len(running.jobs) > 1 else alone
+
+    def _speed_beside_others(self, job: JobId, running: Running) -> float:
+        """Return how fast a job is among those it shares the GPUs with, relative to having them alone."""
+        others = [self.progress[other].job for other in running.jobs if other != job]
+        return self.rules.speeds.together(self.progress[job].job, others, running.gpu_model)
 
     def _measure(self, allocation: AllocationId) -> None:
         """Let the scheduler know how fast jobs that share GPUs are there."""
         running = self.facts.running[allocation]
-        if len(running.jobs) < 2:
-            return
-        speeds = {}
-        for job in running.jobs:
-            here = self.progress[job].job
-            others = [self.progress[other].job for other in running.jobs if other != job]
-            speeds[job] = self.rules.speeds.together(here, others, running.gpu_model)
-        self.facts.put_running(replace(running, speeds=speeds))
+        if len(running.jobs) > 1:
+            speeds = {job: self._speed_beside_others(job, running) for job in running.jobs}
+            self.facts.put_running(replace(running, speeds=speeds))
 
     def _foresee(self, job: JobId) -> None:
         """Plan the end of the attempt, or the failure that comes before."""
@@ -277,8 +280,7 @@ class Floor:
 
     def _finish(self, job: JobId) -> None:
         self._vacate(job, "finished")
-        self.progress[job].finish(self._agenda.now)
-        self.facts.drop_job(job)
+        self._conclude(job)
 
     def _fail(self, job: JobId, attempt: Attempt, version: int, failure: Failure) -> bool:
         if attempt.version != version or attempt.state is not AttemptState.RUNNING:
@@ -288,8 +290,7 @@ class Floor:
         self._vacate(job, "failed", kept=self.rules.costs.kept_of(attempt.worked))
         progress.failures += 1
         if not failures.is_worth_retrying(failure, progress.failures):
-            progress.finish(self._agenda.now, JobEvent.FAILED)
-            self.facts.drop_job(job)
+            self._conclude(job, JobEvent.FAILED)
             return True
         self._wait_again(job)
         eligible_at = self._agenda.now + progress.failures * failures.backoff_seconds
@@ -304,8 +305,7 @@ class Floor:
         self._record_stay(job, running, end, (), kept)
         others = tuple([other for other in running.jobs if other != job])
         if not others:
-            facts.drop_running(running.allocation)
-            self.occupancy.release(running.allocation, running.gpus)
+            self._take_back(running)
             self._promote(running.gpus, (job,))
             return
         fewer = replace(running, jobs=others, speeds={})
@@ -322,8 +322,7 @@ class Floor:
             return False  # Its node was lost while it wrote its checkpoint.
         running = facts.running[allocation]
         told, preempted_by = self._ends.pop(allocation)
-        facts.drop_running(allocation)
-        self.occupancy.release(allocation, running.gpus)
+        self._take_back(running)
         for job in running.jobs:
             end = self._end_of(job, running, told)
             kept = self.rules.costs.kept_of(self._worked(job)) if end == "lost" else None
@@ -334,9 +333,7 @@ class Floor:
                 if facts.jobs[job].cancelling:
                     self._close(job, JobEvent.CANCELLED)
             else:
-                event = JobEvent.CANCELLED if end == "cancelled" else JobEvent.FAILED
-                self.progress[job].finish(self._agenda.now, event)
-                facts.drop_job(job)
+                self._conclude(job, JobEvent.CANCELLED if end == "cancelled" else JobEvent.FAILED)
         self._promote(running.gpus, running.jobs)
         return True
 
@@ -404,6 +401,10 @@ class Floor:
     def _close(self, job: JobId, event: JobEvent) -> None:
         """End a job that waits."""
         self.watch.goes(self.progress[job].job)
+        self._conclude(job, event)
+
+    def _conclude(self, job: JobId, event: JobEvent | None = None) -> None:
+        """End a job for good: as in the trace, unless something else became of it."""
         self.progress[job].finish(self._agenda.now, event)
         self.facts.drop_job(job)
 

@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from celery import current_app
 from django.conf import settings
@@ -30,9 +29,6 @@ class Command(BaseCommand):
     def run_from_argv(self, argv: list[str]) -> None:
         """Hand everything behind the command's name on: the simulator has its own parser."""
         sys.exit(main(argv[2:], run_elsewhere=run_on_workers))
-
-    def handle(self, *args: Any, **options: Any) -> None:
-        raise NotImplementedError
 
 
 def run_on_workers(cases: Sequence[Case]) -> Iterator[tuple[int, Result]]:
