@@ -12,17 +12,17 @@ nobody else in the same round: that would go on through the whole cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from scheduler.core.capacity import Capacity
 from scheduler.core.demand import Demand, demand_of, shape_of, sizes_of
 from scheduler.core.holding import Fit, Holding
-from scheduler.core.plan import Grant, Locality
+from scheduler.core.plan import Decision, Grant, Locality, Reason
 from scheduler.core.policy import View
 from scheduler.core.settle import settle
-from scheduler.core.snapshot import Job, JobId
+from scheduler.core.snapshot import Job, JobId, Memory
 
 #: More losers than this are stopped first and looked at again in their turn: to choose among them costs more
 #: than it is worth when nearly all must go.
@@ -41,6 +41,28 @@ class Outcome:
     queue: tuple[JobId, ...] = ()
     #: Those of them that ran before.
     stops: tuple[JobId, ...] = ()
+
+    def decision(
+        self,
+        reasons: Mapping[JobId, tuple[Reason, ...]],
+        *,
+        memory: Memory | None = None,
+        wake_at: float | None = None,
+    ) -> Decision:
+        """Return the policy's decision: what is not named stays; `reasons` are those of who waits."""
+        return Decision(
+            grants=self.grants,
+            memory=memory or {},
+            reasons=reasons,
+            queue=self.queue,
+            keep_running=True,
+            stops=self.stops,
+            wake_at=wake_at,
+        )
+
+    def reasons(self, reason: Reason) -> dict[JobId, tuple[Reason, ...]]:
+        """Return the same reason for everyone who waits."""
+        return dict.fromkeys(self.queue, (reason,))
 
 
 def anywhere(job: Job) -> Locality:

@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 
 from scheduler.core.holding import Holding
 from scheduler.core.ordering import Outcome, Starts, anywhere, waiting_jobs
-from scheduler.core.plan import Grant
+from scheduler.core.plan import Grant, Reason
 from scheduler.core.policy import View
 from scheduler.core.snapshot import Job, JobId
 
@@ -60,6 +60,20 @@ def start_by_standing(
     order = sorted(queues, key=lambda tenant: (standing(tenant), tenant))
     queue = [job.id for tenant in order for job in queues[tenant] if job.id not in granted]
     return Outcome(grants=tuple(grants), queue=tuple(queue))
+
+
+def reasons_by_tenant(
+    outcome: Outcome, view: View, reason_of: Callable[[str], Reason]
+) -> dict[JobId, tuple[Reason, ...]]:
+    """Return for everyone who waits the reason that its tenant has."""
+    known: dict[str, tuple[Reason, ...]] = {}
+    reasons = {}
+    for job in outcome.queue:
+        tenant = view.jobs[job].tenant
+        if tenant not in known:
+            known[tenant] = (reason_of(tenant),)
+        reasons[job] = known[tenant]
+    return reasons
 
 
 def queues_of(jobs: list[Job]) -> Mapping[str, list[Job]]:

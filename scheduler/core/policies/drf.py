@@ -18,11 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler.core.holding import Holding
-from scheduler.core.ordering import Outcome
 from scheduler.core.plan import Decision, Reason, Tier
 from scheduler.core.policy import View
-from scheduler.core.sharing import held_by_tenant, start_by_standing, weights_of
-from scheduler.core.snapshot import JobId, Memory
+from scheduler.core.sharing import held_by_tenant, reasons_by_tenant, start_by_standing, weights_of
+from scheduler.core.snapshot import Memory
 
 CPUS, MEMORY = "CPUs", "memory"
 
@@ -37,12 +36,7 @@ class Drf:
             return Decision(grants=(), keep_running=True)
         shares = _Shares(view)
         outcome = start_by_standing(view, shares.weighted, shares.charge)
-        return Decision(
-            grants=outcome.grants,
-            reasons=_reasons(outcome, shares, view),
-            queue=outcome.queue,
-            keep_running=True,
-        )
+        return outcome.decision(reasons_by_tenant(outcome, view, shares.reason))
 
 
 class _Shares:
@@ -74,6 +68,17 @@ class _Shares:
             default=(0.0, ""),
         )
 
+    def reason(self, tenant: str) -> Reason:
+        """Return why the tenant's jobs wait."""
+        share, resource = self.dominant(tenant)
+        holds = f"holds {share:.0%} of the {resource}, its dominant share" if resource else "holds nothing"
+        return Reason(
+            code="dominant_share",
+            tier=Tier.ORDER,
+            message=f"Tenant {tenant} {holds}; tenants with a smaller one for their weight go first.",
+            blocking={"tenant": tenant},
+        )
+
     def weighted(self, tenant: str) -> float:
         """Return the dominant share for the tenant's weight; one of weight 0 comes last."""
         share, weight = self.dominant(tenant)[0], self._weights[tenant]
@@ -90,25 +95,3 @@ def _pool(view: View) -> dict[str, float]:
         pool[CPUS] += part * sum([node.cpus for node in fleet.nodes])
         pool[MEMORY] += part * sum([node.memory_bytes for node in fleet.nodes])
     return pool
-
-
-def _reasons(outcome: Outcome, shares: _Shares, view: View) -> dict[JobId, tuple[Reason, ...]]:
-    known: dict[str, tuple[Reason, ...]] = {}
-    reasons = {}
-    for job in outcome.queue:
-        tenant = view.jobs[job].tenant
-        if tenant not in known:
-            share, resource = shares.dominant(tenant)
-            holds = (
-                f"holds {share:.0%} of the {resource}, its dominant share" if resource else "holds nothing"
-            )
-            known[tenant] = (
-                Reason(
-                    code="dominant_share",
-                    tier=Tier.ORDER,
-                    message=f"Tenant {tenant} {holds}; tenants with a smaller one for their weight go first.",
-                    blocking={"tenant": tenant},
-                ),
-            )
-        reasons[job] = known[tenant]
-    return reasons

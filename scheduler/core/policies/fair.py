@@ -27,7 +27,7 @@ from scheduler.core.ordering import Outcome, serve_in_order
 from scheduler.core.plan import Decision, Reason, Tier
 from scheduler.core.policy import View
 from scheduler.core.service import INSTANT_SECONDS
-from scheduler.core.sharing import held_by_tenant, queues_of, start_by_standing, weights_of
+from scheduler.core.sharing import held_by_tenant, queues_of, reasons_by_tenant, start_by_standing, weights_of
 from scheduler.core.snapshot import Job, JobId, Memory
 
 #: Averages below this are forgotten, in GPUs.
@@ -55,13 +55,9 @@ class Fair:
             outcome = serve_in_order(view, lambda job: rank[job.id])
         else:
             outcome = start_by_standing(view, usage.standing, usage.charge)
-        return Decision(
-            grants=outcome.grants,
+        return outcome.decision(
+            reasons_by_tenant(outcome, view, usage.reason),
             memory=usage.remember(outcome),
-            reasons=_reasons(outcome, usage, view),
-            queue=outcome.queue,
-            keep_running=True,
-            stops=outcome.stops,
             wake_at=self._next_look(view) if self.preemptive and outcome.queue else None,
         )
 
@@ -118,9 +114,16 @@ class _Usage:
         """Note what a tenant takes."""
         self._holds[tenant] = self._holds.get(tenant, 0.0) + holding.gpus
 
-    def words(self, tenant: str) -> tuple[float, float]:
-        """Return the GPUs it held on average lately, and those it holds now."""
-        return self._average.get(tenant, 0.0), self._holds.get(tenant, 0.0)
+    def reason(self, tenant: str) -> Reason:
+        """Return why the tenant's jobs wait."""
+        average, holds = self._average.get(tenant, 0.0), self._holds.get(tenant, 0.0)
+        return Reason(
+            code="fair_share",
+            tier=Tier.ORDER,
+            message=f"Tenant {tenant} held {average:.1f} GPUs on average lately and holds {holds:g}"
+            " now; tenants that had less for their weight go first.",
+            blocking={"tenant": tenant},
+        )
 
     def remember(self, outcome: Outcome) -> dict[str, Any]:
         if self._half_life <= 0:
@@ -170,23 +173,3 @@ class _Usage:
     def _kept(self, seconds: float) -> float:
         """Return the part of an average that is left after so many seconds."""
         return float(0.5 ** (max(0.0, seconds) / self._half_life))
-
-
-def _reasons(outcome: Outcome, usage: _Usage, view: View) -> dict[JobId, tuple[Reason, ...]]:
-    known: dict[str, tuple[Reason, ...]] = {}
-    reasons = {}
-    for job in outcome.queue:
-        tenant = view.jobs[job].tenant
-        if tenant not in known:
-            average, holds = usage.words(tenant)
-            known[tenant] = (
-                Reason(
-                    code="fair_share",
-                    tier=Tier.ORDER,
-                    message=f"Tenant {tenant} held {average:.1f} GPUs on average lately and holds {holds:g}"
-                    " now; tenants that had less for their weight go first.",
-                    blocking={"tenant": tenant},
-                ),
-            )
-        reasons[job] = known[tenant]
-    return reasons

@@ -128,13 +128,9 @@ class _State:
         instants = [wake_at, self.slices.ends_at if outcome.queue else None]
         if self.trial is not None:
             instants.append(float(self.trial[2]))
-        return Decision(
-            grants=outcome.grants,
+        return outcome.decision(
+            outcome.reasons(_NEXT_SLICE),
             memory=self._remember(crowded=bool(outcome.queue)),
-            reasons=dict.fromkeys(outcome.queue, (_NEXT_SLICE,)),
-            queue=outcome.queue,
-            keep_running=True,
-            stops=outcome.stops,
             wake_at=min([instant for instant in instants if instant is not None], default=None),
         )
 

@@ -56,14 +56,8 @@ class Las:
             return -job.priority, service, turn, job.submitted_at, job.id
 
         outcome = serve_in_order(view, rank)
-        return Decision(
-            grants=outcome.grants,
-            reasons=dict.fromkeys(outcome.queue, (_MORE_SERVED,)),
-            queue=outcome.queue,
-            keep_running=True,
-            stops=outcome.stops,
-            wake_at=looked_at + self.quantum_seconds if outcome.queue else None,
-        )
+        wake_at = looked_at + self.quantum_seconds if outcome.queue else None
+        return outcome.decision(outcome.reasons(_MORE_SERVED), wake_at=wake_at)
 
 
 _MORE_SERVED = Reason(

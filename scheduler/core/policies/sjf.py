@@ -40,12 +40,7 @@ class Sjf:
             return -job.priority, length + self.aging * job.submitted_at, job.submitted_at, job.id
 
         outcome = start_in_order(sorted(waiting_jobs(view), key=rank), view, strict=self.strict)
-        return Decision(
-            grants=outcome.grants,
-            reasons=dict.fromkeys(outcome.queue, (_LONGER,)),
-            queue=outcome.queue,
-            keep_running=True,
-        )
+        return outcome.decision(outcome.reasons(_LONGER))
 
 
 _LONGER = Reason(

@@ -46,13 +46,7 @@ class Srtf:
             return -job.priority, left, running is None, job.submitted_at, job.id
 
         outcome = serve_in_order(view, rank)
-        return Decision(
-            grants=outcome.grants,
-            reasons=dict.fromkeys(outcome.queue, (_MORE_LEFT,)),
-            queue=outcome.queue,
-            keep_running=True,
-            stops=outcome.stops,
-        )
+        return outcome.decision(outcome.reasons(_MORE_LEFT))
 
 
 _MORE_LEFT = Reason(

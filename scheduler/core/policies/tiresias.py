@@ -76,13 +76,9 @@ class Tiresias:
         if self.promote > 0:
             queues.promote_the_starving()
         outcome = serve_in_order(view, queues.rank, locality_of=self.locality(view))
-        return Decision(
-            grants=outcome.grants,
+        return outcome.decision(
+            outcome.reasons(_LATER_QUEUE),
             memory=queues.remember(outcome),
-            reasons=dict.fromkeys(outcome.queue, (_LATER_QUEUE,)),
-            queue=outcome.queue,
-            keep_running=True,
-            stops=outcome.stops,
             wake_at=queues.next_change(outcome) if outcome.queue else None,
         )
 
