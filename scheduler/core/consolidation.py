@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.demand import demand_of, models_of, shape_of
+from scheduler.core.demand import Demand, demand_of, models_of, shape_of
 from scheduler.core.packing import Layer, locate
 from scheduler.core.plan import Locality
 from scheduler.core.snapshot import Job
+
+
+class IdleCluster:
+    """What the usable nodes could hold if nobody were there."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._layers: dict[str, Layer] = {}
+
+    def holds(self, demand: Demand, model: str) -> bool:
+        """Whether the gang would find a place on GPUs of that model."""
+        fleet = self.cluster.fleets[model]
+        if model not in self._layers:
+            self._layers[model] = Layer.unclaimed(fleet, fleet.usable)
+        widest, node_rank = demand.ranks[-1], self.cluster.node_rank
+        return locate(self._layers[model], fleet, demand, widest, node_rank) is not None
 
 
 class Consolidation:
     """Answers for many jobs of one cluster; equal shapes are looked at once."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._layers: dict[str, Layer] = {}
+        self._idle = IdleCluster(cluster)
         self._known: dict[object, Locality] = {}
 
     def narrowest(self, job: Job) -> Locality:
@@ -27,17 +42,8 @@ class Consolidation:
         return self._known[shape]
 
     def _fits(self, job: Job, locality: Locality) -> bool:
-        cluster = self._cluster
-        for model in models_of(job, cluster):
-            demand = demand_of(job, cluster, job.gpus, model, locality)
-            fleet, widest = cluster.fleets[model], demand.ranks[-1]
-            if locate(self._idle(model), fleet, demand, widest, cluster.node_rank) is not None:
-                return True
-        return False
-
-    def _idle(self, model: str) -> Layer:
-        """Return what the usable nodes offer when nobody is there."""
-        if model not in self._layers:
-            fleet = self._cluster.fleets[model]
-            self._layers[model] = Layer.unclaimed(fleet, fleet.usable)
-        return self._layers[model]
+        cluster = self._idle.cluster
+        return any(
+            self._idle.holds(demand_of(job, cluster, job.gpus, model, locality), model)
+            for model in models_of(job, cluster)
+        )

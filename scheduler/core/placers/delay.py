@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from scheduler.core import wording
 from scheduler.core.capacity import Capacity
 from scheduler.core.cluster import Cluster
+from scheduler.core.consolidation import IdleCluster
 from scheduler.core.demand import Demand, demand_of_grant
-from scheduler.core.packing import Layer, locate
 from scheduler.core.placing import place_all
 from scheduler.core.plan import Grant, Locality, Reason, Tier
 from scheduler.core.policy import Placed, View
@@ -108,8 +108,7 @@ class _Levels:
     """Which levels a gang can hope for: those that the cluster could give it if all of it were idle."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._empty: dict[str, Layer] = {}
+        self._cluster, self._idle = cluster, IdleCluster(cluster)
         self._known: dict[Demand, bool] = {}
 
     def of(self, grant: Grant, view: View) -> list[Locality]:
@@ -125,13 +124,5 @@ class _Levels:
 
     def _could_hold(self, demand: Demand) -> bool:
         if demand not in self._known:
-            self._known[demand] = any(self._fits(demand, model) for model in demand.models)
+            self._known[demand] = any(self._idle.holds(demand, model) for model in demand.models)
         return self._known[demand]
-
-    def _fits(self, demand: Demand, model: str) -> bool:
-        fleet = self._cluster.fleets[model]
-        if model not in self._empty:
-            self._empty[model] = Layer.unclaimed(fleet, fleet.usable)
-        return (
-            locate(self._empty[model], fleet, demand, demand.ranks[-1], self._cluster.node_rank) is not None
-        )

@@ -85,39 +85,45 @@ def _cdf(
 
 
 def _completion(measures: Sequence[Measures]) -> Drawing:
-    unit = time_unit([one.completion_seconds.max for one in measures if one.completion_seconds])
-
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots()
-        _cdf(axes, measures, lambda one: one.completion_seconds, unit.seconds)
-        axes.set_xlabel(f"Job completion time ({unit.name})")
-        _legend(figure, axes)
-
-    return Drawing(
+    return _times_cdf(
+        measures,
+        lambda one: one.completion_seconds,
         name="jct-cdf",
         title="Job completion time",
         caption="Cumulative distribution of job completion time (from submission to end) over the jobs that"
         " ended.",
-        draw=draw,
     )
 
 
 def _queueing(measures: Sequence[Measures]) -> Drawing:
-    unit = time_unit([one.queueing_seconds.max for one in measures if one.queueing_seconds])
-
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots()
-        _cdf(axes, measures, lambda one: one.queueing_seconds, unit.seconds)
-        axes.set_xlabel(f"Queueing delay ({unit.name})")
-        _legend(figure, axes)
-
-    return Drawing(
+    return _times_cdf(
+        measures,
+        lambda one: one.queueing_seconds,
         name="queueing-cdf",
         title="Queueing delay",
         caption="Cumulative distribution of the queueing delay (from submission to first start) over the jobs"
         " that started. On a logarithmic axis a curve enters at the share of jobs that did not wait.",
-        draw=draw,
     )
+
+
+def _times_cdf(
+    measures: Sequence[Measures],
+    times: Callable[[Measures], Distribution | None],
+    *,
+    name: str,
+    title: str,
+    caption: str,
+) -> Drawing:
+    """Draw how times of jobs are distributed, in the unit that suits the longest."""
+    unit = time_unit([found.max for one in measures if (found := times(one))])
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        _cdf(axes, measures, times, unit.seconds)
+        axes.set_xlabel(f"{title} ({unit.name})")
+        _legend(figure, axes)
+
+    return Drawing(name=name, title=title, caption=caption, draw=draw)
 
 
 def _queueing_by_size(measures: Sequence[Measures]) -> Drawing:
