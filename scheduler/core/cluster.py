@@ -7,12 +7,13 @@ copying a set costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from scheduler.core.bits import members
 from scheduler.core.snapshot import GpuId, Job, JobId, Node
 
 if TYPE_CHECKING:
@@ -22,14 +23,6 @@ NODE_LEVEL = "node"
 
 #: Stands for CPUs and memory of which nobody said how much there is.
 UNKNOWN = float("inf")
-
-
-def members(bits: int) -> Iterator[int]:
-    """Yield the members of a set in ascending order."""
-    while bits:
-        lowest = bits & -bits
-        yield lowest.bit_length() - 1
-        bits ^= lowest
 
 
 class Layout:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from scheduler.core.cluster import Fleet, members
+from scheduler.core.bits import members
+from scheduler.core.cluster import Fleet
 from scheduler.core.demand import Demand, Need
 from scheduler.core.plan import Placement
 from scheduler.core.snapshot import Running

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scheduler.core.cluster import Fleet, members
+from scheduler.core.bits import members
+from scheduler.core.cluster import Fleet
 from scheduler.core.demand import Demand, Need
 
 

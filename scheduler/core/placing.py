@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from scheduler.core.bits import members
 from scheduler.core.capacity import Capacity, Chooser
-from scheduler.core.cluster import Cluster, Fleet, members
+from scheduler.core.cluster import Cluster, Fleet
 from scheduler.core.demand import Demand, Need
 from scheduler.core.holding import processors_of
 from scheduler.core.packing import Layer

@@ -1,0 +1,34 @@
+"""What can be wrong with a specification of cells, or with a request for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: where, what, and what would be right."""
+
+    field: str
+    problem: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.problem}" + (f" ({self.hint})" if self.hint else "")
+
+
+class SpecificationError(ValueError):
+    """A specification that can not be used; says everything that is wrong with it."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+
+class RequestError(ValueError):
+    """A request for cells that can never be granted as it is put; `field` is the part at fault."""
+
+    def __init__(self, field: str, problem: str, hint: str = "") -> None:
+        super().__init__(str(Problem(field, problem, hint)))
+        self.problem = Problem(field, problem, hint)
