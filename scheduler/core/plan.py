@@ -74,23 +74,26 @@ class ActionKind(StrEnum):
     RESIZE = "resize"
     MOVE = "move"
     STOP = "stop"
+    REGRADE = "regrade"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """One step from what runs to what was decided.
 
-    START has a placement; STOP has an allocation; RESIZE and MOVE have both. What is not named in any action
-    stays as it is.
+    START has a placement; STOP has an allocation; RESIZE and MOVE have both. REGRADE has an allocation that
+    keeps its GPUs while its guarantee lapses or returns. What is not named in any action stays as it is.
     """
 
     kind: ActionKind
     jobs: tuple[JobId, ...]
     virtual_cluster: str
+    #: For REGRADE: what the allocation is from now on.
     guaranteed: bool = True
     placement: Placement | None = None
     allocation: AllocationId | None = None
     #: For STOP: "preempted", "cancelled" or "time_limit". For MOVE: "preempted" when it has to give way.
+    #: For REGRADE: "cells_lost" or "cells_back".
     cause: str = ""
     #: For both: the jobs whose placement took these GPUs, and the sentence shown to the victim.
     preempted_by: tuple[JobId, ...] = ()

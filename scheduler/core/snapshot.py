@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NewType
 
+from scheduler.core.cells.specification import Specification
+
 JobId = NewType("JobId", int)
 NodeId = NewType("NodeId", int)
 GpuId = NewType("GpuId", int)
@@ -183,5 +185,7 @@ class Snapshot:
     #: Policy and placer of the spare view, which serves the opportunistic jobs of every VC.
     spare_policy: str = "fifo"
     spare_placer: str = "consolidate"
+    #: How GPUs are divided by cells; None: every model is divided by counts.
+    cells: Specification | None = None
     #: Names of the topology's levels, widest first, as in Node.path + (node,) + Gpu.path.
     levels: tuple[str, ...] = ("rack", "node", "socket", "switch")

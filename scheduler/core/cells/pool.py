@@ -38,7 +38,7 @@ class Pool:
         return twin
 
     def obtainable(self, level: int, among: ByLevel | None = None) -> int:
-        """Return how many cells of a level there are free, larger ones split; `among` narrows what is free."""
+        """Return how many free cells of a level there are, larger ones split; `among`: only out of these."""
         sizes, size = self.chain.sizes, self.chain.sizes[level]
         return sum(
             (self.free[higher] if among is None else self.free[higher] & among[higher]).bit_count()
