@@ -1,6 +1,7 @@
 """Widths, themes and the keyboard: no page runs off the screen or loses its way."""
 
 import gzip
+import json
 import re
 
 import pytest
@@ -57,9 +58,44 @@ def test_the_first_key_leads_past_the_navigation(open_page):
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
 
 
-def test_everything_the_browser_runs_stays_within_its_budget():
-    built = [
-        path for path in (ROOT / "frontend" / "dist" / "assets").iterdir() if path.suffix in (".js", ".css")
-    ]
-    size_bytes = sum(len(gzip.compress(path.read_bytes())) for path in built)
-    assert 100_000 < size_bytes < 350_000
+DIST = ROOT / "frontend" / "dist"
+#: What the address of any one page makes a browser fetch, editors included; fonts and pictures are no code.
+PAGE_BUDGET_BYTES = 350_000
+#: All pages together: what somebody fetches in time who visits every one.
+TOTAL_BUDGET_BYTES = 400_000
+
+
+def test_what_a_first_visit_loads_stays_within_its_budget():
+    chunks = json.loads((DIST / "chunks.json").read_text())
+    entry = files_of(chunks, "index.html", lazily=False)
+    pages = chunks["index.html"]["dynamicImports"]
+    assert len(pages) > 10
+    for page in pages:
+        size_bytes = compressed(entry | files_of(chunks, page, lazily=True))
+        assert 100_000 < size_bytes < PAGE_BUDGET_BYTES, f"{page} makes a browser load {size_bytes} bytes"
+
+
+def test_all_pages_together_stay_within_their_budget():
+    every = {path.relative_to(DIST).as_posix() for path in (DIST / "assets").iterdir()}
+    assert 100_000 < compressed(every) < TOTAL_BUDGET_BYTES
+
+
+def files_of(chunks: dict, name: str, *, lazily: bool) -> set[str]:
+    """Return the files of a chunk and of what it imports; `lazily` with what it loads once it is shown."""
+    found: set[str] = set()
+    left, seen = [name], {"index.html"} - {name}
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        chunk = chunks[name]
+        found |= {chunk["file"], *chunk.get("css", ())}
+        left += chunk.get("imports", ())
+        left += chunk.get("dynamicImports", ()) if lazily else ()
+    return found
+
+
+def compressed(files: set[str]) -> int:
+    code = [DIST / file for file in sorted(files) if file.endswith((".js", ".css"))]
+    return sum(len(gzip.compress(path.read_bytes())) for path in code)

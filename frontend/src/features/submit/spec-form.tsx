@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 
 import { virtualClustersQuery } from "@/api/queries";
-import type { Path } from "@/features/submit/spec-document";
+import type { Path } from "@/components/yaml/document";
 import { TaskCard } from "@/features/submit/task-card";
 import { asNumber, asObject, asText } from "@/features/submit/values";
 import { Button } from "@/ui/button";

@@ -7,7 +7,7 @@ import { newIdempotencyKey, request } from "@/api/client";
 import type { Job } from "@/api/types";
 import { counted } from "@/components/format";
 import type { Check } from "@/features/submit/use-check";
-import type { LineProblem } from "@/features/submit/yaml-editor";
+import type { LineProblem } from "@/components/yaml/editor";
 import { live } from "@/live/live";
 import { Button } from "@/ui/button";
 import { useSay } from "@/ui/toasts";

@@ -5,7 +5,7 @@ import { lazy, Suspense, useMemo, useState } from "react";
 import { jobQuery, tenantsQuery } from "@/api/queries";
 import { writeSpec } from "@/components/spec-text";
 import { mayActFor, useSession } from "@/components/session";
-import { editSpec, lineOf, parseSpec, type Path } from "@/features/submit/spec-document";
+import { editYaml, lineOf, parseYaml, type Path } from "@/components/yaml/document";
 import { SpecForm } from "@/features/submit/spec-form";
 import { SubmitBar } from "@/features/submit/submit-bar";
 import { TEMPLATES } from "@/features/submit/templates";
@@ -15,7 +15,7 @@ import { Field, Select } from "@/ui/field";
 import { PageLayout, Panel } from "@/ui/layout";
 import styles from "@/features/submit/submit-page.module.css";
 
-const YamlEditor = lazy(() => import("@/features/submit/yaml-editor"));
+const YamlEditor = lazy(() => import("@/components/yaml/editor"));
 
 const route = getRouteApi("/submit");
 
@@ -53,12 +53,12 @@ function SubmitView({ initial, tenant: givenTenant, lead }: { initial: string; t
   const [text, setText] = useState(initial);
   const [chosenTenant, setTenant] = useState(givenTenant ?? "");
   const tenant = tenants.includes(chosenTenant) ? chosenTenant : (tenants[0] ?? "");
-  const { spec, problem } = useMemo(() => parseSpec(text), [text]);
+  const { data: spec, problem } = useMemo(() => parseYaml(text, "A job"), [text]);
   const check = useCheck(spec, tenant);
   const problems = useMemo(() => {
     if (problem) return [problem];
     return check.fields.map(({ field, problem: what, expected }) => ({
-      line: lineOf(text, field),
+      line: lineOf(text, field.split(".")),
       message: `${field}: ${what}. Expected: ${expected}.`,
     }));
   }, [problem, check.fields, text]);
@@ -98,7 +98,7 @@ function SubmitView({ initial, tenant: givenTenant, lead }: { initial: string; t
               spec={spec}
               tenant={tenant}
               problemOf={problemOf}
-              onEdit={(path: Path, value) => setText((now) => editSpec(now, path, value))}
+              onEdit={(path: Path, value) => setText((now) => editYaml(now, path, value))}
             />
           ) : (
             <Notice tone="failed">

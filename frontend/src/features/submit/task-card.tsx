@@ -5,7 +5,7 @@ import { useState } from "react";
 import { gpuModelsQuery } from "@/api/queries";
 import { bytes } from "@/components/format";
 import { commandText, environmentText, readEnvironment } from "@/features/submit/command-text";
-import type { Path } from "@/features/submit/spec-document";
+import type { Path } from "@/components/yaml/document";
 import { asNumber, asObject, asText } from "@/features/submit/values";
 import { IconButton } from "@/ui/button";
 import { Field, NumberInput, TextArea, TextInput } from "@/ui/field";

@@ -1,29 +1,29 @@
-/** The YAML text as the one truth of the submit page: the form reads it and edits it in place. Pure. */
+/** YAML text that forms read and edit in place, and where in it a field stands. Pure. */
 
 import { isMap, isNode, isPair, isSeq, LineCounter, parseDocument, type Document } from "yaml";
 
 export type Path = readonly (string | number)[];
 
-export interface ParsedSpec {
+export interface ParsedYaml {
   /** What the text says as plain data, null while it is not an object or not YAML. */
-  spec: Record<string, unknown> | null;
+  data: Record<string, unknown> | null;
   problem: { message: string; line: number } | null;
 }
 
-export function parseSpec(text: string): ParsedSpec {
+export function parseYaml(text: string, what: string): ParsedYaml {
   const { document, lines } = read(text);
   const [error] = document.errors;
   if (error)
-    return { spec: null, problem: { message: sentence(error.message), line: lines.linePos(error.pos[0]).line } };
+    return { data: null, problem: { message: sentence(error.message), line: lines.linePos(error.pos[0]).line } };
   const data: unknown = document.toJS();
   if (data === null || typeof data !== "object" || Array.isArray(data)) {
-    return { spec: null, problem: { message: "A job is an object: write name: value lines.", line: 1 } };
+    return { data: null, problem: { message: `${what} is an object: write name: value lines.`, line: 1 } };
   }
-  return { spec: data as Record<string, unknown>, problem: null };
+  return { data: data as Record<string, unknown>, problem: null };
 }
 
 /** The text with one value changed, comments and all else left as they were. Undefined removes it. */
-export function editSpec(text: string, path: Path, value: unknown): string {
+export function editYaml(text: string, path: Path, value: unknown): string {
   const { document } = read(text);
   if (document.errors.length > 0) return text;
   if (value === undefined) document.deleteIn(path);
@@ -31,10 +31,10 @@ export function editSpec(text: string, path: Path, value: unknown): string {
   return document.toString({ lineWidth: 0, flowCollectionPadding: false });
 }
 
-/** The line on which a field such as "tasks.0.resources.gpu" stands, or else the nearest thing around it. */
-export function lineOf(text: string, field: string): number {
+/** The line on which the value at a path stands, or else the nearest thing around it. */
+export function lineOf(text: string, path: Path): number {
   const { document, lines } = read(text);
-  const keys = field.split(".");
+  const keys = path.map(String);
   for (let length = keys.length; length > 0; length -= 1) {
     const offset = offsetOf(document, keys.slice(0, length));
     if (offset !== null) return lines.linePos(offset).line;

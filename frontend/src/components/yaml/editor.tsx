@@ -4,8 +4,8 @@ import { EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { useEffect, useRef } from "react";
 
-import { yamlColours } from "@/features/submit/yaml-colours";
-import styles from "@/features/submit/yaml-editor.module.css";
+import { yamlColours } from "@/components/yaml/colours";
+import styles from "@/components/yaml/editor.module.css";
 
 export interface LineProblem {
   line: number;
@@ -16,6 +16,8 @@ interface YamlEditorProps {
   value: string;
   onChange: (value: string) => void;
   problems: readonly LineProblem[];
+  /** Read to those who do not see it. */
+  label?: string;
 }
 
 // Tab is left to move the focus, so that the keyboard is not trapped; Enter keeps the indentation.
@@ -28,12 +30,11 @@ const extensions = [
   EditorState.tabSize.of(2),
   yamlColours,
   EditorView.lineWrapping,
-  EditorView.contentAttributes.of({ "aria-label": "Specification as YAML", spellcheck: "false" }),
   keymap.of([{ key: "Enter", run: insertNewlineKeepIndent }, ...historyKeymap]),
 ];
 
-/** The specification as text, with each problem at its line. */
-export default function YamlEditor({ value, onChange, problems }: YamlEditorProps) {
+/** A document as text, with each problem at its line. */
+export default function YamlEditor({ value, onChange, problems, label = "Specification as YAML" }: YamlEditorProps) {
   const frame = useRef<HTMLDivElement>(null);
   const editor = useRef<EditorView | null>(null);
   const report = useRef(onChange);
@@ -48,10 +49,15 @@ export default function YamlEditor({ value, onChange, problems }: YamlEditorProp
     const listener = EditorView.updateListener.of((update) => {
       if (update.docChanged) report.current(update.state.doc.toString());
     });
-    const view = new EditorView({ doc: initial.current, extensions: [...extensions, listener], parent: frame.current });
+    const attributes = EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false" });
+    const view = new EditorView({
+      doc: initial.current,
+      extensions: [...extensions, attributes, listener],
+      parent: frame.current,
+    });
     editor.current = view;
     return () => view.destroy();
-  }, []);
+  }, [label]);
 
   useEffect(() => {
     const view = editor.current;

@@ -1,0 +1,56 @@
+import { describe, expect, it } from "vitest";
+
+import { editYaml, lineOf, parseYaml } from "@/components/yaml/document";
+
+const TEXT = `# my first job
+name: digits # keep this
+tasks:
+  - name: train
+    resources:
+      gpu: 1
+      gpu_model: any
+    command: python train.py
+  - name: eval
+    resources: {gpu: 2}
+    command: python eval.py
+`;
+
+describe("the specification's text", () => {
+  it("is read as plain data", () => {
+    expect(parseYaml(TEXT, "A job").data).toMatchObject({
+      name: "digits",
+      tasks: [{ name: "train" }, { name: "eval" }],
+    });
+  });
+
+  it("names the line of a syntax error", () => {
+    const { data, problem } = parseYaml("name: digits\ntasks: [1, 2\nmore: {", "A job");
+    expect(data).toBeNull();
+    expect(problem?.line).toBeGreaterThan(1);
+    expect(parseYaml("- a list", "A job").problem?.message).toMatch(/object/);
+    expect(parseYaml("", "A job").problem).not.toBeNull();
+  });
+
+  it("keeps comments and everything else when the form changes one value", () => {
+    const edited = editYaml(TEXT, ["tasks", 0, "resources", "gpu"], 4);
+    expect(edited).toBe(TEXT.replace("gpu: 1", "gpu: 4"));
+  });
+
+  it("adds what is missing on the way, and removes", () => {
+    const added = editYaml(TEXT, ["checkpoint", "grace_seconds"], 60);
+    expect(parseYaml(added, "A job").data).toMatchObject({ checkpoint: { grace_seconds: 60 } });
+    expect(parseYaml(editYaml(added, ["checkpoint"], undefined), "A job").data).not.toHaveProperty("checkpoint");
+  });
+
+  it("is left alone by the form while it is not YAML", () => {
+    expect(editYaml("name: [", ["name"], "x")).toBe("name: [");
+  });
+
+  it("tells the line of a field, or of what is nearest to a missing one", () => {
+    expect(lineOf(TEXT, ["name"])).toBe(2);
+    expect(lineOf(TEXT, ["tasks", "0", "resources", "gpu"])).toBe(6);
+    expect(lineOf(TEXT, ["tasks", "1", "resources", "gpu"])).toBe(10);
+    expect(lineOf(TEXT, ["tasks", "1", "replicas"])).toBe(9);
+    expect(lineOf(TEXT, ["virtual_cluster"])).toBe(1);
+  });
+});
