@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scheduler.core.snapshot import Job, Running
 
 #: Instants are told apart down to a microsecond, more finely than a float holds Unix seconds reliably.
@@ -14,6 +16,14 @@ def attained_service(job: Job, running: Running | None, now: float) -> float:
     if running is not None and running.phase == "held" and now > running.since:
         service += (now - running.since) * sum(map(len, running.replicas))
     return service
+
+
+def put_back(job: Job, running: Running, now: float) -> Job:
+    """Return a job as it is once it has left its GPUs: it waits again, with the service that it had."""
+    received = attained_service(job, running, now) - sum(job.attained_service.values())
+    service = dict(job.attained_service)
+    service[running.gpu_model] = service.get(running.gpu_model, 0.0) + received
+    return replace(job, attained_service=service, attempts=job.attempts + 1)
 
 
 def executed_seconds(job: Job, running: Running | None, now: float) -> float:

@@ -121,6 +121,11 @@ def parser() -> argparse.ArgumentParser:
     out = made.add_argument_group("what comes out")
     out.add_argument("--report", type=Path, metavar="DIR", help="a page, figures for a paper and the numbers")
     out.add_argument("--json", type=Path, metavar="FILE", help="the numbers alone")
+    out.add_argument(
+        "--private",
+        action="store_true",
+        help="simulate each virtual cluster's private cluster too, and tell who waited longer than there",
+    )
     out.add_argument("--jobs", action="store_true", help="with every job's record in the JSON")
     out.add_argument(
         "--export", type=Path, metavar="FILE", help="write the workload in our own format and end"
@@ -134,6 +139,8 @@ def understand(arguments: Sequence[str]) -> Order:
     given = parser().parse_args(arguments)
     if not given.cluster and not given.scenario and not given.export:
         raise InputError("there is no cluster: give --cluster v100=16:8, or a file")
+    if given.private and given.scenario:
+        raise InputError("--private is for a trace or a generator: a scenario has no private clusters")
     case = Case(
         cluster=given.cluster,
         trace=given.trace,
@@ -155,6 +162,7 @@ def understand(arguments: Sequence[str]) -> Order:
             for name, text in (_pair("--failure", each) for each in given.failure)
         },
         locality=given.locality,
+        private=given.private,
     )
     axes = {name: values.split(",") for name, values in (_pair("--sweep", each) for each in given.sweep)}
     return Order(

@@ -17,6 +17,7 @@ from scheduler.core.sim.workload import Workload
 from scheduler.core.snapshot import Snapshot
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.inventory import ClusterSpec
+from scheduler.simulation.private import PrivateClusters
 
 #: Seconds between rounds unless told otherwise; a minute is what most papers use.
 ROUND_SECONDS = 60.0
@@ -37,6 +38,8 @@ class Experiment:
     #: First index and end of the jobs that are measured; the simulation ends with the last of them.
     window: tuple[int, int] | None = None
     script: Sequence[Scripted] = ()
+    #: Simulate each virtual cluster's private cluster too, and compare.
+    private: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.round_seconds < float("inf"):
@@ -90,16 +93,18 @@ def simulate(
     about a hundred times.
     """
     facts, arrivals = experiment.facts(), experiment.workload.arrivals
+    privately = PrivateClusters(facts, arrivals, experiment.rules) if experiment.private else None
     engine = Engine(
         facts,
         arrivals,
         experiment.rules,
         script=experiment.script,
-        on_round=on_round,
+        on_round=privately.watching(on_round) if privately else on_round,
         stopwatch=time.process_time,
     )
     first, end = experiment.window or (0, len(arrivals))
     measured = [arrival.job.id for arrival in arrivals[first:end]]
+    in_window = tuple(measured)
     cut_short = ""
     told = 0
 
@@ -143,6 +148,7 @@ def simulate(
         cut_short=cut_short,
         notes=(*experiment.workload.notes, *experiment.cluster.notes, *_about(experiment), *_never(engine)),
         degraded=dict(engine.degraded),
+        private=privately.compare(engine, frozenset(in_window)) if privately else (),
     )
 
 

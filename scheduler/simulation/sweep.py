@@ -60,6 +60,7 @@ class Case:
     costs: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, float] = field(default_factory=dict)
     locality: float = 1.0
+    private: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,7 @@ def prepare(case: Case) -> Prepared:
         rules=rules,
         round_seconds=case.round_seconds,
         window=case.window,
+        private=case.private,
     )
     return Prepared(experiment=experiment, problems=problems)
 

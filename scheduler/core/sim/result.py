@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from scheduler.core.sim.delays import Comparison
 from scheduler.core.sim.workload import Status
 from scheduler.core.snapshot import GpuId, JobId, NodeId
 
@@ -125,3 +126,5 @@ class Result:
     notes: tuple[str, ...] = ()
     #: Rounds in which a view's policy failed, with the last words.
     degraded: Mapping[str, str] = field(default_factory=dict)
+    #: Delays beside those in private clusters, by virtual cluster, where that was asked for.
+    private: tuple[Comparison, ...] = ()

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.errors import SchedulingError
-from scheduler.core.service import attained_service
+from scheduler.core.service import put_back
 from scheduler.core.sim.forecast import Bounds, Forecast, Prediction, forecast
 from scheduler.core.sim.run_times import RunTimes
 from scheduler.core.snapshot import Job, JobId, Running, Snapshot, VirtualCluster
@@ -237,16 +237,9 @@ def _put_back(facts: Snapshot, stopped: Sequence[Running]) -> Snapshot:
         return facts
     gone = {running.allocation for running in stopped}
     on = {job: running for running in stopped for job in running.jobs if running.phase == "held"}
-    jobs = tuple([_served(job, on[job.id], facts.now) if job.id in on else job for job in facts.jobs])
+    jobs = tuple([put_back(job, on[job.id], facts.now) if job.id in on else job for job in facts.jobs])
     running = tuple([each for each in facts.running if each.allocation not in gone])
     return replace(facts, jobs=jobs, running=running)
-
-
-def _served(job: Job, running: Running, now: float) -> Job:
-    had = attained_service(job, running, now) - sum(job.attained_service.values())
-    service = dict(job.attained_service)
-    service[running.gpu_model] = service.get(running.gpu_model, 0.0) + had
-    return replace(job, attained_service=service, attempts=job.attempts + 1)
 
 
 def _same_service(changed: Job, job: Job) -> Job:

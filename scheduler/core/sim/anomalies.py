@@ -1,0 +1,223 @@
+"""Sharing anomalies: jobs that waited longer here than in a private cluster of their virtual cluster.
+
+HiveD (OSDI'20, sections 2.2 and 5.1) compares queueing delays in a shared cluster with those of the same jobs
+in a private one. What is compared here are the guaranteed jobs of one virtual cluster: opportunistic ones
+were promised nothing. The delay is the time from submission to the first start, or as far as it was seen.
+
+Under first-in-first-out without priorities, cells make the list of anomalies empty: each decision of the
+virtual cluster is one that its private cluster would make (HiveD, theorem 1). Policies that look at time
+already served, or a tenant's quota that other virtual clusters use too, may order jobs otherwise here than
+there; what is told of them is a measurement.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from scheduler.core.plan import Reason, Tier
+from scheduler.core.sim.delays import Anomaly, Cause, Comparison, Delay, Evidence, Point, Spread
+from scheduler.core.sim.engine import Engine, Scripted
+from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.workload import Arrival, Truth
+from scheduler.core.snapshot import Job, JobId, Snapshot
+
+MOST_POINTS = 200
+
+#: By code of the decisive reason for which the job waited; what is not named goes by its tier.
+_CAUSES: Mapping[str, Cause] = {
+    "fragmented": Cause.FRAGMENTATION,
+    "node_resources": Cause.FRAGMENTATION,
+    "topology": Cause.FRAGMENTATION,
+    "guarantee_short": Cause.HARDWARE,
+    "waiting_for_release": Cause.RECLAIM,
+    "promise_lost": Cause.RECLAIM,
+    "vc_guarantee_in_use": Cause.ORDER,
+}
+_CAUSES_BY_TIER: Mapping[Tier, Cause] = {
+    Tier.QUOTA: Cause.QUOTA,
+    Tier.GUARANTEE: Cause.ORDER,
+    Tier.CAPACITY: Cause.FRAGMENTATION,
+    Tier.TOPOLOGY: Cause.FRAGMENTATION,
+    Tier.ORDER: Cause.ORDER,
+    Tier.PREPARING: Cause.RECLAIM,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waited:
+    """What is known of a job's waiting in one of the two clusters. Instants are those of the facts."""
+
+    started_at: float | None
+    ended_at: float | None
+    #: In all, later waits after preemptions included; as far as it was seen.
+    seconds: float
+
+
+def private_run(
+    alone: Snapshot,
+    virtual_cluster: str,
+    arrivals: Iterable[Arrival],
+    *,
+    truths: Mapping[JobId, Truth] | None = None,
+    rules: Rules | None = None,
+    script: Sequence[Scripted] = (),
+    until: float | None = None,
+) -> Engine:
+    """Let the jobs of a virtual cluster run in its private cluster, up to an instant or to their end.
+
+    `alone` is how its private cluster stands at the beginning (`private_cluster`); of `arrivals`, its
+    guaranteed jobs count.
+    """
+    own = [
+        arrival
+        for arrival in arrivals
+        if arrival.job.guaranteed and arrival.job.virtual_cluster == virtual_cluster
+    ]
+    engine = Engine(alone, own, rules, truths=truths, script=script)
+    engine.run((lambda engine: engine.now >= until) if until is not None else (lambda engine: False))
+    return engine
+
+
+def waits_in(engine: Engine, until: float) -> dict[JobId, Waited]:
+    """Return what became of each job that has arrived and can run at all, as seen at an instant."""
+    waits = {}
+    for job, progress in engine.progress.items():
+        if job in engine.never:
+            continue
+        account = progress.record(max(engine.now, until))
+        last = until if account.ended_at is None else min(account.ended_at, until)
+        waits[job] = Waited(
+            started_at=_by(until, account.first_started_at),
+            ended_at=_by(until, account.ended_at),
+            seconds=max(0.0, last - account.submitted_at - account.held_seconds),
+        )
+    return waits
+
+
+def compare(
+    virtual_cluster: str,
+    jobs: Iterable[Job],
+    real: Mapping[JobId, Waited],
+    private: Mapping[JobId, Waited],
+    *,
+    until: float,
+    tolerance_seconds: float,
+) -> Comparison:
+    """Compare the delays of these jobs, all of the virtual cluster, as they are known at an instant.
+
+    Jobs that still waited then, or gave up waiting, count with the wait so far. A job missing in `private`
+    could never run there.
+    """
+    delays, never = [], 0
+    for job in jobs:
+        if job.id not in real:
+            continue
+        if job.id not in private:
+            never += 1
+            continue
+        delays.append(_delay(job, real[job.id], private[job.id], until))
+    late = sorted(
+        (delay for delay in delays if delay.extra_seconds > tolerance_seconds + 1e-6),
+        key=lambda delay: (-delay.extra_seconds, delay.job),
+    )
+    return Comparison(
+        virtual_cluster=virtual_cluster,
+        jobs=len(delays),
+        tolerance_seconds=tolerance_seconds,
+        real=_spread([(delay.real_seconds, delay.real_waiting_seconds) for delay in delays]),
+        private=_spread([(delay.private_seconds, delay.private_waiting_seconds) for delay in delays]),
+        anomalies=tuple([Anomaly(delay=delay) for delay in late]),
+        series=_series(delays),
+        never=never,
+    )
+
+
+def with_evidence(comparison: Comparison, evidence: Mapping[JobId, Evidence]) -> Comparison:
+    """Return the comparison with the causes that were found."""
+    return replace(
+        comparison,
+        anomalies=tuple(
+            [
+                replace(anomaly, evidence=evidence.get(anomaly.delay.job, anomaly.evidence))
+                for anomaly in comparison.anomalies
+            ]
+        ),
+    )
+
+
+def evidence_of(reasons: Sequence[Reason], round_number: int) -> Evidence:
+    """Return what the reasons that a job was given say of the cause, the most decisive first."""
+    if not reasons:
+        return Evidence(round_number=round_number)
+    decisive = reasons[0]
+    cause = _CAUSES.get(decisive.code) or _CAUSES_BY_TIER.get(decisive.tier, Cause.OTHER)
+    return Evidence(cause=cause, message=decisive.message, round_number=round_number)
+
+
+def has_hard_affinity(job: Job) -> bool:
+    """Whether the job needs GPUs that are near to each other."""
+    must_be_near = job.topology is not None and job.topology.required
+    return must_be_near or any(task.gpus > 1 for task in job.tasks)
+
+
+def percentile(values: Sequence[float], part: float) -> float:
+    """Return the smallest value that at least that part of the values does not exceed; 0 for none."""
+    return sorted(values)[max(0, ceil(part * len(values)) - 1)] if values else 0.0
+
+
+def _by(until: float, instant: float | None) -> float | None:
+    return None if instant is None or instant > until else instant
+
+
+def _delay(job: Job, real: Waited, private: Waited, until: float) -> Delay:
+    def first_wait(waited: Waited) -> float:
+        seen = until if waited.ended_at is None else waited.ended_at
+        return max(0.0, (seen if waited.started_at is None else waited.started_at) - job.submitted_at)
+
+    return Delay(
+        job=job.id,
+        tenant=job.tenant,
+        gpus=job.gpus,
+        submitted_at=job.submitted_at,
+        real_seconds=first_wait(real),
+        private_seconds=first_wait(private),
+        real_waiting_seconds=real.seconds,
+        private_waiting_seconds=private.seconds,
+        hard_affinity=has_hard_affinity(job),
+    )
+
+
+def _spread(pairs: Sequence[tuple[float, float]]) -> Spread:
+    if not pairs:
+        return Spread(mean=0.0, p95=0.0, waiting_mean=0.0)
+    delays = [delay for delay, _ in pairs]
+    return Spread(
+        mean=sum(delays) / len(pairs),
+        p95=percentile(delays, 0.95),
+        waiting_mean=sum(waiting for _, waiting in pairs) / len(pairs),
+    )
+
+
+def _series(delays: Sequence[Delay]) -> tuple[Point, ...]:
+    """Return mean delays over the time of submission, in equal bins."""
+    if not delays:
+        return ()
+    first, last = min(each.submitted_at for each in delays), max(each.submitted_at for each in delays)
+    bins = min(MOST_POINTS, len(delays))
+    edges = [first + (last - first) * place / bins for place in range(bins)]
+    members: dict[int, list[Delay]] = {}
+    for each in delays:
+        members.setdefault(bisect_right(edges, each.submitted_at) - 1, []).append(each)
+    return tuple(
+        [
+            Point(
+                at=edges[place],
+                real_seconds=sum(each.real_seconds for each in found) / len(found),
+                private_seconds=sum(each.private_seconds for each in found) / len(found),
+            )
+            for place, found in sorted(members.items())
+        ]
+    )

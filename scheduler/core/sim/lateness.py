@@ -1,0 +1,48 @@
+"""Watches a simulation for jobs that their private clusters would have started by now, and notes why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from heapq import heapify, heappop
+
+from scheduler.core.explain import explain
+from scheduler.core.plan import Plan
+from scheduler.core.serve import Served
+from scheduler.core.sim.anomalies import evidence_of
+from scheduler.core.sim.delays import Evidence
+from scheduler.core.sim.engine import Engine
+from scheduler.core.snapshot import JobId
+
+
+class LateWatch:
+    """Given the instants of private starts; collects evidence from the first round in which each is late."""
+
+    def __init__(self, private_starts: Mapping[JobId, float]) -> None:
+        self.evidence: dict[JobId, Evidence] = {}
+        self._due = [(at, job) for job, at in private_starts.items()]
+        heapify(self._due)
+
+    def on_round(self, engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
+        """Look at a round: to be called before its plan is carried out."""
+        late = set()
+        while self._due and self._due[0][0] <= engine.now:
+            job = heappop(self._due)[1]
+            if job in engine.session.facts.jobs and engine.progress[job].first_started_at is None:
+                late.add(job)
+        for action in plan.actions:
+            if action.placement is not None:
+                late.difference_update(action.jobs)
+        if late:
+            self._ask(engine, outcomes, plan, late)
+
+    def _ask(self, engine: Engine, outcomes: Sequence[Served], plan: Plan, late: set[JobId]) -> None:
+        facts, admission = engine.session.facts, engine.session.admission
+        asked = {facts.jobs[job].virtual_cluster for job in late}
+        # Only these views are explained, and the last for what it left: thousands may wait in the others.
+        last = outcomes[-1]
+        chosen = [outcome for outcome in outcomes[:-1] if outcome.view.name in asked]
+        chosen.append(replace(last, view=replace(last.view, jobs={})))
+        reasons = explain(facts, admission, chosen, plan.actions)
+        for job in late:
+            self.evidence[job] = evidence_of(reasons.get(job, ()), engine.rounds)

@@ -1,0 +1,150 @@
+"""The private cluster of a virtual cluster: what it would have if it were alone with what it was promised.
+
+HiveD (OSDI'20, section 2.2) calls it a sharing anomaly when a tenant fares worse in the shared cluster than
+it would in a private one of the same size. Here is that private one:
+
+- Of models divided by cells: the virtual cluster's own cells and what they promise, no more. A cell smaller
+  than a node is a node of its own, and two cells are never near to each other by luck.
+- Of models divided by counts: whole nodes until the count is reached, which is the best shape it could have.
+- All hardware works, nobody else is there, and no opportunistic jobs are.
+
+CPUs and memory of a part of a node are in proportion to its GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count, groupby
+from operator import itemgetter
+
+from scheduler.core.cells.chains import Cell, Layout
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.private import private_cells
+from scheduler.core.errors import SchedulingError
+from scheduler.core.plan import ActionKind
+from scheduler.core.round import decide
+from scheduler.core.service import put_back
+from scheduler.core.snapshot import AllocationId, Gpu, Node, NodeId, Running, Snapshot, VirtualCluster
+
+
+def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | None = None) -> Snapshot:
+    """Return the facts of one virtual cluster's private cluster, with its guaranteed jobs.
+
+    Jobs that run are there too, on the GPUs that suit them best; those of which the private cluster cannot
+    hold all at once wait, with the service that they had. Policy, placer, members and tenants' quotas are
+    kept. `layout` is that of the snapshot's cells, if it has been compiled already.
+
+    Raises SchedulingError when there is no such virtual cluster.
+    """
+    vc = next((vc for vc in snapshot.virtual_clusters if vc.name == virtual_cluster), None)
+    if vc is None:
+        raise SchedulingError(f"there is no virtual cluster {virtual_cluster!r}")
+    if layout is None and snapshot.cells is not None:
+        layout = compiled(snapshot.cells)
+    nodes = tuple(_private_nodes(snapshot, vc, layout))
+    guaranteed: dict[str, int] = {}
+    for node in nodes:
+        guaranteed[node.gpu_model] = guaranteed.get(node.gpu_model, 0) + len(node.gpus)
+    jobs = tuple([job for job in snapshot.jobs if job.guaranteed and job.virtual_cluster == virtual_cluster])
+    alone = replace(
+        snapshot,
+        nodes=nodes,
+        virtual_clusters=(replace(vc, guaranteed=guaranteed),),
+        jobs=jobs,
+        running=(),
+        memory={},
+        cells=None,
+    )
+    return _seated(alone, snapshot.running)
+
+
+def _private_nodes(snapshot: Snapshot, vc: VirtualCluster, layout: Layout | None) -> Iterator[Node]:
+    """Yield the nodes, numbered from 1."""
+    numbers = map(NodeId, count(1))
+    divided = layout.gpu_models if layout is not None else frozenset[str]()
+    if layout is not None:
+        by_name = {node.name: node for node in snapshot.nodes}
+        for place, cell in enumerate(private_cells(layout, vc.name), 1):
+            for node in _nodes_of(cell, layout, by_name):
+                # Two cells of one rack are promised no rack in common; nodes of one larger cell are.
+                path = tuple(f"{place}/{step}" for step in node.path)
+                yield replace(node, id=next(numbers), name=f"{place}/{node.name}", path=path)
+    for model, gpus in sorted(vc.guaranteed.items()):
+        if model not in divided:
+            nodes = [node for node in snapshot.nodes if node.gpu_model == model]
+            for node in _whole_nodes(nodes, gpus):
+                yield replace(node, id=next(numbers))
+
+
+def _nodes_of(cell: Cell, layout: Layout, by_name: dict[str, Node]) -> Iterator[Node]:
+    """Yield what a cell has of each of its nodes; GPUs that are not in the inventory are left out."""
+    leaves = layout.chains[cell.chain].gpus_of(cell.level, cell.number)
+    for name, group in groupby(leaves, key=itemgetter(0)):
+        indices = {leaf.gpu for leaf in group}
+        if name in by_name:
+            gpus = [gpu for gpu in by_name[name].gpus if gpu.index in indices]
+            if gpus:
+                yield _part_of(by_name[name], gpus)
+
+
+def _whole_nodes(nodes: Iterable[Node], gpus: int) -> Iterator[Node]:
+    """Yield the largest nodes until there are so many GPUs, of the last one only a part."""
+    for node in sorted(nodes, key=lambda node: (-len(node.gpus), node.path, node.name)):
+        if gpus <= 0:
+            return
+        yield _part_of(node, sorted(node.gpus, key=lambda gpu: (gpu.path, gpu.index))[:gpus])
+        gpus -= len(node.gpus)
+
+
+def _part_of(node: Node, gpus: Sequence[Gpu]) -> Node:
+    part = len(gpus) / len(node.gpus)
+    return replace(
+        node,
+        gpus=tuple([replace(gpu, healthy=True) for gpu in gpus]),
+        schedulable=True,
+        cpus=node.cpus * part,
+        memory_bytes=int(node.memory_bytes * part),
+    )
+
+
+def _seated(alone: Snapshot, running: Sequence[Running]) -> Snapshot:
+    """Return the facts with the jobs that run on GPUs of the private cluster, the largest seated first.
+
+    Who sits where is decided by a round in which nobody else waits.
+    """
+    had = {job: on for on in running if on.phase == "held" for job in on.jobs}
+    seated = [job for job in alone.jobs if job.id in had]
+    if not seated:
+        return alone
+    (vc,) = alone.virtual_clusters
+    by_size = sorted(seated, key=lambda job: (-max(task.gpus for task in job.tasks), -job.gpus, job.id))
+    waiting = [
+        replace(job, submitted_at=float(place), priority=0, eligible_at=0.0, held=False, cancelling=False)
+        for place, job in enumerate(by_size)
+    ]
+    fifo = replace(vc, policy="fifo", policy_parameters={}, placer="consolidate")
+    tenants = tuple([replace(tenant, quota={}) for tenant in alone.tenants])
+    plan = decide(replace(alone, jobs=tuple(waiting), virtual_clusters=(fifo,), tenants=tenants))
+    numbers = map(AllocationId, count(1))
+    found = tuple(
+        [
+            Running(
+                allocation=next(numbers),
+                jobs=action.jobs,
+                gpu_model=action.placement.gpu_model,
+                replicas=action.placement.replicas,
+                since=had[action.jobs[0]].since,
+            )
+            for action in plan.actions
+            if action.kind is ActionKind.START and action.placement is not None
+        ]
+    )
+    sits = {job for on in found for job in on.jobs}
+    jobs = tuple(
+        [
+            put_back(job, had[job.id], alone.now) if job.id in had and job.id not in sits else job
+            for job in alone.jobs
+        ]
+    )
+    return replace(alone, jobs=jobs, running=found)

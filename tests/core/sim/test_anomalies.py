@@ -1,0 +1,147 @@
+"""Sharing anomalies on clusters so small that both worlds can be worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.core.plan import Reason, Tier
+from scheduler.core.sim.anomalies import compare, evidence_of, private_run, waits_in
+from scheduler.core.sim.delays import Cause, Comparison
+from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.private import private_cluster
+from scheduler.core.sim.workload import Arrival
+from scheduler.core.snapshot import Snapshot, Topology
+from scheduler.simulation.private import PrivateClusters
+from tests.builders import make_cluster, make_snapshot, make_virtual_cluster
+from tests.core.sim.worlds import arrival
+
+MINUTE = 60.0
+
+
+def two_halves(**fields: object) -> Snapshot:
+    """Two nodes of eight; research and products are guaranteed eight each, by counts."""
+    clusters = [make_virtual_cluster(name, {"V100": 8}) for name in ("products", "research")]
+    return make_snapshot(
+        now=0.0, round_seconds=10.0, nodes=make_cluster(2), virtual_clusters=clusters, **fields
+    )
+
+
+def products(number: int, at: float, seconds: float, gpus: int = 1, **fields: object) -> Arrival:
+    return arrival(number, at, seconds, gpus, virtual_cluster="products", **fields)
+
+
+def compared(facts: Snapshot, arrivals: Sequence[Arrival]) -> dict[str, Comparison]:
+    privately = PrivateClusters(facts, arrivals, Rules())
+    engine = Engine(facts, arrivals, on_round=privately.watching(None))
+    assert engine.run() == ""
+    return {one.virtual_cluster: one for one in privately.compare(engine)}
+
+
+class TestFragmentation:
+    """When research wants its eight GPUs on one node, products' small jobs are on both."""
+
+    arrivals = (
+        *(products(number, 0.0, 600.0, 2) for number in (1, 2)),
+        *(arrival(number, 0.0, 30.0, 4) for number in (3, 4)),
+        *(products(number, 10.0, 600.0, 2) for number in (5, 6)),
+        arrival(7, 60.0, 100.0, 8),
+    )
+
+    def test_the_job_that_waits_is_named_with_the_cause(self) -> None:
+        found = compared(two_halves(), self.arrivals)
+        assert found["products"].anomalies == ()
+        research = found["research"]
+        assert research.jobs == 3
+        (anomaly,) = research.anomalies
+        # Privately at once; here when a node is whole again.
+        assert anomaly.delay.job == 7
+        assert anomaly.delay.private_seconds == 0.0
+        assert anomaly.delay.real_seconds == 540.0
+        assert anomaly.delay.hard_affinity
+        assert anomaly.evidence.cause is Cause.FRAGMENTATION
+        assert "not as it needs them" in anomaly.evidence.message
+        assert anomaly.evidence.round_number is not None
+        assert research.hard_affinity_count == 1
+        assert research.total_extra_seconds == 540.0
+        assert (research.real.mean, research.private.mean) == (180.0, 0.0)
+        assert (research.real.p95, research.private.p95) == (540.0, 0.0)
+
+    def test_the_cluster_of_one_virtual_cluster_is_its_private_cluster(self) -> None:
+        facts = make_snapshot(
+            now=0.0,
+            round_seconds=10.0,
+            nodes=make_cluster(2),
+            virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 16})],
+        )
+        arrivals = [arrival(n, 7.0 * n, 100.0, (1, 2, 4, 8)[n % 4]) for n in range(1, 30)]
+        research = compared(facts, arrivals)["research"]
+        assert research.anomalies == ()
+        assert research.real == research.private
+        assert research.jobs == 29
+
+
+def test_who_waits_in_turn_at_home_too_is_no_anomaly() -> None:
+    arrivals = [arrival(number, 0.0, 100.0, 8) for number in (1, 2, 3)]
+    research = compared(two_halves(), arrivals)["research"]
+    assert research.anomalies == ()
+    assert research.real.mean == research.private.mean == 100.0
+
+
+def test_opportunistic_jobs_are_not_measured_and_do_not_harm() -> None:
+    arrivals = [arrival(1, 0.0, 1_000.0, 8, replicas=2, guaranteed=False), arrival(2, 20.0, 100.0, 8)]
+    research = compared(two_halves(), arrivals)["research"]
+    assert (research.jobs, research.anomalies) == (1, ())
+
+
+def test_jobs_that_a_private_cluster_could_never_run_are_counted_apart() -> None:
+    facts = two_halves()
+    job = arrival(1, 0.0, 10.0, 8)
+    shared = Engine(facts, [job])
+    shared.run()
+    engine = private_run(private_cluster(facts, "research"), "research", [arrival(2, 0.0, 10.0, 8)])
+    found = compare(
+        "research",
+        [job.job],
+        waits_in(shared, 100.0),
+        waits_in(engine, 100.0),
+        until=100.0,
+        tolerance_seconds=0.0,
+    )
+    assert (found.jobs, found.never) == (0, 1)
+
+
+def test_a_wait_counts_as_far_as_it_was_seen() -> None:
+    facts = two_halves()
+    arrivals = [arrival(1, 0.0, 1_000.0, 8), arrival(2, 100.0, 10.0, 8)]
+    engine = private_run(private_cluster(facts, "research"), "research", arrivals, until=400.0)
+    waits = waits_in(engine, 400.0)
+    assert waits[2].started_at is None
+    assert waits[2].seconds == 300.0
+    found = compare("research", [arrivals[1].job], waits, waits, until=400.0, tolerance_seconds=0.0)
+    assert found.real.mean == 300.0
+
+
+def test_hard_affinity() -> None:
+    research = compared(
+        two_halves(),
+        [
+            *TestFragmentation.arrivals[:6],
+            arrival(7, 60.0, 100.0, 1, replicas=8, topology=Topology(level="node", required=True)),
+        ],
+    )["research"]
+    (anomaly,) = research.anomalies
+    assert anomaly.delay.hard_affinity
+    assert anomaly.evidence.cause is Cause.FRAGMENTATION
+
+
+def test_causes_go_by_code_then_by_tier() -> None:
+    def cause(code: str, tier: Tier) -> Cause:
+        return evidence_of([Reason(code=code, tier=tier, message="so")], 7).cause
+
+    assert cause("guarantee_short", Tier.CAPACITY) is Cause.HARDWARE
+    assert cause("no_idle_gpus", Tier.CAPACITY) is Cause.FRAGMENTATION
+    assert cause("quota", Tier.QUOTA) is Cause.QUOTA
+    assert cause("behind", Tier.ORDER) is Cause.ORDER
+    assert cause("held", Tier.HELD) is Cause.OTHER
+    assert evidence_of((), 7).cause is Cause.OTHER
