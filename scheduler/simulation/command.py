@@ -170,13 +170,19 @@ def _tell(
     # Loaded now: numpy takes a moment that a mistyped option need not wait for.
     from scheduler.simulation.report.comparison import summary_table
     from scheduler.simulation.report.measure import measure
+    from scheduler.simulation.report.privately import against_private, private_text
+    from scheduler.simulation.report.quantities import labels
     from scheduler.simulation.report.write import write_json, write_report
 
     if not results:
         console.print("Nothing was simulated.", style="yellow")
         return 1
     window = order.cases[0].window
-    sys.stdout.write(summary_table([measure(result, window) for result in results]) + "\n")
+    measures = [measure(result, window) for result in results]
+    sys.stdout.write(summary_table(measures) + "\n")
+    private = private_text(list(zip(labels(measures), map(against_private, results), strict=True)))
+    if private:
+        sys.stdout.write(private + "\n")
     for result in results:
         if result.cut_short:
             console.print(f"{result.policy}: {result.cut_short}", style="yellow", markup=False)

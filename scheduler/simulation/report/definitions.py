@@ -16,6 +16,13 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "Linear interpolation between the two nearest ranks (type 7 of Hyndman and Fan).",
     ),
     (
+        "Against private clusters",
+        "Only with --private: each virtual cluster's guaranteed jobs are simulated once more, alone on"
+        " hardware of its own (its cells; or, of models divided by counts, whole nodes). A job counts as"
+        " longer here when its queueing delay is longer than there by more than one round. Hard affinity: a"
+        " replica of several GPUs, or a required topology level.",
+    ),
+    (
         "Slowdown",
         "JCT / run time alone. The run time alone is that of the whole gang, undisturbed and"
         " consolidated, on the fastest GPU model the job accepts.",

@@ -10,6 +10,7 @@ from scheduler.simulation.report.comparison import comparable
 from scheduler.simulation.report.definitions import DEFINITIONS
 from scheduler.simulation.report.measures import Measures
 from scheduler.simulation.report.palette import COLOURS
+from scheduler.simulation.report.privately import AgainstPrivate, private_tables
 from scheduler.simulation.report.quantities import labels, number
 from scheduler.simulation.report.rendering import Drawing, page_svg
 from scheduler.simulation.report.tables import comparison_table, ends_table, group_table, status_table
@@ -24,12 +25,21 @@ def page(
     *,
     command: str = "",
     problems: Sequence[str] = (),
+    private: Sequence[Sequence[AgainstPrivate]] = (),
 ) -> str:
-    """Write the page for these runs; `problems` are sentences about input that was skipped."""
+    """Write the page for these runs; `problems` are sentences about input that was skipped.
+
+    `private` has what each run says of private clusters, if that was asked for.
+    """
     first = measures[0]
     title = f"{first.workload} on {first.cluster}"
     sections = (
         ("comparison-section", "Comparison", comparison_table(measures)),
+        (
+            "private-section",
+            "Against private clusters",
+            private_tables(list(zip(labels(measures), private, strict=bool(private)))),
+        ),
         ("figures", "Figures", _figures(drawings)),
         ("tables", "Tables", _tables(measures)),
         ("assumptions", "Assumptions", _notes(measures)),

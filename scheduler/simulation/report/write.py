@@ -13,6 +13,7 @@ import msgspec
 from scheduler.core.sim.result import JobRecord, Result
 from scheduler.simulation.report.measure import measure
 from scheduler.simulation.report.measures import Measures
+from scheduler.simulation.report.privately import against_private
 from scheduler.simulation.report.quantities import labels
 
 #: Of report.json; another number means that a field changed its meaning or went away.
@@ -55,7 +56,10 @@ def write_report(
         (figures / f"{drawing.name}.png").write_bytes(png_file(drawing))
     (folder / "report.json").write_bytes(_json(results, measures, command, problems, jobs))
     report = folder / "report.html"
-    report.write_text(page(measures, drawings, command=command, problems=problems), encoding="utf-8")
+    text = page(
+        measures, drawings, command=command, problems=problems, private=tuple(map(against_private, results))
+    )
+    report.write_text(text, encoding="utf-8")
     return report
 
 
@@ -89,6 +93,8 @@ def _json(
     policies = []
     for label, one, result in zip(labels(measures), measures, results, strict=True):
         policy: dict[str, Any] = {"label": label, **msgspec.to_builtins(one)}
+        if result.private:
+            policy["private"] = msgspec.to_builtins(against_private(result))
         if jobs:
             policy["job_records"] = {
                 column: [getattr(job, column) for job in result.jobs] for column in JOB_COLUMNS
