@@ -4,6 +4,7 @@ Each function takes ids, answers in their order, leaves out ids that do not exis
 number of queries however many ids there are.
 """
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
@@ -14,7 +15,18 @@ from django.db.models import Case, Count, IntegerField, Prefetch, Q, When
 from scheduler.core.lifecycle import ATTEMPT_LIVE, JOB_FINAL, AttemptState, HoldPhase, JobState
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
 from scheduler.jobspec import in_order
-from scheduler.models import AllocatedGpu, Attempt, AttemptPart, Event, Gpu, Job, Node, QueueOrder, Round
+from scheduler.models import (
+    AllocatedGpu,
+    Attempt,
+    AttemptPart,
+    CellSpecification,
+    Event,
+    Gpu,
+    Job,
+    Node,
+    QueueOrder,
+    Round,
+)
 from tenants.models import VirtualCluster
 
 #: The view that serves the opportunistic jobs of every virtual cluster.
@@ -69,6 +81,7 @@ def _job(
         "ended_at": iso(job.ended_at),
         "attempts": job.attempts_started,
         "attempt": _attempt(attempt) if attempt else None,
+        "guarantee_lapsed": _guarantee_lapsed(job, attempt),
         "reasons": reasons,
         "position": position,
         "exit_code": job.exit_code,
@@ -80,6 +93,12 @@ def _job(
         "held": job.held,
         "version": job.version,
     }
+
+
+def _guarantee_lapsed(job: Job, attempt: Attempt | None) -> bool:
+    """Whether a guaranteed job runs as an opportunistic one, since the cells it ran on are no more."""
+    is_on = attempt is not None and attempt.state != AttemptState.ENDED
+    return is_on and job.guaranteed and not attempt.allocation.guaranteed
 
 
 def _phase(job: Job, attempt: Attempt | None) -> str:
@@ -150,6 +169,7 @@ def _attempt(attempt: Attempt) -> Representation:
         "message": attempt.message or attempt.stop_message,
         "stop_cause": attempt.stop_cause,
         "preempted_by": attempt.preempted_by,
+        "lost_seconds": attempt.lost_seconds,
         "planned_at": iso(attempt.planned_at),
         "starting_at": iso(attempt.starting_at),
         "running_at": iso(attempt.running_at),
@@ -252,15 +272,28 @@ def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
             running=Count("id", filter=Q(state=JobState.RUNNING)),
         )
     }
+    owned = _owned_cells()
     return [
-        _virtual_cluster(by_id[row_id], usage[row_id], *counts.get(row_id, (0, 0)))
+        _virtual_cluster(
+            by_id[row_id], usage[row_id], owned.get(by_id[row_id].name, {}), *counts.get(row_id, (0, 0))
+        )
         for row_id in ids
         if row_id in by_id
     ]
 
 
+def _owned_cells() -> Representation:
+    """Return what the specification of cells in force says of each virtual cluster, by name."""
+    text = CellSpecification.objects.order_by("-version").values_list("document", flat=True).first()
+    return json.loads(text)["virtual_clusters"] if text else {}
+
+
 def _virtual_cluster(
-    row: VirtualCluster, usage: Mapping[str, Counter[str]], queued: int, running: int
+    row: VirtualCluster,
+    usage: Mapping[str, Counter[str]],
+    owned: Representation,
+    queued: int,
+    running: int,
 ) -> Representation:
     guaranteed = {line.gpu_model: line.gpus for line in row.guarantees.all()}
     return {
@@ -272,6 +305,8 @@ def _virtual_cluster(
         "placer": row.placer,
         "default_time_limit_seconds": row.default_time_limit_seconds,
         "guaranteed": dict(sorted(guaranteed.items())),
+        "cells": {path: count for path, count in owned.get("cells", {}).items() if count},
+        "pinned": owned.get("pinned", {}),
         "members": [
             {"tenant": member.tenant.name, "weight": member.weight}
             for member in sorted(row.members.all(), key=lambda member: member.tenant.name)

@@ -115,3 +115,29 @@ class NewestFirst(BasePagination):
             "required": ["results", "next", "previous"],
             "properties": {"results": schema, "next": link, "previous": link},
         }
+
+
+class ByPosition(NewestFirst):
+    """Pages of a list that is not in the database; a cursor is the position at which its page starts."""
+
+    def page_of(self, count: int, request: Request) -> range:
+        """Return which positions of so many are on the page that is asked for."""
+        self.request = request
+        size = self._page_size(request)
+        start = self._start(request)
+        end = min(start + size, count)
+        self.next = self._position(end) if end < count else None
+        self.previous = self._position(max(start - size, 0)) if start > 0 else None
+        return range(min(start, count), end)
+
+    def _start(self, request: Request) -> int:
+        text = request.query_params.get("cursor") or "0"
+        if not re.fullmatch(r"[0-9]{1,9}", text):
+            expected = "what 'next' or 'previous' of an earlier page held"
+            raise Invalid("cursor is wrong.", [FieldError("cursor", f"{text!r} is not one", expected)])
+        return int(text)
+
+    def _position(self, position: int) -> str:
+        query = self.request.query_params.copy()
+        query["cursor"] = str(position)
+        return f"{self.request.path}?{urlencode(sorted(query.lists()), doseq=True)}"

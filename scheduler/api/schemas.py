@@ -161,6 +161,9 @@ class Attempt(serializers.Serializer):
     message = serializers.CharField(allow_blank=True)
     stop_cause = serializers.CharField(allow_blank=True)
     preempted_by = serializers.ListField(child=serializers.IntegerField())
+    lost_seconds = serializers.FloatField(
+        allow_null=True, help_text="Work that its end threw away, as far as is known; null: none, or unknown."
+    )
     planned_at = serializers.DateTimeField()
     starting_at = serializers.DateTimeField(allow_null=True)
     running_at = serializers.DateTimeField(allow_null=True)
@@ -189,6 +192,9 @@ class Job(serializers.Serializer):
     ended_at = serializers.DateTimeField(allow_null=True)
     attempts = serializers.IntegerField(help_text="Attempts started so far.")
     attempt = Attempt(allow_null=True, help_text="The one that runs, else the newest.")
+    guarantee_lapsed = serializers.BooleanField(
+        help_text="It runs on as an opportunistic job, since the cells it ran on are no more."
+    )
     reasons = Reason(many=True, help_text="Why it waits, the most decisive first.")
     position = serializers.IntegerField(allow_null=True)
     exit_code = serializers.IntegerField(allow_null=True)
@@ -313,6 +319,10 @@ class VirtualCluster(serializers.Serializer):
     placer = serializers.CharField()
     default_time_limit_seconds = serializers.FloatField()
     guaranteed = serializers.DictField(child=serializers.IntegerField())
+    cells = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Owned cells by type; empty when GPUs are only counted."
+    )
+    pinned = serializers.DictField(child=serializers.CharField(), help_text="Addresses of cells by name.")
     members = VirtualClusterMember(many=True)
     usage = serializers.DictField(child=VirtualClusterUsage())
     queued = serializers.IntegerField()

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from scheduler.api import cluster, job_details, jobs, nodes, predictions, rounds, virtual_clusters
+from scheduler.api import cells, cluster, job_details, jobs, nodes, predictions, rounds, virtual_clusters
 
 urlpatterns = [
     path("jobs", jobs.Jobs.as_view(), name="jobs"),
@@ -30,6 +30,15 @@ urlpatterns = [
         virtual_clusters.VirtualClusterDetail.as_view(),
         name="virtual-cluster",
     ),
+    path(
+        "virtual-clusters/<str:name>/cells",
+        cells.VirtualClusterCells.as_view(),
+        name="virtual-cluster-cells",
+    ),
+    path("cells", cells.Cells.as_view(), name="cells"),
+    path("cells/check", cells.CellsCheck.as_view(), name="cells-check"),
+    path("cells/proposal", cells.CellsProposal.as_view(), name="cells-proposal"),
+    path("cells/tree", cells.CellTree.as_view(), name="cell-tree"),
     path("policies", virtual_clusters.Policies.as_view(), name="policies"),
     path("gpu-models", cluster.GpuModels.as_view(), name="gpu-models"),
     path("cluster", cluster.ClusterSummary.as_view(), name="cluster"),

@@ -1,5 +1,6 @@
 """The scheduler's tables. Facts are declared once more, as values, in `scheduler.core.snapshot`."""
 
+from scheduler.models.cells import CellSpecification
 from scheduler.models.cluster import ClusterSettings
 from scheduler.models.events import Event
 from scheduler.models.forecasts import Forecast, WhatIf
@@ -21,6 +22,7 @@ __all__ = [
     "Allocation",
     "Attempt",
     "AttemptPart",
+    "CellSpecification",
     "ClusterSettings",
     "Event",
     "Explanation",

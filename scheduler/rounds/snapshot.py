@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.db import connection, transaction
 
+from scheduler.cells.in_force import specification_of
 from scheduler.core import snapshot as core
+from scheduler.core.cells.specification import Specification
 
 _NODES = """
 SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version
@@ -72,6 +74,7 @@ def read_snapshot(round_number: int) -> core.Snapshot:
             jobs=_jobs(cursor),
             running=_running(cursor),
             memory=_memory(cursor),
+            cells=_cells(cursor),
             **_spare(cursor),
         )
 
@@ -239,6 +242,14 @@ def _spare(cursor: Any) -> dict[str, str]:
     cursor.execute("SELECT spare_policy, spare_placer FROM scheduler_clustersettings")
     row = cursor.fetchone()
     return {"spare_policy": row[0], "spare_placer": row[1]} if row else {}
+
+
+def _cells(cursor: Any) -> Specification | None:
+    """Return the specification in force; None when it divides nothing."""
+    cursor.execute("SELECT document FROM scheduler_cellspecification ORDER BY version DESC LIMIT 1")
+    row = cursor.fetchone()
+    specification = specification_of(row[0]) if row else None
+    return specification if specification and specification.physical else None
 
 
 def _json(value: Any) -> Any:

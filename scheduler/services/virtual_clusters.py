@@ -1,14 +1,16 @@
 """Virtual clusters and their guarantees, checked against the hardware and the known policies."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import Count, F
 
 from scheduler import stream
+from scheduler.cells.in_force import cells_in_force
 from scheduler.clock import database_now
 from scheduler.core.lifecycle import JOB_FINAL
 from scheduler.hints import hint_round
@@ -51,7 +53,7 @@ class Wanted:
 @transaction.atomic
 def virtual_cluster_create(*, wanted: Wanted, actor: str) -> VirtualCluster:
     """Make a new virtual cluster; raise Invalid or QuotaExceeded naming what does not fit."""
-    _lock()
+    lock_guarantees()
     if VirtualCluster.objects.filter(name=wanted.name).exists():
         problem = FieldError("name", "is taken", "a name that no virtual cluster has")
         raise Conflict(f"There is already a virtual cluster {wanted.name!r}.", [problem])
@@ -68,7 +70,7 @@ def virtual_cluster_set(
 
     Raise Conflict when it is no longer at `version`, if one is given.
     """
-    _lock()
+    lock_guarantees()
     row = VirtualCluster.objects.select_for_update(no_key=True).get(id=virtual_cluster.id)
     if version is not None and row.version != version:
         raise Conflict(f"Virtual cluster {row.name} was changed by someone else meanwhile; look again.")
@@ -78,7 +80,7 @@ def virtual_cluster_set(
 @transaction.atomic
 def virtual_cluster_delete(*, virtual_cluster: VirtualCluster, actor: str) -> None:
     """Remove a virtual cluster that no job, past or present, belongs to."""
-    _lock()
+    lock_guarantees()
     jobs = Job.objects.filter(virtual_cluster=virtual_cluster)
     unfinished = jobs.exclude(state__in=JOB_FINAL).count()
     if unfinished:
@@ -91,12 +93,18 @@ def virtual_cluster_delete(*, virtual_cluster: VirtualCluster, actor: str) -> No
             f"Virtual cluster {virtual_cluster.name} is part of the history of jobs; take away its guarantees"
             " and members instead."
         )
+    if virtual_cluster.name in cells_in_force().layout.specification.virtual_clusters:
+        raise Conflict(
+            f"Virtual cluster {virtual_cluster.name} is named in the specification of cells; take it out"
+            " there first (PUT /cells)."
+        )
     _record(virtual_cluster, "virtual_cluster.deleted", actor=actor, before=_facts(virtual_cluster))
     virtual_cluster.delete()
     hint_round()
 
 
-def _lock() -> None:
+def lock_guarantees() -> None:
+    """Keep everybody else from changing guarantees or cells until this transaction ends."""
     # Two operators who each add what still fits must not both succeed.
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_GUARANTEES_LOCK])
@@ -105,6 +113,7 @@ def _lock() -> None:
 def _write(row: VirtualCluster, wanted: Wanted, *, actor: str, kind: str) -> VirtualCluster:
     tenants = _check(wanted)
     before = _facts(row) if row.pk else {}
+    wanted = _with_cells(wanted)
     _check_guarantees(row, wanted)
     for name in ("title", "placer", "default_time_limit_seconds"):
         setattr(row, name, getattr(wanted, name))
@@ -168,6 +177,25 @@ def _problems_with_models(counts: Mapping[str, int], where: str) -> list[FieldEr
     ]
 
 
+def _with_cells(wanted: Wanted) -> Wanted:
+    """Fill in the guarantees that follow from cells; raise Invalid where other ones are asked for."""
+    layout = cells_in_force().layout
+    owned = layout.guaranteed(wanted.name)
+    problems = []
+    for model in sorted(layout.gpu_models & set(wanted.guaranteed)):
+        gpus, there = wanted.guaranteed[model], owned.get(model, 0)
+        if gpus != there:
+            problem = (
+                f"GPU model {model} is divided by cells, and the cells of {wanted.name} come to {there},"
+                f" not {gpus}"
+            )
+            expected = f"{there}, or left out; its cells are changed by PUT /cells"
+            problems.append(FieldError(f"guaranteed.{model}", problem, expected))
+    if problems:
+        raise Invalid(_summary(problems), problems)
+    return replace(wanted, guaranteed={**wanted.guaranteed, **owned})
+
+
 def _check_guarantees(row: VirtualCluster, wanted: Wanted) -> None:
     """Raise QuotaExceeded when all virtual clusters together would be promised GPUs there are not."""
     there = dict(
@@ -177,7 +205,10 @@ def _check_guarantees(row: VirtualCluster, wanted: Wanted) -> None:
     for model, gpus in Guarantee.objects.exclude(virtual_cluster_id=row.pk).values_list("gpu_model", "gpus"):
         promised[model] += gpus
     problems = []
+    divided = cells_in_force().layout.gpu_models
     for model, gpus in wanted.guaranteed.items():
+        if model in divided:
+            continue  # Cells are counted against the hardware when they are given.
         left = max(there.get(model, 0) - promised[model], 0)
         if gpus > left:
             problem = (
@@ -198,6 +229,14 @@ def _facts(row: VirtualCluster) -> dict[str, Any]:
         "guaranteed": dict(row.guarantees.values_list("gpu_model", "gpus")),
         "members": dict(row.members.values_list("tenant__name", "weight")),
     }
+
+
+@contextmanager
+def recorded_change(row: VirtualCluster, *, actor: str) -> Iterator[None]:
+    """Write the event of a change that is made inside."""
+    before = _facts(row)
+    yield
+    _record(row, "virtual_cluster.changed", actor=actor, before=before)
 
 
 def _record(row: VirtualCluster, kind: str, *, actor: str, before: dict[str, Any]) -> None:

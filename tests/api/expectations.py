@@ -65,6 +65,12 @@ POST   /api/v1/virtual-clusters                   401    403      403    403    
 GET    /api/v1/virtual-clusters/<str:name>        401    200      200    200    200   200      200       -
 PUT    /api/v1/virtual-clusters/<str:name>        401    403      403    403    403   200      403       403
 DELETE /api/v1/virtual-clusters/<str:name>        401    403      403    403    403   204      403       403
+GET    /api/v1/virtual-clusters/<str:name>/cells  401    200      200    200    200   200      200       -
+GET    /api/v1/cells                              401    200      200    200    200   200      200       -
+PUT    /api/v1/cells                              401    403      403    403    403   200      403       403
+POST   /api/v1/cells/check                        401    403      403    403    403   200      403       403
+POST   /api/v1/cells/proposal                     401    403      403    403    403   200      403       403
+GET    /api/v1/cells/tree                         401    200      200    200    200   200      200       -
 GET    /api/v1/policies                           401    200      200    200    200   200      200       -
 GET    /api/v1/gpu-models                         401    200      200    200    200   200      200       -
 GET    /api/v1/cluster                            401    200      200    200    200   200      200       -
@@ -113,6 +119,8 @@ BODIES = {
     ("PATCH", "/api/v1/nodes/<str:name>"): {"cordoned": True},
     ("PATCH", "/api/v1/cluster/settings"): {"spare_policy": "las"},
     ("POST", "/api/v1/virtual-clusters"): {"name": "new-vc"},
+    ("PUT", "/api/v1/cells"): {"specification": {}, "version": 0},
+    ("POST", "/api/v1/cells/check"): {"specification": {}},
     ("PUT", "/api/v1/virtual-clusters/<str:name>"): {"title": "Changed"},
 }
 

@@ -4,6 +4,7 @@ Names are made up when none is given. Everything is written directly, without se
 test of a service stands on facts and not on another service.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import count
@@ -12,8 +13,20 @@ from typing import Any
 from django.db.models import Max
 from django.utils import timezone
 
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.document import from_document
 from scheduler.core.lifecycle import JOB_FINAL, AttemptState, HoldPhase, JobState
-from scheduler.models import AllocatedGpu, Allocation, Attempt, AttemptPart, Gpu, GpuModel, Job, Node
+from scheduler.models import (
+    AllocatedGpu,
+    Allocation,
+    Attempt,
+    AttemptPart,
+    CellSpecification,
+    Gpu,
+    GpuModel,
+    Job,
+    Node,
+)
 from tenants.models import (
     Guarantee,
     Membership,
@@ -257,6 +270,20 @@ def make_attempt(
         job.state, job.started_at = JobState.RUNNING, job.started_at or now
     job.save()
     return attempt
+
+
+def make_cells(document: Mapping[str, Any]) -> CellSpecification:
+    """Put a specification of cells in force, whether it fits or not, and the guarantees that follow."""
+    newest = CellSpecification.objects.aggregate(newest=Max("version"))["newest"] or 0
+    row = CellSpecification.objects.create(
+        version=newest + 1, document=json.dumps(document), changed_at=timezone.now(), changed_by="test"
+    )
+    layout = compiled(from_document(document))
+    for vc in VirtualCluster.objects.all():
+        vc.guarantees.filter(gpu_model__in=layout.gpu_models).delete()
+        for model, gpus in layout.guaranteed(vc.name).items():
+            Guarantee.objects.create(virtual_cluster=vc, gpu_model=model, gpus=gpus)
+    return row
 
 
 def gpus_of(*nodes: Node) -> list[Gpu]:

@@ -21,6 +21,75 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/cells": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How GPUs are divided by cells, and what becomes of them, chain by chain. */
+        get: operations["cells_get"];
+        /** @description Divide the cluster anew; jobs whose cells are gone run on as opportunistic ones. For operators. */
+        put: operations["cells_set"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cells/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Say what is wrong with a specification, and what would change with it. For operators. */
+        post: operations["cells_check"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cells/proposal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Propose a specification: today's hardware, and today's guarantees as cells. For operators. */
+        post: operations["cells_proposal"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cells/tree": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The cells inside a cell, or the topmost ones, with what their GPUs are doing. */
+        get: operations["cells_tree_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/cluster": {
         parameters: {
             query?: never;
@@ -686,6 +755,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/virtual-clusters/{name}/cells": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The cells of a virtual cluster: how many it owns, which it has now, and which are doomed. */
+        get: operations["virtual_clusters_cells_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/what-if": {
         parameters: {
             query?: never;
@@ -740,6 +826,11 @@ export interface components {
             message: string;
             stop_cause: string;
             preempted_by: number[];
+            /**
+             * Format: double
+             * @description Work that its end threw away, as far as is known; null: none, or unknown.
+             */
+            lost_seconds: number | null;
             /** Format: date-time */
             planned_at: string;
             /** Format: date-time */
@@ -787,6 +878,161 @@ export interface components {
         };
         BulkSubmitted: {
             jobs: components["schemas"]["ShortJob"][];
+        };
+        /** @description What a YAML file of cells holds; docs/cells.md describes it. */
+        CellDocument: {
+            types?: {
+                [key: string]: components["schemas"]["CellType"];
+            };
+            physical?: components["schemas"]["PhysicalCell"][];
+            virtual_clusters?: {
+                [key: string]: components["schemas"]["VirtualCells"];
+            };
+        };
+        /** @description What a YAML file of cells holds; docs/cells.md describes it. */
+        CellDocumentRequest: {
+            types?: {
+                [key: string]: components["schemas"]["CellTypeRequest"];
+            };
+            physical?: components["schemas"]["PhysicalCellRequest"][];
+            virtual_clusters?: {
+                [key: string]: components["schemas"]["VirtualCellsRequest"];
+            };
+        };
+        CellEffect: {
+            virtual_cluster: string;
+            /** @description Its guaranteed jobs on GPUs divided by cells. */
+            running: number;
+            /** @description Those that would run on as opportunistic ones. */
+            lapsing: number;
+            /** @description Of these, at most 20. */
+            jobs: number[];
+        };
+        /** @description In GPUs: gpus = free + used + opportunistic + bad. */
+        CellNode: {
+            gpus: number;
+            free: number;
+            /** @description By guaranteed jobs. */
+            used: number;
+            /** @description By opportunistic jobs, and those that run on so. */
+            opportunistic: number;
+            /** @description Broken, absent, lost or out of service. */
+            bad: number;
+            address: string;
+            chain: string;
+            type: string;
+            level: number;
+            level_is_node: boolean;
+            /** @description Who has it, or a cell it is part of. */
+            virtual_cluster: string | null;
+            /** @description The name it is pinned under. */
+            pinned: string;
+            /** @description The machine that it is, or is part of. */
+            node: string;
+            /** @description Of a GPU: its index on the node. */
+            gpu: number | null;
+            state: components["schemas"]["CellNodeStateEnum"];
+            children: number;
+        };
+        /**
+         * @description * `free` - free
+         *     * `used` - used
+         *     * `opportunistic` - opportunistic
+         *     * `bad` - bad
+         *     * `mixed` - mixed
+         * @enum {string}
+         */
+        CellNodeStateEnum: "free" | "used" | "opportunistic" | "bad" | "mixed";
+        CellType: {
+            /** @description The type of its parts; in the end a GPU model. */
+            of: string;
+            count: number;
+            /**
+             * @description It is one machine.
+             * @default false
+             */
+            node: boolean;
+        };
+        CellTypeRequest: {
+            /** @description The type of its parts; in the end a GPU model. */
+            of: string;
+            count: number;
+            /**
+             * @description It is one machine.
+             * @default false
+             */
+            node: boolean;
+        };
+        Cells: {
+            /** @description 0: there never was a specification. */
+            version: number;
+            specification: components["schemas"]["CellDocument"];
+            /** Format: date-time */
+            changed_at: string | null;
+            changed_by: string | null;
+            /** @description Those divided by cells. */
+            gpu_models: string[];
+            chains: components["schemas"]["ChainSummary"][];
+            /** @description Where today's hardware is not what was specified. */
+            problems: components["schemas"]["FieldProblem"][];
+        };
+        CellsBodyRequest: {
+            specification: components["schemas"]["CellDocumentRequest"];
+            /** @description Refuse with 409 if another is in force. */
+            version: number;
+        };
+        CellsCheck: {
+            valid: boolean;
+            problems: components["schemas"]["FieldProblem"][];
+            /** @description By virtual cluster and GPU model: what the cells come to. */
+            guaranteed: {
+                [key: string]: {
+                    [key: string]: number;
+                };
+            };
+            effects: components["schemas"]["CellEffect"][];
+        };
+        CellsProposal: {
+            specification: components["schemas"]["CellDocument"];
+        };
+        /** @description Cells of one level: total = free + used + bad. */
+        ChainCells: {
+            level: number;
+            type: string;
+            total: number;
+            /** @description Nobody uses any of their GPUs, and all of them work. */
+            free: number;
+            /** @description Some of their GPUs are in use, and all of them work. */
+            used: number;
+            /** @description At least one of their GPUs can not be used. */
+            bad: number;
+            /** @description By virtual clusters as cells of this level, pinned included. */
+            owned: number;
+            /** @description Owned ones that are not in use and could now only be had with broken hardware. */
+            doomed: number;
+        };
+        /** @description In GPUs: gpus = free + used + opportunistic + bad. */
+        ChainSummary: {
+            gpus: number;
+            free: number;
+            /** @description By guaranteed jobs. */
+            used: number;
+            /** @description By opportunistic jobs, and those that run on so. */
+            opportunistic: number;
+            /** @description Broken, absent, lost or out of service. */
+            bad: number;
+            name: string;
+            gpu_model: string;
+            types: components["schemas"]["ChainType"][];
+            cells: components["schemas"]["ChainCells"][];
+        };
+        ChainType: {
+            name: string;
+            /** @description 0 is a GPU. */
+            level: number;
+            /** @description In one cell. */
+            gpus: number;
+            is_node: boolean;
         };
         CheckAnswer: {
             ok: boolean;
@@ -943,6 +1189,8 @@ export interface components {
             attempts: number;
             /** @description The one that runs, else the newest. */
             attempt: components["schemas"]["Attempt"] | null;
+            /** @description It runs on as an opportunistic job, since the cells it ran on are no more. */
+            guarantee_lapsed: boolean;
             /** @description Why it waits, the most decisive first. */
             reasons: components["schemas"]["Reason"][];
             position: number | null;
@@ -1256,6 +1504,23 @@ export interface components {
          * @enum {string}
          */
         OutcomeEnum: "succeeded" | "failed" | "preempted" | "cancelled" | "lost";
+        OwnedCells: {
+            chain: string;
+            type: string;
+            level: number;
+            /** @description In one cell. */
+            gpus: number;
+            owned: number;
+            /** @description In use, so that they have a place. */
+            bound: number;
+            free: number;
+            /** @description Free ones that could only be had with broken hardware. */
+            doomed: number;
+            pinned: boolean;
+            /** @description The name it is pinned under. */
+            name: string;
+            addresses: string[];
+        };
         PaginatedAttemptList: {
             results: components["schemas"]["Attempt"][];
             /** @description Path of that page; null when none. */
@@ -1265,6 +1530,13 @@ export interface components {
         };
         PaginatedAuditOutputList: {
             results: components["schemas"]["AuditOutput"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
+        PaginatedCellNodeList: {
+            results: components["schemas"]["CellNode"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
@@ -1373,6 +1645,26 @@ export interface components {
          * @enum {string}
          */
         PhaseEnum: "waiting" | "held" | "planned" | "starting" | "running" | "stopping" | "ended";
+        PhysicalCell: {
+            type: string;
+            /** @description Left out: the name of its only node. */
+            name?: string;
+            nodes: string[];
+            /** @description By node: the indices of its GPUs in the order of the cells; left out: 0, 1, 2, ... */
+            gpus?: {
+                [key: string]: number[];
+            };
+        };
+        PhysicalCellRequest: {
+            type: string;
+            /** @description Left out: the name of its only node. */
+            name?: string;
+            nodes: string[];
+            /** @description By node: the indices of its GPUs in the order of the cells; left out: 0, 1, 2, ... */
+            gpus?: {
+                [key: string]: number[];
+            };
+        };
         PlacedGpu: {
             id: number;
             index: number;
@@ -1568,6 +1860,9 @@ export interface components {
             username: string;
             password: string;
         };
+        SpecificationBodyRequest: {
+            specification: components["schemas"]["CellDocumentRequest"];
+        };
         Task: {
             name: string;
             /** @default 1 */
@@ -1690,6 +1985,26 @@ export interface components {
             /** Format: date-time */
             last_login?: string | null;
         };
+        VirtualCells: {
+            /** @description By type, or "topmost type/type": how many. */
+            cells?: {
+                [key: string]: number;
+            };
+            /** @description By name: the address of a cell. */
+            pinned?: {
+                [key: string]: string;
+            };
+        };
+        VirtualCellsRequest: {
+            /** @description By type, or "topmost type/type": how many. */
+            cells?: {
+                [key: string]: number;
+            };
+            /** @description By name: the address of a cell. */
+            pinned?: {
+                [key: string]: string;
+            };
+        };
         VirtualCluster: {
             id: number;
             name: string;
@@ -1704,6 +2019,14 @@ export interface components {
             guaranteed: {
                 [key: string]: number;
             };
+            /** @description Owned cells by type; empty when GPUs are only counted. */
+            cells: {
+                [key: string]: number;
+            };
+            /** @description Addresses of cells by name. */
+            pinned: {
+                [key: string]: string;
+            };
             members: components["schemas"]["VirtualClusterMember"][];
             usage: {
                 [key: string]: components["schemas"]["VirtualClusterUsage"];
@@ -1711,6 +2034,13 @@ export interface components {
             queued: number;
             running: number;
             version: number;
+        };
+        VirtualClusterCells: {
+            virtual_cluster: string;
+            cells: components["schemas"]["OwnedCells"][];
+            guaranteed: {
+                [key: string]: number;
+            };
         };
         /** @description What is left out stays as it is. */
         VirtualClusterChangeRequest: {
@@ -1873,6 +2203,403 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PaginatedAuditOutputList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cells_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cells"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cells_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CellsBodyRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cells"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cells_check: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SpecificationBodyRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CellsCheck"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cells_proposal: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CellsProposal"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cells_tree_list: {
+        parameters: {
+            query?: {
+                /** @description The cells inside the one at this address, such as "rack-1/node-3". */
+                at?: string;
+                /** @description Only cells of this chain. */
+                chain?: string;
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedCellNodeList"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -5903,6 +6630,63 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    virtual_clusters_cells_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VirtualClusterCells"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -7,9 +7,18 @@ import pytest
 from django.utils import timezone
 
 from scheduler.core import snapshot as core
+from scheduler.core.cells.document import from_document
 from scheduler.models import PolicyMemory
 from scheduler.rounds.snapshot import read_snapshot
-from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
+from tests.scheduler.builders import (
+    gpus_of,
+    make_attempt,
+    make_cells,
+    make_job,
+    make_node,
+    make_tenant,
+    make_vc,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -59,8 +68,16 @@ def test_every_field_is_filled_from_rows():
     waiting = make_attempt(make_job(guaranteed=False), gpus_of(node)[:1], state="planned", phase="planned")
     PolicyMemory.objects.create(view="research", memory={"passes": [1, 2]})
 
+    document = {
+        "types": {"V100-NODE": {"of": "V100", "count": 4, "node": True}},
+        "physical": [{"type": "V100-NODE", "nodes": [node.name]}],
+        "virtual_clusters": {"research": {"cells": {"V100-NODE": 1}}},
+    }
+    make_cells(document)
+
     snapshot = read_snapshot(17)
 
+    assert snapshot.cells == from_document(document)
     (read_node,) = snapshot.nodes
     assert unset(read_node) == set()
     assert [(gpu.index, gpu.path, gpu.healthy) for gpu in read_node.gpus] == [
@@ -85,6 +102,11 @@ def test_every_field_is_filled_from_rows():
     assert [len(replica) for replica in stopping.replicas] == [2, 2]
     assert (planned.allocation, planned.phase) == (waiting.allocation_id, "planned")
     assert unset(snapshot) == {"spare_policy", "spare_placer", "levels"}
+
+
+def test_an_empty_specification_divides_nothing():
+    make_cells({"virtual_clusters": {}})
+    assert read_snapshot(1).cells is None
 
 
 def unset(value) -> set[str]:
