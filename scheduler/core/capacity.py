@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from scheduler.core.cluster import Cluster
+from scheduler.core.cluster import Cluster, Fleet
 from scheduler.core.demand import Demand
 from scheduler.core.errors import PolicyError
+from scheduler.core.hardware import Masks
 from scheduler.core.holding import Fit, Holding, Part, by_node, fit_at, gpus_of, holding_at
 from scheduler.core.packing import Layer, locate
 from scheduler.core.plan import Grant, Placement
@@ -57,6 +58,10 @@ class Capacity:
         self._kept: Pending = {}
         #: GPUs of the view's own holdings when nothing was settled yet, by model; and how many they were.
         self._own: tuple[Mapping[str, int], int] = ({}, 0)
+        #: The GPUs of cells to which the view is confined, for models that are divided by cells.
+        self._within: Masks = {}
+        #: What was dropped and taken, in order; noted only where the view is confined.
+        self._changes: list[Holding | Fit] = []
         #: Layers that no fork shares; others are copied before they are changed.
         self._unshared: set[Layer] = set()
 
@@ -69,6 +74,7 @@ class Capacity:
         twin._layers = {model: list(offers) for model, offers in self._layers.items()}
         twin.dropped, twin._counted = set(self.dropped), set(self._counted)
         twin._kept, twin._own = self._kept, self._own
+        twin._within, twin._changes = self._within, list(self._changes)
         self._unshared, twin._unshared = set(), set()
         return twin
 
@@ -79,17 +85,37 @@ class Capacity:
         used: Mapping[str, int],
         *,
         may_evict: bool,
+        within: Masks | None = None,
     ) -> Capacity:
         """Return the part of this capacity that a view may use.
 
-        Its jobs hold `pending` already, which are so many GPUs of each model.
+        Its jobs hold `pending` already, which are so many GPUs of each model. Of a model in `within` it may
+        use these GPUs only, and of a node's CPUs and memory the share that they are of the node's GPUs: else
+        a job on one cell could keep another virtual cluster from using the cell next to it.
         """
         view = self.fork()
+        view._within, view._changes = within or {}, []
         view.limits, view._counted, view._kept = None if limits is None else dict(limits), set(), {}
         view.pending, view._own = dict(pending), (used, len(pending))
         if not may_evict:
             view._layers = {model: offers[:EVICTING] for model, offers in view._layers.items()}
+        for model, masks in view._within.items():
+            if model in view._layers:
+                shares = _shares(self.cluster.fleets[model], masks, pending.values())
+                view._layers[model] = [Layer.part_of(layer, shares) for layer in view._layers[model]]
         return view
+
+    def carried_over(self, whole: Capacity) -> Capacity:
+        """Return what the views that follow find: the capacity this one was narrowed from, as it is now."""
+        if not self._within:
+            return self
+        after = whole.fork()
+        for change in self._changes:
+            if isinstance(change, Fit):
+                after._occupy(change)
+            else:
+                after.drop(change)
+        return after
 
     def rank(self, grants: Iterable[Grant]) -> None:
         """Order the pending holdings as they are granted, so that the last ones give way first."""
@@ -201,22 +227,43 @@ class Capacity:
             if self.limits is not None:
                 self.limits[holding.model] += holding.gpus
         self.dropped.add(holding)
-        usable = self.cluster.fleets[holding.model].usable
+        if self._within:
+            self._changes.append(holding)
         stop = EVICTING if holding.evictable else len(self._layers[holding.model])
         for reach in range(RELEASING, stop):
             layer = self._writable(holding.model, reach)
             for part in holding.parts:
-                layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory)
+                self._release(layer, holding, part)
 
     def take(self, fit: Fit) -> None:
         """Settle a gang on the place found for it; whoever is in its way is dropped."""
         for victim in fit.victims:
             self.drop(victim)
+        if self._within:
+            self._changes.append(fit)
+        self._occupy(fit)
+
+    def _occupy(self, fit: Fit) -> None:
         for reach in range(len(self._layers[fit.holding.model])):
             layer = self._writable(fit.holding.model, reach)
             for part in fit.holding.parts:
                 layer.remove(part.node, part.mask, part.cpus, part.memory)
         self._count(fit.holding)
+
+    def _release(self, layer: Layer, holding: Holding, part: Part) -> None:
+        """Add to a layer what a holding leaves of a node, as far as the view may use it."""
+        node, mask = part.node, part.mask & self.cluster.fleets[holding.model].usable[part.node]
+        masks = self._within.get(holding.model)
+        if masks is None:
+            layer.add(node, mask, part.cpus, part.memory)
+        elif not holding.evictable:
+            layer.add(node, mask & masks.get(node, 0), part.cpus, part.memory)
+        elif node in masks:
+            # Others may hold more of the node than the view's share of it.
+            most = self._layers[holding.model][EVICTING]
+            cpus = min(layer.cpus[node] + part.cpus, most.cpus[node])
+            memory = min(layer.memory[node] + part.memory, most.memory[node])
+            layer.set(node, layer.masks[node] | mask & masks[node], cpus, memory)
 
     def _count(self, holding: Holding) -> None:
         self._counted.add(holding)
@@ -240,10 +287,10 @@ class Capacity:
         own = [holding for holding in self.pending.values() if holding.model == model]
         if reach < OWN or not own:
             return None
-        layer, usable = layers[-1].copy(), self.cluster.fleets[model].usable
+        layer = layers[-1].copy()
         for holding in own:
             for part in holding.parts:
-                layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory)
+                self._release(layer, holding, part)
         return layer
 
     def _find(self, offered: Layer, model: str, reach: int, demand: Demand, rank: int) -> Fit | None:
@@ -273,3 +320,19 @@ class Capacity:
                 if holding.model == model:
                     found += [(holding, part) for part in holding.parts if part.node == node]
         return found
+
+
+def _shares(
+    fleet: Fleet, masks: Mapping[int, int], own: Iterable[Holding]
+) -> dict[int, tuple[int, float, float]]:
+    """Return what GPUs of each node come with that the view's own jobs do not use: (GPUs, CPUs, memory)."""
+    shares = {}
+    for node, mask in masks.items():
+        part = mask.bit_count() / len(fleet.gpus[node])
+        shares[node] = mask, fleet.cpus[node] * part, fleet.memory[node] * part
+    for holding in own:
+        for there in holding.parts if holding.model == fleet.model else ():
+            if there.node in shares:
+                mask, cpus, memory = shares[there.node]
+                shares[there.node] = mask, cpus - there.cpus, memory - there.memory
+    return shares

@@ -6,7 +6,9 @@ Nothing here uses the structures that made the plan, so a mistake in those canno
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from scheduler.core.check_cells import check_cells
 from scheduler.core.errors import PlanError
 from scheduler.core.plan import Action, ActionKind, Plan
 from scheduler.core.snapshot import AllocationId, Gpu, GpuId, Job, JobId, Node, Running, Snapshot
@@ -21,8 +23,15 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
     holder: dict[GpuId, Action] = {}
     placed: dict[JobId, Action] = {}
     settled: set[AllocationId] = set()
+    regraded: dict[AllocationId, Running] = {}
     for action in plan.actions:
         _check_fields(action, allocations, current, settled)
+        if action.kind is ActionKind.REGRADE:
+            assert action.allocation is not None
+            settled.remove(action.allocation)
+            regraded[action.allocation] = replace(
+                allocations[action.allocation], guaranteed=action.guaranteed
+            )
         if action.placement is None:
             continue
         _check_placement(action, where)
@@ -36,9 +45,14 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
             if job in placed:
                 raise PlanError(f"job {job} is placed twice")
             placed[job] = action
-    kept = {job: running for job, running in current.items() if running.allocation not in settled}
+    kept = {
+        job: regraded.get(running.allocation, running)
+        for job, running in current.items()
+        if running.allocation not in settled
+    }
     _check_kept(kept, holder)
     _check_guarantees(snapshot, plan, kept, jobs)
+    check_cells(snapshot, plan.memory.get("cells", {}).get("bound", {}), _guaranteed_uses(plan, kept, jobs))
     _check_quotas(snapshot, placed, kept, current)
     silent = [job for job in jobs if job not in placed and job not in kept and not plan.reasons.get(job)]
     if silent:
@@ -51,7 +65,7 @@ def _check_fields(
     current: Mapping[JobId, Running],
     settled: set[AllocationId],
 ) -> None:
-    if (action.placement is None) != (action.kind is ActionKind.STOP):
+    if (action.placement is None) != (action.kind in (ActionKind.STOP, ActionKind.REGRADE)):
         raise PlanError(f"{action.kind} of {action.jobs} has the wrong fields")
     if (action.allocation is None) != (action.kind is ActionKind.START):
         raise PlanError(f"{action.kind} of {action.jobs} has the wrong fields")
@@ -118,7 +132,7 @@ def _check_guarantees(
             continue
         key = first.virtual_cluster, running.gpu_model
         before[key] = before.get(key, 0) + _size(running.replicas)
-        if first.id in kept:
+        if first.id in kept and kept[first.id].guaranteed:
             used[key] = used.get(key, 0) + _size(running.replicas)
     guaranteed = {
         (vc.name, model): count for vc in snapshot.virtual_clusters for model, count in vc.guaranteed.items()
@@ -126,6 +140,20 @@ def _check_guarantees(
     for key, count in used.items():
         if count > max(guaranteed.get(key, 0), before.get(key, 0)):
             raise PlanError(f"virtual cluster {key[0]} would use {count} {key[1]}, more than its guarantee")
+
+
+def _guaranteed_uses(
+    plan: Plan, kept: Mapping[JobId, Running], jobs: Mapping[JobId, Job]
+) -> dict[GpuId, str]:
+    """Return the virtual cluster of the guaranteed job on each GPU, those promised included."""
+    uses: dict[GpuId, str] = {}
+    for job, running in kept.items():
+        if running.guaranteed and job in jobs and jobs[job].guaranteed:
+            uses.update(dict.fromkeys(running.gpus, jobs[job].virtual_cluster))
+    for action in plan.actions:
+        if action.placement is not None and action.guaranteed:
+            uses.update(dict.fromkeys(action.placement.gpus, action.virtual_cluster))
+    return uses
 
 
 def _check_quotas(

@@ -17,9 +17,13 @@ from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, Running
 
 
 def diff(
-    facts: Facts, admission: Admission, homeless: Collection[AllocationId], outcomes: Sequence[Served]
+    facts: Facts,
+    admission: Admission,
+    homeless: Collection[AllocationId],
+    outcomes: Sequence[Served],
 ) -> tuple[Action, ...]:
-    """Return the actions of the round: what is placed anew, view by view, then who stops without a new place.
+    """Return the actions of the round: what is placed anew, view by view, then who stops without a new place,
+    then whose guarantee lapses or returns where it stays.
 
     What is not named stays as it is. That includes jobs whose virtual cluster was deleted under them: no view
     of this round decides about them.
@@ -35,7 +39,9 @@ def diff(
         job = facts.jobs.get(running.jobs[0])
         if job is not None:
             stops.append(_stop(running, job, facts, admission, takers))
-    return (*[_with_cause(action, facts, takers) for action in placed], *stops)
+    acted = leaving.union(action.allocation for action in placed)
+    regrades = [_regrade(facts.running[each], facts) for each in sorted(facts.regraded) if each not in acted]
+    return (*[_with_cause(action, facts, takers) for action in placed], *stops, *regrades)
 
 
 def _placed(facts: Facts, outcome: Served) -> Iterable[Action]:
@@ -94,7 +100,7 @@ def _stop(
         kind=ActionKind.STOP,
         jobs=running.jobs,
         virtual_cluster=job.virtual_cluster,
-        guaranteed=running.guaranteed,
+        guaranteed=facts.is_guaranteed(running),
         allocation=running.allocation,
         cause=cause,
         preempted_by=by,
@@ -112,3 +118,25 @@ def _claimed(running: Running, takers: Mapping[GpuId, Action]) -> tuple[tuple[Jo
     kind = "guaranteed " if all(action.guaranteed for action in taken) else ""
     whose = f"{kind}{wording.jobs(by)} of virtual cluster {clusters}"
     return by, f"{len(taken)} of its {wording.gpus(len(running.gpus))} were claimed by {whose}."
+
+
+def _regrade(running: Running, facts: Facts) -> Action:
+    vc = facts.jobs[running.jobs[0]].virtual_cluster
+    guaranteed = facts.regraded[running.allocation]
+    if guaranteed:
+        cause, message = (
+            "cells_back",
+            f"Virtual cluster {vc} has a cell again where it runs: it is guaranteed.",
+        )
+    else:
+        cause = "cells_lost"
+        message = f"Virtual cluster {vc} has no cell where it runs: it runs on as opportunistic."
+    return Action(
+        kind=ActionKind.REGRADE,
+        jobs=running.jobs,
+        virtual_cluster=vc,
+        guaranteed=guaranteed,
+        allocation=running.allocation,
+        cause=cause,
+        message=message,
+    )

@@ -39,6 +39,8 @@ class Facts:
         #: Promises, and those of them that cannot come true.
         self.planned: dict[AllocationId, Running] = {}
         self.stale: frozenset[AllocationId] = frozenset()
+        #: Allocations whose guarantee lapses or returns in this round, and whether they have one from now on.
+        self.regraded: dict[AllocationId, bool] = {}
         self.changed_jobs: set[JobId] = set()
         self.changed_allocations: set[AllocationId] = set()
         # Sorted, so that no later step depends on the order in which the facts were given.
@@ -69,6 +71,7 @@ class Facts:
         """Take in a new allocation, or what is now true of a known one."""
         if running.allocation in self.running:
             self._unlink(self.running[running.allocation])
+            self.regraded.pop(running.allocation, None)
         self.running[running.allocation] = running
         self.holdings[running.allocation] = self._holding(running)
         by_job = self.stopping if running.stopping else self.current
@@ -81,8 +84,22 @@ class Facts:
         """Forget an allocation whose GPUs are free again."""
         running = self.running.pop(allocation)
         del self.holdings[allocation]
+        self.regraded.pop(allocation, None)
         self._unlink(running)
         self._note(running)
+
+    def regrade(self, allocation: AllocationId, guaranteed: bool) -> bool:
+        """Let the guarantee of an allocation lapse or return; return whether that is news."""
+        running = self.running[allocation]
+        if guaranteed == self.is_guaranteed(running):
+            return False
+        if guaranteed == running.guaranteed:
+            del self.regraded[allocation]
+        else:
+            self.regraded[allocation] = guaranteed
+        self.holdings[allocation] = self._holding(running)
+        self._note(running)
+        return True
 
     def _unlink(self, running: Running) -> None:
         self.planned.pop(running.allocation, None)
@@ -126,6 +143,10 @@ class Facts:
         """Whether the allocation is one that its jobs can keep."""
         return not running.stopping and running.allocation not in self.stale
 
+    def is_guaranteed(self, running: Running) -> bool:
+        """Whether no view of another virtual cluster may reclaim the allocation, from this round on."""
+        return self.regraded.get(running.allocation, running.guaranteed)
+
     def _holding(self, running: Running) -> Holding:
         jobs = [self.jobs[job] for job in running.jobs if job in self.jobs]
         where = self.cluster.where
@@ -148,7 +169,7 @@ class Facts:
             sum(map(len, running.replicas)),
             tuple(parts.values()),
             running,
-            evictable=not running.guaranteed,
+            evictable=not self.is_guaranteed(running),
             cost_seconds=max([job.preemption_cost_seconds for job in jobs], default=0.0),
         )
 

@@ -7,7 +7,7 @@ gangs of unequal ones it is first-fit decreasing, which may miss a packing that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.core.bits import members
 from scheduler.core.cluster import Fleet
@@ -35,6 +35,20 @@ class Layer:
     def unclaimed(cls, fleet: Fleet, masks: Sequence[int]) -> Layer:
         """Return what a fleet offers of these GPUs of each node when nobody is there."""
         return cls(list(masks), list(fleet.cpus), list(fleet.memory), fleet.largest_node)
+
+    @classmethod
+    def part_of(cls, layer: Layer, shares: Mapping[int, tuple[int, float, float]]) -> Layer:
+        """Return what a layer offers within shares: node -> (GPUs, most CPUs, most bytes of memory)."""
+        nodes = len(layer.masks)
+        part = cls.__new__(cls)
+        part.masks, part.cpus, part.memory = [0] * nodes, [0.0] * nodes, [0.0] * nodes
+        part.by_count, part.gpus = [0] * len(layer.by_count), 0
+        part.by_count[0] = (1 << nodes) - 1
+        for node, (mask, cpus, memory) in shares.items():
+            part.set(
+                node, layer.masks[node] & mask, min(layer.cpus[node], cpus), min(layer.memory[node], memory)
+            )
+        return part
 
     def copy(self) -> Layer:
         twin = Layer.__new__(Layer)

@@ -1,11 +1,12 @@
-"""Step 2, reserve: what each virtual cluster may use this round, by counts of GPUs per model.
+"""Step 2, reserve: what each virtual cluster may use this round, by its cells or by counts of GPUs per model.
 
-A guaranteed view may use any usable GPU that no guaranteed job of another virtual cluster holds, up to its
-guarantee per model; those of opportunistic jobs may be reclaimed. The spare view, which serves the
-opportunistic jobs of every virtual cluster, gets what the guaranteed views leave.
+Of a GPU model that is divided by cells, a guaranteed view may use the cells that are bound to it (`binding`).
+Of one that is divided by counts, it may use any usable GPU that no guaranteed job of another virtual cluster
+holds, up to its guarantee: counts do not promise *shapes*, and eight GPUs may be found scattered over eight
+nodes. Either way GPUs of opportunistic jobs may be reclaimed. The spare view, which serves the opportunistic
+jobs of every virtual cluster, gets what the guaranteed views leave.
 
-Counts do not promise *shapes*: a guarantee of eight GPUs may find them scattered over eight nodes. The
-virtual cluster that uses the smallest part of its guarantee goes first, so that when failures leave less
+The virtual cluster that uses the smallest part of its guarantee goes first, so that when failures leave less
 than is guaranteed, no one gains from its name.
 """
 
@@ -13,13 +14,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.core.admit import Admission
+from scheduler.core.binding import Binding
 from scheduler.core.capacity import Capacity, Pending
 from scheduler.core.facts import Facts
+from scheduler.core.plan import Placement
 from scheduler.core.policy import View
 from scheduler.core.snapshot import AllocationId, Job, JobId, Running, VirtualCluster
 
@@ -36,13 +39,15 @@ class _Part:
     pending: Pending = field(default_factory=dict)
     #: GPUs held, by model.
     used: dict[str, int] = field(default_factory=dict)
+    #: Jobs that may want GPUs while all run: they can grow, or part from those they share GPUs with.
+    restless: set[JobId] = field(default_factory=set)
 
 
 class Reservation:
     """Cuts the views out of what is left of the cluster."""
 
-    def __init__(self, facts: Facts, admission: Admission) -> None:
-        self._facts, self._admission = facts, admission
+    def __init__(self, facts: Facts, admission: Admission, binding: Binding | None) -> None:
+        self._facts, self._admission, self._binding = facts, admission, binding
         self._parts: dict[str, _Part] = {SPARE: _Part()}
         self._view_of_job: dict[JobId, str] = {}
         self._view_of_allocation: dict[AllocationId, tuple[str, Running]] = {}
@@ -54,21 +59,31 @@ class Reservation:
         facts, admitted = self._facts, self._admission.admitted
         moved = set(allocations)
         for number in sorted(jobs):
-            job = admitted.get(number)
-            view = None if job is None else job.virtual_cluster if job.guaranteed else SPARE
+            job, running = admitted.get(number), facts.current.get(number)
+            view = None if job is None else self._view_for(job, running)
             before = self._view_of_job.pop(number, None)
-            if before is not None and before != view:
-                del self._parts[before].jobs[number]
+            if before is not None:
+                self._parts[before].restless.discard(number)
+                if before != view:
+                    del self._parts[before].jobs[number]
             if job is not None and view is not None:
                 self._view_of_job[number] = view
-                self._part(view).jobs[number] = job
-            if (before is None) != (view is None) and number in facts.current:
+                part = self._part(view)
+                part.jobs[number] = job
+                if job.elastic is not None or (running is not None and len(running.jobs) > 1):
+                    part.restless.add(number)
+            if before != view and number in facts.current:
                 moved.add(facts.current[number].allocation)
         for allocation in sorted(moved):
             self._leave(allocation)
             self.homeless.discard(allocation)
             if allocation in facts.running:
                 self._join(facts.running[allocation])
+
+    def _view_for(self, job: Job, running: Running | None) -> str:
+        """Return the view that decides about a job: the spare one while its guarantee has lapsed."""
+        holds = running is None or self._facts.is_guaranteed(running)
+        return job.virtual_cluster if job.guaranteed and holds else SPARE
 
     def _part(self, view: str) -> _Part:
         return self._parts.setdefault(view, _Part())
@@ -114,12 +129,16 @@ class Reservation:
             model: max(vc.guaranteed.get(model, 0), part.used.get(model, 0)) for model in cluster.models
         }
         pending, used, common = self._still_there(vc.name, cluster)
+        within = None
+        if self._binding is not None:
+            wants_more = len(part.running) < len(part.jobs) or bool(part.restless)
+            within = self._binding.offer(vc.name, whole=wants_more)
         return View(
             name=vc.name,
             guaranteed=True,
             members=vc.members,
             default_time_limit_seconds=vc.default_time_limit_seconds,
-            capacity=cluster.narrowed(limits, pending, used, may_evict=True),
+            capacity=cluster.narrowed(limits, pending, used, may_evict=True, within=within),
             **common,
         )
 
@@ -128,6 +147,12 @@ class Reservation:
         pending, used, common = self._still_there(SPARE, cluster)
         capacity = cluster.narrowed(None, pending, used, may_evict=False)
         return View(name=SPARE, guaranteed=False, members=(), capacity=capacity, **common)
+
+    def served(self, view: View, placements: Iterable[Placement], left: Capacity) -> None:
+        """Take back the cells that a virtual cluster was offered and did not use."""
+        if self._binding is not None:
+            dropped = [held for held in view.capacity.pending.values() if held in left.dropped]
+            self._binding.settle(view.name, placements, dropped)
 
     def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, Mapping[str, int], dict[str, Any]]:
         """Return what the view's jobs hold and no view before it has reclaimed, and the view's fields."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scheduler.core.admit import Admission
+from scheduler.core.binding import CELLS, Binding
 from scheduler.core.diff import diff
 from scheduler.core.facts import Facts
 from scheduler.core.plan import Plan
@@ -24,7 +25,8 @@ class Session:
     def __init__(self, snapshot: Snapshot) -> None:
         self.facts = Facts(snapshot)
         self.admission = Admission(self.facts)
-        self._reservation = Reservation(self.facts, self.admission)
+        self._binding = None if snapshot.cells is None else Binding(self.facts, self.admission)
+        self._reservation = Reservation(self.facts, self.admission, self._binding)
         self._survey = Survey(self.facts, self.admission)
 
     def outcomes(self) -> Sequence[Served]:
@@ -32,6 +34,8 @@ class Session:
         facts, frame = self.facts, self.facts.frame
         facts.find_stale()
         jobs = self.admission.refresh()
+        if self._binding is not None:
+            jobs |= self._binding.refresh(facts.changed_allocations)
         self._reservation.refresh(jobs, facts.changed_allocations)
         cluster = self._survey.refresh(facts.changed_allocations)
         facts.changed_jobs.clear()
@@ -40,8 +44,10 @@ class Session:
         for vc in self._reservation.order():
             view = self._reservation.guaranteed(vc, cluster)
             plugins = Plugins(policy=vc.policy, policy_parameters=vc.policy_parameters, placer=vc.placer)
-            outcomes.append(serve(view, plugins, frame.memory.get(view.name, {})))
-            cluster = outcomes[-1].capacity
+            outcome = serve(view, plugins, frame.memory.get(view.name, {}))
+            self._reservation.served(view, outcome.placements.values(), outcome.capacity)
+            cluster = outcome.capacity.carried_over(cluster)
+            outcomes.append(outcome)
         view = self._reservation.spare(cluster)
         plugins = Plugins(policy=frame.spare_policy, policy_parameters={}, placer=frame.spare_placer)
         outcomes.append(serve(view, plugins, frame.memory.get(view.name, {})))
@@ -50,12 +56,15 @@ class Session:
     def plan(self, outcomes: Sequence[Served]) -> Plan:
         """Diff: return the plan of the round, without the reasons of those who wait."""
         wakes = [outcome.decision.wake_at for outcome in outcomes if outcome.decision.wake_at is not None]
+        memory = {
+            outcome.view.name: outcome.decision.memory for outcome in outcomes if outcome.decision.memory
+        }
+        if self._binding is not None:
+            memory[CELLS] = self._binding.memory()
         return Plan(
             round_number=self.facts.frame.round_number,
             actions=diff(self.facts, self.admission, self._reservation.homeless, outcomes),
-            memory={
-                outcome.view.name: outcome.decision.memory for outcome in outcomes if outcome.decision.memory
-            },
+            memory=memory,
             wake_at=min(wakes, default=None),
             degraded={outcome.view.name: outcome.failure for outcome in outcomes if outcome.failure},
         )

@@ -58,6 +58,9 @@ class VirtualLoop:
 
     def _apply(self, action: Action, running: dict[AllocationId, Running]) -> None:
         before = running[action.allocation] if action.allocation is not None else None
+        if before is not None and action.kind is ActionKind.REGRADE:
+            running[before.allocation] = replace(before, guaranteed=action.guaranteed)
+            return
         if action.placement is not None:
             others = [other for other in running.values() if other is not before]
             wanted = set(action.placement.gpus)

@@ -77,11 +77,19 @@ class Floor:
     def carry_out(self, actions: Sequence[Action]) -> None:
         """Do what a plan says: first who stops, then who starts in their places."""
         for action in actions:
-            if action.allocation is not None:
+            if action.kind is ActionKind.REGRADE:
+                self._regrade(action)
+            elif action.allocation is not None:
                 self._stop(action)
         for action in actions:
             if action.placement is not None:
                 self._start(action)
+
+    def _regrade(self, action: Action) -> None:
+        assert action.allocation is not None
+        running = self.facts.running[action.allocation]
+        if running.guaranteed != action.guaranteed:
+            self.facts.put_running(replace(running, guaranteed=action.guaranteed))
 
     def _stop(self, action: Action) -> None:
         assert action.allocation is not None
