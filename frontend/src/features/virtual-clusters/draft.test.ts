@@ -12,6 +12,8 @@ const cluster: VirtualCluster = {
   placer: "delay:relax_after_seconds=600",
   default_time_limit_seconds: 3600,
   guaranteed: { V100: 8 },
+  cells: {},
+  pinned: {},
   members: [{ tenant: "vision", weight: 2 }],
   usage: {},
   queued: 0,
