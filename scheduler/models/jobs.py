@@ -112,7 +112,7 @@ class Attempt(models.Model):
     exit_code = models.IntegerField(null=True)
     category = models.CharField(max_length=20, blank=True)
     message = models.CharField(max_length=500, blank=True)
-    #: Seconds of work that its end threw away, as far as is known; null when it lost none or nobody knows.
+    #: Work that was thrown away when it was stopped before its job was done (`services.lost_work`).
     lost_seconds = models.FloatField(null=True)
 
     planned_at = models.DateTimeField()

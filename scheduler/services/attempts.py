@@ -20,6 +20,7 @@ from scheduler.hints import hint_round
 from scheduler.models import Attempt, AttemptPart, Job
 from scheduler.models.jobs import PartState, StopCause
 from scheduler.services.holds import promote, release_gpus
+from scheduler.services.lost_work import lost_seconds_at_end
 from scheduler.services.steps import step_attempt, step_job, touch_job
 
 #: How an attempt ended that was told to stop, by the cause.
@@ -160,6 +161,7 @@ def attempt_end(attempt: Attempt, *, outcome: Outcome, at: datetime, actor: str)
     was_live = attempt.state in ATTEMPT_LIVE
     if attempt.exit_code is None:
         attempt.exit_code = 0 if outcome == Outcome.SUCCEEDED else _first_exit_code(attempt)
+    lost_seconds = lost_seconds_at_end(attempt, outcome, at=at)
     if not _is_shared(attempt):
         release_gpus(allocation, at=at)
     step_attempt(
@@ -168,11 +170,18 @@ def attempt_end(attempt: Attempt, *, outcome: Outcome, at: datetime, actor: str)
         at=at,
         actor=actor,
         why=attempt.message or attempt.stop_message,
-        data={"outcome": str(outcome), "exit_code": attempt.exit_code, "cause": attempt.stop_cause},
+        data={
+            "outcome": str(outcome),
+            "exit_code": attempt.exit_code,
+            "cause": attempt.stop_cause,
+            "lost_seconds": lost_seconds,
+            "preempted_by": attempt.preempted_by,
+        },
         outcome=outcome,
         ended_at=at,
         exit_code=attempt.exit_code,
         stop_cause=attempt.stop_cause,
+        lost_seconds=lost_seconds,
     )
     _job_after(job, attempt, outcome, was_live=was_live, at=at, actor=actor)
     if was_live:

@@ -27,6 +27,7 @@ from scheduler.models import Attempt, AttemptPart, Gpu, GpuModel, LogChunk, Node
 from scheduler.models.inventory import NodeState
 from scheduler.models.jobs import PartState
 from scheduler.services import attempts
+from scheduler.services.lost_work import settle_lost_work
 from scheduler.services.steps import lock_jobs, node_event
 
 #: So that several reports may be lost before the lease is.
@@ -180,6 +181,8 @@ def _progress_append(attempt: Attempt, report: PartReport) -> None:
     ]
     ProgressPoint.objects.bulk_create(points, ignore_conflicts=True)
     newest = points[-1]
+    if attempt.step is None:
+        settle_lost_work(attempt, points[0].step)
     attempt.step = newest.step
     if 0 <= (total_steps := newest.values.get("total_steps", -1.0)) <= _STEPS_MOST:
         attempt.total_steps = int(total_steps)
