@@ -34,6 +34,7 @@ from scheduler.models import (
 from scheduler.models.jobs import PartState, StopCause
 from scheduler.rounds.copying import copy_rows, reserve_ids
 from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_queues
+from scheduler.rounds.regrade import problem_with_regrade, regrade
 from scheduler.services.attempts import attempt_stop
 from scheduler.services.holds import touch_nodes
 from tenants.models import VirtualCluster
@@ -114,6 +115,9 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> Applied:
     stops = _stops_that_hold(changes, facts)
     for action in stops:
         _stop(action, facts, at=at, actor=actor)
+    for action in _regrades_that_hold(changes, facts):
+        assert action.allocation is not None
+        regrade(action, facts.attempts[action.allocation], at=at, actor=actor)
     # A move's own old place counts as being left; read holders only now that the stops are done.
     started = _start_all(_starts_that_hold(changes, stops, facts), facts, plan, at=at, actor=actor)
     tenants = {job.id: job.tenant for job in snapshot.jobs}
@@ -133,8 +137,8 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> Applied:
 
 
 def _count_kept(snapshot: Snapshot, changes: Sequence[Action]) -> int:
-    """Return how many allocations stay as they are: nothing was decided about them."""
-    changed = {action.allocation for action in changes}
+    """Return how many allocations stay where they are."""
+    changed = {action.allocation for action in changes if action.kind is not ActionKind.REGRADE}
     return sum(not held.stopping and held.allocation not in changed for held in snapshot.running)
 
 
@@ -200,6 +204,18 @@ def _stops_that_hold(changes: Sequence[Action], facts: _Facts) -> list[Action]:
         else:
             stops.append(action)
     return stops
+
+
+def _regrades_that_hold(changes: Sequence[Action], facts: _Facts) -> list[Action]:
+    regrades = []
+    for action in changes:
+        if action.kind is not ActionKind.REGRADE:
+            continue
+        if problem := _changed(action, facts) or problem_with_regrade(action, facts.attempts):
+            facts.drop(action, problem)
+        else:
+            regrades.append(action)
+    return regrades
 
 
 def _changed(action: Action, facts: _Facts) -> str | None:

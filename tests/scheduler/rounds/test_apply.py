@@ -3,6 +3,7 @@
 import pytest
 from django.db import IntegrityError, transaction
 
+from scheduler import represent
 from scheduler.core.plan import Action, ActionKind, Placement, Plan, Reason, Tier
 from scheduler.models import Event, Explanation, PolicyMemory, QueueOrder
 from scheduler.rounds.apply import apply_plan
@@ -223,3 +224,45 @@ def test_memory_is_kept_by_view():
     apply_plan(read_snapshot(9), plan(memory={"research": {"passes": [2]}}))
     assert PolicyMemory.objects.get(view="research").memory == {"passes": [2]}
     assert read_snapshot(10).memory == {"research": {"passes": [2]}}
+
+
+def regrade(attempt, *, guaranteed: bool) -> Action:
+    return Action(
+        kind=ActionKind.REGRADE,
+        jobs=(attempt.job_id,),
+        virtual_cluster=attempt.job.virtual_cluster.name,
+        guaranteed=guaranteed,
+        allocation=attempt.allocation_id,
+        cause="cells_back" if guaranteed else "cells_lost",
+        message="Its cell is no more.",
+    )
+
+
+def test_a_guarantee_lapses_and_returns_while_the_job_runs_on():
+    attempt = make_attempt(make_job(), gpus_of(make_node(gpus=1)))
+    for guaranteed, kind in ((False, "guarantee.lapsed"), (True, "guarantee.returned")):
+        applied = apply_plan(read_snapshot(9), plan(regrade(attempt, guaranteed=guaranteed)))
+        assert (applied.dropped, applied.kept, applied.stopped) == ([], 1, 0)
+        attempt.refresh_from_db()
+        assert (attempt.state, attempt.allocation.guaranteed) == ("running", guaranteed)
+        event = Event.objects.get(job_id=attempt.job_id, kind=kind)
+        assert (event.actor, event.message) == ("round 9", "Its cell is no more.")
+        (told,) = represent.jobs([attempt.job_id])
+        assert told["guarantee_lapsed"] is not guaranteed
+        attempt.allocation.refresh_from_db()
+    assert attempt.allocation.view == attempt.job.virtual_cluster.name
+    assert told["version"] == 3
+
+
+def test_a_guarantee_is_not_regraded_when_the_job_moved_on_meanwhile():
+    attempt = make_attempt(make_job(), gpus_of(make_node(gpus=1)))
+    snapshot = read_snapshot(9)
+    attempt.job.version += 1
+    attempt.job.save()
+    applied = apply_plan(snapshot, plan(regrade(attempt, guaranteed=False)))
+    assert applied.dropped[0]["kind"] == "regrade"
+    applied = apply_plan(read_snapshot(9), plan(regrade(attempt, guaranteed=True)))
+    assert "so already" in applied.dropped[0]["why"]
+    attempt.allocation.refresh_from_db()
+    assert attempt.allocation.guaranteed
+    assert not Event.objects.filter(kind__startswith="guarantee.").exists()

@@ -1,0 +1,47 @@
+"""Let guarantees lapse and return: a job goes on where it is, as another kind of job."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+
+from scheduler import stream
+from scheduler.core.lifecycle import AttemptState
+from scheduler.core.plan import Action
+from scheduler.core.reserve import SPARE
+from scheduler.core.snapshot import AllocationId
+from scheduler.models import Allocation, Attempt, Event
+from scheduler.services.steps import job_event, touch_job
+
+LAPSED = "guarantee.lapsed"
+RETURNED = "guarantee.returned"
+
+
+def problem_with_regrade(action: Action, attempts: Mapping[AllocationId, Sequence[Attempt]]) -> str | None:
+    """Return why an action can not be carried out any more, None when it can."""
+    assert action.allocation is not None
+    there = attempts.get(action.allocation, ())
+    if {attempt.job_id for attempt in there if attempt.state != AttemptState.STOPPING} != set(action.jobs):
+        return f"allocation {action.allocation} is no longer what these jobs run on"
+    if there[0].allocation.guaranteed == action.guaranteed:
+        return f"allocation {action.allocation} is so already"
+    return None
+
+
+def regrade(action: Action, attempts: Collection[Attempt], *, at: datetime, actor: str) -> None:
+    """Write down what the allocation is from now on, and tell its jobs why; their rows are locked."""
+    view = action.virtual_cluster if action.guaranteed else SPARE
+    Allocation.objects.filter(id=action.allocation).update(guaranteed=action.guaranteed, view=view)
+    data = {"cause": action.cause, "virtual_cluster": action.virtual_cluster}
+    for attempt in attempts:
+        touch_job(attempt.job)
+    Event.objects.bulk_create(
+        job_event(
+            attempt.job,
+            RETURNED if action.guaranteed else LAPSED,
+            at=at,
+            actor=actor,
+            why=action.message,
+            data={**data, "attempt": attempt.number},
+        )
+        for attempt in attempts
+    )
+    stream.publish_jobs(action.jobs)
