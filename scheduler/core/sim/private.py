@@ -13,7 +13,7 @@ CPUs and memory of a part of a node are in proportion to its GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, groupby
 from operator import itemgetter
@@ -25,7 +25,7 @@ from scheduler.core.errors import SchedulingError
 from scheduler.core.plan import ActionKind
 from scheduler.core.round import decide
 from scheduler.core.service import put_back
-from scheduler.core.snapshot import AllocationId, Gpu, Node, NodeId, Running, Snapshot, VirtualCluster
+from scheduler.core.snapshot import AllocationId, Gpu, GpuId, Node, NodeId, Running, Snapshot, VirtualCluster
 
 
 def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | None = None) -> Snapshot:
@@ -65,8 +65,10 @@ def _private_nodes(snapshot: Snapshot, vc: VirtualCluster, layout: Layout | None
     divided = layout.gpu_models if layout is not None else frozenset[str]()
     if layout is not None:
         by_name = {node.name: node for node in snapshot.nodes}
+        # Ids below zero are nobody else's.
+        made_up = map(GpuId, count(-1, -1))
         for place, cell in enumerate(private_cells(layout, vc.name), 1):
-            for node in _nodes_of(cell, layout, by_name):
+            for node in _nodes_of(cell, layout, by_name, made_up):
                 # Two cells of one rack are promised no rack in common; nodes of one larger cell are.
                 path = tuple(f"{place}/{step}" for step in node.path)
                 yield replace(node, id=next(numbers), name=f"{place}/{node.name}", path=path)
@@ -77,15 +79,20 @@ def _private_nodes(snapshot: Snapshot, vc: VirtualCluster, layout: Layout | None
                 yield replace(node, id=next(numbers))
 
 
-def _nodes_of(cell: Cell, layout: Layout, by_name: dict[str, Node]) -> Iterator[Node]:
-    """Yield what a cell has of each of its nodes; GPUs that are not in the inventory are left out."""
-    leaves = layout.chains[cell.chain].gpus_of(cell.level, cell.number)
-    for name, group in groupby(leaves, key=itemgetter(0)):
+def _nodes_of(
+    cell: Cell, layout: Layout, by_name: Mapping[str, Node], made_up: Iterator[GpuId]
+) -> Iterator[Node]:
+    """Yield what a cell has of each of its nodes, as if nothing had ever left the inventory."""
+    chain = layout.chains[cell.chain]
+    for name, group in groupby(chain.gpus_of(cell.level, cell.number), key=itemgetter(0)):
         indices = {leaf.gpu for leaf in group}
-        if name in by_name:
-            gpus = [gpu for gpu in by_name[name].gpus if gpu.index in indices]
-            if gpus:
-                yield _part_of(by_name[name], gpus)
+        node = by_name.get(name)
+        known = [gpu for gpu in node.gpus if gpu.index in indices] if node is not None else []
+        if node is not None and len(known) == len(indices):
+            yield _part_of(node, known)
+        else:
+            gpus = tuple([Gpu(id=next(made_up), index=index) for index in sorted(indices)])
+            yield Node(id=NodeId(0), name=name, gpu_model=chain.gpu_model, gpus=gpus)
 
 
 def _whole_nodes(nodes: Iterable[Node], gpus: int) -> Iterator[Node]:

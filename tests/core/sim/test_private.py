@@ -101,6 +101,14 @@ class TestByCells:
         alone = private_cluster(facts, "research")
         assert [gpu.id for node in alone.nodes for gpu in node.gpus] == [402, 403]
 
+    def test_a_node_that_is_gone_is_there_still(self) -> None:
+        facts = make_snapshot(
+            nodes=make_cluster(1), cells=racks(2, research=VirtualCells(cells={"RACK": 1, "SWITCH": 1}))
+        )
+        alone = private_cluster(facts, "research")
+        assert sizes(alone) == [8, 8, 2]
+        assert len({gpu.id for node in alone.nodes for gpu in node.gpus}) == 18
+
     def test_models_that_no_cell_divides_go_by_counts(self) -> None:
         facts = make_snapshot(
             nodes=(*make_cluster(4), make_node(9, gpu_model="P100")),

@@ -1,0 +1,363 @@
+"""Which cells should each virtual cluster get? The question that HiveD leaves to the operator.
+
+Cells make it separable. A virtual cluster's queueing delay is at most that of its private cluster (sharing
+safety), whatever the others do: so every assignment that may suit it is tried out privately, on the jobs that
+it really had, and one is chosen for each such that the sum of all delays is least and all of them together
+fit the hardware and what the operator demands. First few assignments over the whole range are tried, then
+more around those chosen.
+
+Every job counts once, however large. A job that no cell of an assignment can ever hold counts as if it had
+waited for the whole window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+
+from scheduler.core.cells.chains import Layout
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.errors import Problem
+from scheduler.core.cells.pool import pools_of
+from scheduler.core.cells.specification import Specification, VirtualCells
+from scheduler.core.errors import SchedulingError
+from scheduler.core.sim.choosing import SLACK_SECONDS, Option, choose
+from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.menus import Owned, between, coarse, obtainable, wants_of, with_at_least
+from scheduler.core.sim.trying import Bench, Tried
+from scheduler.core.sim.workload import Arrival
+from scheduler.core.snapshot import Snapshot
+
+
+class AdviceError(SchedulingError):
+    """What was asked for is not to be had; says every field that is wrong."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("; ".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demands:
+    """What the operator demands of the advice."""
+
+    #: Most GPUs of a model that all virtual clusters together may own.
+    budget_gpus: Mapping[str, int] = field(default_factory=dict)
+    #: By virtual cluster and type of cell: so many it must own, be it as parts of larger cells.
+    minimum: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: Virtual clusters to be left as they are.
+    keep: Collection[str] = ()
+    #: By model, of one GPU-hour. A model without a price costs nothing, and counts as 1 in comparisons.
+    price_per_gpu_hour: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much is simulated."""
+
+    #: The newest of each virtual cluster; older ones are left out.
+    jobs_of_each: int = 2_000
+    #: Of all trials together, as far as two assignments for each virtual cluster allow.
+    simulated_jobs: int = 150_000
+    #: For each virtual cluster at first.
+    assignments: int = 12
+    refinements: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """A virtual cluster's assignment today, and the one that was chosen."""
+
+    virtual_cluster: str
+    today: Tried
+    advised: Tried
+    #: All that were tried, those with the fewest GPUs first.
+    tried: tuple[Tried, ...]
+    #: Why it was not a matter of choice; else empty.
+    kept: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What was found out."""
+
+    layout: Layout
+    chosen: tuple[Chosen, ...]
+    specification: Specification
+    #: Jobs whose delays count, and those left out for being too many.
+    jobs: int
+    jobs_left_out: int
+    assignments: int
+    window_seconds: float
+
+
+def advise(
+    facts: Snapshot,
+    base: Specification,
+    history: Iterable[Arrival],
+    demands: Demands | None = None,
+    *,
+    window_seconds: float,
+    rules: Rules | None = None,
+    effort: Effort | None = None,
+) -> Advice:
+    """Return the assignment of cells for each virtual cluster that makes its jobs wait least.
+
+    `facts` are those at the window's beginning, with nobody on the cluster; `base` says what hardware there
+    is and who owns what of it today. The jobs of `history` that were submitted before the window come first
+    and are not counted. Raises AdviceError, and SpecificationError for a base that is wrong.
+    """
+    return _Adviser(
+        facts, compiled(base), history, demands or Demands(), window_seconds, rules, effort or Effort()
+    ).advice()
+
+
+class _Adviser:
+    def __init__(
+        self,
+        facts: Snapshot,
+        layout: Layout,
+        history: Iterable[Arrival],
+        demands: Demands,
+        window_seconds: float,
+        rules: Rules | None,
+        effort: Effort,
+    ) -> None:
+        self._layout, self._demands, self._effort = layout, demands, effort
+        self._window, self._began_at = window_seconds, facts.now
+        self._names = [vc.name for vc in facts.virtual_clusters]
+        self._minimum = self._checked()
+        jobs: dict[str, list[Arrival]] = {name: [] for name in self._names}
+        for arrival in sorted(history, key=lambda one: (one.job.submitted_at, one.job.id)):
+            if arrival.job.guaranteed and arrival.job.virtual_cluster in jobs:
+                jobs[arrival.job.virtual_cluster].append(arrival)
+        self._left_out = sum(max(0, len(found) - effort.jobs_of_each) for found in jobs.values())
+        self._jobs = {name: found[-effort.jobs_of_each :] for name, found in jobs.items()}
+        self._wants = {name: wants_of(found, layout) for name, found in self._jobs.items()}
+        self._kept = {name: why for name in self._names if (why := self._why_kept(name))}
+        self._bench = Bench(facts, layout, self._jobs, window_seconds, rules)
+        self._limits = self._all_limits()
+
+    # What is asked for
+
+    def _checked(self) -> dict[str, dict[tuple[str, int], int]]:
+        """Check the operator's demands; return the minimum by (chain, level)."""
+        demands, layout = self._demands, self._layout
+        problems: list[Problem] = []
+        models = sorted({chain.gpu_model for chain in layout.chains.values()})
+        for name in ("budget_gpus", "price_per_gpu_hour"):
+            for model in getattr(demands, name):
+                if model not in models:
+                    problems.append(_unknown(f"{name}.{model}", "GPU model divided by cells", model, models))
+        for vc in demands.keep:
+            if vc not in self._names:
+                problems.append(_unknown("keep", "virtual cluster", vc, self._names))
+        minimum: dict[str, dict[tuple[str, int], int]] = {}
+        types = {path: kind for kind, path in _paths(layout).items()}
+        for vc, wanted in demands.minimum.items():
+            if vc not in self._names:
+                problems.append(_unknown(f"minimum.{vc}", "virtual cluster", vc, self._names))
+            for path, number in wanted.items():
+                if path not in types:
+                    problems.append(_unknown(f"minimum.{vc}.{path}", "type of cell", path, sorted(types)))
+                elif vc in demands.keep:
+                    problems.append(
+                        Problem(f"minimum.{vc}", f"{vc} is to be left as it is", "either this or keep")
+                    )
+                else:
+                    minimum.setdefault(vc, {})[types[path]] = number
+        if problems:
+            raise AdviceError(problems)
+        return minimum
+
+    def _why_kept(self, vc: str) -> str:
+        if vc in self._demands.keep:
+            return "It is left as it is, as you asked."
+        if vc in self._minimum:
+            return ""
+        if not any(arrival.job.submitted_at >= self._began_at for arrival in self._jobs[vc]):
+            return "It is left as it is: it had no guaranteed jobs in this time."
+        return "" if self._wants[vc] else "It is left as it is: no cell of any type serves its jobs."
+
+    # What there is
+
+    def _all_limits(self) -> dict[Hashable, float]:
+        limits: dict[Hashable, float] = {
+            (name, level): pool.obtainable(level)
+            for name, pool in pools_of(self._layout).items()
+            for level in range(len(pool.free))
+        }
+        limits.update(self._demands.budget_gpus)
+        # Cells of those that are not in the facts stay theirs.
+        for vc in self._layout.owned.keys() - set(self._names):
+            for limit, used in self._cells_used(self._today(vc)).items():
+                limits[limit] -= used
+        return limits
+
+    def _today(self, vc: str) -> Owned:
+        owned = self._layout.owned.get(vc, {})
+        return tuple(sorted((chain, level, number) for (chain, level), number in owned.items() if number))
+
+    def _cells_used(self, owned: Owned) -> dict[Hashable, int]:
+        chains = {chain for chain, _, _ in owned}
+        return {
+            (name, level): used
+            for name in chains
+            for level in range(len(self._layout.chains[name].sizes))
+            if (used := obtainable(self._layout, owned, name, level))
+        }
+
+    def _option(self, tried: Tried) -> Option:
+        prices = self._demands.price_per_gpu_hour
+        uses: dict[Hashable, float] = {**self._cells_used(tried.owned)}
+        uses.update({model: gpus for model, gpus in tried.gpus.items() if model in self._limits})
+        cost = sum(gpus * prices.get(model, 1.0) for model, gpus in tried.gpus.items())
+        return Option(delay_seconds=tried.delay_seconds, cost=cost, uses=uses)
+
+    # Trying and choosing
+
+    def advice(self) -> Advice:
+        menus = {name: self._first_menu(name) for name in self._names}
+        chosen = self._choose(menus)
+        for _ in range(self._effort.refinements):
+            if not self._look_closer(menus, chosen):
+                break
+            chosen = self._choose(menus)
+        found = tuple([self._found(name, menus[name], chosen[name]) for name in self._names])
+        counted = sum(one.today.jobs for one in found)
+        return Advice(
+            layout=self._layout,
+            chosen=found,
+            specification=self._specification(chosen),
+            jobs=counted,
+            jobs_left_out=self._left_out,
+            assignments=self._bench.assignments,
+            window_seconds=self._window,
+        )
+
+    def _first_menu(self, vc: str) -> list[Owned]:
+        today = self._today(vc)
+        if vc in self._kept:
+            return [today]
+        minimum = self._minimum.get(vc, {})
+        total = sum(len(jobs) for name, jobs in self._jobs.items() if name not in self._kept)
+        # Half of the effort is for looking closer.
+        affordable = self._effort.simulated_jobs // (2 * max(1, total))
+        most = max(2, min(self._effort.assignments, affordable))
+        menu = [
+            with_at_least(self._layout, owned, minimum)
+            for owned in coarse(self._layout, self._wants[vc], most)
+        ]
+        if not menu or minimum or self._bench.try_out(vc, today).total_gpus:
+            # Who has nothing at all is not told to keep that.
+            menu.append(with_at_least(self._layout, today, minimum))
+        fitting = self._fitting(menu)
+        if not fitting:
+            raise AdviceError([Problem(f"minimum.{vc}", "is more than there is", "fewer cells")])
+        return fitting
+
+    def _fitting(self, menu: Iterable[Owned]) -> list[Owned]:
+        """Leave out what does not fit the hardware by itself, and what is there twice."""
+        return [
+            owned
+            for owned in dict.fromkeys(menu)
+            if all(used <= self._limits[limit] for limit, used in self._cells_used(owned).items())
+        ]
+
+    def _choose(self, menus: Mapping[str, list[Owned]]) -> dict[str, Tried]:
+        tried = {name: self._in_order(name, menu) for name, menu in menus.items()}
+        options = [[self._option(one) for one in tried[name]] for name in self._names]
+        jobs = sum(found[0].jobs for found in tried.values() if found)
+        places = choose(options, self._limits, slack_seconds=SLACK_SECONDS * jobs)
+        if places is None:
+            raise AdviceError(self._too_much(options))
+        return {name: tried[name][place] for name, place in zip(self._names, places, strict=True)}
+
+    def _in_order(self, vc: str, menu: Iterable[Owned]) -> list[Tried]:
+        tried = [self._bench.try_out(vc, owned) for owned in menu]
+        return sorted(tried, key=lambda one: (one.total_gpus, one.delay_seconds, one.owned))
+
+    def _look_closer(self, menus: Mapping[str, list[Owned]], chosen: Mapping[str, Tried]) -> bool:
+        """Try out what is near the choice; return whether there was anything new."""
+        is_new = False
+        for vc in self._names:
+            if vc in self._kept:
+                continue
+            near = between(self._layout, self._wants[vc], chosen[vc].owned, menus[vc])
+            minimum = self._minimum.get(vc, {})
+            for owned in self._fitting(with_at_least(self._layout, one, minimum) for one in near):
+                affordable = self._bench.simulated_jobs + len(self._jobs[vc]) <= self._effort.simulated_jobs
+                if owned not in menus[vc] and affordable:
+                    menus[vc].append(owned)
+                    is_new = True
+        return is_new
+
+    def _too_much(self, options: Sequence[Sequence[Option]]) -> list[Problem]:
+        """Say which limit is not even kept when everyone gets the least that was considered."""
+        paths = _paths(self._layout)
+        problems = []
+        for limit, most in self._limits.items():
+            least = sum(min([option.uses.get(limit, 0) for option in menu], default=0) for menu in options)
+            if least > most:
+                budget = limit in self._demands.budget_gpus
+                what = f"{limit} GPUs" if budget else f"cells of type {paths[limit]}"  # type: ignore[index]
+                problems.append(
+                    Problem(
+                        f"budget_gpus.{limit}" if budget else "minimum",
+                        f"the virtual clusters need at least {least:g} {what}, and there are {most:g}",
+                        "a larger budget, a smaller minimum, or fewer virtual clusters to keep as they are",
+                    )
+                )
+        vague = Problem(
+            "budget_gpus",
+            "no combination of the assignments that were considered keeps all limits together",
+            "a larger budget, a smaller minimum, or fewer virtual clusters to keep as they are",
+        )
+        return problems or [vague]
+
+    # What comes out
+
+    def _found(self, vc: str, menu: Iterable[Owned], advised: Tried) -> Chosen:
+        today = self._bench.try_out(vc, self._today(vc))
+        return Chosen(
+            virtual_cluster=vc,
+            today=today,
+            advised=advised,
+            tried=tuple(self._in_order(vc, dict.fromkeys((*menu, today.owned)))),
+            kept=self._kept.get(vc, ""),
+        )
+
+    def _specification(self, chosen: Mapping[str, Tried]) -> Specification:
+        base = self._layout.specification
+        owners = dict(base.virtual_clusters)
+        for vc, advised in chosen.items():
+            cells = cells_by_path(self._layout, advised.owned)
+            pinned = owners[vc].pinned if vc in owners else {}
+            if cells or vc in owners:
+                owners[vc] = VirtualCells(cells=cells, pinned=pinned)
+        return replace(base, virtual_clusters=owners)
+
+
+def cells_by_path(layout: Layout, owned: Owned) -> dict[str, int]:
+    """Return cells as a specification names them."""
+    paths = _paths(layout)
+    return {paths[chain, level]: number for chain, level, number in owned}
+
+
+def _paths(layout: Layout) -> dict[tuple[str, int], str]:
+    """Return the name of each type by chain and level, with the chain's where several chains have it."""
+    chains = layout.chains.values()
+    return {
+        (chain.name, level): kind
+        if sum(kind in other.types for other in chains) == 1
+        else f"{chain.name}/{kind}"
+        for chain in chains
+        for level, kind in enumerate(chain.types)
+    }
+
+
+def _unknown(field: str, what: str, name: str, known: Sequence[str]) -> Problem:
+    close = get_close_matches(name, known, 1)
+    guess = f"; did you mean {close[0]!r}?" if close else ""
+    return Problem(field, f"there is no {what} {name!r}{guess}", f"one of: {', '.join(known[:20])}")

@@ -1,0 +1,177 @@
+"""Assignments of cells that may suit a virtual cluster: what its jobs need, and how much of it.
+
+The shape follows from the jobs. A replica must be inside one cell, a gang with a required topology level too,
+so the largest of these says how large cells have to be; of so many GPUs, the largest such cells first is the
+best shape there is, since a cell can do whatever its parts can. What is left to try out is the number of
+GPUs in each chain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from scheduler.core.cells.chains import Chain, Layout
+from scheduler.core.sim.workload import Arrival
+from scheduler.core.snapshot import Job
+
+#: Cells that are not pinned: (chain, level, how many), in that order.
+Owned = tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wants:
+    """What the jobs of a virtual cluster want of one chain."""
+
+    #: Levels of the smallest cells that serve some job, the largest of them last.
+    levels: tuple[int, ...]
+    #: Most GPUs they would have had at once, had none of them ever waited.
+    peak_gpus: int
+    jobs: int
+
+    @property
+    def block(self) -> int:
+        """The level of cells that serve them all."""
+        return self.levels[-1]
+
+
+def level_for(job: Job, chain: Chain) -> int | None:
+    """Return the level of the smallest cells that serve a job; None when none does."""
+    if job.gpu_models and chain.gpu_model not in job.gpu_models:
+        return None
+    replica = max([task.gpus for task in job.tasks])
+    if replica > chain.sizes[chain.node_level]:
+        return None
+    together = job.gpus if job.topology is not None and job.topology.required else replica
+    return next((level for level, size in enumerate(chain.sizes) if size >= together), None)
+
+
+def wants_of(arrivals: Sequence[Arrival], layout: Layout) -> dict[str, Wants]:
+    """Return, by chain, what these jobs want; chains that serve none of them are left out."""
+    found = {}
+    for name, chain in sorted(layout.chains.items()):
+        levels: Counter[int] = Counter()
+        served = []
+        for arrival in arrivals:
+            level = level_for(arrival.job, chain)
+            if level is not None:
+                levels[level] += 1
+                served.append(arrival)
+        if served:
+            peak = min(_peak(served), len(chain.leaves))
+            found[name] = Wants(levels=tuple(sorted(levels)), peak_gpus=peak, jobs=len(served))
+    return found
+
+
+def _peak(arrivals: Iterable[Arrival]) -> int:
+    steps = []
+    for arrival in arrivals:
+        at, gpus = arrival.job.submitted_at, arrival.job.gpus
+        steps += [(at, 1, gpus), (at + arrival.truth.work_seconds, 0, -gpus)]
+    most = held = 0
+    for _, _, change in sorted(steps):
+        held += change
+        most = max(most, held)
+    return most
+
+
+def shaped(chain: Chain, block: int, gpus: int) -> Owned:
+    """Return so many GPUs of a chain as cells up to that level, the largest first."""
+    found = []
+    for level in range(block, -1, -1):
+        number, gpus = divmod(gpus, chain.sizes[level])
+        if number:
+            found.append((chain.name, level, number))
+    return tuple(sorted(found))
+
+
+def coarse(layout: Layout, wants: Mapping[str, Wants], most: int) -> Iterator[Owned]:
+    """Yield assignments over the whole range, at most about so many.
+
+    Where jobs can do with several chains, these are all combinations of a few sizes in each.
+    """
+    each = max(2, int(most ** (1 / max(1, len(wants)))))
+    ladders = []
+    for name, want in wants.items():
+        sizes = _thinned(_ladder(layout.chains[name], want), each)
+        # Another chain may do for all of them.
+        ladders.append([(name, gpus) for gpus in (*sizes, *((0,) if len(wants) > 1 else ()))])
+    for combination in product(*ladders):
+        owned = [
+            part
+            for name, gpus in combination
+            for part in shaped(layout.chains[name], wants[name].block, gpus)
+        ]
+        if owned:
+            yield tuple(sorted(owned))
+
+
+def _ladder(chain: Chain, want: Wants) -> list[int]:
+    """Return sizes in GPUs: each kind of cell once, then blocks, ever fewer of them, up to the peak."""
+    block = chain.sizes[want.block]
+    most = min(-(-want.peak_gpus // block) * block, len(chain.leaves))
+    sizes = {chain.sizes[level] for level in want.levels}
+    number = 1
+    while number * block < most:
+        sizes.add(number * block)
+        number += max(1, number // 3)
+    return sorted(size for size in (*sizes, most) if size)
+
+
+def _thinned(sizes: Sequence[int], most: int) -> list[int]:
+    if len(sizes) <= most:
+        return list(sizes)
+    return sorted({sizes[place * (len(sizes) - 1) // (most - 1)] for place in range(most)})
+
+
+def between(
+    layout: Layout, wants: Mapping[str, Wants], chosen: Owned, known: Iterable[Owned]
+) -> Iterator[Owned]:
+    """Yield assignments to look closer: in each chain, half way from one to its neighbours of those known."""
+    known = list(known)
+    for name, want in wants.items():
+        chain = layout.chains[name]
+        elsewhere = _outside(chosen, name)
+        here = gpus_in(layout, chosen, name)
+        tried = {gpus_in(layout, owned, name) for owned in known if _outside(owned, name) == elsewhere}
+        step = chain.sizes[want.levels[0]]
+        fewer = max((gpus for gpus in tried if gpus < here), default=0)
+        more = min((gpus for gpus in tried if gpus > here), default=here)
+        for low, high in ((fewer, here), (here, more)):
+            middle = low + (high - low) // 2 // step * step
+            if low < middle < high:
+                yield tuple(sorted((*elsewhere, *shaped(chain, want.block, middle))))
+
+
+def _outside(owned: Owned, chain: str) -> Owned:
+    return tuple([part for part in owned if part[0] != chain])
+
+
+def gpus_in(layout: Layout, owned: Owned, chain: str | None = None) -> int:
+    """Return the GPUs of these cells, in all or in one chain."""
+    return sum(
+        layout.chains[name].sizes[level] * number for name, level, number in owned if chain in (None, name)
+    )
+
+
+def obtainable(layout: Layout, owned: Owned, chain: str, level: int) -> int:
+    """Return how many cells of a level these cells are or can be split into."""
+    sizes = layout.chains[chain].sizes
+    return sum(
+        sizes[higher] // sizes[level] * number
+        for name, higher, number in owned
+        if name == chain and higher >= level
+    )
+
+
+def with_at_least(layout: Layout, owned: Owned, minimum: Mapping[tuple[str, int], int]) -> Owned:
+    """Return the assignment with what a minimum still lacks, largest cells first."""
+    for (chain, level), number in sorted(minimum.items(), key=lambda each: (each[0][0], -each[0][1])):
+        lacking = number - obtainable(layout, owned, chain, level)
+        if lacking > 0:
+            counts = {(name, at): cells for name, at, cells in owned}
+            counts[chain, level] = counts.get((chain, level), 0) + lacking
+            owned = tuple(sorted((name, at, cells) for (name, at), cells in counts.items()))
+    return owned

@@ -1,0 +1,106 @@
+"""An assignment of cells tried out: the jobs that a virtual cluster had, in its private cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from scheduler.core.cells.chains import Layout
+from scheduler.core.sim.anomalies import percentile, private_run
+from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.menus import Owned
+from scheduler.core.sim.private import private_cluster
+from scheduler.core.sim.workload import Arrival
+from scheduler.core.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What became of the jobs. Pinned cells, and models divided by counts, are there besides `owned`."""
+
+    owned: Owned
+    gpus: Mapping[str, int]
+    jobs: int
+    #: Sum over the jobs; one that never started counts with the whole window.
+    delay_seconds: float
+    delay_mean_seconds: float
+    delay_p95_seconds: float
+    #: Part of the GPU-time of the window that jobs held.
+    utilisation: float
+    #: Jobs that never started.
+    never: int
+
+    @property
+    def total_gpus(self) -> int:
+        return sum(self.gpus.values())
+
+
+class Bench:
+    """Tries assignments out, each once. `facts` are those of an idle cluster at the window's beginning."""
+
+    def __init__(
+        self,
+        facts: Snapshot,
+        layout: Layout,
+        history: Mapping[str, Sequence[Arrival]],
+        window_seconds: float,
+        rules: Rules | None = None,
+    ) -> None:
+        self._facts, self._layout, self._rules = facts, layout, rules
+        self._history, self._window = history, window_seconds
+        self._known: dict[tuple[str, Owned], Tried] = {}
+        #: Assignments tried, and jobs simulated for that.
+        self.simulated_jobs = 0
+
+    @property
+    def assignments(self) -> int:
+        return len(self._known)
+
+    def knows(self, virtual_cluster: str, owned: Owned) -> bool:
+        return (virtual_cluster, owned) in self._known
+
+    def try_out(self, virtual_cluster: str, owned: Owned) -> Tried:
+        """Return what became of the virtual cluster's jobs with these cells and its pinned ones."""
+        if not self.knows(virtual_cluster, owned):
+            self._known[virtual_cluster, owned] = self._simulated(virtual_cluster, owned)
+        return self._known[virtual_cluster, owned]
+
+    def _simulated(self, vc: str, owned: Owned) -> Tried:
+        layout = replace(
+            self._layout,
+            owned={vc: {(chain, level): number for chain, level, number in owned}},
+            pinned={vc: self._layout.pinned.get(vc, {})},
+        )
+        alone = private_cluster(self._facts, vc, layout)
+        arrivals = self._history.get(vc, ())
+        self.simulated_jobs += len(arrivals)
+        engine = private_run(alone, vc, arrivals, rules=self._rules)
+        delays, never = [], 0
+        for arrival in arrivals:
+            job = arrival.job
+            if job.submitted_at < self._facts.now:
+                continue
+            started_at = engine.progress[job.id].first_started_at
+            never += started_at is None
+            delays.append(self._window if started_at is None else max(0.0, started_at - job.submitted_at))
+        gpus = dict(alone.virtual_clusters[0].guaranteed)
+        return Tried(
+            owned=owned,
+            gpus=gpus,
+            jobs=len(delays),
+            delay_seconds=sum(delays),
+            delay_mean_seconds=sum(delays) / len(delays) if delays else 0.0,
+            delay_p95_seconds=percentile(delays, 0.95),
+            utilisation=self._utilisation(engine, sum(gpus.values())),
+            never=never,
+        )
+
+    def _utilisation(self, engine: Engine, gpus: int) -> float:
+        begin, end = self._facts.now, self._facts.now + self._window
+        held = sum(
+            len(stay.gpus) * (min(stay.ended_at, end) - max(stay.started_at, begin))
+            for stay in engine.stays
+            if stay.started_at < end and stay.ended_at > begin
+        )
+        return held / (gpus * self._window) if gpus and self._window else 0.0
