@@ -28,7 +28,7 @@ class Admission:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._feasibility = Feasibility(facts.cluster, facts.tenants, facts.virtual_clusters)
+        self._feasibility = Feasibility(facts.cluster, facts.tenants, facts.virtual_clusters, facts.layout)
         #: Jobs to look at again at an instant, though nothing happens to them: (instant, job).
         self._alarms: list[tuple[float, JobId]] = []
         self.admitted: dict[JobId, Job] = {}

@@ -25,8 +25,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from scheduler.core.admit import Admission
-from scheduler.core.cells.chains import Cell, Layout
-from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.chains import Cell
 from scheduler.core.cells.pool import ByLevel, pools_of
 from scheduler.core.facts import Facts
 from scheduler.core.hardware import Hardware, Masks
@@ -43,9 +42,8 @@ class Binding:
     """Binds and unbinds cells; knows whose guarantee holds."""
 
     def __init__(self, facts: Facts, admission: Admission) -> None:
-        assert facts.frame.cells is not None
-        self._facts, self._admission = facts, admission
-        self.layout: Layout = compiled(facts.frame.cells)
+        assert facts.layout is not None
+        self._facts, self._admission, self.layout = facts, admission, facts.layout
         self._hardware = Hardware(self.layout, facts.cluster)
         self._broken = {name: Tally(chain) for name, chain in self.layout.chains.items()}
         for name, chain in self.layout.chains.items():

@@ -22,7 +22,7 @@ from scheduler.core.hardware import Masks
 from scheduler.core.holding import Fit, Holding, Part, by_node, fit_at, gpus_of, holding_at
 from scheduler.core.packing import Layer, locate
 from scheduler.core.plan import Grant, Placement
-from scheduler.core.reclaim import reclaim
+from scheduler.core.reclaim import fewest, reclaim
 from scheduler.core.snapshot import JobId
 
 IDLE, RELEASING, EVICTING, OWN = range(4)
@@ -184,13 +184,19 @@ class Capacity:
         victims: dict[Holding, None] = {}
         for part in holding.parts:
             claimed = part.mask & ~free.masks[part.node]
-            cpus, memory = free.cpus[part.node], free.memory[part.node]
+            cpus, memory = part.cpus - free.cpus[part.node], part.memory - free.memory[part.node]
+            others = []
             for occupant, there in self._occupants(model, True, part.node):
-                if there.mask & claimed:
+                if there.mask & claimed or occupant in victims:
                     victims[occupant] = None
-                    cpus, memory = cpus + there.cpus, memory + there.memory
-            if part.mask & ~offered.masks[part.node] or part.cpus > cpus or part.memory > memory:
+                    cpus, memory = cpus - there.cpus, memory - there.memory
+                else:
+                    others.append((occupant, there))
+            # Some may have to leave for their CPUs or memory though nobody wants their GPUs.
+            leaving = fewest(others, Part(part.node, 0, cpus, memory), 0)
+            if part.mask & ~offered.masks[part.node] or leaving is None:
                 raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
+            victims.update((occupant, None) for occupant, _ in leaving)
         return Fit(placement, holding, tuple(victims))
 
     # Changes

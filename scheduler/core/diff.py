@@ -95,6 +95,8 @@ def _stop(
     else:
         cause = "preempted"
         by, message = _claimed(running, takers)
+        if not by and not facts.is_guaranteed(running):
+            by, message = _crowded_out(running, facts, takers)
         message = message or "The policy of its view gave it no GPUs this time."
     return Action(
         kind=ActionKind.STOP,
@@ -113,11 +115,29 @@ def _claimed(running: Running, takers: Mapping[GpuId, Action]) -> tuple[tuple[Jo
     taken = [takers[gpu] for gpu in running.gpus if gpu in takers and takers[gpu].jobs != running.jobs]
     if not taken:
         return (), ""
-    by = tuple(dict.fromkeys([job for action in taken for job in action.jobs]))
-    clusters = wording.listed(sorted({action.virtual_cluster for action in taken}))
-    kind = "guaranteed " if all(action.guaranteed for action in taken) else ""
-    whose = f"{kind}{wording.jobs(by)} of virtual cluster {clusters}"
+    by, whose = _named(taken)
     return by, f"{len(taken)} of its {wording.gpus(len(running.gpus))} were claimed by {whose}."
+
+
+def _crowded_out(
+    running: Running, facts: Facts, takers: Mapping[GpuId, Action]
+) -> tuple[tuple[JobId, ...], str]:
+    """Return the same where not its GPUs were wanted but what else it has of its nodes."""
+    where = facts.cluster.where
+    nodes = {where[gpu][:2] for gpu in running.gpus if gpu in where}
+    taken = [action for gpu, action in takers.items() if action.guaranteed and where[gpu][:2] in nodes]
+    if not taken:
+        return (), ""
+    by, whose = _named(taken)
+    return by, f"The CPUs or memory that it has of its node were claimed by {whose}."
+
+
+def _named(takers: Sequence[Action]) -> tuple[tuple[JobId, ...], str]:
+    """Return the jobs of actions, and how to call them."""
+    by = tuple(dict.fromkeys([job for action in takers for job in action.jobs]))
+    clusters = wording.listed(sorted({action.virtual_cluster for action in takers}))
+    kind = "guaranteed " if all(action.guaranteed for action in takers) else ""
+    return by, f"{kind}{wording.jobs(by)} of virtual cluster {clusters}"
 
 
 def _regrade(running: Running, facts: Facts) -> Action:

@@ -186,11 +186,12 @@ class _Shortages:
         fleet = self._facts.cluster.fleets[model]
         broken = fleet.total - fleet.total_usable
         if self._outcome.view.guaranteed:
+            of_its_cells = "of its cells " if self._has_cells(model) else ""
             return Reason(
                 code="guarantee_short",
                 tier=Tier.CAPACITY,
                 message=f"Virtual cluster {job.virtual_cluster} may use {demand.gpus} more {model}, but only"
-                f" {offered} can be had: {broken} are broken or on nodes that take no work.",
+                f" {offered} {of_its_cells}can be had: {broken} are broken or on nodes that take no work.",
                 needed=demand.gpus,
                 available=offered,
                 hint="It starts when nodes come back or guaranteed jobs of other virtual clusters end.",
@@ -204,13 +205,21 @@ class _Shortages:
             hint=f"{broken} more {model} are broken or on nodes that take no work." if broken else "",
         )
 
+    def _has_cells(self, model: str) -> bool:
+        layout = self._facts.layout
+        return layout is not None and model in layout.gpu_models
+
     def _fragmented(self, demand: Demand, offered: int) -> Reason:
         largest = max(need.gpus for need in demand.needs)
         each = wording.replicas(len(demand.needs), largest)
+        view = self._outcome.view
+        in_cells = view.guaranteed and any(map(self._has_cells, demand.models))
+        where = f" in the cells of virtual cluster {view.name}" if in_cells else ""
         return Reason(
             code="fragmented",
             tier=Tier.CAPACITY,
-            message=f"{wording.gpus(offered, demand.models)} can be had, but not as it needs them: {each}.",
+            message=f"{wording.gpus(offered, demand.models)} can be had{where}, but not as it needs them:"
+            f" {each}.",
             needed=demand.gpus,
             available=offered,
             hint="Smaller replicas fit into smaller gaps.",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from scheduler.core.cells.compiling import compiled
 from scheduler.core.cluster import Cluster
 from scheduler.core.demand import Need, demand_of, shared_needs
 from scheduler.core.holding import Holding, Part
@@ -26,6 +27,8 @@ class Facts:
         #: Time, configuration and memory; jobs and allocations are below, where they can change.
         self.frame = replace(snapshot, jobs=(), running=())
         self.cluster = Cluster(snapshot.nodes, snapshot.levels)
+        #: The cells, where GPUs are divided by any.
+        self.layout = None if snapshot.cells is None else compiled(snapshot.cells)
         self.tenants = {tenant.name: tenant for tenant in snapshot.tenants}
         self.virtual_clusters = {vc.name: vc for vc in snapshot.virtual_clusters}
         self.jobs: dict[JobId, Job] = {}

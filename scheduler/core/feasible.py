@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduler.core import wording
+from scheduler.core.cell_room import misfit_in_cells
+from scheduler.core.cells.chains import Layout
+from scheduler.core.cells.compiling import compiled
 from scheduler.core.cluster import Cluster
 from scheduler.core.demand import Demand, demand_of, models_of, shape_of
 from scheduler.core.packing import Layer, locate
@@ -23,7 +26,8 @@ def never_fits(job: Job, snapshot: Snapshot) -> Reason | None:
     cluster = Cluster(snapshot.nodes, snapshot.levels)
     tenants = {tenant.name: tenant for tenant in snapshot.tenants}
     virtual_clusters = {vc.name: vc for vc in snapshot.virtual_clusters}
-    return Feasibility(cluster, tenants, virtual_clusters).never_fits(job)
+    layout = None if snapshot.cells is None else compiled(snapshot.cells)
+    return Feasibility(cluster, tenants, virtual_clusters, layout).never_fits(job)
 
 
 class Feasibility:
@@ -34,23 +38,22 @@ class Feasibility:
         cluster: Cluster,
         tenants: Mapping[str, Tenant],
         virtual_clusters: Mapping[str, VirtualCluster],
+        layout: Layout | None = None,
     ) -> None:
+        self._layout = layout
         self.cluster, self.tenants, self.virtual_clusters = cluster, tenants, virtual_clusters
         self.members = {
             name: frozenset(member.tenant for member in vc.members) for name, vc in virtual_clusters.items()
         }
         self._empty: dict[str, Layer] = {}
-        self._guarantees = {
-            name: tuple(sorted(vc.guaranteed.items())) for name, vc in virtual_clusters.items()
-        }
-        #: Guarantees and shapes of jobs for which there is room: most jobs are like others.
+        #: Virtual clusters (None: opportunistic) and shapes of jobs that fit: most jobs are like others.
         self._sound: set[object] = set()
         self._misfits: dict[object, tuple[int, Reason] | None] = {}
 
     def never_fits(self, job: Job) -> Reason | None:
         """Return why the job could never run, or None."""
-        guarantee = self._guarantees.get(job.virtual_cluster) if job.guaranteed else None
-        kind = (guarantee, shape_of(job))
+        owner = job.virtual_cluster if job.guaranteed else None
+        kind = (owner, shape_of(job))
         reason = self._membership(job)
         if reason is None and kind not in self._sound:
             reason = self._well_formed(job) or self._models(job) or self._guarantee(job) or self._room(job)
@@ -172,12 +175,19 @@ class Feasibility:
             key = (demand.needs, demand.ranks, model)
             if key not in self._misfits:
                 self._misfits[key] = self._misfit(job, demand, model)
-            found = self._misfits[key]
+            found = self._misfits[key] or self._misfit_in_cells(job, demand, model)
             if found is None:
                 return None
             if closest is None or _nearness(found) > _nearness(closest):
                 closest = found
         return closest[1] if closest else None
+
+    def _misfit_in_cells(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
+        """Return the same for the cells of its virtual cluster, where the model is divided by cells."""
+        if self._layout is None or not job.guaranteed or model not in self._layout.gpu_models:
+            return None
+        reason = misfit_in_cells(job, demand, model, self.cluster, self._layout)
+        return (5, reason) if reason else None
 
     def _misfit(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
         """Return how far the gang came on an idle fleet, and what stopped it; None when it fits."""

@@ -73,7 +73,7 @@ def _make_room(
         choices: list[tuple[int, int, int, list[tuple[Holding, Part]]]] = []
         for group in layout.levels[rank]:
             lacking = count - (had & group).bit_count()
-            chosen = _fewest(staying, Part(node, group & usable, cpus, memory), lacking)
+            chosen = fewest(staying, Part(node, group & usable, cpus, memory), lacking)
             if chosen is not None:
                 loss = sum([holding.gpus for holding, _ in chosen])
                 choices.append((loss, len(choices), group, chosen))
@@ -87,7 +87,7 @@ def _make_room(
     return masks, victims
 
 
-def _fewest(
+def fewest(
     occupants: Sequence[tuple[Holding, Part]], lacking: Part, gpus: int
 ) -> list[tuple[Holding, Part]] | None:
     """Choose who must leave for so many GPUs of `lacking.mask`, and its CPUs and memory, to come free.

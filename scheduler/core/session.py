@@ -25,7 +25,7 @@ class Session:
     def __init__(self, snapshot: Snapshot) -> None:
         self.facts = Facts(snapshot)
         self.admission = Admission(self.facts)
-        self._binding = None if snapshot.cells is None else Binding(self.facts, self.admission)
+        self._binding = Binding(self.facts, self.admission) if self.facts.layout else None
         self._reservation = Reservation(self.facts, self.admission, self._binding)
         self._survey = Survey(self.facts, self.admission)
 

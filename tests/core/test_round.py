@@ -56,6 +56,18 @@ class TestReclaim:
         assert plan.reasons[2][0].code == "waiting_for_release"
         assert plan.reasons[2][0].blocking == {"jobs": [1]}
 
+    def test_who_uses_up_the_cpus_of_a_node_leaves_though_nobody_wants_its_gpu(self) -> None:
+        task = make_job(1).tasks[0]
+        lender = make_job(1, tasks=(replace(task, cpus=60.0),), guaranteed=False)
+        wants = make_job(2, tasks=(replace(task, gpus=4, cpus=32.0),))
+        nodes = [make_node(1, cpus=64.0)]
+        plan = decide(make_snapshot(nodes=nodes, jobs=[lender, wants], running=[make_running(lender, [104])]))
+        assert kinds(plan) == {1: "stop", 2: "start"}
+        assert action_of(plan, 1).message == (
+            "The CPUs or memory that it has of its node were claimed by guaranteed job 2 of virtual cluster"
+            " research."
+        )
+
     def test_nobody_is_evicted_while_gpus_are_idle(self) -> None:
         lender = make_job(1, 8, guaranteed=False)
         plan = decide(

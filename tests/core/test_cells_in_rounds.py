@@ -1,0 +1,208 @@
+"""Worked examples of rounds on a cluster that is divided by cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from scheduler.core.plan import Action, ActionKind, Plan, Reason
+from scheduler.core.round import decide
+from scheduler.core.snapshot import Job, Node, Running, Snapshot, Topology
+from tests.builders import (
+    make_cluster,
+    make_job,
+    make_node,
+    make_running,
+    make_snapshot,
+    make_virtual_cluster,
+)
+from tests.core.worlds_in_cells import hardware_of, in_cells, owning
+
+NODE, SOCKET, SWITCH, GPU = "V100-8-NODE", "V100-8-SOCKET", "V100-8-SWITCH", "V100"
+
+
+def divided(
+    owned: Mapping[str, Mapping[str, int]],
+    jobs: Sequence[Job] = (),
+    running: Sequence[Running] = (),
+    nodes: Sequence[Node] = make_cluster(2),
+    **fields: Any,
+) -> Snapshot:
+    clusters = [make_virtual_cluster(vc, {}) for vc in owned]
+    facts = make_snapshot(nodes=nodes, jobs=jobs, running=running, virtual_clusters=clusters, **fields)
+    return in_cells(facts, owning(hardware_of(nodes), owned))
+
+
+def the(plan: Plan, kind: ActionKind) -> Action:
+    (action,) = [action for action in plan.actions if action.kind is kind]
+    return action
+
+
+def nodes_of(action: Action) -> set[int]:
+    assert action.placement is not None
+    return {gpu // 100 for gpu in action.placement.gpus}
+
+
+def why(plan: Plan, job: int) -> Reason:
+    return next(reasons[0] for number, reasons in plan.reasons.items() if number == job)
+
+
+class TestBinding:
+    def test_a_cell_is_bound_where_it_disturbs_nobody(self) -> None:
+        guest = make_job(1, 2, guaranteed=False)
+        facts = divided({"research": {NODE: 1}}, [guest, make_job(2, 8)], [make_running(guest, [100, 101])])
+        plan = decide(facts)
+        assert nodes_of(the(plan, ActionKind.START)) == {2}
+        assert plan.memory["cells"] == {"bound": {"research": [[NODE, 3, 1]]}}
+
+    def test_where_it_must_disturb_the_fewest_gpus_are_reclaimed_and_the_victim_is_told(self) -> None:
+        many, few = make_job(1, 4, guaranteed=False), make_job(2, 2, guaranteed=False)
+        facts = divided(
+            {"research": {NODE: 1}, "products": {NODE: 1}},
+            [many, few, make_job(3, 8)],
+            [make_running(many, [100, 101, 102, 103]), make_running(few, [200, 201])],
+        )
+        plan = decide(facts)
+        move = the(plan, ActionKind.MOVE)
+        assert (move.jobs, move.preempted_by) == ((2,), (3,))
+        assert move.message == "2 of its 2 GPUs were claimed by guaranteed job 3 of virtual cluster research."
+
+    def test_a_cell_in_use_stays_where_it_is_and_the_rest_of_it_is_its_owners(self) -> None:
+        mine = make_job(1, 1)
+        facts = divided({"research": {NODE: 1}, "products": {NODE: 1}}, [mine], [make_running(mine, [203])])
+        others = make_job(2, 8, virtual_cluster="products")
+        first = decide(replace(facts, jobs=(mine, others)))
+        assert nodes_of(the(first, ActionKind.START)) == {1}
+        second = decide(replace(facts, jobs=(mine, make_job(3, 4)), memory=first.memory))
+        assert nodes_of(the(second, ActionKind.START)) == {2}
+
+    def test_small_cells_are_split_off_so_that_large_ones_stay_whole(self) -> None:
+        facts = divided(
+            {"research": {GPU: 4, SWITCH: 1}, "products": {NODE: 1}},
+            [make_job(number, 1) for number in range(1, 5)]
+            + [make_job(5, 2), make_job(6, 8, virtual_cluster="products")],
+        )
+        plan = decide(facts)
+        assert len(plan.actions) == 6
+        (large,) = [action for action in plan.actions if action.jobs == (6,)]
+        assert not any(nodes_of(large) & nodes_of(each) for each in plan.actions if each is not large)
+
+    def test_opportunistic_jobs_run_in_the_idle_cells_of_others(self) -> None:
+        facts = divided({"research": {}, "products": {NODE: 2}}, [make_job(1, 8, guaranteed=False)])
+        assert not the(decide(facts), ActionKind.START).guaranteed
+
+    def test_what_was_remembered_may_be_lost_without_harm(self) -> None:
+        mine, theirs = make_job(1, 2), make_job(2, 8, virtual_cluster="products")
+        facts = divided(
+            {"research": {SWITCH: 1}, "products": {NODE: 1}},
+            [mine, theirs],
+            [make_running(mine, [106, 107])],
+            memory={"cells": {"bound": {"nobody": [["V100", 9, 9]], "research": [[NODE, 3, 77]]}}},
+        )
+        plan = decide(facts)
+        assert nodes_of(the(plan, ActionKind.START)) == {2}
+        assert plan.memory["cells"]["bound"]["research"] == [[NODE, 1, 3]]
+
+
+class TestFailures:
+    def test_a_failure_is_not_felt_while_sound_cells_are_left(self) -> None:
+        nodes = [make_node(1, schedulable=False), make_node(2), make_node(3)]
+        facts = divided({"research": {NODE: 2}}, [make_job(1, 8), make_job(2, 8)], nodes=nodes)
+        assert len(decide(facts).actions) == 2
+
+    def test_who_is_short_is_told_and_served_once_it_is_healed(self) -> None:
+        nodes = [make_node(1, broken=range(8)), make_node(2)]
+        facts = divided({"research": {NODE: 2}}, [make_job(1, 8), make_job(2, 8)], nodes=nodes)
+        plan = decide(facts)
+        assert the(plan, ActionKind.START).jobs == (1,)
+        reason = why(plan, 2)
+        assert reason.code == "guarantee_short"
+        assert "only 0 of its cells can be had: 8 are broken" in reason.message
+        assert len(decide(replace(facts, nodes=(make_node(1), make_node(2)))).actions) == 2
+
+    def test_what_is_left_of_a_broken_cell_can_be_used(self) -> None:
+        nodes = [make_node(1, broken=[0])]
+        facts = divided({"research": {NODE: 1}}, [make_job(1, 4), make_job(2, 4)], nodes=nodes)
+        assert the(decide(facts), ActionKind.START).jobs == (1,)
+
+    def test_a_node_that_was_declared_and_is_not_there_counts_as_broken(self) -> None:
+        facts = divided({"research": {NODE: 2}}, [make_job(1, 8), make_job(2, 8)])
+        assert the(decide(replace(facts, nodes=facts.nodes[:1])), ActionKind.START).jobs == (1,)
+
+
+class TestReconfiguration:
+    def test_a_job_whose_cell_vanished_runs_on_as_opportunistic(self) -> None:
+        mine = make_job(1, 4)
+        facts = divided(
+            {"research": {}, "products": {NODE: 1}}, [mine], [make_running(mine, [100, 101, 102, 103])]
+        )
+        plan = decide(facts)
+        action = the(plan, ActionKind.REGRADE)
+        assert (action.guaranteed, action.cause) == (False, "cells_lost")
+        assert (
+            action.message
+            == "Virtual cluster research has no cell where it runs: it runs on as opportunistic."
+        )
+
+    def test_and_gives_way_to_those_who_are_guaranteed(self) -> None:
+        mine, theirs = make_job(1, 8), make_job(2, 8, virtual_cluster="products")
+        facts = divided(
+            {"research": {}, "products": {NODE: 1}},
+            [mine, theirs],
+            [make_running(mine, range(100, 108))],
+            nodes=make_cluster(1),
+        )
+        plan = decide(facts)
+        assert the(plan, ActionKind.STOP).preempted_by == (2,)
+        assert the(plan, ActionKind.START).jobs == (2,)
+
+    def test_its_guarantee_returns_with_the_cell(self) -> None:
+        mine = make_job(1, 4)
+        lapsed = make_running(mine, [100, 101, 102, 103], guaranteed=False)
+        action = the(decide(divided({"research": {SOCKET: 1}}, [mine], [lapsed])), ActionKind.REGRADE)
+        assert (action.guaranteed, action.cause) == (True, "cells_back")
+
+
+class TestReasons:
+    def test_cells_that_cannot_be_joined_never_hold_a_larger_replica(self) -> None:
+        plan = decide(divided({"research": {GPU: 4}}, [make_job(1, 2)]))
+        assert why(plan, 1).code == "exceeds_cells"
+        assert "has 1 GPU on one node; one replica needs 2" in why(plan, 1).message
+
+    def test_nor_a_gang_that_must_stay_together(self) -> None:
+        near = Topology(level="node", required=True)
+        plan = decide(divided({"research": {SWITCH: 2}}, [make_job(1, 2, replicas=2, topology=near)]))
+        assert "this gang must stay on one node and needs 4" in why(plan, 1).message
+
+    def test_nor_gangs_of_shapes_that_do_not_add_up(self) -> None:
+        plan = decide(
+            divided({"research": {SOCKET: 2}}, [make_job(1, 3, replicas=2), make_job(2, 1, replicas=8)])
+        )
+        assert the(plan, ActionKind.START)
+        plan = decide(divided({"research": {SOCKET: 2, GPU: 4}}, [make_job(1, 3, replicas=4)]))
+        assert "(4 V100 and 2 V100-8-SOCKET) never hold 4 replicas" in why(plan, 1).message
+
+    def test_a_cell_comes_with_its_share_of_the_node(self) -> None:
+        nodes = [make_node(number, cpus=64.0) for number in (1, 2)]
+        job = make_job(1, 1, tasks=(replace(make_job(1).tasks[0], cpus=9.0),))
+        plan = decide(divided({"research": {GPU: 8}}, [job], nodes=nodes))
+        assert why(plan, 1).message == (
+            "A cell comes with its GPUs' share of the node, for 1 GPU 8 CPUs; one replica needs 9 CPUs."
+        )
+
+    def test_nobody_uses_up_the_cpus_of_the_cell_next_to_it(self) -> None:
+        nodes = [make_node(1, cpus=64.0)]
+        task = make_job(1, 4).tasks[0]
+        greedy = make_job(1, tasks=(replace(task, gpus=1, cpus=8.0),))
+        another = make_job(2, tasks=(replace(task, gpus=1, cpus=30.0),), guaranteed=False)
+        theirs = make_job(3, tasks=(replace(task, cpus=32.0),), virtual_cluster="products")
+        facts = divided(
+            {"research": {SOCKET: 1}, "products": {SOCKET: 1}},
+            [greedy, another, theirs],
+            [make_running(greedy, [100]), make_running(another, [101])],
+            nodes=nodes,
+        )
+        plan = decide(facts)
+        assert the(plan, ActionKind.START).jobs == (3,)
+        assert the(plan, ActionKind.STOP).jobs == (2,)
