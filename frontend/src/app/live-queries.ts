@@ -42,9 +42,12 @@ function refetchChangedLists(queries: QueryClient): () => void {
     const state = live.current();
     // What a virtual cluster uses changes with jobs and GPUs, without a version of its own.
     if (jobsMoved(seen, state))
-      for (const key of ["jobs list", "jobs counts", "cluster", "virtual-clusters"]) stale.add(key);
-    if (seen.node !== state.node) for (const key of ["virtual-clusters", "gpu-models"]) stale.add(key);
-    if (seen.round !== state.round) for (const key of ["rounds", "events"]) stale.add(key);
+      for (const key of ["jobs list", "jobs counts", "cluster", "virtual-clusters", "cells"]) stale.add(key);
+    if (seen.node !== state.node) for (const key of ["virtual-clusters", "gpu-models", "cells"]) stale.add(key);
+    // Who owns which cells.
+    if (seen.virtual_cluster !== state.virtual_cluster) stale.add("cells");
+    // A round also binds cells and lets go of them, without a job that moves.
+    if (seen.round !== state.round) for (const key of ["rounds", "events", "cells"]) stale.add(key);
     seen = state;
     if (stale.size > 0) timer ??= setTimeout(flush, LIST_PAUSE_MS);
   });

@@ -1,5 +1,5 @@
 import { Link } from "@tanstack/react-router";
-import { Activity, LayoutGrid, ListTree, Plus, ScrollText, Server, Timer, UserRound, Users } from "lucide-react";
+import { Activity, Boxes, LayoutGrid, ListTree, Plus, ScrollText, Server, Timer, UserRound, Users } from "lucide-react";
 
 import { useSession } from "@/components/session";
 import { buttonClass } from "@/ui/button";
@@ -11,6 +11,7 @@ const PLACES = [
   { to: "/jobs", label: "Jobs", icon: Activity },
   { to: "/nodes", label: "Nodes", icon: Server },
   { to: "/virtual-clusters", label: "Virtual clusters", icon: ListTree },
+  { to: "/cells", label: "Cells", icon: Boxes },
   { to: "/tenants", label: "Tenants", icon: Users },
   { to: "/rounds", label: "Rounds", icon: Timer },
   { to: "/events", label: "Events", icon: ScrollText },

@@ -56,6 +56,36 @@ const virtualClusters = createRoute({
   ),
 });
 
+const cells = createRoute({
+  getParentRoute: () => root,
+  path: "/cells",
+  validateSearch: (search: Record<string, unknown>): { chain?: string; at?: string } => ({
+    chain: text(search.chain),
+    at: text(search.at),
+  }),
+  component: lazyRouteComponent(() => import("@/features/cells/cells-page"), "CellsPage"),
+});
+
+const cellEditor = createRoute({
+  getParentRoute: () => root,
+  path: "/cells/edit",
+  component: lazyRouteComponent(() => import("@/features/cell-editor/editor-page"), "EditorPage"),
+});
+
+const advice = createRoute({
+  getParentRoute: () => root,
+  path: "/cells/advice",
+  validateSearch: (search: Record<string, unknown>): { id?: string } => ({ id: text(search.id) }),
+  component: lazyRouteComponent(() => import("@/features/advice/advice-page"), "AdvicePage"),
+});
+
+const anomalies = createRoute({
+  getParentRoute: () => root,
+  path: "/virtual-clusters/$name/anomalies",
+  validateSearch: (search: Record<string, unknown>): { hours?: number } => ({ hours: whole(search.hours) }),
+  component: lazyRouteComponent(() => import("@/features/anomalies/anomalies-page"), "AnomaliesPage"),
+});
+
 const tenants = createRoute({
   getParentRoute: () => root,
   path: "/tenants",
@@ -106,6 +136,10 @@ export const router = createRouter({
     nodes,
     node,
     virtualClusters,
+    anomalies,
+    cells,
+    cellEditor,
+    advice,
     tenants,
     tenant,
     rounds,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { editYaml, lineOf, parseYaml } from "@/components/yaml/document";
+import { editYaml, linesOf, parseYaml } from "@/components/yaml/document";
 
 const TEXT = `# my first job
 name: digits # keep this
@@ -47,10 +47,11 @@ describe("the specification's text", () => {
   });
 
   it("tells the line of a field, or of what is nearest to a missing one", () => {
-    expect(lineOf(TEXT, ["name"])).toBe(2);
-    expect(lineOf(TEXT, ["tasks", "0", "resources", "gpu"])).toBe(6);
-    expect(lineOf(TEXT, ["tasks", "1", "resources", "gpu"])).toBe(10);
-    expect(lineOf(TEXT, ["tasks", "1", "replicas"])).toBe(9);
-    expect(lineOf(TEXT, ["virtual_cluster"])).toBe(1);
+    const lineOf = linesOf(TEXT);
+    expect(lineOf(["name"])).toBe(2);
+    expect(lineOf(["tasks", "0", "resources", "gpu"])).toBe(6);
+    expect(lineOf(["tasks", "1", "resources", "gpu"])).toBe(10);
+    expect(lineOf(["tasks", "1", "replicas"])).toBe(9);
+    expect(lineOf(["virtual_cluster"])).toBe(1);
   });
 });

@@ -31,15 +31,17 @@ export function editYaml(text: string, path: Path, value: unknown): string {
   return document.toString({ lineWidth: 0, flowCollectionPadding: false });
 }
 
-/** The line on which the value at a path stands, or else the nearest thing around it. */
-export function lineOf(text: string, path: Path): number {
+/** Tells on which line of the text the value at a path stands, or else the nearest thing around it. */
+export function linesOf(text: string): (path: Path) => number {
   const { document, lines } = read(text);
-  const keys = path.map(String);
-  for (let length = keys.length; length > 0; length -= 1) {
-    const offset = offsetOf(document, keys.slice(0, length));
-    if (offset !== null) return lines.linePos(offset).line;
-  }
-  return 1;
+  return (path) => {
+    const keys = path.map(String);
+    for (let length = keys.length; length > 0; length -= 1) {
+      const offset = offsetOf(document, keys.slice(0, length));
+      if (offset !== null) return lines.linePos(offset).line;
+    }
+    return 1;
+  };
 }
 
 function offsetOf(document: Document, keys: readonly string[]): number | null {

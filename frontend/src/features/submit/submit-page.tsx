@@ -5,7 +5,7 @@ import { lazy, Suspense, useMemo, useState } from "react";
 import { jobQuery, tenantsQuery } from "@/api/queries";
 import { writeSpec } from "@/components/spec-text";
 import { mayActFor, useSession } from "@/components/session";
-import { editYaml, lineOf, parseYaml, type Path } from "@/components/yaml/document";
+import { editYaml, linesOf, parseYaml, type Path } from "@/components/yaml/document";
 import { SpecForm } from "@/features/submit/spec-form";
 import { SubmitBar } from "@/features/submit/submit-bar";
 import { TEMPLATES } from "@/features/submit/templates";
@@ -57,8 +57,9 @@ function SubmitView({ initial, tenant: givenTenant, lead }: { initial: string; t
   const check = useCheck(spec, tenant);
   const problems = useMemo(() => {
     if (problem) return [problem];
+    const lineOf = linesOf(text);
     return check.fields.map(({ field, problem: what, expected }) => ({
-      line: lineOf(text, field.split(".")),
+      line: lineOf(field.split(".")),
       message: `${field}: ${what}. Expected: ${expected}.`,
     }));
   }, [problem, check.fields, text]);

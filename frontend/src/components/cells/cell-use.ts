@@ -1,0 +1,36 @@
+/** What the GPUs of a cell are used for, in figures and words. Pure. */
+
+import type { CellUse } from "@/api/cell-types";
+
+export type Use = "used" | "opportunistic" | "bad" | "free";
+
+/** In the order in which bars and sentences tell them. */
+export const USES: readonly Use[] = ["used", "opportunistic", "bad", "free"];
+
+export const USE_TEXT: Record<Use, string> = {
+  used: "guaranteed job",
+  opportunistic: "opportunistic job",
+  bad: "broken",
+  free: "free",
+};
+
+/** "3 used, 1 broken, 4 free": only what there is. */
+export function tellUse(use: CellUse): string {
+  const words: Record<Use, string> = { used: "used", opportunistic: "opportunistic", bad: "broken", free: "free" };
+  const parts = USES.filter((each) => use[each] > 0).map((each) => `${use[each]} ${words[each]}`);
+  return parts.join(", ") || "no GPUs";
+}
+
+/** Shares of the whole in per cent, without what there is nothing of. */
+export function sharesOf(use: CellUse): { use: Use; percent: number }[] {
+  return USES.filter((each) => use[each] > 0).map((each) => ({
+    use: each,
+    percent: (100 * use[each]) / Math.max(1, use.gpus),
+  }));
+}
+
+/** The cells of a virtual cluster in a few words: "2 V100-NODE, 1 V100-SWITCH". */
+export function cellsText(cells: Readonly<Record<string, number>>): string {
+  const owned = Object.entries(cells).filter(([, count]) => count > 0);
+  return owned.map(([path, count]) => `${count} ${path}`).join(", ") || "none";
+}

@@ -1,0 +1,37 @@
+import { Link } from "@tanstack/react-router";
+
+import type { CellEffect } from "@/api/cell-types";
+import { counted } from "@/components/format";
+import styles from "@/components/cells/effects.module.css";
+
+/** "3 running jobs of vision would lose their guarantee and run on as opportunistic." */
+export function lapseText({ virtual_cluster, lapsing }: CellEffect): string {
+  const [their, run] = lapsing === 1 ? ["its", "runs"] : ["their", "run"];
+  return `${counted(lapsing, "running job")} of ${virtual_cluster} would lose ${their} guarantee and ${run} on as opportunistic`;
+}
+
+export function lapsesOf(effects: readonly CellEffect[] | undefined): CellEffect[] {
+  return (effects ?? []).filter(({ lapsing }) => lapsing > 0);
+}
+
+/** What running jobs would lose; nothing where they lose nothing. */
+export function Effects({ effects }: { effects: readonly CellEffect[] }) {
+  return (
+    <ul className={styles.effects}>
+      {effects.map((effect) => (
+        <li key={effect.virtual_cluster}>
+          {lapseText(effect)}:{" "}
+          {effect.jobs.map((id, index) => (
+            <span key={id}>
+              {index > 0 && ", "}
+              <Link to="/jobs/$id" params={{ id: String(id) }}>
+                job {id}
+              </Link>
+            </span>
+          ))}
+          {effect.lapsing > effect.jobs.length && " and others"}
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,155 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { Timer } from "lucide-react";
+import { useMemo } from "react";
+
+import { anomaliesQuery, measureAnomalies } from "@/api/cell-queries";
+import type { Anomalies } from "@/api/cell-types";
+import { virtualClustersQuery } from "@/api/queries";
+import { Chart } from "@/components/chart";
+import { ago, counted, duration, moment } from "@/components/format";
+import { useNow } from "@/components/now";
+import { useSession } from "@/components/session";
+import { AnomalyTable } from "@/features/anomalies/anomaly-table";
+import { delaySeries } from "@/features/anomalies/series";
+import { Button } from "@/ui/button";
+import { Segments } from "@/ui/choice";
+import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
+import { Facts, muted, PageLayout, Panel } from "@/ui/layout";
+import { useSay } from "@/ui/toasts";
+
+const route = getRouteApi("/virtual-clusters/$name/anomalies");
+const DEFAULT_HOURS = 24;
+const SPANS = [
+  { value: "6", label: "6 hours" },
+  { value: "24", label: "24 hours" },
+  { value: "168", label: "7 days" },
+] as const;
+type Span = (typeof SPANS)[number]["value"];
+
+/** Whether sharing costs this virtual cluster time: its jobs' waiting here against a cluster of its own. */
+export function AnomaliesPage() {
+  const { name } = route.useParams();
+  const { hours = DEFAULT_HOURS } = route.useSearch();
+  const navigate = route.useNavigate();
+  const query = useQuery(anomaliesQuery(name, hours));
+  const span = SPANS.find(({ value }) => Number(value) === hours)?.value ?? "24";
+  return (
+    <PageLayout
+      title={`${name}: waiting here and alone`}
+      lead={
+        <>
+          <span>A private cluster of only what {name} is guaranteed is simulated beside the real one.</span>
+          <Link to="/virtual-clusters">All virtual clusters</Link>
+        </>
+      }
+      actions={
+        <>
+          <Segments<Span>
+            label="Time span"
+            value={span}
+            options={SPANS}
+            onChange={(value) => void navigate({ search: { hours: Number(value) }, replace: true })}
+          />
+          <MeasureButton name={name} hours={hours} isMeasuring={query.data?.state === "waiting"} />
+        </>
+      }
+    >
+      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
+      {query.isPending && <SkeletonLines count={8} />}
+      {query.data && <Measured measured={query.data} />}
+    </PageLayout>
+  );
+}
+
+interface MeasureButtonProps {
+  name: string;
+  hours: number;
+  isMeasuring: boolean;
+}
+
+/** For operators and members; everybody else sees what was measured. */
+function MeasureButton({ name, hours, isMeasuring }: MeasureButtonProps) {
+  const me = useSession();
+  const say = useSay();
+  const queries = useQueryClient();
+  const clusters = useQuery(virtualClustersQuery);
+  const members = clusters.data?.find((cluster) => cluster.name === name)?.members ?? [];
+  const measure = useMutation({
+    mutationFn: () => measureAnomalies(name, hours),
+    onSuccess: (waiting) => queries.setQueryData(anomaliesQuery(name, hours).queryKey, waiting),
+    onError: (error) => say("failed", error.message),
+  });
+  if (!me.is_operator && !me.tenants.some((tenant) => members.some((member) => member.tenant === tenant.name)))
+    return null;
+  return (
+    <Button
+      look="primary"
+      icon={<Timer size={15} aria-hidden />}
+      busy={measure.isPending || isMeasuring}
+      onClick={() => measure.mutate()}
+    >
+      Measure now
+    </Button>
+  );
+}
+
+function Measured({ measured }: { measured: Anomalies }) {
+  if (measured.state === "never") {
+    return (
+      <EmptyState title="Not measured yet">
+        It is measured from time to time by itself; Measure now does not wait for that.
+      </EmptyState>
+    );
+  }
+  return (
+    <>
+      {measured.state === "waiting" && <p role="status">Measuring: the private cluster is being simulated.</p>}
+      {measured.state === "failed" && <Notice tone="failed">It could not be measured: {measured.problem}</Notice>}
+      {measured.made_at && <Result measured={measured} />}
+    </>
+  );
+}
+
+function Result({ measured }: { measured: Anomalies }) {
+  const now = useNow();
+  const { x, series } = useMemo(() => delaySeries(measured.series), [measured.series]);
+  const { delay } = measured;
+  return (
+    <>
+      <Panel title="Time until jobs start">
+        <Facts
+          facts={[
+            ["Jobs measured", measured.jobs],
+            ["Mean here", wait(delay?.real_mean_seconds)],
+            ["Mean alone", wait(delay?.private_mean_seconds)],
+            ["95 % start within, here", wait(delay?.real_p95_seconds)],
+            ["95 % start within, alone", wait(delay?.private_p95_seconds)],
+            ["Measured", measured.made_at ? ago(measured.made_at, now) : "–"],
+          ]}
+        />
+        {x.length > 1 && (
+          <Chart label="Mean time until jobs start, by when they were submitted" x={x} series={series} ceiling={1} />
+        )}
+      </Panel>
+      <Panel title={`Waited longer here (${measured.count})`} flush>
+        {measured.anomalies.length === 0 ? (
+          <EmptyState title="No job waited longer here than it would have alone">
+            {measured.jobs === 0
+              ? "No guaranteed job was submitted in this time."
+              : `Each of ${counted(measured.jobs, "guaranteed job")} started within ${duration(measured.tolerance_seconds)} of when it would have in a cluster of its own, or before.`}
+          </EmptyState>
+        ) : (
+          <AnomalyTable measured={measured} />
+        )}
+      </Panel>
+      <p className={muted}>
+        {moment(measured.since)} to {moment(measured.until)}. {measured.assumption}
+      </p>
+    </>
+  );
+}
+
+function wait(seconds: number | null | undefined): string {
+  return seconds == null ? "–" : duration(seconds);
+}

@@ -1,0 +1,73 @@
+import { describe, expect, it } from "vitest";
+
+import type { CellDocument } from "@/api/cell-types";
+import { columnsOf, ownedBy } from "@/features/cell-editor/columns";
+
+const types = {
+  SWITCH: { of: "V100", count: 2 },
+  NODE: { of: "SWITCH", count: 2, node: true },
+  RACK: { of: "NODE", count: 2 },
+};
+const racks: CellDocument = {
+  types,
+  physical: [
+    { type: "RACK", name: "rack-1", nodes: ["n1", "n2"] },
+    { type: "RACK", name: "rack-2", nodes: ["n3", "n4"] },
+  ],
+};
+const left = (document: CellDocument) => Object.fromEntries(columnsOf(document).map(({ path, left }) => [path, left]));
+
+describe("the columns of what can be owned", () => {
+  it("are the levels of the hardware, topmost first", () => {
+    expect(columnsOf(racks)).toMatchObject([
+      { path: "RACK", gpus: 8, total: 2, isNode: false },
+      { path: "NODE", gpus: 4, total: 4, isNode: true },
+      { path: "SWITCH", gpus: 2, total: 8, isNode: false },
+      { path: "V100", gpus: 1, total: 16, isNode: false },
+    ]);
+  });
+
+  it("count what is left from the top down, as cells are split", () => {
+    const owned = { ...racks, virtual_clusters: { a: { cells: { RACK: 1, SWITCH: 1 } }, b: { cells: { NODE: 1 } } } };
+    // One rack is left, of it one node, of that one switch.
+    expect(left(owned)).toEqual({ RACK: 1, NODE: 1, SWITCH: 1, V100: 2 });
+    expect(left({ ...racks, virtual_clusters: { a: { cells: { RACK: 2, V100: 1 } } } }).V100).toBe(-1);
+  });
+
+  it("take pinned cells out where they are", () => {
+    // Both racks are split for one node each: no rack is left, and two nodes.
+    const pinned = { a: { pinned: { x: "rack-1/n1", y: "rack-2/n3" } } };
+    expect(left({ ...racks, virtual_clusters: pinned })).toEqual({ RACK: 0, NODE: 2, SWITCH: 4, V100: 8 });
+    const deep = { a: { pinned: { x: "rack-1/n1/0" } } };
+    expect(left({ ...racks, virtual_clusters: deep })).toEqual({ RACK: 1, NODE: 3, SWITCH: 7, V100: 14 });
+  });
+
+  it("name the hardware where several kinds have the same type", () => {
+    const mixed: CellDocument = {
+      types,
+      physical: [...(racks.physical ?? []), { type: "NODE", name: "n5", nodes: ["n5"] }],
+      virtual_clusters: { a: { cells: { RACK: 1, "NODE/SWITCH": 1 } } },
+    };
+    const columns = columnsOf(mixed);
+    expect(columns.map(({ path }) => path)).toEqual([
+      "RACK",
+      "RACK/NODE",
+      "RACK/SWITCH",
+      "RACK/V100",
+      "NODE/NODE",
+      "NODE/SWITCH",
+      "NODE/V100",
+    ]);
+    expect(columns.map((column) => ownedBy(mixed, "a", column))).toEqual([1, , , , , 1, ,]);
+  });
+
+  it("show what is owned of a type that the hardware does not have, and end where types go in circles", () => {
+    const stray = { ...racks, virtual_clusters: { a: { cells: { ROW: 2 } } } };
+    expect(columnsOf(stray).at(-1)).toMatchObject({ path: "ROW", chain: null, owned: 2, left: -2 });
+    const circle = {
+      types: { A: { of: "B", count: 2 }, B: { of: "A", count: 2 } },
+      physical: [{ type: "A", nodes: [] }],
+    };
+    expect(columnsOf(circle).length).toBeLessThan(20);
+  });
+});

@@ -1,0 +1,203 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { lazy, Suspense, useMemo, useState } from "react";
+
+import { cellsQuery } from "@/api/cell-queries";
+import type { CellDocument, Cells } from "@/api/cell-types";
+import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
+import type { FieldProblem } from "@/api/types";
+import { moment } from "@/components/format";
+import { useSession } from "@/components/session";
+import { linesOf, parseYaml } from "@/components/yaml/document";
+import { ApplyBar } from "@/features/cell-editor/apply-bar";
+import { isDocument } from "@/features/cell-editor/document";
+import { HardwarePanel } from "@/features/cell-editor/hardware-panel";
+import { InventoryButton } from "@/features/cell-editor/inventory-button";
+import { OwnersPanel } from "@/features/cell-editor/owners-panel";
+import { PinnedPanel } from "@/features/cell-editor/pinned-panel";
+import { ProblemList } from "@/features/cell-editor/problem-list";
+import { pathOf, sentenceOf } from "@/features/cell-editor/problems";
+import { writeCells } from "@/features/cell-editor/text";
+import { TypesPanel } from "@/features/cell-editor/types-panel";
+import { useCellCheck } from "@/features/cell-editor/use-cell-check";
+import { Button } from "@/ui/button";
+import { Tabs } from "@/ui/choice";
+import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
+import { PageLayout, Panel, Row, Stack } from "@/ui/layout";
+
+const YamlEditor = lazy(() => import("@/components/yaml/editor"));
+
+const TITLE = "Edit the cells";
+
+export function EditorPage() {
+  const me = useSession();
+  const query = useQuery(cellsQuery);
+  if (!me.is_operator) {
+    return (
+      <PageLayout title={TITLE}>
+        <EmptyState title="Operators divide the cluster by cells">
+          You can <Link to="/cells">see how it is divided</Link>.
+        </EmptyState>
+      </PageLayout>
+    );
+  }
+  if (!query.data) {
+    return (
+      <PageLayout title={TITLE}>
+        {query.isError ? (
+          <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />
+        ) : (
+          <SkeletonLines count={10} />
+        )}
+      </PageLayout>
+    );
+  }
+  return <Editor newest={query.data} onLook={() => void query.refetch()} />;
+}
+
+/** The draft is plain JSON. While the text is being written it leads, and the draft is what could last be read. */
+function Editor({ newest, onLook }: { newest: Cells; onLook: () => void }) {
+  const [base, setBase] = useState(newest);
+  const [draft, setDraft] = useState<unknown>(newest.specification);
+  const [text, setText] = useState<string | null>(null);
+  const [tab, setTab] = useState<"form" | "text">("form");
+  const syntax = useMemo(() => (text === null ? null : parseYaml(text, "A specification").problem), [text]);
+  const check = useCellCheck(draft);
+  const change = (next: CellDocument) => {
+    setDraft(next);
+    setText(null);
+  };
+  const restart = (cells: Cells) => {
+    setBase(cells);
+    change(cells.specification);
+  };
+  const write = (next: string) => {
+    setText(next);
+    const { data } = parseYaml(next, "A specification");
+    if (data) setDraft(data);
+  };
+  return (
+    <PageLayout
+      title={TITLE}
+      lead="Kinds of cells, the hardware made of them, and what each virtual cluster owns. Nothing is in force before you apply it."
+      actions={
+        <>
+          <Link to="/cells">Back to the cells</Link>
+          {isDocument(draft) && <InventoryButton document={draft} onChange={change} />}
+        </>
+      }
+    >
+      {newest.version !== base.version && (
+        <Conflict newest={newest} onTake={() => restart(newest)} onKeep={() => setBase(newest)} />
+      )}
+      <Tabs
+        label="Ways to edit"
+        value={tab}
+        onChange={setTab}
+        tabs={[
+          {
+            value: "form",
+            label: "Form",
+            content: () => <Form draft={draft} syntax={syntax} check={check} onChange={change} />,
+          },
+          {
+            value: "text",
+            label: "YAML",
+            content: () => <Text draft={draft} text={text} syntax={syntax} problems={check.problems} onWrite={write} />,
+          },
+        ]}
+      />
+      <ProblemList problems={check.problems} />
+      <ApplyBar
+        specification={draft}
+        version={base.version}
+        check={check}
+        syntax={syntax && `Line ${syntax.line}: ${syntax.message}`}
+        isChanged={draft !== base.specification}
+        onConflict={onLook}
+      />
+    </PageLayout>
+  );
+}
+
+interface ConflictProps {
+  newest: Cells;
+  onTake: () => void;
+  onKeep: () => void;
+}
+
+function Conflict({ newest, onTake, onKeep }: ConflictProps) {
+  return (
+    <Notice>
+      <Stack>
+        <p>
+          {newest.changed_by?.replace(/^user /, "") ?? "Somebody"} changed the cells meanwhile (version {newest.version}
+          , {moment(newest.changed_at)}). Your draft is still here.
+        </p>
+        <Row>
+          <Button onClick={onTake}>Take theirs</Button>
+          <Button onClick={onKeep}>Go on with mine</Button>
+        </Row>
+      </Stack>
+    </Notice>
+  );
+}
+
+type Problem = ReturnType<typeof parseYaml>["problem"];
+
+interface FormProps {
+  draft: unknown;
+  syntax: Problem;
+  check: ReturnType<typeof useCellCheck>;
+  onChange: (document: CellDocument) => void;
+}
+
+function Form({ draft, syntax, check, onChange }: FormProps) {
+  const clusters = useQuery(virtualClustersQuery);
+  const models = useQuery(gpuModelsQuery);
+  if (syntax || !isDocument(draft)) {
+    return (
+      <Notice tone="failed">
+        The form returns when the YAML can be read again. {syntax && `Line ${syntax.line}: ${syntax.message}`}
+      </Notice>
+    );
+  }
+  const names = (clusters.data ?? []).map(({ name }) => name);
+  const part = { document: draft, problems: check.problems, onChange };
+  return (
+    <Stack>
+      <OwnersPanel {...part} clusters={names} guaranteed={check.guaranteed} />
+      <PinnedPanel {...part} clusters={names} />
+      <TypesPanel {...part} models={(models.data ?? []).map(({ name }) => name)} />
+      <HardwarePanel {...part} />
+    </Stack>
+  );
+}
+
+interface TextProps {
+  draft: unknown;
+  /** Null while the form leads. */
+  text: string | null;
+  syntax: Problem;
+  problems: readonly FieldProblem[];
+  onWrite: (text: string) => void;
+}
+
+function Text({ draft, text, syntax, problems, onWrite }: TextProps) {
+  const shown = useMemo(() => text ?? writeCells(draft as CellDocument), [text, draft]);
+  const marks = useMemo(() => {
+    if (syntax) return [syntax];
+    const lineOf = linesOf(shown);
+    return problems.map((each) => ({
+      line: lineOf(pathOf(draft, each.field)),
+      message: `${each.field}: ${sentenceOf(each)}`,
+    }));
+  }, [syntax, shown, problems, draft]);
+  return (
+    <Panel flush>
+      <Suspense fallback={<SkeletonLines count={12} />}>
+        <YamlEditor value={shown} onChange={onWrite} problems={marks} label="Cells as YAML" />
+      </Suspense>
+    </Panel>
+  );
+}
