@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from allot.cell_objects import CellDocument, CellNode, Cells, CellsCheck, VirtualClusterCells
 from allot.credentials import find_account
 from allot.objects import (
     Attempt,
@@ -182,6 +183,34 @@ class Client:
 
     def virtual_cluster(self, name: str) -> VirtualCluster:
         return cast(VirtualCluster, self._read(f"/virtual-clusters/{quote(name, safe='')}"))
+
+    # Cells
+
+    def cells(self) -> Cells:
+        """How the cluster is divided by cells."""
+        return cast(Cells, self._read("/cells"))
+
+    def cell_tree(self, *, at: str | None = None, chain: str | None = None) -> Iterator[CellNode]:
+        """The cells inside the one at an address, or the topmost ones."""
+        return cast("Iterator[CellNode]", self._pages("/cells/tree", {"at": at, "chain": chain}, None))
+
+    def cells_of(self, virtual_cluster: str) -> VirtualClusterCells:
+        path = f"/virtual-clusters/{quote(virtual_cluster, safe='')}/cells"
+        return cast(VirtualClusterCells, self._read(path))
+
+    def check_cells(self, specification: CellDocument) -> CellsCheck:
+        """What is wrong with a specification, and what it would change; changes nothing."""
+        return cast(CellsCheck, self._write("/cells/check", {"specification": specification}))
+
+    def propose_cells(self) -> CellDocument:
+        """Today's hardware and guarantees as a specification."""
+        return cast("CellDocument", self._write("/cells/proposal")["specification"])
+
+    def set_cells(self, specification: CellDocument, *, version: int) -> Cells:
+        """Put a specification in force in place of `version`; Refused when that is not in force any more."""
+        body = {"specification": specification, "version": version}
+        # Not repeated: a second try after a lost answer would find the version changed, by itself.
+        return cast(Cells, self._transport.request("PUT", "/cells", body=body))
 
     # How it is said to the server
 

@@ -117,6 +117,19 @@ def _value(value: object) -> str:
     return str(value)
 
 
+def guarantee_words(job: Job) -> str:
+    """`guaranteed`, unless the guarantee does not hold now."""
+    lapsed = " (lapsed: its cells are no more, guaranteed jobs may take its GPUs)"
+    return job["guarantee"] + (lapsed if job["guarantee_lapsed"] else "")
+
+
+def attempt_detail(attempt: Attempt) -> str:
+    """What was said about an attempt, or its exit code; then how much work was lost with it."""
+    said = attempt["message"] or (exit_words(attempt["exit_code"]) if attempt["exit_code"] else "")
+    lost = attempt["lost_seconds"]
+    return f"{said} {duration(lost)} of work lost.".strip() if lost else said
+
+
 def attempt_words(attempt: Attempt) -> str:
     """The state of an attempt, or how it ended."""
     return str(attempt["outcome"] or attempt["state"]).upper()

@@ -62,6 +62,8 @@ class Attempt(TypedDict):
     message: str
     stop_cause: str | None
     preempted_by: list[int]
+    #: Work that its end threw away, as far as is known.
+    lost_seconds: float | None
     planned_at: str | None
     starting_at: str | None
     running_at: str | None
@@ -102,6 +104,8 @@ class Job(TypedDict):
     ended_at: str | None
     attempts: int
     attempt: Attempt | None
+    #: It runs on as an opportunistic job, since the cells it ran on are no more.
+    guarantee_lapsed: bool
     reasons: list[Reason]
     position: int | None
     exit_code: int | None
@@ -290,6 +294,9 @@ class VirtualCluster(TypedDict):
     placer: str
     default_time_limit_seconds: float | None
     guaranteed: dict[str, int]
+    #: Owned cells by type, and addresses by the name they are pinned under; empty where GPUs are counted.
+    cells: dict[str, int]
+    pinned: dict[str, str]
     members: list[Member]
     usage: dict[str, ModelUsage]
     queued: int

@@ -22,6 +22,8 @@ LARGEST_FILE_BYTES = 1_000_000
 #: Fields of a task that may stand at the top level of a specification with one task.
 SHORTHAND = ("command", "gpus", "gpu_model", "resources", "replicas", "env")
 LONGEST_NAME = 63
+#: What to do when the file of a job is missing.
+_NO_JOB = "To run a command put it after two dashes: `allot submit [flags] -- COMMAND ...`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +184,20 @@ def read_sources(paths: Sequence[str]) -> list[Source]:
     return [source for path in paths for source in _read(path)]
 
 
+def read_document(path: str, kind: str) -> dict[str, Any]:
+    """The one document of a file that is no job; `kind` says in words what it has to be."""
+    where = "standard input" if path == "-" else path
+    documents = _documents(
+        _text(path, where, "Give the name of one that exists, or - for standard input."), where
+    )
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise WrongUse(f"{where} is not {kind}.")
+    return documents[0]
+
+
 def _read(path: str) -> list[Source]:
     where = "standard input" if path == "-" else path
-    documents = _documents(_text(path, where), where)
+    documents = _documents(_text(path, where, _NO_JOB), where)
     if not documents:
         raise WrongUse(f"{where} is empty. Expected a job specification in YAML or JSON.")
     sources = []
@@ -198,7 +211,7 @@ def _read(path: str) -> list[Source]:
     return sources
 
 
-def _text(path: str, where: str) -> str:
+def _text(path: str, where: str, hint: str) -> str:
     try:
         if path == "-":
             content = sys.stdin.buffer.read(LARGEST_FILE_BYTES + 1)
@@ -206,10 +219,7 @@ def _text(path: str, where: str) -> str:
             with Path(path).open("rb") as file:
                 content = file.read(LARGEST_FILE_BYTES + 1)
     except FileNotFoundError:
-        raise WrongUse(
-            f"There is no file {path!r}. To run a command put it after two dashes: "
-            "`allot submit [flags] -- COMMAND ...`."
-        ) from None
+        raise WrongUse(f"There is no file {path!r}. {hint}") from None
     except OSError as error:
         raise WrongUse(f"Cannot read {where}: {error.strerror}.") from None
     if len(content) > LARGEST_FILE_BYTES:

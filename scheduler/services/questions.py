@@ -11,6 +11,7 @@ import redis
 from django.conf import settings
 from django.db import transaction
 
+from scheduler.cells.in_force import cells_in_force
 from scheduler.clock import database_now
 from scheduler.core.lifecycle import JobState
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
@@ -201,6 +202,9 @@ def _enlarged(fields: Fields) -> dict[str, Any]:
         _check_name(fields, "virtual_cluster", vc, _virtual_clusters())
     if model:
         _check_name(fields, "gpu_model", model, list(GpuModel.objects.values_list("name", flat=True)))
+        if model in cells_in_force().layout.gpu_models:
+            expected = "POST /cells/check, which says what other cells would change"
+            fields.refuse("gpu_model", f"{model} is divided by cells, not by counts", expected)
     fields.finish()
     return {"virtual_cluster": vc, "gpu_model": model, "more_gpus": more}
 

@@ -12,11 +12,12 @@ import typer
 
 from allot.commands.options import JobId, JobIds, OutputOption, QuietOption, connect
 from allot.describe import (
+    attempt_detail,
     attempt_words,
     change_line,
     detail,
-    exit_words,
     gpus_wanted,
+    guarantee_words,
     model_of,
     nodes_of,
     reason_lines,
@@ -143,7 +144,7 @@ def _print_job(job: Job, attempts: list[Attempt]) -> None:
         ("Tenant", job["tenant"]),
         ("Virtual cluster", job["virtual_cluster"]),
         ("Submitted", f"{local_time(job['submitted_at'])} by {job['submitted_by']}"),
-        ("GPUs", f"{gpus_wanted(job)}, {job['guarantee']}"),
+        ("GPUs", f"{gpus_wanted(job)}, {guarantee_words(job)}"),
         ("Priority", str(job["priority"])),
         ("Tasks", "\n".join(task_line(task) for task in job["spec"].get("tasks", []))),
         ("Labels", ", ".join(f"{key}={value}" for key, value in job["labels"].items())),
@@ -167,7 +168,7 @@ def _print_job(job: Job, attempts: list[Attempt]) -> None:
                 attempt["gpu_model"],
                 since(attempt["running_at"], until=attempt["ended_at"]),
                 nodes_of(attempt) or "-",
-                attempt["message"] or (exit_words(attempt["exit_code"]) if attempt["exit_code"] else ""),
+                attempt_detail(attempt),
             ]
             for attempt in sorted(attempts, key=lambda attempt: attempt["number"])
         ]
