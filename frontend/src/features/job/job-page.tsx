@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import { ShieldAlert } from "lucide-react";
 import { useEffect, useRef } from "react";
 
 import { attemptsQuery, jobEventsQuery, jobQuery } from "@/api/queries";
@@ -101,6 +102,7 @@ function Lead({ job }: { job: Job }) {
         {job.tenant} in <Link to="/virtual-clusters">{job.virtual_cluster}</Link>
       </span>
       {job.guarantee === "opportunistic" && <Tag title="Runs on idle GPUs and gives way">opportunistic</Tag>}
+      {job.guarantee_lapsed && <Tag title="Runs on as an opportunistic job for now">guarantee lapsed</Tag>}
       <span title={moment(job.submitted_at)}>
         submitted {ago(job.submitted_at, now)} by {job.submitted_by}
       </span>
@@ -113,6 +115,12 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
     <Stack>
       {job.state === "failed" && (
         <Notice tone="failed">{job.message || `It ended with exit code ${job.exit_code ?? "unknown"}.`}</Notice>
+      )}
+      {job.guarantee_lapsed && (
+        <Notice icon={<ShieldAlert size={16} aria-hidden />}>
+          Its guarantee has lapsed: the cells it started on are no longer {job.virtual_cluster}&apos;s. It runs on as an
+          opportunistic job, gives way to guaranteed ones, and is guaranteed again as soon as there are cells for it.
+        </Notice>
       )}
       {job.state === "queued" && <WaitingPanel job={job} />}
       {job.state === "queued" && <JobWhatIf job={job} />}

@@ -49,4 +49,9 @@ describe("the form of a virtual cluster", () => {
     });
     expect(bodyOf(draft, null)).not.toHaveProperty("version");
   });
+
+  it("leaves to the cells what is guaranteed of models that they divide", () => {
+    const draft = { ...draftOf(cluster), guaranteed: { V100: 8, K80: 2 } };
+    expect(bodyOf(draft, cluster, ["V100"])).toMatchObject({ guaranteed: { K80: 2 } });
+  });
 });

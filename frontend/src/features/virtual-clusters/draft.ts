@@ -32,9 +32,16 @@ export function draftOf(cluster: VirtualCluster | null): Draft {
   };
 }
 
-/** The body to send. A cluster that exists is changed only if it still has the version that was edited. */
-export function bodyOf(draft: Draft, cluster: VirtualCluster | null): Record<string, unknown> {
-  const guaranteed = Object.entries(draft.guaranteed).filter(([, gpus]) => gpus !== undefined && gpus !== 0);
+/**
+ * The body to send. A cluster that exists is changed only if it still has the version that was edited. What is
+ * guaranteed of models that are divided by cells follows from the cells and is left out.
+ */
+export function bodyOf(
+  draft: Draft,
+  cluster: VirtualCluster | null,
+  divided: readonly string[] = [],
+): Record<string, unknown> {
+  const guaranteed = Object.entries(draft.guaranteed).filter(([model, gpus]) => gpus && !divided.includes(model));
   const members = Object.entries(draft.members).filter(([, weight]) => weight !== undefined);
   return {
     ...(cluster ? { version: cluster.version } : { name: draft.name }),

@@ -1,6 +1,8 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useState, type SyntheticEvent } from "react";
 
+import { cellsQuery } from "@/api/cell-queries";
 import { ApiError, newIdempotencyKey, request } from "@/api/client";
 import { gpuModelsQuery, policiesQuery, tenantsQuery } from "@/api/queries";
 import type { PluginParameter, VirtualCluster } from "@/api/types";
@@ -27,14 +29,15 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
   const policies = useQuery(policiesQuery);
   const models = useQuery(gpuModelsQuery);
   const tenants = useQuery(tenantsQuery);
+  const divided = useQuery(cellsQuery).data?.gpu_models ?? [];
   const [draft, setDraft] = useState<Draft>(() => draftOf(cluster));
   const change = (changed: Partial<Draft>) => setDraft((now) => ({ ...now, ...changed }));
   const save = useMutation({
     mutationFn: () =>
       cluster
-        ? request<VirtualCluster>("PUT", `/virtual-clusters/${cluster.name}`, { body: bodyOf(draft, cluster) })
+        ? request<VirtualCluster>("PUT", `/virtual-clusters/${cluster.name}`, { body: bodyOf(draft, cluster, divided) })
         : request<VirtualCluster>("POST", "/virtual-clusters", {
-            body: bodyOf(draft, null),
+            body: bodyOf(draft, null, divided),
             idempotencyKey: newIdempotencyKey(),
           }),
     onSuccess: (saved) => {
@@ -93,11 +96,13 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
               </span>
               <NumberInput
                 min={0}
+                disabled={divided.includes(model)}
                 value={draft.guaranteed[model]}
                 placeholder="0"
                 aria-invalid={refusal?.problem(`guaranteed.${model}`) ? true : undefined}
                 onChange={(gpus) => change({ guaranteed: { ...draft.guaranteed, [model]: gpus } })}
               />
+              {divided.includes(model) && <Link to="/cells/edit">from cells</Link>}
               <span className={styles.problem}>{refusal?.problem(`guaranteed.${model}`)}</span>
             </label>
           ))}

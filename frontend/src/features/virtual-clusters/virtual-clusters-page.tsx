@@ -7,6 +7,7 @@ import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
 import type { VirtualCluster } from "@/api/types";
 import { counted, duration } from "@/components/format";
 import { useSession } from "@/components/session";
+import { ClusterCells } from "@/features/virtual-clusters/cluster-cells";
 import { BarsKey, GuaranteeBars } from "@/features/virtual-clusters/guarantee-bars";
 import { EnlargeWhatIf } from "@/features/virtual-clusters/enlarge-what-if";
 import { SpareSettings } from "@/features/virtual-clusters/spare-settings";
@@ -90,12 +91,19 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
     >
       <div className={styles.card}>
         <GuaranteeBars cluster={cluster} totals={totals} />
+        <ClusterCells cluster={cluster} />
         <Facts
           facts={[
             [
               "Jobs",
               <Link key="jobs" to="/jobs" search={{ vc: cluster.name, state: "queued,running" }}>
                 {cluster.running} running, {cluster.queued} queued
+              </Link>,
+            ],
+            [
+              "Waiting",
+              <Link key="anomalies" to="/virtual-clusters/$name/anomalies" params={{ name: cluster.name }}>
+                here and alone
               </Link>,
             ],
             ["Policy", [cluster.policy, ...parameters].join(", ")],
