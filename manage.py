@@ -22,6 +22,11 @@ def main() -> None:
         from scheduler.simulation.command import main as simulate
 
         sys.exit(simulate(sys.argv[2:]))
+    if sys.argv[1:2] == ["cells"] and "--nodes-from-database" not in sys.argv:
+        # Likewise for a file of cells that is checked by itself.
+        from scheduler.simulation.cells_command import main as cells
+
+        sys.exit(cells(sys.argv[2:]))
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 

@@ -93,8 +93,13 @@ def _checked(document: Any, before: InForce) -> Checked:
         layout = compiled(from_document(document))
     except SpecificationError as error:
         return Checked(layout=None, problems=error.problems)
-    problems = islice(_problems_now(layout, before.layout), MOST_PROBLEMS)
-    return Checked(layout=layout, problems=tuple(problems))
+    return Checked(layout=layout, problems=problems_now(layout, before.layout))
+
+
+def problems_now(layout: Layout, before: Layout | None = None) -> tuple[Problem, ...]:
+    """Return what stands against putting a layout in force in place of the one that is."""
+    before = cells_in_force().layout if before is None else before
+    return tuple(islice(_problems_now(layout, before), MOST_PROBLEMS))
 
 
 def _problems_now(layout: Layout, before: Layout) -> Iterator[Problem]:
