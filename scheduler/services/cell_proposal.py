@@ -1,62 +1,11 @@
-"""A specification to begin with: today's hardware as cells, and today's guarantees as cells of it."""
+"""A specification to begin with, from today's inventory and guarantees."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from scheduler.core.cells.specification import CellType, PhysicalCell, Specification, VirtualCells
+from scheduler.core.cells.proposal import Machine, proposed
+from scheduler.core.cells.specification import Specification
 from scheduler.models import Gpu
 from tenants.models import Guarantee
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """A node that has reported GPUs: (socket, switch, index) of each."""
-
-    name: str
-    rack: str
-    gpu_model: str
-    gpus: tuple[tuple[int, int, int], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
-    """All nodes with equally many GPUs of a model; `shape` is (sockets, switches of each, GPUs of each)."""
-
-    prefix: str
-    gpu_model: str
-    shape: tuple[int, int, int]
-    machines: tuple[Machine, ...]
-
-    @property
-    def types(self) -> list[CellType]:
-        """Return the types below and up to the node; a level that divides nothing is left out."""
-        _, switches, gpus = self.shape
-        found: list[CellType] = []
-        of, inner = self.gpu_model, 1
-        for name, size in (("SWITCH", gpus), ("SOCKET", gpus * switches), ("NODE", self.size)):
-            if name == "NODE" or inner < size < self.size:
-                kind = CellType(name=f"{self.prefix}-{name}", of=of, count=size // inner, node=name == "NODE")
-                found.append(kind)
-                of, inner = kind.name, size
-        return found
-
-    @property
-    def size(self) -> int:
-        return len(self.machines[0].gpus)
-
-    @property
-    def nodes_of_a_rack(self) -> int:
-        """Return how many nodes each rack has; 1 when that differs, or there are no racks to speak of."""
-        by_rack = self.racks()
-        sizes = {len(machines) for machines in by_rack.values()}
-        return sizes.pop() if len(sizes) == 1 else 1
-
-    def racks(self) -> dict[str, list[Machine]]:
-        by_rack: dict[str, list[Machine]] = defaultdict(list)
-        for machine in self.machines:
-            by_rack[machine.rack].append(machine)
-        return dict(sorted(by_rack.items()))
 
 
 def cells_proposal() -> Specification:
@@ -67,117 +16,13 @@ def cells_proposal() -> Specification:
     return proposed(_machines(), guarantees)
 
 
-def proposed(machines: Iterable[Machine], guarantees: Mapping[str, Mapping[str, int]]) -> Specification:
-    """Return the specification for these machines and these counts by virtual cluster and model."""
-    kinds = _kinds(machines)
-    types: list[CellType] = []
-    physical: list[PhysicalCell] = []
-    taken: set[str] = set()
-    for kind in kinds:
-        types += kind.types
-        if kind.nodes_of_a_rack > 1:
-            rack = CellType(name=f"{kind.prefix}-RACK", of=types[-1].name, count=kind.nodes_of_a_rack)
-            types.append(rack)
-            groups = list(kind.racks().items())
-        else:
-            groups = [(machine.name, [machine]) for machine in kind.machines]
-        for name, members in groups:
-            name = f"{name}-{kind.prefix}" if name in taken else name
-            taken.add(name)
-            physical.append(_physical(types[-1].name, name, members))
-    return Specification(
-        types=tuple(types),
-        physical=tuple(physical),
-        virtual_clusters={
-            name: VirtualCells(cells=cells) for name, cells in _shares(kinds, guarantees).items()
-        },
-    )
-
-
 def _machines() -> list[Machine]:
-    gpus: dict[tuple[str, str, str], list[tuple[int, int, int]]] = defaultdict(list)
+    gpus: dict[tuple[str, str, str], list[tuple[str, str, int]]] = defaultdict(list)
     rows = Gpu.objects.filter(present=True).exclude(node__gpu_model=None)
     columns = ("node__name", "node__rack", "node__gpu_model__name", "socket", "switch", "index")
-    for name, rack, model, *place in rows.order_by("node__name").values_list(*columns):
-        gpus[name, rack, model].append(tuple(place))
+    for name, rack, model, socket, switch, index in rows.order_by("node__name").values_list(*columns):
+        gpus[name, rack, model].append((str(socket), str(switch), index))
     return [
         Machine(name=name, rack=rack, gpu_model=model, gpus=tuple(sorted(places)))
         for (name, rack, model), places in gpus.items()
     ]
-
-
-def _kinds(machines: Iterable[Machine]) -> list[_Kind]:
-    by_size: dict[tuple[str, int], list[Machine]] = defaultdict(list)
-    for machine in machines:
-        by_size[machine.gpu_model, len(machine.gpus)].append(machine)
-    sizes: dict[str, int] = defaultdict(int)
-    for model, _ in by_size:
-        sizes[model] += 1
-    kinds = []
-    for (model, size), members in sorted(by_size.items()):
-        shapes = {_shape(machine) for machine in members}
-        kinds.append(
-            _Kind(
-                prefix=model if sizes[model] == 1 else f"{model}-{size}",
-                gpu_model=model,
-                # Machines that are not alike inside have in common only that they are machines.
-                shape=shapes.pop() if len(shapes) == 1 else (1, 1, size),
-                machines=tuple(members),
-            )
-        )
-    return kinds
-
-
-def _shape(machine: Machine) -> tuple[int, int, int]:
-    """Return how a machine's GPUs are spread; (1, 1, all of them) when that is not even."""
-    flat = (1, 1, len(machine.gpus))
-    switches: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for socket, switch, _ in machine.gpus:
-        switches[socket][switch] += 1
-    sizes = {gpus for inside in switches.values() for gpus in inside.values()}
-    fanouts = {len(inside) for inside in switches.values()}
-    if len(sizes) > 1 or len(fanouts) > 1:
-        return flat
-    return len(switches), fanouts.pop(), sizes.pop()
-
-
-def _physical(kind: str, name: str, machines: Sequence[Machine]) -> PhysicalCell:
-    in_order = {machine.name: tuple(index for *_, index in machine.gpus) for machine in machines}
-    return PhysicalCell(
-        type=kind,
-        name=name,
-        nodes=tuple(in_order),
-        # Said only where the GPUs that are near to each other are not numbered one after another.
-        gpus={node: gpus for node, gpus in in_order.items() if gpus != tuple(range(len(gpus)))},
-    )
-
-
-def _shares(kinds: Sequence[_Kind], guarantees: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Turn counts into cells, the largest first for everybody, so that all of them fit together.
-
-    Sizes nest, so when all larger cells are given, what is left holds as many of the next as its GPUs say.
-    """
-    wanted = {(name, model): gpus for name, models in guarantees.items() for model, gpus in models.items()}
-    left = {kind.prefix: kind.size * len(kind.machines) for kind in kinds}
-    shares: dict[str, dict[str, int]] = defaultdict(dict)
-    # Of two cells of one size, a node is the better one to own.
-    for kind, cell, size, _ in sorted(_cells(kinds), key=lambda entry: (-entry[2], not entry[3], entry[1])):
-        for (name, model), gpus in sorted(wanted.items()):
-            if model == kind.gpu_model and (count := min(gpus, left[kind.prefix]) // size):
-                shares[name][cell] = count
-                wanted[name, model] -= count * size
-                left[kind.prefix] -= count * size
-    return dict(sorted(shares.items()))
-
-
-def _cells(kinds: Sequence[_Kind]) -> Iterable[tuple[_Kind, str, int, bool]]:
-    """Yield every cell up to nodes: its kind, its type, its GPUs, whether it is a node."""
-    for kind in kinds:
-        # A GPU's type is its model, which several kinds of nodes may share.
-        several = sum(other.gpu_model == kind.gpu_model for other in kinds) > 1
-        top = f"{kind.prefix}-{'RACK' if kind.nodes_of_a_rack > 1 else 'NODE'}"
-        yield kind, f"{top}/{kind.gpu_model}" if several else kind.gpu_model, 1, False
-        size = 1
-        for step in kind.types:
-            size *= step.count
-            yield kind, step.name, size, step.node

@@ -55,6 +55,9 @@ def parser() -> argparse.ArgumentParser:
         "--cluster", metavar="SPEC|FILE", default="", help="v100=36,p100=36:4, or a YAML or CSV file"
     )
     what.add_argument(
+        "--cells", action="store_true", help="divide every guarantee by cells, the largest that it fills"
+    )
+    what.add_argument(
         "--throughputs", metavar="FILE", default="", help="measured rates by application and model"
     )
     what.add_argument("--limit", type=int, metavar="N", help="only the first N jobs")
@@ -110,7 +113,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="AXIS=V1,V2",
-        help="round_seconds, locality, limit, placer, costs.NAME, failures.NAME",
+        help="round_seconds, locality, limit, placer, cells=no,yes, costs.NAME, failures.NAME",
     )
     sweep.add_argument(
         "--processes", type=int, default=1, metavar="N", help="runs at a time on this machine; 0: one a core"
@@ -162,6 +165,7 @@ def understand(arguments: Sequence[str]) -> Order:
             for name, text in (_pair("--failure", each) for each in given.failure)
         },
         locality=given.locality,
+        cells=given.cells,
         private=given.private,
     )
     axes = {name: values.split(",") for name, values in (_pair("--sweep", each) for each in given.sweep)}

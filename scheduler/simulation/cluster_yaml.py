@@ -13,6 +13,7 @@ from scheduler.core.errors import UnknownPlugin
 from scheduler.core.registry import make_placer, make_policy
 from scheduler.core.snapshot import Member, Tenant, VirtualCluster
 from scheduler.jobspec.quantities import bytes_of, seconds_of
+from scheduler.simulation.division import declared_cells
 from scheduler.simulation.errors import ClusterError
 from scheduler.simulation.inventory import (
     MOST_GPUS,
@@ -81,7 +82,7 @@ def read_cluster_yaml(name: str, text: str) -> ClusterSpec:
         raise ClusterError(f"{name}:{line}: is not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise ClusterError(f"{name}: is not YAML: {error}") from None
-    root = _Entry(name, content, ("name", "racks", "nodes", "virtual_clusters", "tenants"))
+    root = _Entry(name, content, ("name", "racks", "nodes", "virtual_clusters", "cells", "tenants"))
     inventory = Inventory()
     for number, rack in enumerate(root.entries("racks", ("name", "count", "nodes")), 1):
         count = rack.count("count", 1)
@@ -94,7 +95,8 @@ def read_cluster_yaml(name: str, text: str) -> ClusterSpec:
     tenants = tuple(_tenant(entry) for entry in root.entries("tenants", ("name", "quota")))
     gpus = count_gpus(inventory.nodes)
     virtual_clusters = tuple(
-        _virtual_cluster(entry, gpus) for entry in root.entries("virtual_clusters", _VIRTUAL_CLUSTER)
+        _virtual_cluster(entry, gpus, in_cells="cells" in root.value)
+        for entry in root.entries("virtual_clusters", _VIRTUAL_CLUSTER)
     )
     _check_names(name, "virtual_clusters", [vc.name for vc in virtual_clusters])
     _check_names(name, "tenants", [tenant.name for tenant in tenants])
@@ -104,12 +106,18 @@ def read_cluster_yaml(name: str, text: str) -> ClusterSpec:
             raise ClusterError(
                 f"{name}: virtual_clusters: {promised} {model} are guaranteed in all; there are {available}"
             )
-    return ClusterSpec(
+    cluster = ClusterSpec(
         name=root.name("name", name),
         nodes=inventory.nodes,
         virtual_clusters=virtual_clusters or one_virtual_cluster(inventory.nodes),
         tenants=tenants,
     )
+    cells = root.value.get("cells")
+    if cells is None:
+        return cluster
+    if not isinstance(cells, dict):
+        raise root.wrong("cells", "must have types, physical and virtual_clusters")
+    return declared_cells(cluster, cells)
 
 
 _NODE = ("name", "count", "gpu_model", "gpus", "cpus", "memory", "sockets", "switches")
@@ -179,9 +187,9 @@ def _tenant(entry: _Entry) -> Tenant:
     return Tenant(name=entry.name("name"), quota=entry.amounts("quota"))
 
 
-def _virtual_cluster(entry: _Entry, gpus: Mapping[str, int]) -> VirtualCluster:
+def _virtual_cluster(entry: _Entry, gpus: Mapping[str, int], *, in_cells: bool) -> VirtualCluster:
     guaranteed = entry.amounts("guaranteed")
-    if "guaranteed" not in entry.value:
+    if "guaranteed" not in entry.value and not in_cells:
         raise entry.wrong("guaranteed", "is missing; it must be like {V100: 8}")
     for model in guaranteed:
         if model not in gpus:

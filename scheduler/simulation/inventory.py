@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from scheduler.core.cells.specification import Specification
 from scheduler.core.snapshot import Gpu, GpuId, Node, NodeId, Tenant, VirtualCluster
 from scheduler.simulation.errors import ClusterError
 
@@ -24,6 +25,8 @@ class ClusterSpec:
     nodes: tuple[Node, ...]
     virtual_clusters: tuple[VirtualCluster, ...]
     tenants: tuple[Tenant, ...] = ()
+    #: None: guarantees are counts of GPUs.
+    cells: Specification | None = None
     #: What was assumed, in sentences for the report.
     notes: tuple[str, ...] = ()
 

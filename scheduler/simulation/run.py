@@ -65,6 +65,7 @@ class Experiment:
             nodes=self.cluster.nodes,
             tenants=self.cluster.tenants,
             virtual_clusters=clusters,
+            cells=self.cluster.cells,
             spare_policy=self.policy or "fifo",
             spare_placer=self.placer or "consolidate",
         )

@@ -22,6 +22,7 @@ from scheduler.core.sim.result import Result
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation.clusters import load_cluster
+from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.generate import generate
 from scheduler.simulation.generator_spec import read_generator
@@ -60,6 +61,8 @@ class Case:
     costs: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, float] = field(default_factory=dict)
     locality: float = 1.0
+    #: Divide every guarantee by cells.
+    cells: bool = False
     private: bool = False
 
 
@@ -75,6 +78,8 @@ def prepare(case: Case) -> Prepared:
     """Read the files of a case; raise InputError for what cannot be used."""
     table = _table(case)
     cluster = load_cluster(case.cluster)
+    if case.cells:
+        cluster = divided_by_cells(cluster)
     workload, problems = read_workload(case, cluster)
     cluster, workload = join(cluster, workload, strict=case.strict)
     _check_window(case.window, workload)
@@ -174,8 +179,10 @@ def _with(case: Case, axis: str, text: str) -> Case:
     if axis in ("placer", "cluster", "trace"):
         name_of: Any = {axis: text}
         return replace(case, **name_of)
+    if axis == "cells" and text in ("no", "yes"):
+        return replace(case, cells=text == "yes")
     if not (axis in _NUMBERS or (dot and group in ("costs", "failures"))):
-        choices = [*_NUMBERS, "placer", "cluster", "trace", "costs.NAME", "failures.NAME"]
+        choices = [*_NUMBERS, "placer", "cells=no,yes", "cluster", "trace", "costs.NAME", "failures.NAME"]
         raise InputError(f"there is no axis {axis!r}; choose {wording.either(choices)}")
     try:
         value = _NUMBERS.get(axis, float)(text)
