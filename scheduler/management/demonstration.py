@@ -1,7 +1,8 @@
 """What the demonstration consists of; `manage.py demo` makes it.
 
 Thirty-six simulated GPUs of three models in three racks; three tenants, each with a virtual cluster of
-its own and all with a share in a common one; some GPUs of each model are guaranteed to nobody.
+its own and all with a share in a common one; some GPUs of each model are guaranteed to nobody. Two of the
+models are divided by cells.
 """
 
 from collections.abc import Mapping, Sequence
@@ -94,6 +95,29 @@ TENANTS: Sequence[DemoTenant] = (
 #: The virtual cluster in which all tenants have a share. Guaranteed to nobody: 2 V100, 4 P100, 4 K80.
 SHARED = "shared"
 SHARED_GUARANTEED: Mapping[str, int] = {"V100": 2, "K80": 4}
+
+
+#: V100 and K80 are divided by cells, P100 by counts. The cells come to the guarantees above.
+CELLS: Mapping[str, Any] = {
+    "types": {
+        "V100-SWITCH": {"of": "V100", "count": 2},
+        "V100-NODE": {"of": "V100-SWITCH", "count": 2, "node": True},
+        "V100-RACK": {"of": "V100-NODE", "count": 2},
+        "K80-SWITCH": {"of": "K80", "count": 2},
+        "K80-SOCKET": {"of": "K80-SWITCH", "count": 2},
+        "K80-NODE": {"of": "K80-SOCKET", "count": 2, "node": True},
+        "K80-RACK": {"of": "K80-NODE", "count": 2},
+    },
+    "physical": [
+        {"type": "V100-RACK", "name": "rack-a", "nodes": ["v100-a1", "v100-a2"]},
+        {"type": "K80-RACK", "name": "rack-c", "nodes": ["k80-c1", "k80-c2"]},
+    ],
+    "virtual_clusters": {
+        "vision": {"cells": {"V100-NODE": 1}},
+        "robotics": {"cells": {"K80-NODE": 1}},
+        SHARED: {"cells": {"V100-SWITCH": 1, "K80-SOCKET": 1}},
+    },
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 
 from nodeagent.configuration import read_configuration
 from nodeagent.messages import PROTOCOL, Inventory, InventoryGpu, Report
+from scheduler.cells.in_force import cells_in_force
 from scheduler.core.plan import ActionKind
 from scheduler.core.round import decide
 from scheduler.management import demonstration as demo
@@ -116,6 +117,13 @@ def test_jobs_are_submitted_once_and_some_start_at_once(tmp_path: Path) -> None:
     assert jobs["digits-wide"].submitted_by.username == "vera"
     assert jobs["digits-later"].held
     assert sum(Guarantee.objects.values_list("gpus", flat=True)) < sum(node.gpus for node in demo.NODES)
+
+    layout = cells_in_force().layout
+    assert layout.gpu_models == {"V100", "K80"}
+    for tenant in demo.TENANTS:
+        by_cells = {model: n for model, n in tenant.guaranteed.items() if model in layout.gpu_models}
+        assert layout.guaranteed(tenant.name) == by_cells
+    assert layout.guaranteed(demo.SHARED) == dict(sorted(demo.SHARED_GUARANTEED.items()))
 
     plan = decide(read_snapshot(1))
     started = {job for action in plan.actions if action.kind is ActionKind.START for job in action.jobs}

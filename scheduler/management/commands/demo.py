@@ -17,10 +17,12 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
+from scheduler.cells.in_force import cells_in_force
 from scheduler.core.lifecycle import JobState
 from scheduler.management import demonstration as demo
 from scheduler.models import GpuModel, Job, Node
 from scheduler.models.inventory import NodeState
+from scheduler.services.cells import cells_apply
 from scheduler.services.jobs import job_hold, job_submit
 from scheduler.services.nodes import node_create, node_token_rotate
 from scheduler.services.virtual_clusters import Wanted, virtual_cluster_create
@@ -69,6 +71,7 @@ class Command(BaseCommand):
             _wait_for_nodes()
             with transaction.atomic():
                 _prepare_virtual_clusters()
+                _divide_by_cells()
                 submitted += _submit_all(demo.JOBS)
         if not _submitted(demo.LATE_JOBS):
             _wait_for_start(demo.PREEMPTED)
@@ -164,6 +167,11 @@ def _prepare_virtual_clusters() -> None:
     for wanted in (*own, shared):
         if wanted.name not in there:
             virtual_cluster_create(wanted=wanted, actor=ACTOR)
+
+
+def _divide_by_cells() -> None:
+    if cells_in_force().version == 0:
+        cells_apply(document=demo.CELLS, version=0, actor=ACTOR)
 
 
 def _submitted(jobs: Sequence[demo.DemoJob]) -> bool:
