@@ -72,6 +72,17 @@ class Pool:
                 return False
         return True
 
+    def shortage(self) -> int | None:
+        """Return the highest level of which less is free than is owed; None when all is there."""
+        left = 0
+        for level in range(len(self.free) - 1, -1, -1):
+            if level + 1 < len(self.free):
+                left *= self.chain.fanouts[level + 1]
+            left += self.free[level].bit_count() - self.owed[level]
+            if left < 0:
+                return level
+        return None
+
     def choose(self, level: int, tastes: Sequence[ByLevel], *, owed: bool = True) -> int | None:
         """Return the best cell of a level that may be taken, or None.
 

@@ -1,0 +1,159 @@
+"""Which physical cells the virtual cells stand for.
+
+Any free cell of its type will do for a virtual cell (HiveD, section 3.2, "dynamic binding"). So there is a
+choice, and the one that disturbs the fewest GPUs of opportunistic groups is taken. Only the nodes that a
+caller suggests can make a binding impossible: what is healthy and free always holds what is owed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.core.bits import members
+from scheduler.core.cells.pairs import Pair, pair, undo_pairs
+from scheduler.core.cells.physical import Hardware
+from scheduler.core.cells.virtual import Space
+
+
+class Unbindable(Exception):
+    """No physical cell will do for a virtual one; says which."""
+
+    def __init__(self, level: int, number: int) -> None:
+        super().__init__(level, number)
+        self.level, self.number = level, number
+
+
+class Binder:
+    """Binds the virtual GPUs that a group needs, and all the cells they are part of."""
+
+    def __init__(self, hardware: Hardware, space: Space, usable: int | None = None) -> None:
+        """`usable`: the set of nodes that may be used, all where it is None."""
+        self.hardware, self.space, self.usable = hardware, space, usable
+        self.sizes = hardware.chain.sizes
+        #: What has been bound.
+        self.pairs: list[Pair] = []
+
+    def bind(self, leaves: Sequence[int]) -> list[int]:
+        """Return the physical GPUs. Raises Unbindable, with nothing changed, when there are none."""
+        roots: dict[tuple[int, int], list[int]] = {}
+        for leaf in leaves:
+            roots.setdefault(self.space.root_of(leaf), []).append(leaf)
+        try:
+            for (level, number), inside in roots.items():
+                if not self.space.is_bound(level, number):
+                    physical = self._owned_cell(level, inside)
+                    if physical is None:
+                        raise Unbindable(level, number)
+                    self._pair(level, number, physical)
+                self._descend(level, number, inside)
+        except Unbindable:
+            self.undo()
+            raise
+        return [self.space.twins[0][leaf] for leaf in leaves]
+
+    def undo(self) -> None:
+        """Unbind what was bound."""
+        undo_pairs(self.hardware, self.space, self.pairs)
+        self.pairs.clear()
+
+    def _pair(self, level: int, virtual: int, physical: int) -> None:
+        self.pairs.append(pair(self.hardware, self.space, level, virtual, physical))
+
+    def _descend(self, level: int, number: int, leaves: Sequence[int]) -> None:
+        """Bind what the GPUs need inside a bound cell."""
+        if level == 0:
+            return
+        needs = self._by_child(level, leaves)
+        fresh = {
+            child: inside for child, inside in needs.items() if not self.space.is_bound(level - 1, child)
+        }
+        if fresh:
+            physical = self.space.twins[level][number]
+            taken = self.hardware.children[level][physical]
+            options = [
+                child
+                for place, child in enumerate(self.hardware.chain.within(level, physical, level - 1))
+                if not taken >> place & 1
+            ]
+            matched = self._match(level - 1, fresh, options)
+            if matched is None:
+                raise Unbindable(level - 1, next(iter(fresh)))
+            for child, option in matched.items():
+                self._pair(level - 1, child, option)
+        for child, inside in needs.items():
+            self._descend(level - 1, child, inside)
+
+    def _by_child(self, level: int, leaves: Sequence[int]) -> dict[int, list[int]]:
+        size = self.sizes[level - 1]
+        needs: dict[int, list[int]] = {}
+        for leaf in leaves:
+            needs.setdefault(leaf // size, []).append(leaf)
+        return needs
+
+    def _match(
+        self, level: int, needs: dict[int, list[int]], options: Sequence[int]
+    ) -> dict[int, int] | None:
+        """Return a physical cell out of `options` for each virtual cell, or None when they do not suffice.
+
+        The neediest choose first. When all that would do for one are given away, those who have them look
+        for others (augmenting paths, which find a complete matching wherever there is one).
+        """
+        given: dict[int, int] = {}
+
+        def give(virtual: int, asked: set[int]) -> bool:
+            leaves = needs[virtual]
+            fitting = [option for option in options if self._fits(level, leaves, option)]
+            fitting.sort(key=lambda option: self._cost(level, len(leaves), option))
+            for option in fitting:
+                if option not in given:
+                    given[option] = virtual
+                    return True
+            for option in fitting:
+                if option not in asked:
+                    asked.add(option)
+                    if give(given[option], asked):
+                        given[option] = virtual
+                        return True
+            return False
+
+        for virtual in sorted(needs, key=lambda virtual: (-len(needs[virtual]), virtual)):
+            if not give(virtual, set()):
+                return None
+        return {virtual: option for option, virtual in given.items()}
+
+    def _fits(self, level: int, leaves: Sequence[int], physical: int) -> bool:
+        """Whether a physical cell in which nothing is bound has usable nodes for these GPUs of a cell."""
+        if self.usable is None:
+            return True
+        chain = self.hardware.chain
+        if level <= chain.node_level:
+            return bool(self.usable >> chain.above(level, physical, chain.node_level) & 1)
+        children = chain.within(level, physical, level - 1)
+        return self._match(level - 1, self._by_child(level, leaves), children) is not None
+
+    def _cost(self, level: int, gpus: int, physical: int) -> tuple[int, int, int]:
+        """How bad it is to take a cell for that many GPUs: opportunistic ones disturbed, and there."""
+        opportunistic = self.hardware.opportunistic[level][physical]
+        return max(0, gpus - self.sizes[level] + opportunistic), opportunistic, physical
+
+    def _owned_cell(self, level: int, leaves: Sequence[int]) -> int | None:
+        """Return the best cell of the pool for a cell that is owned, or None.
+
+        The smallest free cell is split, unless a larger one saves opportunistic groups and what is owed
+        allows it.
+        """
+        pool, chain = self.hardware.pool, self.hardware.chain
+        best: tuple[int, int, int] | None = None
+        for source in range(level, len(pool.free)):
+            if not pool.free[source] or not pool.may_split(source, level, owed=True):
+                continue
+            for start in members(pool.free[source]):
+                for number in chain.within(source, start, level):
+                    cost = self._cost(level, len(leaves), number)
+                    if (best is None or cost < best) and self._fits(level, leaves, number):
+                        best = cost
+                        if cost[1] == 0:
+                            return number
+            if best is not None and best[0] == 0:
+                return best[2]
+        return None if best is None else best[2]

@@ -1,0 +1,183 @@
+"""The hardware of a chain: who uses it, what of it is broken, and which virtual cells it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from scheduler.core.cells.chains import Chain
+from scheduler.core.cells.placer import Interior
+from scheduler.core.cells.pool import Pool
+from scheduler.core.cells.records import Record
+from scheduler.core.cells.rooms import Rooms
+from scheduler.core.cells.virtual import NONE, Space
+
+#: What a GPU counts as: (not usable by opportunistic groups, in use by a guaranteed one, by another).
+IDLE, GUARANTEED, OPPORTUNISTIC, PROMISED = (0, 0, 0), (1, 1, 0), (1, 0, 1), (1, 1, 1)
+
+
+class Hardware:
+    """The cells of one chain."""
+
+    def __init__(self, chain: Chain, pool: Pool) -> None:
+        self.chain = chain
+        #: Cells that are healthy and not bound; owed is what virtual clusters own and have not bound.
+        self.pool = pool
+        sizes, node = chain.sizes, chain.node_level
+        nodes = chain.count(node)
+        self.users: list[Record | None] = [None] * len(chain.leaves)
+        #: GPU -> the group that gets it when its user has left.
+        self.reservers: dict[int, Record] = {}
+        #: Node -> a set of its idle GPUs (0 for the first).
+        self.idle = [(1 << sizes[node]) - 1] * nodes
+        #: By level: cell -> GPUs in it that opportunistic groups use.
+        self.opportunistic = [[0] * chain.count(level) for level in range(chain.top + 1)]
+        self.broken: set[int] = set()
+        #: By level from the node's: cell -> broken nodes in it.
+        self._broken_in = {level: [0] * chain.count(level) for level in range(node, chain.top + 1)}
+        #: By level: physical cell -> its virtual cell in the space that has the owned cell, or NONE.
+        self.twins = [[NONE] * chain.count(level) for level in range(chain.top + 1)]
+        #: By level: cell -> a set of the children (0 for the first) that have virtual cells.
+        self.children = [[0] * chain.count(level) for level in range(chain.top + 1)]
+        #: Physical cell (level, number) -> the space that owns it now, and the number of its virtual cell.
+        self.roots: dict[tuple[int, int], tuple[Space, int]] = {}
+        #: Physical cells that are bound only because they are all that is left for a virtual cell.
+        self.doomed: dict[tuple[int, int], None] = {}
+        #: The idle GPUs of the nodes; a node ranks by how many of its GPUs guaranteed groups have.
+        larger = [
+            (sizes[level] // sizes[node], chain.count(level)) for level in range(node + 1, chain.top + 1)
+        ]
+        self.rooms = Rooms([sizes[node]] * nodes, larger)
+
+    def interior(self, node: int) -> Interior:
+        size, idle = self.chain.sizes[self.chain.node_level], self.idle[node]
+        return Interior(self.chain.sizes[: self.chain.node_level + 1], node * size, idle, idle)
+
+    # Health
+
+    def is_bad(self, level: int, number: int) -> bool:
+        """Whether some node of a cell, or the node it is part of, is broken."""
+        node = self.chain.node_level
+        if level < node:
+            return self.chain.above(level, number, node) in self.broken
+        return self._broken_in[level][number] > 0
+
+    def mark(self, node: int, *, broken: bool) -> None:
+        """Note that a node is broken or healthy; changes nothing of the pool."""
+        if broken:
+            self.broken.add(node)
+            self.rooms.close(node)
+        else:
+            self.broken.discard(node)
+            self.rooms.open(node)
+        for level, counts in self._broken_in.items():
+            counts[self.chain.above(self.chain.node_level, node, level)] += 1 if broken else -1
+
+    def healthy_parts(self, level: int, number: int) -> Iterator[tuple[int, int]]:
+        """Yield the largest cells without anything broken that a cell is made of."""
+        if not self.is_bad(level, number):
+            yield level, number
+        elif level > self.chain.node_level:
+            for child in self.chain.within(level, number, level - 1):
+                yield from self.healthy_parts(level - 1, child)
+
+    def root_above(self, level: int, number: int) -> tuple[int, int] | None:
+        """Return the bound owned cell that a cell is, or is part of."""
+        for higher in range(level, self.chain.top + 1):
+            root = higher, self.chain.above(level, number, higher)
+            if root in self.roots:
+                return root
+        return None
+
+    def unowned_parts(self, level: int, number: int) -> Iterator[tuple[int, int]]:
+        """Yield the largest parts of a cell, not itself in an owned cell, without owned cells in them."""
+        if (level, number) in self.roots:
+            return
+        if not self._has_roots_below(level, number):
+            yield level, number
+        else:
+            for child in self.chain.within(level, number, level - 1):
+                yield from self.unowned_parts(level - 1, child)
+
+    def _has_roots_below(self, level: int, number: int) -> bool:
+        return any(
+            (lower, cell) in self.roots
+            for lower in range(level)
+            for cell in self.chain.within(level, number, lower)
+        )
+
+    def is_unowned(self, level: int, number: int) -> bool:
+        """Whether nothing of a cell, broken or not, is bound."""
+        return self.root_above(level, number) is None and not self._has_roots_below(level, number)
+
+    # Binding of owned cells
+
+    def take(self, level: int, number: int) -> None:
+        """Take what is healthy of a cell out of the pool, for one who is owed a cell of that level."""
+        for part in self.healthy_parts(level, number):
+            self.pool.take(*part)
+        self.pool.owed[level] -= 1
+
+    def give_back(self, level: int, number: int) -> None:
+        """Put what is healthy of a cell into the pool; its virtual cluster is owed one again."""
+        for part in self.healthy_parts(level, number):
+            self.pool.give_back(*part)
+        self.pool.owed[level] += 1
+
+    # Use
+
+    def use(self, leaves: Sequence[int], record: Record) -> None:
+        """Let a group use GPUs that nobody uses; a reservation of its own is fulfilled."""
+        before = [self._kind(leaf) for leaf in leaves]
+        for leaf in leaves:
+            self.users[leaf] = record
+            if self.reservers.get(leaf) is record:
+                del self.reservers[leaf]
+        self._changed(leaves, before)
+
+    def vacate(self, leaves: Sequence[int]) -> None:
+        """Let GPUs be used by nobody."""
+        before = [self._kind(leaf) for leaf in leaves]
+        for leaf in leaves:
+            self.users[leaf] = None
+        self._changed(leaves, before)
+
+    def reserve(self, leaves: Sequence[int], record: Record) -> None:
+        before = [self._kind(leaf) for leaf in leaves]
+        for leaf in leaves:
+            self.reservers[leaf] = record
+        self._changed(leaves, before)
+
+    def unreserve(self, leaves: Sequence[int], record: Record) -> None:
+        """Withdraw what a group has reserved of these GPUs."""
+        own = [leaf for leaf in leaves if self.reservers.get(leaf) is record]
+        before = [self._kind(leaf) for leaf in own]
+        for leaf in own:
+            del self.reservers[leaf]
+        self._changed(own, before)
+
+    def _kind(self, leaf: int) -> tuple[int, int, int]:
+        user = self.users[leaf]
+        if user is None:
+            return GUARANTEED if leaf in self.reservers else IDLE
+        if user.guaranteed:
+            return GUARANTEED
+        return PROMISED if leaf in self.reservers else OPPORTUNISTIC
+
+    def _changed(self, leaves: Iterable[int], before: Iterable[tuple[int, int, int]]) -> None:
+        """Bring the counts up to date after a change of GPUs."""
+        chain, size = self.chain, self.chain.sizes[self.chain.node_level]
+        by_node: dict[int, list[int]] = {}
+        for leaf, (taken, guaranteed, opportunistic) in zip(leaves, before, strict=True):
+            taken_now, guaranteed_now, opportunistic_now = self._kind(leaf)
+            node, inside = divmod(leaf, size)
+            sums = by_node.setdefault(node, [0, 0])
+            if taken != taken_now:
+                self.idle[node] ^= 1 << inside
+                sums[0] += taken - taken_now
+            sums[1] += guaranteed_now - guaranteed
+            if opportunistic != opportunistic_now:
+                for level, counts in enumerate(self.opportunistic):
+                    counts[leaf // chain.sizes[level]] += opportunistic_now - opportunistic
+        for node, (free, rank) in by_node.items():
+            if free or rank:
+                self.rooms.change(node, free, rank)

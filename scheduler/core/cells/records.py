@@ -1,0 +1,36 @@
+"""What is known of a group that has GPUs, or has some reserved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from scheduler.core.cells.groups import Group, Placement
+
+if TYPE_CHECKING:
+    from scheduler.core.cells.physical import Hardware
+    from scheduler.core.cells.virtual import Space
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """A group and what it holds."""
+
+    #: The n-th to start.
+    number: int
+    group: Group
+    placement: Placement
+    #: Its physical GPUs by chain. Several chains are possible only after a change of the hardware.
+    held: list[tuple[Hardware, list[int]]]
+    #: The virtual cells it runs on; None: opportunistic, or its guarantee has lapsed.
+    space: Space | None = None
+    #: Its virtual GPUs, in the order of the physical ones.
+    virtual: list[int] = field(default_factory=list)
+    #: It waits for the groups that use its GPUs to leave ("Preempting" in HiveD).
+    reserving: bool = False
+    #: Virtual GPU -> the group that has it still, and gets it back when the reservation is withdrawn.
+    displaced: dict[int, Record] = field(default_factory=dict)
+
+    @property
+    def guaranteed(self) -> bool:
+        return self.space is not None
