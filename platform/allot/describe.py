@@ -127,7 +127,7 @@ def attempt_detail(attempt: Attempt) -> str:
     """What was said about an attempt, or its exit code; then how much work was lost with it."""
     said = attempt["message"] or (exit_words(attempt["exit_code"]) if attempt["exit_code"] else "")
     lost = attempt["lost_seconds"]
-    return f"{said} {duration(lost)} of work lost.".strip() if lost else said
+    return f"{said} {duration(lost)} of work lost.".strip() if lost and lost >= 1 else said
 
 
 def attempt_words(attempt: Attempt) -> str:

@@ -262,3 +262,12 @@ def test_events_end_with_the_newest(allot: Allot, api: FakeApi) -> None:
     assert columns(header) == ["AGE", "KIND", "SUBJECT", "CHANGE", "BY", "MESSAGE"]
     assert [columns(row)[-1] for row in rows] == ["event 1", "event 2", "event 3"]
     assert columns(rows[1])[1:5] == ["state", "job 1", "QUEUED → RUNNING", "round 41"]
+
+
+def test_a_lapsed_guarantee_and_lost_work_are_told(api: FakeApi, allot: Allot) -> None:
+    message = "2 of its 2 GPUs were claimed by guaranteed job 3 of virtual cluster speech."
+    attempt = make_attempt(state="ended", outcome="preempted", message=message, lost_seconds=75.0)
+    api.add(1, **{**running(), "attempt": attempt}, guarantee_lapsed=True)
+    shown = allot("show", "1").stdout
+    assert "guaranteed (lapsed: its cells are no more" in shown
+    assert f"{message} 1m15s of work lost." in shown
