@@ -1,10 +1,12 @@
 """Time decide(): one round over 1,000 and 10,000 GPUs with 10,000 jobs in 200 virtual clusters.
 
-    python benchmarks/bench_decide.py [--runs 15] [--gpus 1000 10000] [--jobs 10000] [--seed 0]
+    python benchmarks/bench_decide.py [--runs 15] [--gpus 1000 10000] [--jobs 10000] [--seed 0] [--cells]
 
 Two rounds are timed. *cold*: the cluster is empty and every job waits, so whole gangs are placed by the
 thousand. *steady*: what the cold round started runs, every fiftieth of it has ended meanwhile, and everyone
 else waits; that is the round a busy cluster sees every few seconds.
+
+With --cells the same is timed beside it with every guarantee divided by cells, nodes first.
 
 Times are of one core's processor time, so that neighbours on the machine do not count. Two floors are printed
 beside them: reading each fact of the same snapshot once in plain Python, below which no round in this
@@ -42,6 +44,8 @@ from scheduler.core.snapshot import (
     Tenant,
     VirtualCluster,
 )
+from scheduler.simulation.division import divided_by_cells
+from scheduler.simulation.inventory import ClusterSpec
 
 MODELS = ("A100", "P100", "V100")
 NOW = 1_700_000_000.0
@@ -123,7 +127,13 @@ def make_steady(cold: Snapshot, plan: Plan) -> Snapshot:
         if action.placement is not None and ended.isdisjoint(action.jobs)
     )
     jobs = tuple(job for job in cold.jobs if job.id not in ended)
-    return replace(cold, round_number=2, now=NOW + 300, jobs=jobs, running=running)
+    return replace(cold, round_number=2, now=NOW + 300, jobs=jobs, running=running, memory=plan.memory)
+
+
+def in_cells(snapshot: Snapshot) -> Snapshot:
+    spec = ClusterSpec(name="", nodes=snapshot.nodes, virtual_clusters=snapshot.virtual_clusters)
+    divided = divided_by_cells(spec)
+    return replace(snapshot, cells=divided.cells, virtual_clusters=divided.virtual_clusters)
 
 
 def seconds(work: Callable[[], object], runs: int) -> list[float]:
@@ -174,6 +184,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--clusters", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cells", action="store_true")
     options = parser.parse_args()
     print(describe_machine())
     print(f"ten million additions: {min(seconds(add_up, 3)):.2f} s")
@@ -184,6 +195,9 @@ def main() -> None:
         cold = make_cold(gpus, options.jobs, options.clusters, options.seed)
         plan = report(f"{gpus} GPUs, cold", cold, options.runs)
         report(f"{gpus} GPUs, steady", make_steady(cold, plan), options.runs)
+        if options.cells:
+            plan = report(f"{gpus} GPUs in cells, cold", in_cells(cold), options.runs)
+            report(f"{gpus} GPUs in cells, steady", make_steady(in_cells(cold), plan), options.runs)
 
 
 if __name__ == "__main__":

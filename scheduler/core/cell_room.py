@@ -35,7 +35,7 @@ def misfit_in_cells(job: Job, demand: Demand, model: str, cluster: Cluster, layo
     sizes = [demand.gpus] if together else sorted([need.gpus for need in demand.needs], reverse=True)
     if sizes[0] > max(rooms, default=0):
         return _too_large(job, sizes[0], model, rooms, together=together)
-    cpus, memory = _per_gpu(cluster, model)
+    cpus, memory = cluster.fleets[model].cpus_per_gpu, cluster.fleets[model].memory_per_gpu
     for need in demand.needs:
         if need.cpus > need.gpus * cpus or need.memory_bytes > need.gpus * memory:
             known = [0.0 if each == UNKNOWN else need.gpus * each for each in (cpus, memory)]
@@ -89,11 +89,3 @@ def _too_scattered(job: Job, demand: Demand, model: str, layout: Layout) -> Reas
         needed=demand.gpus,
         hint="Use smaller replicas, or submit it as opportunistic.",
     )
-
-
-def _per_gpu(cluster: Cluster, model: str) -> tuple[float, float]:
-    """Return the most CPUs and bytes of memory that a node of the model has for each of its GPUs."""
-    fleet = cluster.fleets[model]
-    cpus = [total / len(gpus) for total, gpus in zip(fleet.cpus, fleet.gpus, strict=True) if gpus]
-    memory = [total / len(gpus) for total, gpus in zip(fleet.memory, fleet.gpus, strict=True) if gpus]
-    return max(cpus, default=UNKNOWN), max(memory, default=UNKNOWN)

@@ -29,20 +29,16 @@ def check_cells(
         return
     layout = compiled(snapshot.cells)
     owners, unbound = _owners(layout, bound)
-    where = {
-        gpu.id: place
-        for node in snapshot.nodes
-        if node.gpu_model in layout.gpu_models
-        for gpu in node.gpus
-        if (place := layout.where.get(Leaf(node.name, gpu.index))) is not None
-    }
-    models = {gpu.id: node.gpu_model for node in snapshot.nodes for gpu in node.gpus}
-    for gpu, vc in uses.items():
-        if models.get(gpu) not in layout.gpu_models:
+    for node in snapshot.nodes:
+        if node.gpu_model not in layout.gpu_models:
             continue
-        chain, number = where.get(gpu, (None, 0))
-        if chain is None or owners[chain.name][number] != vc:
-            raise PlanError(f"a guaranteed job of {vc} is on GPU {gpu}, which is in none of its cells")
+        for gpu in node.gpus:
+            vc = uses.get(gpu.id)
+            if vc is None:
+                continue
+            chain, number = layout.where.get(Leaf(node.name, gpu.index), (None, 0))
+            if chain is None or owners[chain.name][number] != vc:
+                raise PlanError(f"a guaranteed job of {vc} is on GPU {gpu.id}, which is in none of its cells")
     for name, chain in layout.chains.items():
         _check_promises(chain, owners[name], unbound)
 

@@ -77,6 +77,9 @@ class Fleet:
     #: Per node: its CPUs, and its memory in bytes; infinity where nobody said.
     cpus: tuple[float, ...]
     memory: tuple[float, ...]
+    #: The most CPUs, and bytes of memory, that a node has for each of its GPUs.
+    cpus_per_gpu: float
+    memory_per_gpu: float
     #: Node sets by level above the node, the narrowest first, all nodes last.
     domains: tuple[tuple[int, ...], ...]
     #: Most GPUs on one node.
@@ -134,6 +137,7 @@ class Cluster:
                 layouts[paths] = Layout((*_groups(paths, self.node_rank), ((1 << len(paths)) - 1,)))
             shapes.append(layouts[paths])
         above = len(self.levels) - 1 - self.node_rank
+        sizes = [max(len(devices), 1) for devices in gpus]
         everything = (1 << len(nodes)) - 1
         return Fleet(
             model=model,
@@ -143,6 +147,12 @@ class Cluster:
             layouts=tuple(shapes),
             cpus=tuple([node.cpus or UNKNOWN for node in nodes]),
             memory=tuple([node.memory_bytes or UNKNOWN for node in nodes]),
+            cpus_per_gpu=max(
+                [(node.cpus or UNKNOWN) / size for node, size in zip(nodes, sizes, strict=True)]
+            ),
+            memory_per_gpu=max(
+                [(node.memory_bytes or UNKNOWN) / size for node, size in zip(nodes, sizes, strict=True)]
+            ),
             domains=(*_groups(tuple(node.path for node in nodes), above), (everything,)),
             largest_node=max(map(len, gpus)),
             total=sum(map(len, gpus)),

@@ -6,7 +6,7 @@ cluster, the virtual cluster's guarantee, membership and the tenant's quota.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from scheduler.core import wording
 from scheduler.core.cell_room import misfit_in_cells
@@ -46,20 +46,28 @@ class Feasibility:
             name: frozenset(member.tenant for member in vc.members) for name, vc in virtual_clusters.items()
         }
         self._empty: dict[str, Layer] = {}
-        #: Virtual clusters (None: opportunistic) and shapes of jobs that fit: most jobs are like others.
+        #: By virtual cluster: what decides about its guaranteed jobs. Many own the same.
+        self._owned = {name: self._what_is_owned(vc) for name, vc in virtual_clusters.items()}
+        #: What is owned (None: opportunistic) and shapes of jobs that fit: most jobs are like others.
         self._sound: set[object] = set()
         self._misfits: dict[object, tuple[int, Reason] | None] = {}
 
     def never_fits(self, job: Job) -> Reason | None:
         """Return why the job could never run, or None."""
-        owner = job.virtual_cluster if job.guaranteed else None
-        kind = (owner, shape_of(job))
+        kind = (self._owned.get(job.virtual_cluster) if job.guaranteed else None, shape_of(job))
         reason = self._membership(job)
         if reason is None and kind not in self._sound:
             reason = self._well_formed(job) or self._models(job) or self._guarantee(job) or self._room(job)
             if reason is None:
                 self._sound.add(kind)
         return reason or self._quota(job)
+
+    def _what_is_owned(self, vc: VirtualCluster) -> Hashable:
+        counts = tuple(sorted(vc.guaranteed.items()))
+        if self._layout is None:
+            return counts
+        pinned = [cell[:2] for cell in self._layout.pinned.get(vc.name, {}).values()]
+        return counts, tuple(self._layout.owned.get(vc.name, {}).items()), tuple(pinned)
 
     def _membership(self, job: Job) -> Reason | None:
         name = job.virtual_cluster
@@ -186,8 +194,11 @@ class Feasibility:
         """Return the same for the cells of its virtual cluster, where the model is divided by cells."""
         if self._layout is None or not job.guaranteed or model not in self._layout.gpu_models:
             return None
-        reason = misfit_in_cells(job, demand, model, self.cluster, self._layout)
-        return (5, reason) if reason else None
+        key = (job.virtual_cluster, demand.needs, demand.ranks, model)
+        if key not in self._misfits:
+            reason = misfit_in_cells(job, demand, model, self.cluster, self._layout)
+            self._misfits[key] = (5, reason) if reason else None
+        return self._misfits[key]
 
     def _misfit(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
         """Return how far the gang came on an idle fleet, and what stopped it; None when it fits."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduler.core.check import check
+from scheduler.core.collection import put_off
 from scheduler.core.explain import explain
 from scheduler.core.plan import Plan
 from scheduler.core.serve import Served
@@ -12,6 +13,7 @@ from scheduler.core.session import Session
 from scheduler.core.snapshot import JobId, Snapshot
 
 
+@put_off()
 def decide(snapshot: Snapshot) -> Plan:
     """Return this round's plan: admit, reserve, allocate, place, diff, explain, check.
 

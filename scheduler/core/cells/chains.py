@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scheduler.core.cells.specification import PhysicalCell, Specification
@@ -106,11 +106,12 @@ class Layout:
     owned: Mapping[str, Mapping[tuple[str, int], int]]
     #: Virtual cluster -> name -> the cell pinned to it.
     pinned: Mapping[str, Mapping[str, Cell]]
+    #: The GPU models that are divided by cells.
+    gpu_models: frozenset[str] = field(init=False)
 
-    @property
-    def gpu_models(self) -> frozenset[str]:
-        """The GPU models that are divided by cells."""
-        return frozenset(chain.gpu_model for chain in self.chains.values())
+    def __post_init__(self) -> None:
+        models = frozenset(chain.gpu_model for chain in self.chains.values())
+        object.__setattr__(self, "gpu_models", models)
 
     def guaranteed(self, virtual_cluster: str) -> dict[str, int]:
         """Return how many GPUs of each model the cells of a virtual cluster have, by model."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 
 from scheduler.core.cells.chains import Cell, Chain, Layout, Leaf
@@ -14,6 +14,9 @@ MOST_GPUS = 1_000_000
 MOST_LEVELS = 16
 MOST_PROBLEMS = 50
 
+#: The last specifications and what they came to: round after round asks for the same one.
+_recent: deque[tuple[Specification, Layout]] = deque(maxlen=8)
+
 
 def compiled(specification: Specification) -> Layout:
     """Check a specification and number its cells.
@@ -22,7 +25,12 @@ def compiled(specification: Specification) -> Layout:
     have no node; hardware that is incomplete or named twice; virtual clusters that own cells of an unknown
     type or more than there are; cells pinned twice.
     """
-    return _Compiler(specification).layout()
+    for known, layout in _recent:
+        if known is specification:
+            return layout
+    layout = _Compiler(specification).layout()
+    _recent.append((specification, layout))
+    return layout
 
 
 class _Compiler:
