@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+from scheduler.cells.in_force import layout_of
 from scheduler.core import snapshot as core
 from scheduler.core.cluster import Cluster
 from scheduler.core.feasible import Feasibility
@@ -15,11 +16,12 @@ _built: tuple[tuple[int | None, ...], Cluster] | None = None
 
 
 def feasibility_of(facts: SubmissionFacts) -> Feasibility:
-    """Return what judges the jobs of one tenant against its virtual clusters, quota and the inventory."""
+    """Return what judges a tenant's jobs against its virtual clusters, quota, cells and the inventory."""
     return Feasibility(
         _cluster(facts.inventory),
         {facts.tenant: core.Tenant(name=facts.tenant, quota=facts.quota)},
         {name: one.for_core(facts.tenant) for name, one in facts.virtual_clusters.items()},
+        layout_of(facts.cells) if facts.cells else None,
     )
 
 

@@ -23,6 +23,7 @@ SELECT t.id, t.name,
      FROM tenants_virtualcluster v JOIN tenants_virtualclustermember m ON m.virtual_cluster_id = v.id
      WHERE m.tenant_id = t.id),
     (SELECT json_build_array(count(*), max(id), sum(version)) FROM scheduler_node),
+    (SELECT document FROM scheduler_cellspecification ORDER BY version DESC LIMIT 1),
     EXISTS (SELECT FROM scheduler_job WHERE tenant_id = t.id AND state = 'queued' OFFSET %s)
 FROM tenants_tenant t WHERE t.name = %s
 """
@@ -55,6 +56,8 @@ class SubmissionFacts:
     virtual_clusters: Mapping[str, VirtualClusterFacts]
     #: Differs when the inventory does: a node's version grows with every change of it.
     inventory: tuple[int | None, ...]
+    #: The specification of cells in force, as it is stored; empty when there is none.
+    cells: str
     #: As many jobs as may be are queued already.
     queue_is_full: bool
 
@@ -66,7 +69,7 @@ def submission_facts(tenant: str, *, most_queued: int) -> SubmissionFacts | None
         row = cursor.fetchone()
     if row is None:
         return None
-    tenant_id, name, quota, virtual_clusters, inventory, queue_is_full = row
+    tenant_id, name, quota, virtual_clusters, inventory, cells, queue_is_full = row
     rows = [_virtual_cluster(one) for one in _json(virtual_clusters) or ()]
     return SubmissionFacts(
         tenant_id=tenant_id,
@@ -74,6 +77,7 @@ def submission_facts(tenant: str, *, most_queued: int) -> SubmissionFacts | None
         quota=_json(quota) or {},
         virtual_clusters={one.name: one for one in rows},
         inventory=tuple(_json(inventory)),
+        cells=cells or "",
         queue_is_full=queue_is_full,
     )
 

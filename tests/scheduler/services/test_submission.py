@@ -4,11 +4,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from scheduler.models import Event, Job
+from scheduler.models import Event, Job, Node
 from scheduler.services.jobs import job_submit, jobs_submit_bulk
-from tenants.errors import QuotaExceeded
+from tenants.errors import Invalid, QuotaExceeded
 from tenants.selectors import Viewer, viewer_of
-from tests.scheduler.builders import make_job, make_member, make_node, make_tenant, make_vc
+from tests.scheduler.builders import make_cells, make_job, make_member, make_node, make_tenant, make_vc
 
 pytestmark = pytest.mark.django_db
 
@@ -34,6 +34,23 @@ def test_a_submit_costs_few_statements_and_a_thousand_cost_no_more(member: Viewe
         return len(captured)
 
     assert statements(2) == statements(500) <= 6
+
+
+def test_what_no_cell_ever_holds_is_refused(member: Viewer) -> None:
+    make_cells(
+        {
+            "types": {
+                "SWITCH": {"of": "V100", "count": 2},
+                "NODE": {"of": "SWITCH", "count": 4, "node": True},
+            },
+            "physical": [{"type": "NODE", "nodes": [Node.objects.get().name]}],
+            "virtual_clusters": {"research": {"cells": {"SWITCH": 3}}},
+        }
+    )
+    with pytest.raises(Invalid, match="has 2 GPUs on one node; one replica needs 3"):
+        job_submit(viewer=member, tenant=None, spec=spec(gpus=3))
+    assert job_submit(viewer=member, tenant=None, spec=spec(gpus=2, replicas=3)).gpus == 6
+    assert job_submit(viewer=member, tenant=None, spec=spec(gpus=3, guarantee="opportunistic")).gpus == 3
 
 
 def test_ids_follow_the_order_of_the_request(member: Viewer) -> None:
