@@ -25,7 +25,7 @@ def divided_by_cells(cluster: ClusterSpec) -> ClusterSpec:
         for vc, virtual in cells.virtual_clusters.items()
     ]
     note = f"Guarantees are divided by cells: {'; '.join(words)}."
-    return replace(with_cells(cluster, cells), name=f"{cluster.name} in cells", notes=(*cluster.notes, note))
+    return replace(with_cells(cluster, cells), notes=(*cluster.notes, note))
 
 
 def declared_cells(cluster: ClusterSpec, document: Mapping[str, Any]) -> ClusterSpec:

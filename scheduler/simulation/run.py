@@ -138,6 +138,7 @@ def simulate(
         seed=experiment.rules.seed,
         round_seconds=experiment.round_seconds,
         gpus_by_model=experiment.cluster.gpus_by_model,
+        division="counts" if experiment.cluster.cells is None else "cells",
         jobs=tuple(engine.records()),
         stays=tuple(engine.stays),
         samples=tuple(engine.samples),

@@ -111,6 +111,8 @@ class Result:
     seed: int
     round_seconds: float
     gpus_by_model: Mapping[str, int]
+    #: What guarantees are: "counts" of GPUs, or "cells".
+    division: str = "counts"
     jobs: tuple[JobRecord, ...]
     stays: tuple[Stay, ...]
     samples: tuple[Sample, ...]

@@ -66,6 +66,7 @@ def measure(result: Result, window: tuple[int, int] | None = None) -> Measures:
     return Measures(
         policy=result.policy,
         placer=result.placer,
+        division=result.division,
         workload=result.workload,
         cluster=result.cluster,
         seed=result.seed,

@@ -101,6 +101,8 @@ class Measures:
 
     policy: str
     placer: str
+    #: What guarantees are: "counts" of GPUs, or "cells".
+    division: str
     workload: str
     cluster: str
     seed: int

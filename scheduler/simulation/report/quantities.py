@@ -64,8 +64,14 @@ def relative(value: float | None, first: float | None) -> str:
 
 
 def labels(measures: Sequence[Measures]) -> tuple[str, ...]:
-    """Name each run: its policy, with placer and seed where the policy alone would be ambiguous."""
-    for parts in (("policy",), ("policy", "placer"), ("policy", "placer", "seed")):
+    """Name each run: its policy, with division, placer and seed where the policy alone would be ambiguous."""
+    for parts in (
+        ("policy",),
+        ("policy", "division"),
+        ("policy", "placer"),
+        ("policy", "placer", "seed"),
+        ("policy", "division", "placer", "seed"),
+    ):
         names = [
             " · ".join(f"seed {one.seed}" if part == "seed" else str(getattr(one, part)) for part in parts)
             for one in measures
