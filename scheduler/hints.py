@@ -75,10 +75,10 @@ def forecast_took(seconds: float) -> None:
 
 
 @contextmanager
-def forecasting() -> Iterator[bool]:
-    """Hold the right to forecast; False when somebody else has it."""
+def forecasting(*, most_ms: int = _FORECASTING_MS) -> Iterator[bool]:
+    """Hold the right to simulate, for at most so long; False when somebody else has it."""
     mine = secrets.token_hex(8)
-    is_mine = bool(_redis().set(_FORECASTING, mine, nx=True, px=_FORECASTING_MS))
+    is_mine = bool(_redis().set(_FORECASTING, mine, nx=True, px=most_ms))
     try:
         yield is_mine
     finally:
@@ -89,3 +89,14 @@ def forecasting() -> Iterator[bool]:
 def ask_for_answer(question: str, *, after_seconds: float | None = None) -> None:
     """Have a what-if question answered."""
     current_app.send_task("scheduler.tasks.answer_what_if", args=[question], countdown=after_seconds)
+
+
+def ask_for_comparison(virtual_cluster: str, *, after_seconds: float | None = None) -> None:
+    """Have a virtual cluster compared with its private cluster."""
+    name = "scheduler.tasks.compare_with_private"
+    current_app.send_task(name, args=[virtual_cluster], countdown=after_seconds)
+
+
+def ask_for_advice(advice: str, *, after_seconds: float | None = None) -> None:
+    """Have it worked out which cells each virtual cluster should get."""
+    current_app.send_task("scheduler.tasks.advise", args=[advice], countdown=after_seconds)

@@ -9,9 +9,9 @@ from celery import shared_task
 from scheduler import hints
 from scheduler.core.errors import SchedulingError
 from scheduler.hints import ask_for_round, round_begins
-from scheduler.rounds import answers, forecasting
+from scheduler.rounds import advising, answers, comparisons, forecasting
 from scheduler.rounds.run import run_round as run_one_round
-from scheduler.services import housekeeping, leases
+from scheduler.services import anomalies, housekeeping, leases
 from scheduler.simulation import sweep
 from scheduler.simulation.errors import InputError
 
@@ -19,6 +19,10 @@ log = logging.getLogger(__name__)
 
 #: A forecast or an answer that takes longer is given up.
 _FORECAST_SECONDS = 50
+#: Advice tries many private clusters; meanwhile nothing else is foreseen.
+_ADVICE_SECONDS = 120
+_RENEWED_AT_ONCE = 10
+_FOR_OPERATORS = "It could not be worked out; operators find the cause in the log."
 
 
 # Hard limit: the backstop for a policy that never returns. Nothing is left behind by a killed round.
@@ -70,7 +74,44 @@ def answer_what_if(question: str) -> None:
         except SoftTimeLimitExceeded:
             answers.give_up(question, answers.TOO_LONG)
         except Exception:
-            answers.give_up(question, "It could not be worked out; operators find the cause in the log.")
+            answers.give_up(question, _FOR_OPERATORS)
+            raise
+
+
+@shared_task(soft_time_limit=_FORECAST_SECONDS, time_limit=_FORECAST_SECONDS + 10)
+def compare_with_private(virtual_cluster: str) -> None:
+    with hints.forecasting() as is_mine:
+        if not is_mine:
+            hints.ask_for_comparison(virtual_cluster, after_seconds=1.0)
+            return
+        try:
+            comparisons.run_comparison(virtual_cluster)
+        except SoftTimeLimitExceeded:
+            comparisons.give_up(virtual_cluster, comparisons.TOO_LONG)
+        except Exception:
+            comparisons.give_up(virtual_cluster, _FOR_OPERATORS)
+            raise
+
+
+@shared_task(time_limit=_FORECAST_SECONDS + 10)
+def renew_comparisons() -> None:
+    """Ask for the comparisons that are old, one after another, as far as there is time."""
+    for place, name in enumerate(anomalies.outdated()[:_RENEWED_AT_ONCE]):
+        hints.ask_for_comparison(name, after_seconds=float(place))
+
+
+@shared_task(soft_time_limit=_ADVICE_SECONDS, time_limit=_ADVICE_SECONDS + 10)
+def advise(advice: str) -> None:
+    with hints.forecasting(most_ms=(_ADVICE_SECONDS + 15) * 1_000) as is_mine:
+        if not is_mine:
+            hints.ask_for_advice(advice, after_seconds=1.0)
+            return
+        try:
+            advising.work_out(advice)
+        except SoftTimeLimitExceeded:
+            advising.give_up(advice, advising.TOO_LONG)
+        except Exception:
+            advising.give_up(advice, _FOR_OPERATORS)
             raise
 
 

@@ -59,7 +59,7 @@ class Cells(APIView):
     @extend_schema(responses=cell_schemas.Cells)
     def get(self, request: Request) -> Response:
         """How GPUs are divided by cells, and what becomes of them, chain by chain."""
-        return Response(_cells(cells_in_force()))
+        return Response(cells_answer(cells_in_force()))
 
     @extend_schema(request=CellsBody, responses=cell_schemas.Cells)
     def put(self, request: Request) -> Response:
@@ -70,7 +70,7 @@ class Cells(APIView):
         given.is_valid(raise_exception=True)
         wanted = given.validated_data
         done = cells_apply(document=wanted["specification"], version=wanted["version"], actor=by.actor)
-        return Response(_cells(done))
+        return Response(cells_answer(done))
 
 
 class CellsCheck(APIView):
@@ -125,7 +125,8 @@ class VirtualClusterCells(APIView):
         return Response(virtual_cluster_cells(cells_in_force().layout, virtual_cluster.name))
 
 
-def _cells(now: InForce) -> dict[str, Any]:
+def cells_answer(now: InForce) -> dict[str, Any]:
+    """Return the cells in force as GET and PUT answer them."""
     return {
         "version": now.version,
         "specification": now.document,

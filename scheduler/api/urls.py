@@ -2,7 +2,18 @@
 
 from django.urls import path
 
-from scheduler.api import cells, cluster, job_details, jobs, nodes, predictions, rounds, virtual_clusters
+from scheduler.api import (
+    advice,
+    anomalies,
+    cells,
+    cluster,
+    job_details,
+    jobs,
+    nodes,
+    predictions,
+    rounds,
+    virtual_clusters,
+)
 
 urlpatterns = [
     path("jobs", jobs.Jobs.as_view(), name="jobs"),
@@ -39,6 +50,14 @@ urlpatterns = [
     path("cells/check", cells.CellsCheck.as_view(), name="cells-check"),
     path("cells/proposal", cells.CellsProposal.as_view(), name="cells-proposal"),
     path("cells/tree", cells.CellTree.as_view(), name="cell-tree"),
+    path("cells/advice", advice.Advices.as_view(), name="advices"),
+    path("cells/advice/<uuid:advice_id>", advice.AdviceDetail.as_view(), name="advice"),
+    path("cells/advice/<uuid:advice_id>/apply", advice.AdviceApply.as_view(), name="advice-apply"),
+    path(
+        "virtual-clusters/<str:name>/anomalies",
+        anomalies.Anomalies.as_view(),
+        name="virtual-cluster-anomalies",
+    ),
     path("policies", virtual_clusters.Policies.as_view(), name="policies"),
     path("gpu-models", cluster.GpuModels.as_view(), name="gpu-models"),
     path("cluster", cluster.ClusterSummary.as_view(), name="cluster"),

@@ -1,5 +1,6 @@
 """The scheduler's tables. Facts are declared once more, as values, in `scheduler.core.snapshot`."""
 
+from scheduler.models.anomalies import Advice, AnomalyReport
 from scheduler.models.cells import CellSpecification
 from scheduler.models.cluster import ClusterSettings
 from scheduler.models.events import Event
@@ -18,8 +19,10 @@ from scheduler.models.rounds import (
 )
 
 __all__ = [
+    "Advice",
     "AllocatedGpu",
     "Allocation",
+    "AnomalyReport",
     "Attempt",
     "AttemptPart",
     "CellSpecification",

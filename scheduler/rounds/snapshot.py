@@ -118,7 +118,7 @@ def _jobs(cursor: Any) -> tuple[core.Job, ...]:
         job_id, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
         time_limit_seconds, eligible_at, held, cancelling, service, attempts, version,
     ) in cursor.fetchall():  # fmt: skip
-        told = _shape(shape)
+        told = shape_of(shape)
         jobs.append(
             core.Job(
                 id=job_id,
@@ -146,7 +146,7 @@ def _jobs(cursor: Any) -> tuple[core.Job, ...]:
     return tuple(jobs)
 
 
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
     """What a round needs of a specification (the form of `Job.shape`)."""
 
     tasks: tuple[core.Task, ...]
@@ -159,10 +159,10 @@ class _Shape(NamedTuple):
 
 # Thousands of jobs share a few shapes: each is built once.
 @lru_cache(maxsize=4_096)
-def _shape(text: str) -> _Shape:
+def shape_of(text: str) -> Shape:
     shape = json.loads(text)
     topology = shape.get("topology")
-    return _Shape(
+    return Shape(
         tasks=tuple(
             # JSON knows one kind of number; a stored snapshot must read back as exactly what it was.
             core.Task(replicas=replicas, gpus=gpus, cpus=float(cpus), memory_bytes=int(memory_bytes))

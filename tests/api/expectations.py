@@ -66,11 +66,20 @@ GET    /api/v1/virtual-clusters/<str:name>        401    200      200    200    
 PUT    /api/v1/virtual-clusters/<str:name>        401    403      403    403    403   200      403       403
 DELETE /api/v1/virtual-clusters/<str:name>        401    403      403    403    403   204      403       403
 GET    /api/v1/virtual-clusters/<str:name>/cells  401    200      200    200    200   200      200       -
+GET    /api/v1/virtual-clusters/<str:name>/anomalies
+                                                  401    200      200    200    200   200      200       -
+POST   /api/v1/virtual-clusters/<str:name>/anomalies
+                                                  401    403      403    403    403   202      403       403
 GET    /api/v1/cells                              401    200      200    200    200   200      200       -
 PUT    /api/v1/cells                              401    403      403    403    403   200      403       403
 POST   /api/v1/cells/check                        401    403      403    403    403   200      403       403
 POST   /api/v1/cells/proposal                     401    403      403    403    403   200      403       403
 GET    /api/v1/cells/tree                         401    200      200    200    200   200      200       -
+GET    /api/v1/cells/advice                       401    403      403    403    403   200      200       -
+POST   /api/v1/cells/advice                       401    403      403    403    403   202      403       403
+GET    /api/v1/cells/advice/<uuid:advice_id>      401    403      403    403    403   200      200       -
+POST   /api/v1/cells/advice/<uuid:advice_id>/apply
+                                                  401    403      403    403    403   409      403       403
 GET    /api/v1/policies                           401    200      200    200    200   200      200       -
 GET    /api/v1/gpu-models                         401    200      200    200    200   200      200       -
 GET    /api/v1/cluster                            401    200      200    200    200   200      200       -

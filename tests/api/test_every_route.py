@@ -17,8 +17,9 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
-from scheduler.models import Event, LogChunk, Round, WhatIf
-from tenants.models import Role, Token, User
+from scheduler.models import Advice, AnomalyReport, Event, Job, LogChunk, Round, WhatIf
+from scheduler.rounds.comparisons import nothing_found
+from tenants.models import Role, Token, User, VirtualCluster
 from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error
 from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS
 from tests.scheduler.builders import make_attempt, make_job, make_node, make_tenant, make_user, make_vc
@@ -98,7 +99,7 @@ def world(db, settings) -> World:
     red = make_tenant("red", members={people[role.value]: role for role in Role})
     make_tenant("blue", members={people["stranger"]: Role.ADMIN})
     shared = make_vc("shared", members=[red], guaranteed={"V100": 4})
-    make_vc("unused")
+    unused = make_vc("unused")
     node = make_node("busy")
     make_node("spare", state="lost", gpus=1)
     waiting = make_job(tenant=red, virtual_cluster=shared, submitted_by=people["member"], name=f"{MARK}-1")
@@ -124,6 +125,10 @@ def world(db, settings) -> World:
     )
     Round.objects.create(number=1, started_at=timezone.now(), state="applied")
     question = WhatIf.objects.create(asked_by=people["member"], asked_at=timezone.now(), question={})
+    advice = Advice.objects.create(
+        asked_by=people["operator"], asked_at=timezone.now(), question={"days": 7.0}, problem=MARK
+    )
+    compared(unused, waiting)
     token = Token.objects.create(user=people["member"], name=MARK, key="0123456789ab", digest=b"x" * 32)
     parameters = {
         "tenants.name": "red",
@@ -134,9 +139,35 @@ def world(db, settings) -> World:
         "job_id": str(waiting.id),
         "number": "1",
         "question_id": str(question.id),
+        "advice_id": str(advice.id),
         "key": token.key,
     }
     return World(people, parameters)
+
+
+def compared(virtual_cluster: VirtualCluster, job: Job) -> AnomalyReport:
+    """A comparison with a private cluster that tells of a job of red's."""
+    anomaly = {
+        "job": job.id,
+        "name": job.name,
+        "tenant": "red",
+        "gpus": 1,
+        "submitted_at": timezone.now().isoformat(),
+        "real_delay_seconds": 60.0,
+        "private_delay_seconds": 0.0,
+        "extra_seconds": 60.0,
+        "hard_affinity": False,
+        "cause": "other",
+        "message": MARK,
+        "round": 1,
+    }
+    return AnomalyReport.objects.create(
+        virtual_cluster=virtual_cluster,
+        state="done",
+        asked_at=timezone.now(),
+        hours=24,
+        found={**nothing_found(), "anomalies": [anomaly]},
+    )
 
 
 def test_every_route_has_an_expectation_and_every_expectation_a_route():
@@ -181,7 +212,15 @@ def test_nothing_of_a_tenant_is_told_to_others(world: World, who: str):
             assert '"red"' not in told, (method, route)
 
 
-@pytest.mark.parametrize("route", ["/api/v1/jobs", "/api/v1/events", "/api/v1/jobs/<int:job_id>/events"])
+@pytest.mark.parametrize(
+    "route",
+    [
+        "/api/v1/jobs",
+        "/api/v1/events",
+        "/api/v1/jobs/<int:job_id>/events",
+        "/api/v1/virtual-clusters/<str:name>/anomalies",
+    ],
+)
 def test_the_same_is_told_to_those_who_may(world: World, route: str):
     """Otherwise the test above would hold for an API that tells nobody anything."""
     assert MARK in world.send("viewer", "GET", route).content.decode()

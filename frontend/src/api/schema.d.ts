@@ -39,6 +39,61 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/cells/advice": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Advice that was asked for, the newest first, without the specifications. For operators. */
+        get: operations["cells_advice_list"];
+        put?: never;
+        /**
+         * @description Ask which cells each virtual cluster should get, judged by the jobs of the last days. Changes
+         *     nothing; fetch the answer until its state is done. For operators.
+         */
+        post: operations["cells_advice"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cells/advice/{advice_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Advice with the specification that could be applied. For operators. */
+        get: operations["cells_advice_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cells/advice/{advice_id}/apply": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Divide the cluster as advised, unless its cells have changed since (then 409). For operators. */
+        post: operations["cells_advice_apply"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/cells/check": {
         parameters: {
             query?: never;
@@ -755,6 +810,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/virtual-clusters/{name}/anomalies": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description The guaranteed jobs of a virtual cluster here and in its private cluster, as compared last. It is
+         *     compared anew every ten minutes. Of others' jobs, names and reasons are left out.
+         */
+        get: operations["virtual_clusters_anomalies_get"];
+        put?: never;
+        /** @description Compare anew, over so many hours. For members of the virtual cluster's tenants, and operators. */
+        post: operations["virtual_clusters_anomalies"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/virtual-clusters/{name}/cells": {
         parameters: {
             query?: never;
@@ -814,6 +890,181 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description Which cells each virtual cluster should get, by what its jobs would have waited with them. */
+        Advice: {
+            /** Format: uuid */
+            id: string;
+            state: components["schemas"]["WhatIfState"];
+            /** @description Why there is no advice. */
+            problem: string;
+            fields: components["schemas"]["FieldProblem"][];
+            /** Format: date-time */
+            asked_at: string;
+            asked_by: string;
+            /** Format: double */
+            days: number;
+            /** @description Whose delays count. */
+            jobs: number;
+            /** Format: date-time */
+            made_at: string | null;
+            assumption: string;
+            rows: components["schemas"]["AdviceRow"][];
+            totals: components["schemas"]["AdviceTotalsBoth"] | null;
+            /** @description By virtual cluster: what was tried, fewest GPUs first. */
+            curves: {
+                [key: string]: components["schemas"]["AdviceCurvePoint"][];
+            };
+            /** @description Of the cells then in force. */
+            based_on_version: number;
+            /** Format: date-time */
+            applied_at: string | null;
+        };
+        /** @description An assignment that was tried. */
+        AdviceCurvePoint: {
+            cells: {
+                [key: string]: number;
+            };
+            gpus: number;
+            /** Format: double */
+            delay_mean_seconds: number;
+        };
+        /** @description Delays are those of the private cluster: with cells, sharing can only shorten them. */
+        AdviceFigures: {
+            gpus: number;
+            /** Format: double */
+            delay_mean_seconds: number;
+            /**
+             * Format: double
+             * @description Part of the GPU-time that jobs would hold.
+             */
+            utilisation: number;
+            /**
+             * Format: double
+             * @description Null without prices.
+             */
+            cost_per_day: number | null;
+            /** @description By type; without pinned ones. */
+            cells: {
+                [key: string]: number;
+            };
+            /** Format: double */
+            delay_p95_seconds: number;
+        };
+        /** @description What is left out is not demanded. */
+        AdviceQuestionRequest: {
+            /**
+             * Format: double
+             * @description Of jobs to go by.
+             * @default 7
+             */
+            days: number;
+            /** @description By model: most GPUs that all virtual clusters together may own. */
+            budget_gpus?: {
+                [key: string]: number;
+            };
+            /** @description By model; in any currency. */
+            price_per_gpu_hour?: {
+                [key: string]: number;
+            };
+            /** @description By virtual cluster and type of cell: so many at least, be it as parts of larger cells. */
+            minimum?: {
+                [key: string]: {
+                    [key: string]: number;
+                };
+            };
+            /** @description Virtual clusters to leave as they are. */
+            keep?: string[];
+        };
+        AdviceRow: {
+            virtual_cluster: string;
+            jobs: number;
+            today: components["schemas"]["AdviceFigures"];
+            advised: components["schemas"]["AdviceFigures"];
+            why: string;
+        };
+        AdviceTotals: {
+            gpus: number;
+            /** Format: double */
+            delay_mean_seconds: number;
+            /**
+             * Format: double
+             * @description Part of the GPU-time that jobs would hold.
+             */
+            utilisation: number;
+            /**
+             * Format: double
+             * @description Null without prices.
+             */
+            cost_per_day: number | null;
+        };
+        AdviceTotalsBoth: {
+            today: components["schemas"]["AdviceTotals"];
+            advised: components["schemas"]["AdviceTotals"];
+        };
+        /** @description A virtual cluster's guaranteed jobs here, and in a private cluster of what it is promised. */
+        Anomalies: {
+            virtual_cluster: string;
+            state: components["schemas"]["AnomaliesStateEnum"];
+            problem: string;
+            /** Format: date-time */
+            made_at: string | null;
+            /** Format: date-time */
+            since: string | null;
+            /** Format: date-time */
+            until: string | null;
+            /** @description Compared. */
+            jobs: number;
+            /** @description Left out: the private cluster could never run them. */
+            never: number;
+            delay: components["schemas"]["Delays"] | null;
+            series: components["schemas"]["DelayPoint"][];
+            /**
+             * Format: double
+             * @description Who waited longer by less is not counted.
+             */
+            tolerance_seconds: number;
+            /** @description Jobs that waited longer here. */
+            count: number;
+            /** Format: double */
+            total_extra_seconds: number;
+            /** @description Those of them with hard affinity. */
+            hard_affinity_count: number;
+            /** @description At most 200, the worst first. */
+            anomalies: components["schemas"]["Anomaly"][];
+            assumption: string;
+        };
+        /**
+         * @description * `never` - never
+         *     * `waiting` - waiting
+         *     * `done` - done
+         *     * `failed` - failed
+         * @enum {string}
+         */
+        AnomaliesStateEnum: "never" | "waiting" | "done" | "failed";
+        /** @description A job that waited longer here than it would have in the private cluster. */
+        Anomaly: {
+            job: number;
+            /** @description Empty for jobs of others. */
+            name: string;
+            /** @description Null for jobs of others. */
+            tenant: string | null;
+            gpus: number;
+            /** Format: date-time */
+            submitted_at: string;
+            /** Format: double */
+            real_delay_seconds: number;
+            /** Format: double */
+            private_delay_seconds: number;
+            /** Format: double */
+            extra_seconds: number;
+            /** @description It has a replica of several GPUs, or a topology level that must be. */
+            hard_affinity: boolean;
+            cause: components["schemas"]["CauseEnum"];
+            /** @description Why it waited when its private cluster would have started it. */
+            message: string;
+            /** @description In which that was said. */
+            round: number | null;
+        };
         Attempt: {
             id: number;
             number: number;
@@ -879,6 +1130,16 @@ export interface components {
         BulkSubmitted: {
             jobs: components["schemas"]["ShortJob"][];
         };
+        /**
+         * @description * `fragmentation` - fragmentation
+         *     * `hardware` - hardware
+         *     * `reclaim` - reclaim
+         *     * `order` - order
+         *     * `quota` - quota
+         *     * `other` - other
+         * @enum {string}
+         */
+        CauseEnum: "fragmentation" | "hardware" | "reclaim" | "order" | "quota" | "other";
         /** @description What a YAML file of cells holds; docs/cells.md describes it. */
         CellDocument: {
             types?: {
@@ -1069,6 +1330,35 @@ export interface components {
         ClusterSettings: {
             spare_policy: string;
             spare_placer: string;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        ComparisonQuestionRequest: {
+            /**
+             * Format: double
+             * @description Up to now.
+             * @default 24
+             */
+            hours: number;
+        };
+        /** @description Mean delays of the jobs submitted from then until the next point. */
+        DelayPoint: {
+            /** Format: date-time */
+            at: string;
+            /** Format: double */
+            real_seconds: number;
+            /** Format: double */
+            private_seconds: number;
+        };
+        /** @description Queueing delays: from submission to the first GPU. */
+        Delays: {
+            /** Format: double */
+            real_mean_seconds: number;
+            /** Format: double */
+            private_mean_seconds: number;
+            /** Format: double */
+            real_p95_seconds: number;
+            /** Format: double */
+            private_p95_seconds: number;
         };
         Dropped: {
             kind: string;
@@ -1520,6 +1810,13 @@ export interface components {
             /** @description The name it is pinned under. */
             name: string;
             addresses: string[];
+        };
+        PaginatedAdviceList: {
+            results: components["schemas"]["Advice"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
         };
         PaginatedAttemptList: {
             results: components["schemas"]["Attempt"][];
@@ -2162,6 +2459,36 @@ export interface components {
          * @enum {string}
          */
         WhatIfState: "waiting" | "running" | "done" | "failed";
+        /** @description The same with what could be put in force. */
+        WholeAdvice: {
+            /** Format: uuid */
+            id: string;
+            state: components["schemas"]["WhatIfState"];
+            /** @description Why there is no advice. */
+            problem: string;
+            fields: components["schemas"]["FieldProblem"][];
+            /** Format: date-time */
+            asked_at: string;
+            asked_by: string;
+            /** Format: double */
+            days: number;
+            /** @description Whose delays count. */
+            jobs: number;
+            /** Format: date-time */
+            made_at: string | null;
+            assumption: string;
+            rows: components["schemas"]["AdviceRow"][];
+            totals: components["schemas"]["AdviceTotalsBoth"] | null;
+            /** @description By virtual cluster: what was tried, fewest GPUs first. */
+            curves: {
+                [key: string]: components["schemas"]["AdviceCurvePoint"][];
+            };
+            /** @description Of the cells then in force. */
+            based_on_version: number;
+            /** Format: date-time */
+            applied_at: string | null;
+            specification: components["schemas"]["CellDocument"] | null;
+        };
         Why: {
             state: components["schemas"]["JobState"];
             reasons: components["schemas"]["Reason"][];
@@ -2375,6 +2702,317 @@ export interface operations {
             };
             /** @description The body is not application/json. */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cells_advice_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedAdviceList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cells_advice: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AdviceQuestionRequest"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WholeAdvice"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cells_advice_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                advice_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WholeAdvice"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cells_advice_apply: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                advice_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cells"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6630,6 +7268,163 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    virtual_clusters_anomalies_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Anomalies"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    virtual_clusters_anomalies: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ComparisonQuestionRequest"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Anomalies"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

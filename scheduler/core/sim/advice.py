@@ -113,6 +113,36 @@ def advise(
     ).advice()
 
 
+def minimum_of(
+    demands: Demands, layout: Layout, virtual_clusters: Sequence[str]
+) -> dict[str, dict[tuple[str, int], int]]:
+    """Return the minimum of each virtual cluster by (chain, level); raise AdviceError for wrong demands."""
+    problems: list[Problem] = []
+    models = sorted(layout.gpu_models)
+    for name in ("budget_gpus", "price_per_gpu_hour"):
+        for model in getattr(demands, name):
+            if model not in models:
+                problems.append(_unknown(f"{name}.{model}", "GPU model divided by cells", model, models))
+    for vc in demands.keep:
+        if vc not in virtual_clusters:
+            problems.append(_unknown("keep", "virtual cluster", vc, virtual_clusters))
+    minimum: dict[str, dict[tuple[str, int], int]] = {}
+    types = {path: kind for kind, path in _paths(layout).items()}
+    for vc, wanted in demands.minimum.items():
+        if vc not in virtual_clusters:
+            problems.append(_unknown(f"minimum.{vc}", "virtual cluster", vc, virtual_clusters))
+        elif vc in demands.keep:
+            problems.append(Problem(f"minimum.{vc}", f"{vc} is to be left as it is", "either this or keep"))
+        for path, number in wanted.items():
+            if path not in types:
+                problems.append(_unknown(f"minimum.{vc}.{path}", "type of cell", path, sorted(types)))
+            else:
+                minimum.setdefault(vc, {})[types[path]] = number
+    if problems:
+        raise AdviceError(problems)
+    return minimum
+
+
 class _Adviser:
     def __init__(
         self,
@@ -127,7 +157,7 @@ class _Adviser:
         self._layout, self._demands, self._effort = layout, demands, effort
         self._window, self._began_at = window_seconds, facts.now
         self._names = [vc.name for vc in facts.virtual_clusters]
-        self._minimum = self._checked()
+        self._minimum = minimum_of(self._demands, layout, self._names)
         jobs: dict[str, list[Arrival]] = {name: [] for name in self._names}
         for arrival in sorted(history, key=lambda one: (one.job.submitted_at, one.job.id)):
             if arrival.job.guaranteed and arrival.job.virtual_cluster in jobs:
@@ -140,36 +170,6 @@ class _Adviser:
         self._limits = self._all_limits()
 
     # What is asked for
-
-    def _checked(self) -> dict[str, dict[tuple[str, int], int]]:
-        """Check the operator's demands; return the minimum by (chain, level)."""
-        demands, layout = self._demands, self._layout
-        problems: list[Problem] = []
-        models = sorted({chain.gpu_model for chain in layout.chains.values()})
-        for name in ("budget_gpus", "price_per_gpu_hour"):
-            for model in getattr(demands, name):
-                if model not in models:
-                    problems.append(_unknown(f"{name}.{model}", "GPU model divided by cells", model, models))
-        for vc in demands.keep:
-            if vc not in self._names:
-                problems.append(_unknown("keep", "virtual cluster", vc, self._names))
-        minimum: dict[str, dict[tuple[str, int], int]] = {}
-        types = {path: kind for kind, path in _paths(layout).items()}
-        for vc, wanted in demands.minimum.items():
-            if vc not in self._names:
-                problems.append(_unknown(f"minimum.{vc}", "virtual cluster", vc, self._names))
-            for path, number in wanted.items():
-                if path not in types:
-                    problems.append(_unknown(f"minimum.{vc}.{path}", "type of cell", path, sorted(types)))
-                elif vc in demands.keep:
-                    problems.append(
-                        Problem(f"minimum.{vc}", f"{vc} is to be left as it is", "either this or keep")
-                    )
-                else:
-                    minimum.setdefault(vc, {})[types[path]] = number
-        if problems:
-            raise AdviceError(problems)
-        return minimum
 
     def _why_kept(self, vc: str) -> str:
         if vc in self._demands.keep:

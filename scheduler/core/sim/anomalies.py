@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from scheduler.core.plan import Reason, Tier
+from scheduler.core.plan import Reason
 from scheduler.core.sim.delays import Anomaly, Cause, Comparison, Delay, Evidence, Point, Spread
 from scheduler.core.sim.engine import Engine, Scripted
 from scheduler.core.sim.floor import Rules
@@ -26,23 +26,29 @@ from scheduler.core.snapshot import Job, JobId, Snapshot
 
 MOST_POINTS = 200
 
-#: By code of the decisive reason for which the job waited; what is not named goes by its tier.
+#: By code of the decisive reason for which the job waited (docs/reasons.md).
 _CAUSES: Mapping[str, Cause] = {
     "fragmented": Cause.FRAGMENTATION,
     "node_resources": Cause.FRAGMENTATION,
     "topology": Cause.FRAGMENTATION,
+    "waits_for_locality": Cause.FRAGMENTATION,
     "guarantee_short": Cause.HARDWARE,
-    "waiting_for_release": Cause.RECLAIM,
+    "preempted": Cause.RECLAIM,
     "promise_lost": Cause.RECLAIM,
+    "stopping": Cause.RECLAIM,
+    "waiting_for_release": Cause.RECLAIM,
+    "quota": Cause.QUOTA,
     "vc_guarantee_in_use": Cause.ORDER,
-}
-_CAUSES_BY_TIER: Mapping[Tier, Cause] = {
-    Tier.QUOTA: Cause.QUOTA,
-    Tier.GUARANTEE: Cause.ORDER,
-    Tier.CAPACITY: Cause.FRAGMENTATION,
-    Tier.TOPOLOGY: Cause.FRAGMENTATION,
-    Tier.ORDER: Cause.ORDER,
-    Tier.PREPARING: Cause.RECLAIM,
+    "behind_head": Cause.ORDER,
+    "dominant_share": Cause.ORDER,
+    "fair_share": Cause.ORDER,
+    "first_in_line": Cause.ORDER,
+    "later_slice": Cause.ORDER,
+    "less_left_first": Cause.ORDER,
+    "less_served_first": Cause.ORDER,
+    "not_chosen": Cause.ORDER,
+    "queue_of_service": Cause.ORDER,
+    "shorter_first": Cause.ORDER,
 }
 
 
@@ -152,9 +158,12 @@ def evidence_of(reasons: Sequence[Reason], round_number: int) -> Evidence:
     """Return what the reasons that a job was given say of the cause, the most decisive first."""
     if not reasons:
         return Evidence(round_number=round_number)
-    decisive = reasons[0]
-    cause = _CAUSES.get(decisive.code) or _CAUSES_BY_TIER.get(decisive.tier, Cause.OTHER)
-    return Evidence(cause=cause, message=decisive.message, round_number=round_number)
+    return Evidence(cause=cause_of(reasons[0].code), message=reasons[0].message, round_number=round_number)
+
+
+def cause_of(code: str) -> Cause:
+    """Return the cause that a decisive reason points at, by its code."""
+    return _CAUSES.get(code, Cause.OTHER)
 
 
 def has_hard_affinity(job: Job) -> bool:
