@@ -20,9 +20,11 @@ def _machines() -> list[Machine]:
     gpus: dict[tuple[str, str, str], list[tuple[str, str, int]]] = defaultdict(list)
     rows = Gpu.objects.filter(present=True).exclude(node__gpu_model=None)
     columns = ("node__name", "node__rack", "node__gpu_model__name", "socket", "switch", "index")
-    for name, rack, model, socket, switch, index in rows.order_by("node__name").values_list(*columns):
+    for name, rack, model, socket, switch, index in rows.order_by(
+        "node__name", "socket", "switch", "index"
+    ).values_list(*columns):
         gpus[name, rack, model].append((str(socket), str(switch), index))
     return [
-        Machine(name=name, rack=rack, gpu_model=model, gpus=tuple(sorted(places)))
+        Machine(name=name, rack=rack, gpu_model=model, gpus=tuple(places))
         for (name, rack, model), places in gpus.items()
     ]
