@@ -71,8 +71,9 @@ class Guaranteed:
             try:
                 return self._take(pods, reserve=reserve)
             except Unbindable as problem:
-                assert among is not None, "all nodes may be used, so what is owed can be bound"
-                among &= ~self._equals(problem)
+                # Not suggested; or a group that would have made room runs on the last hardware there is.
+                everything = (1 << len(self.space.free)) - 1
+                among = (everything if among is None else among) & ~self._equals(problem)
 
     def _among(self) -> int | None:
         """Return the set of units that are not known to be on nodes which may not be used."""
