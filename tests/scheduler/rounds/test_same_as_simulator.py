@@ -18,6 +18,7 @@ from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.floor import Rules
 from scheduler.core.snapshot import Snapshot
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.services.cells import cells_apply
 from tests.scheduler.builders import make_node, make_tenant, make_vc
 from tests.scheduler.rounds.live_loop import Act, LiveLoop, Places
 from tests.scheduler.rounds.story import Event, seeded
@@ -38,7 +39,23 @@ PARAMETERS = {
 }
 
 
-def cluster(clock: VirtualClock, north: tuple[str, str], south: tuple[str, str]) -> Snapshot:
+#: The V100 divided by cells; the P100 stay divided by counts.
+CELLS = {
+    "types": {
+        "V100-SWITCH": {"of": "V100", "count": 2},
+        "V100-NODE": {"of": "V100-SWITCH", "count": 2, "node": True},
+    },
+    "physical": [{"type": "V100-NODE", "nodes": [f"node-{name}"]} for name in "abc"],
+    "virtual_clusters": {
+        "north": {"cells": {"V100-NODE": 1, "V100-SWITCH": 1}},
+        "south": {"cells": {"V100-NODE": 1}},
+    },
+}
+
+
+def cluster(
+    clock: VirtualClock, north: tuple[str, str], south: tuple[str, str], *, in_cells: bool
+) -> Snapshot:
     """Three nodes of four V100 and one of four P100, two virtual clusters, and no job yet."""
     lease = database_now() + timedelta(days=1)
     for name, model, rack in (("a", "V100", 1), ("b", "V100", 1), ("c", "V100", 2), ("d", "P100", 2)):
@@ -56,6 +73,8 @@ def cluster(clock: VirtualClock, north: tuple[str, str], south: tuple[str, str])
             policy_parameters=PARAMETERS.get(policy, {}),
             placer=placer,
         )
+    if in_cells:
+        cells_apply(document=CELLS, version=0, actor="user olga")
     return read_snapshot(1)
 
 
@@ -82,21 +101,25 @@ SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
 
 
 @pytest.mark.parametrize(
-    ("north", "south", "pause_seconds"),
+    ("north", "south", "pause_seconds", "in_cells"),
     [
-        (*FIFO_SRTF, 15),
-        (*LAS_TIRESIAS, 15),
-        (*LAS_TIRESIAS, 0),
-        (*DRF_FAIR, 15),
-        (*SJF_GANDIVA, 15),
-        (*SJF_GANDIVA, 0),
+        (*FIFO_SRTF, 15, False),
+        (*LAS_TIRESIAS, 15, False),
+        (*LAS_TIRESIAS, 0, False),
+        (*DRF_FAIR, 15, False),
+        (*SJF_GANDIVA, 15, False),
+        (*SJF_GANDIVA, 0, False),
+        (*FIFO_SRTF, 15, True),
+        (*LAS_TIRESIAS, 0, True),
+        (*DRF_FAIR, 15, True),
+        (*SJF_GANDIVA, 0, True),
     ],
-    ids=lambda value: ":".join(value) if isinstance(value, tuple) else f"{value}s",
+    ids=lambda value: ":".join(value) if isinstance(value, tuple) else str(value),
 )
-def test_both_do_the_same_in_every_round(north, south, pause_seconds, settings):
+def test_both_do_the_same_in_every_round(north, south, pause_seconds, in_cells, settings):
     settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
     clock = VirtualClock()
-    facts = cluster(clock, north, south)
+    facts = cluster(clock, north, south, in_cells=in_cells)
     events = seeded(11 + pause_seconds, seconds=SECONDS, job_count=24)
     expected = simulated(facts, events, pause_seconds)
     loop = LiveLoop(clock, Places(facts), pause_seconds=pause_seconds)
