@@ -34,7 +34,10 @@ RACKS = {
         "P100-NODE": {"of": "P100", "count": 4, "node": True},
     },
     "physical": [
-        *({"type": "V100-RACK", "name": f"rack-{n}", "nodes": [f"n{2 * n}", f"n{2 * n + 1}"]} for n in range(4)),
+        *(
+            {"type": "V100-RACK", "name": f"rack-{n}", "nodes": [f"n{2 * n}", f"n{2 * n + 1}"]}
+            for n in range(4)
+        ),
         *({"type": "P100-NODE", "nodes": [f"p{n}"]} for n in range(3)),
     ],
 }
@@ -75,9 +78,7 @@ def random_specification(dice: random.Random, clusters: int = 3) -> Specificatio
             order = list(range(gpus // nodes))
             dice.shuffle(order)
             physical.append(
-                PhysicalCell(
-                    type=below, name=f"t{chain}-{top}", nodes=names, gpus={names[-1]: tuple(order)}
-                )
+                PhysicalCell(type=below, name=f"t{chain}-{top}", nodes=names, gpus={names[-1]: tuple(order)})
             )
     bare = Specification(types=tuple(types), physical=tuple(physical))
     return divided(bare, dice, clusters)
