@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from allot.advice_objects import Advice, Anomalies
 from allot.cell_objects import CellDocument, CellNode, Cells, CellsCheck, VirtualClusterCells
 from allot.credentials import find_account
 from allot.objects import (
@@ -136,13 +137,9 @@ class Client:
     ) -> WhatIf:
         """Ask a what-if question (the body of POST /what-if) and return it answered, or as it is when the
         patience is over."""
-        asked = cast(WhatIf, self._write("/what-if", dict(question)))
-        waited = 0.0
-        while asked["state"] in ("waiting", "running") and waited < patience_seconds:
-            self.sleep(pause_seconds)
-            waited += pause_seconds
-            asked = cast(WhatIf, self._read(f"/what-if/{asked['id']}"))
-        return asked
+        asked = self._write("/what-if", dict(question))
+        path = f"/what-if/{asked['id']}"
+        return cast(WhatIf, self._when_done(asked, path, patience_seconds, pause_seconds))
 
     def cancel(self, job_id: int) -> Job:
         return cast(Job, self._write(f"/jobs/{job_id}/cancel"))
@@ -211,6 +208,49 @@ class Client:
         body = {"specification": specification, "version": version}
         # Not repeated: a second try after a lost answer would find the version changed, by itself.
         return cast(Cells, self._transport.request("PUT", "/cells", body=body))
+
+    # Private clusters and advice
+
+    def anomalies(self, virtual_cluster: str) -> Anomalies:
+        """The newest comparison with the private cluster."""
+        return cast(Anomalies, self._read(self._anomalies(virtual_cluster)))
+
+    def compare(
+        self,
+        virtual_cluster: str,
+        *,
+        hours: float | None = None,
+        patience_seconds: float,
+        pause_seconds: float = 0.5,
+    ) -> Anomalies:
+        """Have it compared anew, and wait so long for that."""
+        path = self._anomalies(virtual_cluster)
+        found = self._write(path, {} if hours is None else {"hours": hours})
+        return cast(Anomalies, self._when_done(found, path, patience_seconds, pause_seconds))
+
+    def advise(
+        self, question: Mapping[str, Any], *, patience_seconds: float, pause_seconds: float = 0.5
+    ) -> Advice:
+        """Ask which cells each virtual cluster should get, and wait so long for the answer."""
+        found = self._write("/cells/advice", dict(question))
+        path = f"/cells/advice/{found['id']}"
+        return cast(Advice, self._when_done(found, path, patience_seconds, pause_seconds))
+
+    def apply_advice(self, advice_id: str) -> Cells:
+        """Put advised cells in force; Refused when the cells have changed since."""
+        return cast(Cells, self._write(f"/cells/advice/{quote(advice_id, safe='')}/apply"))
+
+    def _anomalies(self, virtual_cluster: str) -> str:
+        return f"/virtual-clusters/{quote(virtual_cluster, safe='')}/anomalies"
+
+    def _when_done(self, found: Any, path: str, patience_seconds: float, pause_seconds: float) -> Any:
+        """Look again until a worker has answered, or return it as it is when the patience is over."""
+        waited = 0.0
+        while found["state"] in ("waiting", "running") and waited < patience_seconds:
+            self.sleep(pause_seconds)
+            waited += pause_seconds
+            found = self._read(path)
+        return found
 
     # How it is said to the server
 

@@ -8,7 +8,7 @@ import sys
 import typer
 import typer.core
 
-from allot.commands import cluster, jobs, logs, session, submit, vc, what_if
+from allot.commands import advice, cluster, jobs, logs, session, submit, vc, what_if
 from allot.describe import problem_lines
 from allot.errors import AllotError, NotSignedIn, Refused, Unreachable, WrongServer
 from allot.output import say
@@ -75,6 +75,7 @@ logs.register(app)
 cluster.register(app)
 what_if.register(app)
 vc.register(app)
+advice.register(app)
 
 
 def main() -> None:

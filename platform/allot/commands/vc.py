@@ -1,4 +1,4 @@
-"""vc: virtual clusters and their cells: list, show, cells, check, apply, propose."""
+"""vc: virtual clusters and their cells: list, show, cells, check, apply, propose (more in `advice`)."""
 
 from __future__ import annotations
 
