@@ -6,8 +6,8 @@ import styles from "@/components/cells/effects.module.css";
 
 /** "3 running jobs of vision would lose their guarantee and run on as opportunistic." */
 export function lapseText({ virtual_cluster, lapsing }: CellEffect): string {
-  const [their, run] = lapsing === 1 ? ["its", "runs"] : ["their", "run"];
-  return `${counted(lapsing, "running job")} of ${virtual_cluster} would lose ${their} guarantee and ${run} on as opportunistic`;
+  const their = lapsing === 1 ? "its" : "their";
+  return `${counted(lapsing, "running job")} of ${virtual_cluster} would lose ${their} guarantee and run on as opportunistic`;
 }
 
 export function lapsesOf(effects: readonly CellEffect[] | undefined): CellEffect[] {

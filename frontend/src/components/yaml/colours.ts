@@ -11,7 +11,7 @@ import {
 
 // In the order in which they are tried: what a comment or a quoted text contains is nothing else.
 const PARTS =
-  /(?<comment>(?:^|\s)#.*$)|(?<text>"(?:[^"\\]|\\.)*"|'[^']*')|(?<key>[\w.*-]+(?=:(?:\s|$)))|(?<number>\b\d[\d.]*\w*\b)/g;
+  /(?<comment>(?:^|\s)#.*$)|(?<text>"(?:[^"\\]|\\.)*"|'[^']*')|(?<key>[\w.*-]+(?=:(?:\s|$)))|(?<number>(?<![\w.-])\d[\d.]*\w*\b)/g;
 
 const marks = {
   comment: Decoration.mark({ class: "yaml-comment" }),

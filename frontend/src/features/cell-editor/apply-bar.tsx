@@ -7,7 +7,7 @@ import { cellsQuery } from "@/api/cell-queries";
 import type { Cells } from "@/api/cell-types";
 import { ApiError, request } from "@/api/client";
 import { Effects, lapsesOf } from "@/components/cells/effects";
-import { counted } from "@/components/format";
+import { sentenceOf } from "@/features/cell-editor/problems";
 import type { Check } from "@/features/cell-editor/use-cell-check";
 import { Button } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";
@@ -95,11 +95,16 @@ function Verdict({ check, syntax, isChanged }: Pick<ApplyBarProps, "check" | "sy
       </p>
     );
   }
-  if (!check.answer.valid) {
+  const { problems } = check.answer;
+  const first = problems[0];
+  if (first) {
     return (
       <p className={styles.wrong}>
         <CircleX size={16} aria-hidden />
-        <span>{counted(check.answer.problems.length, "problem")} in the way</span>
+        <span>
+          {problems.length > 1 && `${problems.length} problems. `}
+          {first.field}: {sentenceOf(first)}
+        </span>
       </p>
     );
   }
@@ -109,9 +114,13 @@ function Verdict({ check, syntax, isChanged }: Pick<ApplyBarProps, "check" | "sy
     <p className={none ? styles.good : styles.waits}>
       {none ? <CircleCheck size={16} aria-hidden /> : <TriangleAlert size={16} aria-hidden />}
       <span>
-        {isChanged ? "It fits the hardware." : "This is in force."}{" "}
-        {none && isChanged && `None of ${counted(running, "running job")} would lose its guarantee.`}
+        {isChanged ? "It fits the hardware." : "This is in force."} {none && isChanged && keepText(running)}
       </span>
     </p>
   );
+}
+
+function keepText(running: number): string {
+  if (running === 0) return "No job runs on it.";
+  return running === 1 ? "The running job keeps its guarantee." : `All ${running} running jobs keep their guarantee.`;
 }

@@ -27,11 +27,22 @@ describe("the columns of what can be owned", () => {
     ]);
   });
 
-  it("count what is left from the top down, as cells are split", () => {
+  it("count how many more could be owned, of which smaller cells take their part too", () => {
     const owned = { ...racks, virtual_clusters: { a: { cells: { RACK: 1, SWITCH: 1 } }, b: { cells: { NODE: 1 } } } };
-    // One rack is left, of it one node, of that one switch.
-    expect(left(owned)).toEqual({ RACK: 1, NODE: 1, SWITCH: 1, V100: 2 });
-    expect(left({ ...racks, virtual_clusters: { a: { cells: { RACK: 2, V100: 1 } } } }).V100).toBe(-1);
+    // The second rack is split into a node that is owned, and another of which one switch is owned.
+    expect(left(owned)).toEqual({ RACK: 0, NODE: 0, SWITCH: 1, V100: 2 });
+    const nodes = { ...racks, virtual_clusters: { a: { cells: { NODE: 1 } } } };
+    expect(left(nodes)).toEqual({ RACK: 1, NODE: 3, SWITCH: 6, V100: 12 });
+  });
+
+  it("tell at which level how many are missing", () => {
+    const columns = columnsOf({ ...racks, virtual_clusters: { a: { cells: { RACK: 3, V100: 3 } } } });
+    expect(columns.map(({ left, missing }) => [left, missing])).toEqual([
+      [0, 1],
+      [0, 0],
+      [0, 0],
+      [0, 3],
+    ]);
   });
 
   it("take pinned cells out where they are", () => {
@@ -63,7 +74,7 @@ describe("the columns of what can be owned", () => {
 
   it("show what is owned of a type that the hardware does not have, and end where types go in circles", () => {
     const stray = { ...racks, virtual_clusters: { a: { cells: { ROW: 2 } } } };
-    expect(columnsOf(stray).at(-1)).toMatchObject({ path: "ROW", chain: null, owned: 2, left: -2 });
+    expect(columnsOf(stray).at(-1)).toMatchObject({ path: "ROW", chain: null, owned: 2, missing: 2 });
     const circle = {
       types: { A: { of: "B", count: 2 }, B: { of: "A", count: 2 } },
       physical: [{ type: "A", nodes: [] }],

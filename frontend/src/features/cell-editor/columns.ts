@@ -17,8 +17,10 @@ export interface Column {
   total: number;
   /** Owned by all virtual clusters, pinned ones left out. */
   owned: number;
-  /** Whole cells that nobody owns, after all that is owned at this level and above; below 0 some are missing. */
+  /** How many more could be owned. */
   left: number;
+  /** Owned ones that the hardware has not, after what is owned at the levels above. */
+  missing: number;
 }
 
 /** More levels than this, and the types go in circles. */
@@ -60,15 +62,16 @@ function chainColumns(
   const pins = pinsWithin(document, new Set(tops.map((top) => top.name ?? top.nodes?.[0] ?? "")));
   const fanouts = way.map((type) => document.types?.[type]?.count ?? 0);
   let total = tops.length;
-  let left = 0;
-  return way.map((type, depth) => {
+  let rest = 0;
+  const columns = way.map((type, depth) => {
     const fanout = depth === 0 ? 1 : (fanouts[depth - 1] ?? 0);
     if (depth > 0) total *= fanout;
     const aliases = timesSeen.get(type) === 1 ? [type, `${chain}/${type}`] : [`${chain}/${type}`];
     const owned = sumOwned(document, aliases);
-    // What is split above for a pinned cell leaves its other parts.
-    const fromAbove = depth === 0 ? total : (left + pins.split(depth - 1)) * fanout;
-    left = fromAbove - pins.touched(depth) - owned;
+    // Counted from the top down: what a level leaves is split, and so are cells with a pinned one in them.
+    const fromAbove = depth === 0 ? total : (rest + pins.split(depth - 1)) * fanout;
+    const remains = fromAbove - pins.touched(depth) - owned;
+    rest = Math.max(0, remains);
     return {
       path: aliases[0] ?? type,
       aliases,
@@ -78,9 +81,17 @@ function chainColumns(
       isNode: document.types?.[type]?.node === true,
       total,
       owned,
-      left,
+      left: rest,
+      missing: Math.max(0, -remains),
     };
   });
+  return columns.map((column, depth) => ({ ...column, left: spare(column, columns.slice(depth)) }));
+}
+
+/** One more cell of a level takes its parts from every level below. */
+function spare(column: Column, below: readonly Column[]): number {
+  const possible = below.map(({ left, gpus }) => Math.floor((left * gpus) / Math.max(1, column.gpus)));
+  return Math.min(...possible);
 }
 
 /** Pinned cells by depth: how many cells there contain or are a pinned one, and how many only contain some. */
@@ -115,5 +126,16 @@ function strayPaths(document: CellDocument, written: ReadonlySet<string>): strin
 
 function strayColumn(document: CellDocument, path: string): Column {
   const owned = sumOwned(document, [path]);
-  return { path, aliases: [path], type: path, chain: null, gpus: 0, isNode: false, total: 0, owned, left: -owned };
+  return {
+    path,
+    aliases: [path],
+    type: path,
+    chain: null,
+    gpus: 0,
+    isNode: false,
+    total: 0,
+    owned,
+    left: 0,
+    missing: owned,
+  };
 }

@@ -90,7 +90,7 @@ export function OwnersPanel({ document, problems, onChange, clusters, guaranteed
               <td />
             </tr>
             <tr>
-              <th scope="row">Left over</th>
+              <th scope="row">Could still be given</th>
               {columns.map((column) => (
                 <td key={column.path}>
                   <Left column={column} problem={problemAt(problems, `virtual_clusters.*.cells.${column.type}`)} />
@@ -113,7 +113,7 @@ function Count({ document, problems, onChange, cluster, column }: PartProps & { 
       {(attributes) => (
         <NumberInput
           {...attributes}
-          {...(column.left < 0 && value ? { "aria-invalid": true } : {})}
+          {...(column.missing > 0 && value ? { "aria-invalid": true } : {})}
           aria-label={`${column.path} of ${cluster}`}
           min={0}
           placeholder="0"
@@ -128,7 +128,7 @@ function Count({ document, problems, onChange, cluster, column }: PartProps & { 
 function Left({ column, problem }: { column: Column; problem: string | undefined }) {
   return (
     <>
-      {column.left < 0 ? <strong className={styles.wrong}>{-column.left} too many</strong> : column.left}
+      {column.missing > 0 ? <strong className={styles.wrong}>{column.missing} too many</strong> : column.left}
       {problem !== undefined && <div className={styles.problem}>{problem}</div>}
     </>
   );

@@ -1,6 +1,6 @@
 import type { FieldProblem } from "@/api/types";
 import { counted } from "@/components/format";
-import { sentenceOf } from "@/features/cell-editor/problems";
+import { nearestField, sentenceOf } from "@/features/cell-editor/problems";
 import { Notice } from "@/ui/feedback";
 import styles from "@/features/cell-editor/editor.module.css";
 
@@ -24,10 +24,11 @@ export function ProblemList({ problems }: { problems: readonly FieldProblem[] })
   );
 }
 
-/** The control of the field, or of the nearest whole around it. */
 function focusField(field: string): void {
   const controls = [...document.querySelectorAll<HTMLElement>("[data-field]")];
-  const holding = controls.filter(({ dataset }) => dataset.field && field.startsWith(dataset.field));
-  const nearest = holding.sort((a, b) => (b.dataset.field?.length ?? 0) - (a.dataset.field?.length ?? 0))[0];
-  nearest?.focus();
+  const nearest = nearestField(
+    controls.map(({ dataset }) => dataset.field ?? ""),
+    field,
+  );
+  controls[nearest]?.focus();
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { pathOf, problemAt, sentenceOf } from "@/features/cell-editor/problems";
+import { nearestField, pathOf, problemAt, sentenceOf } from "@/features/cell-editor/problems";
 import { linesOf } from "@/components/yaml/document";
 
 const problems = [
@@ -30,6 +30,16 @@ describe("a problem", () => {
     expect(problemAt(problems, "physical[0].nodes", true)).toBe("there is no node n9");
     expect(problemAt(problems, "physical[0].node", true)).toBeUndefined();
     expect(sentenceOf({ problem: "contains itself", expected: "" })).toBe("contains itself");
+  });
+
+  it.each([
+    ["physical[1].nodes[2]", 2],
+    ["types.A.node", 0],
+    ["virtual_clusters.*.cells.NODE", 4],
+    ["version", -1],
+  ])("of %s leads to control %i", (field, control) => {
+    const controls = ["types.A", "types.A.count", "physical[1].nodes", "physical[1]", "virtual_clusters.x.cells.NODE"];
+    expect(nearestField(controls, field)).toBe(control);
   });
 
   it.each([

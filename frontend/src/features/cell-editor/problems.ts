@@ -19,6 +19,21 @@ function isPartOf(part: string, whole: string): boolean {
 }
 
 /**
+ * Which of the controls' fields is the one of a problem, or the nearest whole around it; -1 when there is none. A
+ * problem of all virtual clusters together has "*" for their names: the first of them.
+ */
+export function nearestField(controls: readonly string[], field: string): number {
+  const [before, after] = field.split("*");
+  if (after !== undefined) return controls.findIndex((each) => each.startsWith(before ?? "") && each.endsWith(after));
+  let nearest = -1;
+  controls.forEach((each, index) => {
+    const holds = each === field || isPartOf(field, each);
+    if (holds && each.length > (controls[nearest]?.length ?? 0)) nearest = index;
+  });
+  return nearest;
+}
+
+/**
  * The path of a field such as "virtual_clusters.vision.cells.V100-NODE" or "physical[0].nodes[1]" as far as the
  * document has it. Names may contain dots, so that only the document tells where one ends.
  */

@@ -210,7 +210,7 @@ function Row({ cell, level, isOpen, onToggle }: RowProps) {
         ) : (
           <span>{labelOf(cell)}</span>
         )}
-        {!labelOf(cell).startsWith(cell.type) && cell.gpu === null && <small>{cell.type}</small>}
+        <small>{typeBeside(cell)}</small>
       </span>
       <CellBar use={cell} />
       <span className={styles.figures}>{tellUse(cell)}</span>
@@ -225,6 +225,11 @@ function Row({ cell, level, isOpen, onToggle }: RowProps) {
 function sentence(cell: CellNode): string {
   const owner = cell.virtual_cluster ? `, of ${cell.virtual_cluster}` : "";
   const pinned = cell.pinned ? `, pinned as ${cell.pinned}` : "";
-  const type = labelOf(cell).startsWith(cell.type) ? "" : `, ${cell.type}`;
-  return `${labelOf(cell)}${type}: ${tellUse(cell)}${owner}${pinned}`;
+  const name = [labelOf(cell), typeBeside(cell)].filter(Boolean).join(", ");
+  return `${name}: ${tellUse(cell)}${owner}${pinned}`;
+}
+
+/** Its type, where the label does not tell it. */
+function typeBeside(cell: CellNode): string {
+  return cell.gpu !== null || labelOf(cell).startsWith(cell.type) ? "" : cell.type;
 }

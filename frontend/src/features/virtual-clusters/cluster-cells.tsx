@@ -6,8 +6,9 @@ import { virtualClusterCellsQuery } from "@/api/cell-queries";
 import type { OwnedCells } from "@/api/cell-types";
 import type { VirtualCluster } from "@/api/types";
 import { cellsText } from "@/components/cells/cell-use";
+import { counted } from "@/components/format";
 import { ErrorNotice, SkeletonLines } from "@/ui/feedback";
-import { muted, numeric, oneLine, TableFrame } from "@/ui/layout";
+import { muted } from "@/ui/layout";
 import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 
 /** The cells that a virtual cluster owns, and on request what has become of them. */
@@ -24,60 +25,58 @@ export function ClusterCells({ cluster }: { cluster: VirtualCluster }) {
           .filter(Boolean)
           .join(", ")}
       </summary>
-      {isOpen && <CellTable name={cluster.name} />}
+      {isOpen && <CellList name={cluster.name} />}
     </details>
   );
 }
 
-function CellTable({ name }: { name: string }) {
+function CellList({ name }: { name: string }) {
   const query = useQuery(virtualClusterCellsQuery(name));
   if (query.isError) return <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />;
   if (!query.data) return <SkeletonLines count={2} />;
   return (
-    <TableFrame label={`Cells of ${name}`}>
-      <thead>
-        <tr>
-          <th>Type</th>
-          <th className={numeric}>Owned</th>
-          <th className={numeric}>In use</th>
-          <th className={numeric}>Free</th>
-          <th className={numeric} title="Free ones that only broken hardware is left for">
-            Doomed
-          </th>
-          <th>Where</th>
-        </tr>
-      </thead>
-      <tbody>
-        {query.data.cells.map((cells) => (
-          <Row key={`${cells.chain} ${cells.type} ${cells.name}`} cells={cells} />
-        ))}
-      </tbody>
-    </TableFrame>
+    <ul aria-label={`Cells of ${name}`} className={styles.cellList}>
+      {query.data.cells.map((cells) => (
+        <Entry key={`${cells.chain} ${cells.type} ${cells.name}`} cells={cells} />
+      ))}
+    </ul>
   );
 }
 
-function Row({ cells }: { cells: OwnedCells }) {
+function Entry({ cells }: { cells: OwnedCells }) {
+  const { owned, bound, free, doomed, pinned } = cells;
   return (
-    <tr>
-      <td className={oneLine}>
-        {cells.pinned ? `${cells.name} ` : `${cells.type} `}
-        <span className={muted}>{cells.pinned ? `pinned ${cells.type}` : `${cells.gpus} × GPU`}</span>
-      </td>
-      <td className={numeric}>{cells.owned}</td>
-      <td className={numeric}>{cells.bound}</td>
-      <td className={numeric}>{cells.free}</td>
-      <td className={numeric}>{cells.doomed > 0 ? <strong className={styles.problem}>{cells.doomed}</strong> : 0}</td>
-      <td>
-        {cells.addresses.map((address, index) => (
-          <span key={address}>
-            {index > 0 && ", "}
-            <Link to="/cells" search={{ chain: cells.chain, at: address }}>
-              {address}
-            </Link>
-          </span>
-        ))}
-        {cells.addresses.length === 0 && <span className={muted}>nowhere yet</span>}
-      </td>
-    </tr>
+    <li>
+      <p>
+        <strong>{pinned ? cells.name : `${owned} × ${cells.type}`}</strong>{" "}
+        <span className={muted}>
+          {pinned ? `pinned ${cells.type}, ` : ""}
+          {counted(cells.gpus, "GPU")}
+          {owned > 1 ? " each" : ""}
+        </span>
+      </p>
+      {!pinned && (
+        <p>
+          {bound} in use, {free} free
+          {doomed > 0 && (
+            <strong className={styles.doomed} title="Only broken hardware is left for them">
+              , {doomed} doomed
+            </strong>
+          )}
+        </p>
+      )}
+      {cells.addresses.length > 0 && (
+        <p>
+          {cells.addresses.map((address, index) => (
+            <span key={address}>
+              {index > 0 && ", "}
+              <Link to="/cells" search={{ chain: cells.chain, at: address }}>
+                {address}
+              </Link>
+            </span>
+          ))}
+        </p>
+      )}
+    </li>
   );
 }
