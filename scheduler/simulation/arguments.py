@@ -155,20 +155,20 @@ def understand(arguments: Sequence[str]) -> Order:
         limit=given.limit,
         strict=given.strict,
         window=_window(given.window),
-        options=dict(_pair("--option", text) for text in given.option),
+        options=dict(pair_of("--option", text) for text in given.option),
         costs={
-            name: _number("--cost", name, text)
-            for name, text in (_pair("--cost", each) for each in given.cost)
+            name: number_of("--cost", name, text)
+            for name, text in (pair_of("--cost", each) for each in given.cost)
         },
         failures={
-            name: _number("--failure", name, text)
-            for name, text in (_pair("--failure", each) for each in given.failure)
+            name: number_of("--failure", name, text)
+            for name, text in (pair_of("--failure", each) for each in given.failure)
         },
         locality=given.locality,
         cells=given.cells,
         private=given.private,
     )
-    axes = {name: values.split(",") for name, values in (_pair("--sweep", each) for each in given.sweep)}
+    axes = {name: values.split(",") for name, values in (pair_of("--sweep", each) for each in given.sweep)}
     return Order(
         cases=tuple(expand(case, given.policy or ["fifo"], given.seed or [0], axes)),
         scenario=None if given.scenario is None else Path(given.scenario),
@@ -181,14 +181,16 @@ def understand(arguments: Sequence[str]) -> Order:
     )
 
 
-def _pair(option: str, text: str) -> tuple[str, str]:
+def pair_of(option: str, text: str) -> tuple[str, str]:
+    """Return name and value of an option; raise InputError when it is not NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not name or not equals or not value:
         raise InputError(f"{option} {text}: write NAME=VALUE")
     return name, value
 
 
-def _number(option: str, name: str, text: str) -> float:
+def number_of(option: str, name: str, text: str) -> float:
+    """Return the number that an option gives to a name; raise InputError when it is none."""
     try:
         return float(text)
     except ValueError:

@@ -15,6 +15,7 @@ from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.document import from_document
 from scheduler.core.cells.errors import Problem, SpecificationError
+from scheduler.simulation import advise_command
 from scheduler.simulation.errors import InputError
 
 #: Finds what else is wrong with a specification, such as nodes that do not exist.
@@ -43,6 +44,7 @@ def _parser(further: Further | None) -> argparse.ArgumentParser:
         help="also check that the nodes, their GPUs and the virtual clusters exist",
     )
     command.set_defaults(run=lambda order: check(order.file, further))
+    advise_command.add_parser(commands)
     return parser
 
 

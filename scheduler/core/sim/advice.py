@@ -6,8 +6,8 @@ it really had, and one is chosen for each such that the sum of all delays is lea
 fit the hardware and what the operator demands. First few assignments over the whole range are tried, then
 more around those chosen.
 
-Every job counts once, however large. A job that no cell of an assignment can ever hold counts as if it had
-waited for the whole window.
+Every job counts once, however large. No assignment is chosen that could never run a job which today's can;
+a job that neither can counts as if it had waited for the whole window.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class _Adviser:
         ]
 
     def _choose(self, menus: Mapping[str, list[Owned]]) -> dict[str, Tried]:
-        tried = {name: self._in_order(name, menu) for name, menu in menus.items()}
+        tried = {name: self._worthy(name, self._in_order(name, menu)) for name, menu in menus.items()}
         options = [[self._option(one) for one in tried[name]] for name in self._names]
         jobs = sum(found[0].jobs for found in tried.values() if found)
         places = choose(options, self._limits, slack_seconds=SLACK_SECONDS * jobs)
@@ -277,6 +277,14 @@ class _Adviser:
     def _in_order(self, vc: str, menu: Iterable[Owned]) -> list[Tried]:
         tried = [self._bench.try_out(vc, owned) for owned in menu]
         return sorted(tried, key=lambda one: (one.total_gpus, one.delay_seconds, one.owned))
+
+    def _worthy(self, vc: str, tried: Sequence[Tried]) -> list[Tried]:
+        """Leave out what would shut out jobs that can run today; of who has nothing, any that need not be."""
+        today = self._bench.try_out(vc, self._today(vc))
+        shut_out = min([one.never for one in tried], default=0)
+        if today.total_gpus:
+            shut_out = max(shut_out, today.never)
+        return [one for one in tried if one.never <= shut_out]
 
     def _look_closer(self, menus: Mapping[str, list[Owned]], chosen: Mapping[str, Tried]) -> bool:
         """Try out what is near the choice; return whether there was anything new."""

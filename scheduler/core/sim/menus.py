@@ -8,7 +8,6 @@ GPUs in each chain.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -27,9 +26,10 @@ class Wants:
 
     #: Levels of the smallest cells that serve some job, the largest of them last.
     levels: tuple[int, ...]
+    #: Fewer than these, in the largest of these cells, and the largest gang can never run.
+    least_gpus: int
     #: Most GPUs they would have had at once, had none of them ever waited.
     peak_gpus: int
-    jobs: int
 
     @property
     def block(self) -> int:
@@ -39,7 +39,7 @@ class Wants:
 
 def level_for(job: Job, chain: Chain) -> int | None:
     """Return the level of the smallest cells that serve a job; None when none does."""
-    if job.gpu_models and chain.gpu_model not in job.gpu_models:
+    if (job.gpu_models and chain.gpu_model not in job.gpu_models) or job.gpus > len(chain.leaves):
         return None
     replica = max([task.gpus for task in job.tasks])
     if replica > chain.sizes[chain.node_level]:
@@ -52,17 +52,26 @@ def wants_of(arrivals: Sequence[Arrival], layout: Layout) -> dict[str, Wants]:
     """Return, by chain, what these jobs want; chains that serve none of them are left out."""
     found = {}
     for name, chain in sorted(layout.chains.items()):
-        levels: Counter[int] = Counter()
+        levels: set[int] = set()
         served = []
         for arrival in arrivals:
             level = level_for(arrival.job, chain)
             if level is not None:
-                levels[level] += 1
+                levels.add(level)
                 served.append(arrival)
         if served:
-            peak = min(_peak(served), len(chain.leaves))
-            found[name] = Wants(levels=tuple(sorted(levels)), peak_gpus=peak, jobs=len(served))
+            block, most = chain.sizes[max(levels)], len(chain.leaves)
+            largest = max(arrival.job.gpus for arrival in served)
+            found[name] = Wants(
+                levels=tuple(sorted(levels)),
+                least_gpus=min(_whole(largest, block), most),
+                peak_gpus=min(_whole(_peak(served), block), most),
+            )
     return found
+
+
+def _whole(gpus: int, block: int) -> int:
+    return -(-gpus // block) * block
 
 
 def _peak(arrivals: Iterable[Arrival]) -> int:
@@ -88,16 +97,17 @@ def shaped(chain: Chain, block: int, gpus: int) -> Owned:
 
 
 def coarse(layout: Layout, wants: Mapping[str, Wants], most: int) -> Iterator[Owned]:
-    """Yield assignments over the whole range, at most about so many.
+    """Yield assignments over the whole range, at most about so many; the least that runs every job is one.
 
-    Where jobs can do with several chains, these are all combinations of a few sizes in each.
+    Where jobs can do with several chains, these are combinations of a few sizes in each, none included.
     """
     each = max(2, int(most ** (1 / max(1, len(wants)))))
     ladders = []
     for name, want in wants.items():
-        sizes = _thinned(_ladder(layout.chains[name], want), each)
-        # Another chain may do for all of them.
-        ladders.append([(name, gpus) for gpus in (*sizes, *((0,) if len(wants) > 1 else ()))])
+        sizes = _thinned(_ladder(layout.chains[name], want), want.least_gpus, each)
+        if len(wants) > 1:
+            sizes = [0, *sizes]
+        ladders.append([(name, gpus) for gpus in sizes])
     for combination in product(*ladders):
         owned = [
             part
@@ -109,21 +119,26 @@ def coarse(layout: Layout, wants: Mapping[str, Wants], most: int) -> Iterator[Ow
 
 
 def _ladder(chain: Chain, want: Wants) -> list[int]:
-    """Return sizes in GPUs: each kind of cell once, then blocks, ever fewer of them, up to the peak."""
+    """Return sizes in GPUs: whole blocks, ever further apart, up to the peak."""
     block = chain.sizes[want.block]
-    most = min(-(-want.peak_gpus // block) * block, len(chain.leaves))
-    sizes = {chain.sizes[level] for level in want.levels}
-    number = 1
-    while number * block < most:
-        sizes.add(number * block)
-        number += max(1, number // 3)
-    return sorted(size for size in (*sizes, most) if size)
+    gpus, sizes = block, {want.least_gpus, max(want.peak_gpus, want.least_gpus)}
+    while gpus < want.peak_gpus:
+        sizes.add(gpus)
+        gpus += max(1, gpus // block // 3) * block
+    return sorted(sizes)
 
 
-def _thinned(sizes: Sequence[int], most: int) -> list[int]:
+def _thinned(sizes: Sequence[int], least: int, most: int) -> list[int]:
+    """Return so many of the sizes, the least that runs every job among them."""
     if len(sizes) <= most:
         return list(sizes)
-    return sorted({sizes[place * (len(sizes) - 1) // (most - 1)] for place in range(most)})
+    enough = [size for size in sizes if size >= least]
+    chosen = (
+        enough if len(enough) <= most else [enough[n * (len(enough) - 1) // (most - 1)] for n in range(most)]
+    )
+    # One smaller one: perhaps the largest gang can not run today either.
+    smaller = [size for size in sizes if size < least][-1:] if len(chosen) < most else []
+    return [*smaller, *chosen]
 
 
 def between(

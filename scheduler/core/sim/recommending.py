@@ -161,8 +161,6 @@ def _delay_of(tried: Tried) -> str:
 def _never_words(today: Tried, advised: Tried) -> str:
     if advised.never < today.never:
         return f"; {today.never - advised.never:,} of them fit into no cell that it has today"
-    if advised.never > today.never:
-        return f"; {advised.never - today.never:,} of them would no longer fit into any of its cells"
     return ""
 
 
@@ -175,9 +173,10 @@ def _assumption(advice: Advice) -> str:
     if advice.jobs_left_out:
         left_out = f" {advice.jobs_left_out:,} older ones were left out to keep the time bounded."
     return (
-        f"Tried out with the {advice.jobs:,} guaranteed jobs of {advice.window_seconds / DAY_SECONDS:g} days"
-        f" in {advice.assignments:,} private clusters, as if they ran as long as they did.{left_out} With"
-        " cells, delays in the shared cluster are no longer than these while hardware works. Every job counts"
-        " once; one that could never start counts with the whole time. Of all assignments within"
-        f" {SLACK_PART:.0%} of the least sum of delays, or {SLACK_SECONDS:g} s a job, this is the cheapest."
+        f"Tried out with {advice.jobs:,} guaranteed jobs of"
+        f" {wording.duration(advice.window_seconds)} in {advice.assignments:,} private clusters, as if they"
+        f" ran as long as they did.{left_out} With cells, delays in the shared cluster are no longer than"
+        " these while hardware works. Every job counts once, and none that can run today is shut out. Of all"
+        f" assignments within {SLACK_PART:.0%} of the least sum of delays, or {SLACK_SECONDS:g} s a job, this"
+        " is the cheapest."
     )
