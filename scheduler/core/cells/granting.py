@@ -68,12 +68,14 @@ class Guaranteed:
             pods = gpus_in(
                 units, self.group.members, lambda unit: self.space.interior(unit, below.get(unit, 0))
             )
-            try:
-                return self._take(pods, reserve=reserve)
-            except Unbindable as problem:
-                # Not suggested; or a group that would have made room runs on the last hardware there is.
-                everything = (1 << len(self.space.free)) - 1
-                among = (everything if among is None else among) & ~self._equals(problem)
+            # What a lapsing group leaves behind may be the last hardware there is; then it must stop.
+            for lapse in (True, False):
+                try:
+                    return self._take(pods, reserve=reserve, lapse=lapse)
+                except Unbindable as problem:
+                    unbindable = self._equals(problem)
+            assert among is not None, "without a choice of nodes, what is owed can be bound"
+            among &= ~unbindable
 
     def _among(self) -> int | None:
         """Return the set of units that are not known to be on nodes which may not be used."""
@@ -90,21 +92,24 @@ class Guaranteed:
     def _equals(self, problem: Unbindable) -> int:
         """Return the units that can no more be bound than the one that could not."""
         space, level, number = self.space, problem.level, problem.number
-        if not space.is_root(level, number):
-            return space.units_within(level, number)
-        found = 0
-        for roots in space.roots:
-            for number in roots.numbers if roots.level == level else ():
-                if not space.is_bound(level, number):
-                    found |= space.units_within(level, number)
+        found = space.units_within(level, number)
+        if space.is_root(level, number):
+            for roots in space.roots:
+                for other in roots.numbers if roots.level == level else ():
+                    if not space.is_bound(level, other):
+                        found |= space.units_within(level, other)
         return found
 
-    def _take(self, pods: list[list[int]], *, reserve: bool) -> Granted | Preempt:
-        """Take these virtual GPUs. Raises Unbindable, with nothing changed."""
+    def _take(self, pods: list[list[int]], *, reserve: bool, lapse: bool) -> Granted | Preempt:
+        """Take these virtual GPUs. Raises Unbindable, with nothing changed.
+
+        `lapse`: groups in the way that may lapse do not stop.
+        """
         hardware, space = self.hardware, self.space
         virtual = [leaf for pod in pods for leaf in pod]
         occupants = in_order(space.occupants[leaf] for leaf in virtual)
-        lapses = [Lapse(each) for each in occupants if each.group.lazy_preemption and not each.reserving]
+        lazy = [each for each in occupants if each.group.lazy_preemption and not each.reserving]
+        lapses = [Lapse(each) for each in lazy if lapse]
         binder = Binder(hardware, space, self.usable)
         try:
             leaves = binder.bind(virtual)

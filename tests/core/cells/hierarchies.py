@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from scheduler.core.cells import (
@@ -11,6 +10,7 @@ from scheduler.core.cells import (
     CellState,
     CellType,
     Group,
+    Layout,
     PhysicalCell,
     Placement,
     Preempt,
@@ -116,36 +116,47 @@ def divided(hardware: Specification, dice: random.Random, clusters: int) -> Spec
 
 @dataclass
 class Draw:
-    """Draws groups that are sensible for a specification."""
+    """Draws groups, most of which a virtual cluster can hold."""
 
     dice: random.Random
-    specification: Specification
+    layout: Layout
+    #: How often a group may run on some nodes only, and how often it lapses instead of stopping.
+    suggest: float = 0.0
+    lazy: float = 0.4
     number: int = 0
-    suggest: bool = False
 
     def group(self) -> Group:
-        dice, layout = self.dice, compiled(self.specification)
+        dice, layout = self.dice, self.layout
         self.number += 1
-        owner = dice.choice(list(self.specification.virtual_clusters))
-        models = sorted(layout.gpu_models)
+        owner = dice.choice([name for name in layout.owned if layout.guaranteed(name)] or list(layout.owned))
+        model = dice.choice((None, *(layout.guaranteed(owner) or layout.gpu_models)))
+        most = self.largest(owner, model) if dice.random() < 0.9 else 8
         members = tuple(
-            (dice.choice((1, 1, 1, 2, 3)), dice.choice((1, 1, 1, 2, 2, 3, 4, 8)))
-            for _ in range(dice.choice((1, 1, 1, 2)))
+            (dice.choice((1, 1, 1, 2, 3)), dice.randint(1, most)) for _ in range(dice.choice((1, 1, 1, 2)))
         )
-        pins = list(self.specification.virtual_clusters[owner].pinned)
+        pins = list(layout.pinned[owner])
         priority = dice.choice((OPPORTUNISTIC, 0, 0, 10, 10, 100))
-        nodes = [node for cell in self.specification.physical for node in cell.nodes]
+        nodes = dict.fromkeys(leaf.node for leaf in layout.where)
         suggested = frozenset(node for node in nodes if dice.random() < 0.7)
         return Group(
             name=f"g{self.number}",
             virtual_cluster=owner,
             priority=priority,
             members=members,
-            gpu_model=dice.choice((None, *models)),
+            gpu_model=model,
             pinned_cell=dice.choice(pins) if pins and priority >= 0 and dice.random() < 0.5 else None,
-            lazy_preemption=dice.random() < 0.4,
-            suggested_nodes=suggested if self.suggest and dice.random() < 0.4 else None,
+            lazy_preemption=dice.random() < self.lazy,
+            suggested_nodes=suggested if dice.random() < self.suggest else None,
         )
+
+    def largest(self, owner: str, model: str | None) -> int:
+        """Return how many GPUs the largest part of a node has that a virtual cluster owns."""
+        sizes = [1]
+        for (name, level), count in self.layout.owned[owner].items():
+            chain = self.layout.chains[name]
+            if model in (None, chain.gpu_model) and count:
+                sizes.append(chain.sizes[min(level, chain.node_level)])
+        return max(sizes)
 
 
 def try_schedule(state: CellState, wanted: Group, *, reserve: bool = False) -> Answer | None:
@@ -154,9 +165,3 @@ def try_schedule(state: CellState, wanted: Group, *, reserve: bool = False) -> A
         return state.schedule(wanted, reserve=reserve)
     except RequestError:
         return None
-
-
-def shrunk(members: Iterable[tuple[int, int]]) -> Iterator[int]:
-    """Yield the size of each pod."""
-    for pods, gpus in members:
-        yield from [gpus] * pods
