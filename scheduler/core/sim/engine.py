@@ -78,6 +78,11 @@ class Engine:
         return self._agenda.now
 
     @property
+    def next_instant(self) -> float:
+        """When something happens next, by what is known now; infinity when nothing does."""
+        return self._agenda.next_instant
+
+    @property
     def progress(self) -> Mapping[JobId, Progress]:
         """Every job that has arrived."""
         return self._floor.progress

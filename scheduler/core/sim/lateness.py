@@ -7,7 +7,7 @@ from dataclasses import replace
 from heapq import heapify, heappop
 
 from scheduler.core.explain import explain
-from scheduler.core.plan import Plan
+from scheduler.core.plan import Plan, Reason
 from scheduler.core.serve import Served
 from scheduler.core.sim.anomalies import evidence_of
 from scheduler.core.sim.delays import Evidence
@@ -26,7 +26,8 @@ class LateWatch:
     def on_round(self, engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
         """Look at a round: to be called before its plan is carried out."""
         late = set()
-        while self._due and self._due[0][0] <= engine.now:
+        # Also whoever becomes late while nothing happens here: there is no other round to look at then.
+        while self._due and (self._due[0][0] <= engine.now or self._due[0][0] < engine.next_instant):
             job = heappop(self._due)[1]
             if job in engine.session.facts.jobs and engine.progress[job].first_started_at is None:
                 late.add(job)
@@ -45,4 +46,16 @@ class LateWatch:
         chosen.append(replace(last, view=replace(last.view, jobs={})))
         reasons = explain(facts, admission, chosen, plan.actions)
         for job in late:
-            self.evidence[job] = evidence_of(reasons.get(job, ()), engine.rounds)
+            evidence = evidence_of(reasons.get(job, ()), engine.rounds)
+            head = _head_before(reasons.get(job, ()))
+            if head is not None:
+                # Whoever waits behind a job waits for what that one waits for.
+                evidence = replace(evidence, cause=evidence_of(reasons.get(head, ()), engine.rounds).cause)
+            self.evidence[job] = evidence
+
+
+def _head_before(reasons: Sequence[Reason]) -> JobId | None:
+    """Return the job behind which one waits, if that is why."""
+    if not reasons or reasons[0].code != "behind_head":
+        return None
+    return next(iter(reasons[0].blocking.get("jobs", ())), None)

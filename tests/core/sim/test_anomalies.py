@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from scheduler.core.plan import Reason, Tier
@@ -68,6 +69,26 @@ class TestFragmentation:
         assert research.total_extra_seconds == 540.0
         assert (research.real.mean, research.private.mean) == (180.0, 0.0)
         assert (research.real.p95, research.private.p95) == (540.0, 0.0)
+
+    def test_who_waits_behind_it_waits_for_the_same(self) -> None:
+        """A job of four GPUs would fit on either node, but nothing may pass the one of eight."""
+        facts = two_halves()
+        strict = [replace(vc, policy_parameters={"backfill": False}) for vc in facts.virtual_clusters]
+        facts = replace(facts, virtual_clusters=tuple(strict))
+        found = compared(facts, [*self.arrivals, arrival(8, 70.0, 900.0, 4)])
+        assert {anomaly.delay.job: anomaly.evidence.cause for anomaly in found["research"].anomalies} == {
+            7: Cause.FRAGMENTATION,
+            8: Cause.FRAGMENTATION,
+        }
+
+    def test_there_is_a_cause_though_nothing_happens_when_it_becomes_late(self) -> None:
+        """Privately 8 starts at 160 when 7 has ended; here no round is run from 70 to 600."""
+        found = compared(two_halves(), [*self.arrivals, arrival(8, 70.0, 100.0, 8)])
+        assert [anomaly.evidence.cause for anomaly in found["research"].anomalies] == [
+            Cause.FRAGMENTATION,
+            Cause.FRAGMENTATION,
+        ]
+        assert all(anomaly.evidence.message for anomaly in found["research"].anomalies)
 
     def test_the_cluster_of_one_virtual_cluster_is_its_private_cluster(self) -> None:
         facts = make_snapshot(
