@@ -55,11 +55,7 @@ class Guaranteed:
         below = self.space.below(self.group.priority) if preempting else {}
         if preempting and not below:
             return None
-        rooms = self.space.rooms
-        if below:
-            rooms = rooms.copy()
-            for unit, bits in below.items():
-                rooms.change(unit, bits.bit_count(), bits.bit_count())
+        rooms = self.space.rooms_below(below) if below else self.space.rooms
         shape, among = shape_of(self.group.members), self._among()
         while True:
             units = place(rooms, shape, among, clear=not below)

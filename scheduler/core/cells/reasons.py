@@ -39,7 +39,7 @@ def why_guaranteed_waits(group: Group, spaces: Sequence[Space], hardware: dict[s
             "cells_bad",
             f"It needs {_needs(group)}, and too much of {owner} is on broken hardware: {'; '.join(broken)}.",
         )
-    if any(_holds(group, space.rooms) for space in spaces):
+    if any(_holds(group, space.rooms_below(space.below(group.priority))) for space in spaces):
         return _wait(
             group,
             "nodes_not_suggested",

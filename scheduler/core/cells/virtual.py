@@ -8,7 +8,7 @@ virtual clusters or of opportunistic groups can be seen.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from scheduler.core.cells.chains import Cell, Chain
@@ -232,3 +232,10 @@ class Space:
             for leaf, occupant in enumerate(self.occupants)
             if occupant is not None and occupant.group.priority < priority
         )
+
+    def rooms_below(self, below: Mapping[int, int]) -> Rooms:
+        """Return the rooms as they are when these GPUs, too, may be taken; a unit ranks by how many."""
+        rooms = self.rooms.copy()
+        for unit, bits in below.items():
+            rooms.change(unit, bits.bit_count(), bits.bit_count())
+        return rooms
