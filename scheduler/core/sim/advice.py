@@ -162,11 +162,16 @@ class _Adviser:
         for arrival in sorted(history, key=lambda one: (one.job.submitted_at, one.job.id)):
             if arrival.job.guaranteed and arrival.job.virtual_cluster in jobs:
                 jobs[arrival.job.virtual_cluster].append(arrival)
-        self._left_out = sum(max(0, len(found) - effort.jobs_of_each) for found in jobs.values())
         self._jobs = {name: found[-effort.jobs_of_each :] for name, found in jobs.items()}
+        self._left_out = sum(map(len, jobs.values())) - sum(map(len, self._jobs.values()))
+        #: Those that are looked at stand for those that are not.
+        self._weight = {name: len(jobs[name]) / max(1, len(kept)) for name, kept in self._jobs.items()}
         self._wants = {name: wants_of(found, layout) for name, found in self._jobs.items()}
         self._kept = {name: why for name in self._names if (why := self._why_kept(name))}
-        self._bench = Bench(facts, layout, self._jobs, window_seconds, rules)
+        since = {
+            name: kept[0].job.submitted_at for name, kept in self._jobs.items() if self._weight[name] > 1
+        }
+        self._bench = Bench(facts, layout, self._jobs, window_seconds, since, rules)
         self._limits = self._all_limits()
 
     # What is asked for
@@ -208,12 +213,12 @@ class _Adviser:
             if (used := obtainable(self._layout, owned, name, level))
         }
 
-    def _option(self, tried: Tried) -> Option:
+    def _option(self, vc: str, tried: Tried) -> Option:
         prices = self._demands.price_per_gpu_hour
         uses: dict[Hashable, float] = {**self._cells_used(tried.owned)}
         uses.update({model: gpus for model, gpus in tried.gpus.items() if model in self._limits})
         cost = sum(gpus * prices.get(model, 1.0) for model, gpus in tried.gpus.items())
-        return Option(delay_seconds=tried.delay_seconds, cost=cost, uses=uses)
+        return Option(delay_seconds=self._weight[vc] * tried.delay_seconds, cost=cost, uses=uses)
 
     # Trying and choosing
 
@@ -267,7 +272,7 @@ class _Adviser:
 
     def _choose(self, menus: Mapping[str, list[Owned]]) -> dict[str, Tried]:
         tried = {name: self._worthy(name, self._in_order(name, menu)) for name, menu in menus.items()}
-        options = [[self._option(one) for one in tried[name]] for name in self._names]
+        options = [[self._option(name, one) for one in tried[name]] for name in self._names]
         jobs = sum(found[0].jobs for found in tried.values() if found)
         places = choose(options, self._limits, slack_seconds=SLACK_SECONDS * jobs)
         if places is None:

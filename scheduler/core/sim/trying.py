@@ -45,10 +45,13 @@ class Bench:
         layout: Layout,
         history: Mapping[str, Sequence[Arrival]],
         window_seconds: float,
+        since: Mapping[str, float],
         rules: Rules | None = None,
     ) -> None:
         self._facts, self._layout, self._rules = facts, layout, rules
         self._history, self._window = history, window_seconds
+        #: By virtual cluster: when its jobs begin, where not all of the window's are looked at.
+        self._since = since
         self._known: dict[tuple[str, Owned], Tried] = {}
         #: Assignments tried, and jobs simulated for that.
         self.simulated_jobs = 0
@@ -92,15 +95,15 @@ class Bench:
             delay_seconds=sum(delays),
             delay_mean_seconds=sum(delays) / len(delays) if delays else 0.0,
             delay_p95_seconds=percentile(delays, 0.95),
-            utilisation=self._utilisation(engine, sum(gpus.values())),
+            utilisation=self._utilisation(engine, sum(gpus.values()), self._since.get(vc, self._facts.now)),
             never=never,
         )
 
-    def _utilisation(self, engine: Engine, gpus: int) -> float:
-        begin, end = self._facts.now, self._facts.now + self._window
+    def _utilisation(self, engine: Engine, gpus: int, begin: float) -> float:
+        end = self._facts.now + self._window
         held = sum(
             len(stay.gpus) * (min(stay.ended_at, end) - max(stay.started_at, begin))
             for stay in engine.stays
             if stay.started_at < end and stay.ended_at > begin
         )
-        return held / (gpus * self._window) if gpus and self._window else 0.0
+        return held / (gpus * (end - begin)) if gpus and end > begin else 0.0
