@@ -2,8 +2,8 @@
 
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
-import type { Advice, Anomalies, CellNode, Cells, VirtualClusterCells } from "@/api/cell-types";
-import { cursorOf, queryString, request } from "@/api/client";
+import type { Advice, Anomalies, CellNode, Cells, VirtualClusterCells, WholeAdvice } from "@/api/cell-types";
+import { cursorOf, newIdempotencyKey, queryString, request } from "@/api/client";
 import type { Page } from "@/api/types";
 
 /** Cells of one parent that are asked for at a time. */
@@ -37,16 +37,16 @@ export const virtualClusterCellsQuery = (name: string) =>
 
 const anomaliesPath = (name: string) => `/virtual-clusters/${name}/anomalies`;
 
-/** Looked at again while it is being measured. */
-export const anomaliesQuery = (name: string, hours: number) =>
+/** What was measured last; looked at again while it is being measured anew. */
+export const anomaliesQuery = (name: string) =>
   queryOptions({
-    queryKey: ["anomalies", name, hours],
-    queryFn: ({ signal }) => request<Anomalies>("GET", anomaliesPath(name) + queryString({ hours }), { signal }),
+    queryKey: ["anomalies", name],
+    queryFn: ({ signal }) => request<Anomalies>("GET", anomaliesPath(name), { signal }),
     refetchInterval: ({ state }) => (state.data?.state === "waiting" ? LOOK_AGAIN_MS : false),
   });
 
 export function measureAnomalies(name: string, hours: number): Promise<Anomalies> {
-  return request<Anomalies>("POST", anomaliesPath(name), { body: { hours } });
+  return request<Anomalies>("POST", anomaliesPath(name), { body: { hours }, idempotencyKey: newIdempotencyKey() });
 }
 
 export const adviceListQuery = queryOptions({
@@ -58,7 +58,7 @@ export const adviceListQuery = queryOptions({
 export const adviceQuery = (id: string) =>
   queryOptions({
     queryKey: ["advice", id],
-    queryFn: ({ signal }) => request<Advice>("GET", `/cells/advice/${id}`, { signal }),
+    queryFn: ({ signal }) => request<WholeAdvice>("GET", `/cells/advice/${id}`, { signal }),
     refetchInterval: ({ state }) =>
       state.data?.state === "waiting" || state.data?.state === "running" ? LOOK_AGAIN_MS : false,
   });

@@ -82,7 +82,6 @@ const advice = createRoute({
 const anomalies = createRoute({
   getParentRoute: () => root,
   path: "/virtual-clusters/$name/anomalies",
-  validateSearch: (search: Record<string, unknown>): { hours?: number } => ({ hours: whole(search.hours) }),
   component: lazyRouteComponent(() => import("@/features/anomalies/anomalies-page"), "AnomaliesPage"),
 });
 

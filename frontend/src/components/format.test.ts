@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { ago, bytes, counted, duration, gpuHours, secondsBetween, words } from "@/components/format";
+import { ago, bytes, counted, duration, gpuHours, secondsBetween, timeUnit, words } from "@/components/format";
 
 describe("durations", () => {
   it.each([
@@ -13,6 +13,12 @@ describe("durations", () => {
     [50 * 3600, "2 d 2 h"],
     [-3, "0 s"],
   ])("%d seconds are %s", (seconds, text) => expect(duration(seconds)).toBe(text));
+
+  it.each([
+    [299, "seconds"],
+    [300, "minutes"],
+    [18_000, "hours"],
+  ])("up to %d seconds are drawn in %s", (longest, name) => expect(timeUnit(longest).name).toBe(name));
 
   it("runs to now while there is no end", () => {
     const now = Date.parse("2026-01-01T00:01:00Z");

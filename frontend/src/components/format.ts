@@ -10,6 +10,12 @@ export function duration(seconds: number): string {
   return hours % 24 === 0 ? `${hours / 24} d` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+/** The unit in which to draw times of which this is the longest. */
+export function timeUnit(longestSeconds: number): { name: string; seconds: number } {
+  if (longestSeconds >= 5 * 3600) return { name: "hours", seconds: 3600 };
+  return longestSeconds >= 5 * 60 ? { name: "minutes", seconds: 60 } : { name: "seconds", seconds: 1 };
+}
+
 function pad(value: number): string {
   return String(value).padStart(2, "0");
 }

@@ -3,7 +3,7 @@ import { Plus, Trash2 } from "lucide-react";
 import { useState, type SyntheticEvent } from "react";
 
 import { adviceListQuery, adviceQuery, cellsQuery } from "@/api/cell-queries";
-import type { Advice } from "@/api/cell-types";
+import type { WholeAdvice } from "@/api/cell-types";
 import { ApiError, newIdempotencyKey, request } from "@/api/client";
 import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
 import { bodyOf, emptyQuestion, type Minimum, type Question } from "@/features/advice/draft";
@@ -13,7 +13,7 @@ import { Checkbox, Field, NumberInput, Select } from "@/ui/field";
 import styles from "@/features/advice/advice.module.css";
 
 /** What is asked: over how many days, and within which limits. */
-export function AdviceForm({ onAsked }: { onAsked: (advice: Advice) => void }) {
+export function AdviceForm({ onAsked }: { onAsked: (advice: WholeAdvice) => void }) {
   const queries = useQueryClient();
   const models = (useQuery(gpuModelsQuery).data ?? []).map(({ name }) => name);
   const clusters = (useQuery(virtualClustersQuery).data ?? []).map(({ name }) => name);
@@ -21,7 +21,7 @@ export function AdviceForm({ onAsked }: { onAsked: (advice: Advice) => void }) {
   const change = (changed: Partial<Question>) => setQuestion((now) => ({ ...now, ...changed }));
   const ask = useMutation({
     mutationFn: () =>
-      request<Advice>("POST", "/cells/advice", { body: bodyOf(question), idempotencyKey: newIdempotencyKey() }),
+      request<WholeAdvice>("POST", "/cells/advice", { body: bodyOf(question), idempotencyKey: newIdempotencyKey() }),
     onSuccess: (advice) => {
       queries.setQueryData(adviceQuery(advice.id).queryKey, advice);
       void queries.invalidateQueries({ queryKey: adviceListQuery.queryKey });
@@ -36,64 +36,68 @@ export function AdviceForm({ onAsked }: { onAsked: (advice: Advice) => void }) {
   return (
     <form className={styles.form} onSubmit={submit}>
       {ask.error && <ErrorNotice error={ask.error} />}
-      <Field label="Days of jobs" hint="Up to now" problem={refusal?.problem("days")}>
-        {(attributes) => (
-          <NumberInput {...attributes} min={1} value={question.days} onChange={(days) => change({ days })} />
-        )}
-      </Field>
-      <fieldset className={styles.group}>
-        <legend>Limits by GPU model</legend>
-        {models.map((model) => (
-          <div key={model} className={styles.model}>
-            <Field label={`${model}, GPUs at most`} problem={refusal?.problem(`budget_gpus.${model}`)}>
-              {(attributes) => (
-                <NumberInput
-                  {...attributes}
-                  min={0}
-                  placeholder="all"
-                  value={question.budget[model]}
-                  onChange={(gpus) => change({ budget: { ...question.budget, [model]: gpus } })}
-                />
-              )}
-            </Field>
-            <Field label={`${model}, price per hour`} problem={refusal?.problem(`price_per_gpu_hour.${model}`)}>
-              {(attributes) => (
-                <NumberInput
-                  {...attributes}
-                  min={0}
-                  step="any"
-                  placeholder="none"
-                  value={question.price[model]}
-                  onChange={(price) => change({ price: { ...question.price, [model]: price } })}
-                />
-              )}
-            </Field>
-          </div>
-        ))}
-      </fieldset>
-      <fieldset className={styles.group}>
-        <legend>Leave as they are</legend>
-        <div className={styles.keep}>
-          {clusters.map((name) => (
-            <Checkbox
-              key={name}
-              label={name}
-              checked={question.keep.includes(name)}
-              onChange={(event) =>
-                change({
-                  keep: event.target.checked ? [...question.keep, name] : question.keep.filter((kept) => kept !== name),
-                })
-              }
-            />
+      <div className={styles.parts}>
+        <Field label="Days of jobs" hint="Up to now" problem={refusal?.problem("days")}>
+          {(attributes) => (
+            <NumberInput {...attributes} min={1} value={question.days} onChange={(days) => change({ days })} />
+          )}
+        </Field>
+        <fieldset className={styles.group}>
+          <legend>Limits by GPU model</legend>
+          {models.map((model) => (
+            <div key={model} className={styles.model}>
+              <Field label={`${model}, GPUs at most`} problem={refusal?.problem(`budget_gpus.${model}`)}>
+                {(attributes) => (
+                  <NumberInput
+                    {...attributes}
+                    min={0}
+                    placeholder="all"
+                    value={question.budget[model]}
+                    onChange={(gpus) => change({ budget: { ...question.budget, [model]: gpus } })}
+                  />
+                )}
+              </Field>
+              <Field label={`${model}, price per hour`} problem={refusal?.problem(`price_per_gpu_hour.${model}`)}>
+                {(attributes) => (
+                  <NumberInput
+                    {...attributes}
+                    min={0}
+                    step="any"
+                    placeholder="none"
+                    value={question.price[model]}
+                    onChange={(price) => change({ price: { ...question.price, [model]: price } })}
+                  />
+                )}
+              </Field>
+            </div>
           ))}
-        </div>
-      </fieldset>
-      <Minimums
-        minimum={question.minimum}
-        clusters={clusters}
-        problem={refusal?.fields.find(({ field }) => field.startsWith("minimum"))?.problem}
-        onChange={(minimum) => change({ minimum })}
-      />
+        </fieldset>
+        <fieldset className={styles.group}>
+          <legend>Leave as they are</legend>
+          <div className={styles.keep}>
+            {clusters.map((name) => (
+              <Checkbox
+                key={name}
+                label={name}
+                checked={question.keep.includes(name)}
+                onChange={(event) =>
+                  change({
+                    keep: event.target.checked
+                      ? [...question.keep, name]
+                      : question.keep.filter((kept) => kept !== name),
+                  })
+                }
+              />
+            ))}
+          </div>
+        </fieldset>
+        <Minimums
+          minimum={question.minimum}
+          clusters={clusters}
+          problem={refusal?.fields.find(({ field }) => field.startsWith("minimum"))?.problem}
+          onChange={(minimum) => change({ minimum })}
+        />
+      </div>
       <div>
         <Button type="submit" look="primary" busy={ask.isPending}>
           Ask for advice

@@ -46,27 +46,25 @@ function Adviser() {
         </>
       }
     >
-      <div className={styles.columns}>
-        <Stack>
-          <Panel title="Ask">
-            <AdviceForm onAsked={(asked) => void navigate({ search: { id: asked.id } })} />
-          </Panel>
-          {list.data && list.data.length > 0 && <Earlier list={list.data} shown={shown} />}
-        </Stack>
-        <Stack>
-          {list.isError && <ErrorNotice error={list.error} onRetry={() => void list.refetch()} />}
-          {list.isPending && id === undefined && <SkeletonLines count={8} />}
-          {shown !== undefined ? (
-            <Answer key={shown} id={shown} />
-          ) : (
-            list.data && (
-              <EmptyState title="No advice yet">
-                Asking changes nothing. The answer can be put in force in one step, or be edited first.
-              </EmptyState>
-            )
-          )}
-        </Stack>
+      <div className={styles.ask}>
+        <Panel title="Ask">
+          <AdviceForm onAsked={(asked) => void navigate({ search: { id: asked.id } })} />
+        </Panel>
+        {list.data && list.data.length > 0 && <Earlier list={list.data} shown={shown} />}
       </div>
+      <Stack>
+        {list.isError && <ErrorNotice error={list.error} onRetry={() => void list.refetch()} />}
+        {list.isPending && id === undefined && <SkeletonLines count={8} />}
+        {shown !== undefined ? (
+          <Answer key={shown} id={shown} />
+        ) : (
+          list.data && (
+            <EmptyState title="No advice yet">
+              Asking changes nothing. The answer can be put in force in one step, or be edited first.
+            </EmptyState>
+          )
+        )}
+      </Stack>
     </PageLayout>
   );
 }

@@ -1,4 +1,6 @@
-import type { Advice, AdviceFigures } from "@/api/cell-types";
+import { Fragment } from "react";
+
+import type { AdviceFigures, WholeAdvice } from "@/api/cell-types";
 import { cellsText } from "@/components/cells/cell-use";
 import { count, counted, duration } from "@/components/format";
 import { ApplyAdvice } from "@/features/advice/apply-advice";
@@ -25,7 +27,7 @@ const METRICS: readonly Metric[] = [
 ];
 
 /** Today's cells and the advised ones side by side, why, and what other choices would have come to. */
-export function AdviceResult({ advice }: { advice: Advice }) {
+export function AdviceResult({ advice }: { advice: WholeAdvice }) {
   return (
     <>
       <Panel
@@ -45,7 +47,7 @@ export function AdviceResult({ advice }: { advice: Advice }) {
   );
 }
 
-function Comparison({ advice }: { advice: Advice }) {
+function Comparison({ advice }: { advice: WholeAdvice }) {
   return (
     <TableFrame label="Today and as advised">
       <thead>
@@ -59,7 +61,6 @@ function Comparison({ advice }: { advice: Advice }) {
               {label}
             </th>
           ))}
-          <th rowSpan={2}>Why</th>
         </tr>
         <tr>
           {["Cells", ...METRICS.map(({ label }) => label)].flatMap((label) => [
@@ -70,17 +71,23 @@ function Comparison({ advice }: { advice: Advice }) {
       </thead>
       <tbody>
         {advice.rows.map(({ virtual_cluster, today, advised, why }) => (
-          <tr key={virtual_cluster}>
-            <th scope="row" className={styles.name}>
-              {virtual_cluster}
-            </th>
-            <td className={styles.cells}>{cellsText(today.cells)}</td>
-            <td className={styles.cells}>{cellsText(advised.cells)}</td>
-            {METRICS.map((metric) => (
-              <Pair key={metric.label} metric={metric} today={today} advised={advised} />
-            ))}
-            <td className={styles.why}>{why}</td>
-          </tr>
+          <Fragment key={virtual_cluster}>
+            <tr className={styles.figures}>
+              <th scope="rowgroup" rowSpan={2}>
+                {virtual_cluster}
+              </th>
+              <td className={styles.cells}>{cellsText(today.cells)}</td>
+              <td className={styles.cells}>{cellsText(advised.cells)}</td>
+              {METRICS.map((metric) => (
+                <Pair key={metric.label} metric={metric} today={today} advised={advised} />
+              ))}
+            </tr>
+            <tr>
+              <td colSpan={2 + 2 * METRICS.length} className={styles.why}>
+                {why}
+              </td>
+            </tr>
+          </Fragment>
         ))}
       </tbody>
       {advice.totals && (
@@ -97,7 +104,6 @@ function Comparison({ advice }: { advice: Advice }) {
                 advised={advice.totals?.advised ?? {}}
               />
             ))}
-            <td />
           </tr>
         </tfoot>
       )}
@@ -113,8 +119,9 @@ interface PairProps {
 
 function Pair({ metric, today, advised }: PairProps) {
   const [before, after] = [metric.of(today) ?? null, metric.of(advised) ?? null];
-  const better = metric.wanted === null ? null : isBetter(before, after, metric.wanted === "less");
   const text = (value: number | null) => (value === null ? "–" : metric.text(value));
+  const isAlike = metric.wanted === null || text(before) === text(after);
+  const better = isAlike ? null : isBetter(before, after, metric.wanted === "less");
   return (
     <>
       <td className={`${numeric} ${oneLine}`}>{text(before)}</td>
@@ -129,5 +136,5 @@ function Pair({ metric, today, advised }: PairProps) {
 }
 
 function percent(share: number): string {
-  return `${Math.round(100 * share)} %`;
+  return `${count(100 * share)} %`;
 }

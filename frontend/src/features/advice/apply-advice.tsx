@@ -3,7 +3,7 @@ import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { cellsQuery } from "@/api/cell-queries";
-import type { Advice, CellCheck, Cells } from "@/api/cell-types";
+import type { CellCheck, Cells, WholeAdvice } from "@/api/cell-types";
 import { request } from "@/api/client";
 import { Effects, lapsesOf } from "@/components/cells/effects";
 import { moment } from "@/components/format";
@@ -14,7 +14,7 @@ import { ErrorNotice } from "@/ui/feedback";
 import { useSay } from "@/ui/toasts";
 
 /** Puts the advised cells in force, after telling which running jobs would lose their guarantee. */
-export function ApplyAdvice({ advice }: { advice: Advice }) {
+export function ApplyAdvice({ advice }: { advice: WholeAdvice }) {
   const [asking, setAsking] = useState(false);
   const navigate = useNavigate();
   const queries = useQueryClient();

@@ -1,33 +1,37 @@
 import { useMemo, useState } from "react";
 
-import type { Advice } from "@/api/cell-types";
+import type { WholeAdvice } from "@/api/cell-types";
 import { cellsText } from "@/components/cells/cell-use";
 import { Chart } from "@/components/chart";
-import { duration } from "@/components/format";
+import { duration, timeUnit } from "@/components/format";
 import { curveOf } from "@/features/advice/draft";
 import { Select } from "@/ui/field";
 import { numeric, Panel, TableFrame } from "@/ui/layout";
 
+/** The one of which there is most to see. */
+function mostTried(curves: WholeAdvice["curves"]): string {
+  const sorted = Object.entries(curves).sort(([, a], [, b]) => b.length - a.length);
+  return sorted[0]?.[0] ?? "";
+}
+
 /** What each virtual cluster's jobs would wait with fewer or more cells. */
-export function Curves({ curves }: { curves: Advice["curves"] }) {
+export function Curves({ curves }: { curves: WholeAdvice["curves"] }) {
   const names = Object.keys(curves).sort();
   const [chosen, setChosen] = useState("");
-  const name = names.includes(chosen) ? chosen : (names[0] ?? "");
+  const name = names.includes(chosen) ? chosen : mostTried(curves);
   const points = useMemo(() => curveOf(curves[name] ?? []), [curves, name]);
-  const series = useMemo(
-    () => [
-      {
-        label: "Mean delay, minutes",
-        token: "crop-4",
-        values: points.map(({ delay_mean_seconds: seconds }) => (seconds === null ? null : seconds / 60)),
-      },
-    ],
-    [points],
-  );
+  const unit = timeUnit(Math.max(0, ...points.map((point) => point.delay_mean_seconds)));
+  const series = [
+    {
+      label: `Mean delay, ${unit.name}`,
+      token: "crop-4",
+      values: points.map((point) => point.delay_mean_seconds / unit.seconds),
+    },
+  ];
   if (names.length === 0) return null;
   return (
     <Panel
-      title="Delay over cells"
+      title={`Mean delay in ${unit.name}, over cells`}
       flush
       actions={
         <Select
@@ -40,7 +44,7 @@ export function Curves({ curves }: { curves: Advice["curves"] }) {
     >
       {points.length > 1 && (
         <Chart
-          label={`Mean delay of ${name} by the number of its GPUs`}
+          label={`Mean delay of ${name} in ${unit.name} by the number of its GPUs`}
           x={points.map(({ gpus }) => gpus)}
           series={series}
           isTime={false}
@@ -61,9 +65,7 @@ export function Curves({ curves }: { curves: Advice["curves"] }) {
             <tr key={point.gpus}>
               <td>{cellsText(point.cells)}</td>
               <td className={numeric}>{point.gpus}</td>
-              <td className={numeric}>
-                {point.delay_mean_seconds === null ? "never starts" : duration(point.delay_mean_seconds)}
-              </td>
+              <td className={numeric}>{duration(point.delay_mean_seconds)}</td>
             </tr>
           ))}
         </tbody>

@@ -35,7 +35,7 @@ describe("the answer", () => {
   it("is a curve by GPUs, with the best cells for each number of them", () => {
     const points: CurvePoint[] = [
       { cells: { NODE: 2 }, gpus: 8, delay_mean_seconds: 10 },
-      { cells: { NODE: 1 }, gpus: 4, delay_mean_seconds: null },
+      { cells: { NODE: 1 }, gpus: 4, delay_mean_seconds: 95 },
       { cells: { SWITCH: 2 }, gpus: 4, delay_mean_seconds: 90 },
     ];
     expect(curveOf(points)).toEqual([points[2], points[0]]);

@@ -56,8 +56,7 @@ export function curveOf(points: readonly CurvePoint[]): CurvePoint[] {
   const best = new Map<number, CurvePoint>();
   for (const point of points) {
     const known = best.get(point.gpus);
-    if (!known || (point.delay_mean_seconds ?? Infinity) < (known.delay_mean_seconds ?? Infinity))
-      best.set(point.gpus, point);
+    if (!known || point.delay_mean_seconds < known.delay_mean_seconds) best.set(point.gpus, point);
   }
   return [...best.values()].sort((a, b) => a.gpus - b.gpus);
 }

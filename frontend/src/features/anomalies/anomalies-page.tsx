@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { Timer } from "lucide-react";
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 
 import { anomaliesQuery, measureAnomalies } from "@/api/cell-queries";
 import type { Anomalies } from "@/api/cell-types";
@@ -17,9 +17,9 @@ import { Segments } from "@/ui/choice";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Facts, muted, PageLayout, Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
+import styles from "@/features/anomalies/anomalies.module.css";
 
 const route = getRouteApi("/virtual-clusters/$name/anomalies");
-const DEFAULT_HOURS = 24;
 const SPANS = [
   { value: "6", label: "6 hours" },
   { value: "24", label: "24 hours" },
@@ -30,10 +30,7 @@ type Span = (typeof SPANS)[number]["value"];
 /** Whether sharing costs this virtual cluster time: its jobs' waiting here against a cluster of its own. */
 export function AnomaliesPage() {
   const { name } = route.useParams();
-  const { hours = DEFAULT_HOURS } = route.useSearch();
-  const navigate = route.useNavigate();
-  const query = useQuery(anomaliesQuery(name, hours));
-  const span = SPANS.find(({ value }) => Number(value) === hours)?.value ?? "24";
+  const query = useQuery(anomaliesQuery(name));
   return (
     <PageLayout
       title={`${name}: waiting here and alone`}
@@ -43,17 +40,7 @@ export function AnomaliesPage() {
           <Link to="/virtual-clusters">All virtual clusters</Link>
         </>
       }
-      actions={
-        <>
-          <Segments<Span>
-            label="Time span"
-            value={span}
-            options={SPANS}
-            onChange={(value) => void navigate({ search: { hours: Number(value) }, replace: true })}
-          />
-          <MeasureButton name={name} hours={hours} isMeasuring={query.data?.state === "waiting"} />
-        </>
-      }
+      actions={<Measure name={name} isMeasuring={query.data?.state === "waiting"} />}
     >
       {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
       {query.isPending && <SkeletonLines count={8} />}
@@ -62,35 +49,33 @@ export function AnomaliesPage() {
   );
 }
 
-interface MeasureButtonProps {
-  name: string;
-  hours: number;
-  isMeasuring: boolean;
-}
-
 /** For operators and members; everybody else sees what was measured. */
-function MeasureButton({ name, hours, isMeasuring }: MeasureButtonProps) {
+function Measure({ name, isMeasuring }: { name: string; isMeasuring: boolean }) {
   const me = useSession();
   const say = useSay();
   const queries = useQueryClient();
+  const [span, setSpan] = useState<Span>("24");
   const clusters = useQuery(virtualClustersQuery);
   const members = clusters.data?.find((cluster) => cluster.name === name)?.members ?? [];
   const measure = useMutation({
-    mutationFn: () => measureAnomalies(name, hours),
-    onSuccess: (waiting) => queries.setQueryData(anomaliesQuery(name, hours).queryKey, waiting),
+    mutationFn: () => measureAnomalies(name, Number(span)),
+    onSuccess: (waiting) => queries.setQueryData(anomaliesQuery(name).queryKey, waiting),
     onError: (error) => say("failed", error.message),
   });
   if (!me.is_operator && !me.tenants.some((tenant) => members.some((member) => member.tenant === tenant.name)))
     return null;
   return (
-    <Button
-      look="primary"
-      icon={<Timer size={15} aria-hidden />}
-      busy={measure.isPending || isMeasuring}
-      onClick={() => measure.mutate()}
-    >
-      Measure now
-    </Button>
+    <>
+      <Segments<Span> label="Measure the last" value={span} options={SPANS} onChange={setSpan} />
+      <Button
+        look="primary"
+        icon={<Timer size={15} aria-hidden />}
+        busy={measure.isPending || isMeasuring}
+        onClick={() => measure.mutate()}
+      >
+        Measure now
+      </Button>
+    </>
   );
 }
 
@@ -126,10 +111,20 @@ function Result({ measured }: { measured: Anomalies }) {
             ["95 % start within, here", wait(delay?.real_p95_seconds)],
             ["95 % start within, alone", wait(delay?.private_p95_seconds)],
             ["Measured", measured.made_at ? ago(measured.made_at, now) : "–"],
+            ...(measured.never > 0 ? [["Never alone: too large for it", measured.never] as const] : []),
           ]}
         />
         {x.length > 1 && (
-          <Chart label="Mean time until jobs start, by when they were submitted" x={x} series={series} ceiling={1} />
+          <>
+            <Chart label="Mean time until jobs start, by when they were submitted" x={x} series={series} ceiling={1} />
+            <ul className={styles.key} aria-label="Curves">
+              {series.map(({ label, token, dashed }) => (
+                <li key={label}>
+                  <span style={{ borderTop: `2px ${dashed ? "dashed" : "solid"} var(--${token})` }} /> {label}
+                </li>
+              ))}
+            </ul>
+          </>
         )}
       </Panel>
       <Panel title={`Waited longer here (${measured.count})`} flush>

@@ -2,24 +2,19 @@
 
 import type { Anomalies } from "@/api/cell-types";
 import type { ChartSeries } from "@/components/chart";
+import { timeUnit } from "@/components/format";
 
-const SECONDS_PER_MINUTE = 60;
-
-/** In minutes where somebody waited for some, else in seconds. */
 export function delaySeries(points: Anomalies["series"]): { x: number[]; series: ChartSeries[] } {
   const sorted = [...points].sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
-  const most = Math.max(
-    0,
-    ...sorted.map(({ real_seconds, private_seconds }) => Math.max(real_seconds ?? 0, private_seconds ?? 0)),
-  );
-  const [scale, unit] = most >= 5 * SECONDS_PER_MINUTE ? [SECONDS_PER_MINUTE, "minutes"] : [1, "seconds"];
-  const values = (seconds: (number | null)[]) => seconds.map((each) => (each === null ? null : each / scale));
+  const longest = sorted.map(({ real_seconds, private_seconds }) => Math.max(real_seconds, private_seconds));
+  const unit = timeUnit(Math.max(0, ...longest));
+  const values = (seconds: number[]) => seconds.map((each) => each / unit.seconds);
   return {
     x: sorted.map(({ at }) => Date.parse(at) / 1000),
     series: [
-      { label: `Here, ${unit}`, token: "crop-5", values: values(sorted.map(({ real_seconds }) => real_seconds)) },
+      { label: `Here, ${unit.name}`, token: "crop-5", values: values(sorted.map(({ real_seconds }) => real_seconds)) },
       {
-        label: `Alone, ${unit}`,
+        label: `Alone, ${unit.name}`,
         token: "crop-1",
         dashed: true,
         values: values(sorted.map(({ private_seconds }) => private_seconds)),

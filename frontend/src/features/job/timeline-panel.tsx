@@ -91,9 +91,7 @@ function AttemptEntry({ attempt, now }: { attempt: Attempt; now: number }) {
           </p>
         )}
         {attempt.lost_seconds !== null && attempt.lost_seconds > 0 && (
-          <p className={styles.by}>
-            Of its work, {duration(attempt.lost_seconds)} were lost: what came after its last checkpoint.
-          </p>
+          <p className={styles.by}>Work lost: {duration(attempt.lost_seconds)}</p>
         )}
       </div>
     </li>
