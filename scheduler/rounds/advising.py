@@ -25,7 +25,7 @@ from scheduler.services.advice import base_of, demands_of, is_given_up
 #: The newest jobs of all virtual clusters that are read.
 MOST_JOBS = 30_000
 #: Seldom more than half a minute's work.
-EFFORT = Effort(jobs_of_each=1_500, simulated_jobs=80_000)
+EFFORT = Effort(jobs_of_each=5_000, simulated_jobs=120_000)
 TOO_LONG = "It took too long to work out; ask for fewer days."
 
 

@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--keep", action="append", default=[], metavar="VC", help="leave it as it is")
     parser.add_argument(
-        "--effort", type=int, metavar="JOBS", help="jobs simulated in all trials; default 150,000"
+        "--effort", type=int, metavar="JOBS", help="jobs simulated in all trials; default 300,000"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="all numbers, the curves included")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the advised specification, as YAML")

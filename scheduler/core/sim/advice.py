@@ -57,9 +57,9 @@ class Effort:
     """How much is simulated."""
 
     #: The newest of each virtual cluster; older ones are left out.
-    jobs_of_each: int = 2_000
+    jobs_of_each: int = 20_000
     #: Of all trials together, as far as two assignments for each virtual cluster allow.
-    simulated_jobs: int = 150_000
+    simulated_jobs: int = 300_000
     #: For each virtual cluster at first.
     assignments: int = 12
     refinements: int = 5

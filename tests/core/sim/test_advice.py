@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -11,6 +13,8 @@ from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.errors import SpecificationError
 from scheduler.core.cells.specification import CellType, PhysicalCell, Specification, VirtualCells
 from scheduler.core.sim.advice import Advice, AdviceError, Demands, Effort, advise
+from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.recommending import recommendation
 from scheduler.core.sim.workload import Arrival
 from scheduler.core.snapshot import Snapshot, Topology
@@ -201,8 +205,6 @@ class TestDemands:
 
 def random_history(seed: int) -> list[Arrival]:
     """Two virtual clusters with jobs of all sizes, at more than the cluster can take at times."""
-    import random
-
     dice = random.Random(seed)
     history = []
     for number in range(1, 81):
@@ -240,6 +242,40 @@ def test_looking_closer_finds_what_a_full_search_finds(seed: int) -> None:
     everything = Effort(simulated_jobs=10_000_000, assignments=1_000, refinements=50)
     rough, full = (ask(history, specification(2), effort=effort) for effort in (Effort(), everything))
     assert cells(rough)["research"] == cells(full)["research"]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_in_the_shared_cluster_nobody_waits_longer_than_was_said(seed: int) -> None:
+    """Everything at once, under the advised cells: each job waits as long as in the private cluster."""
+    dice = random.Random(seed)
+    history = [
+        arrival(
+            number,
+            dice.uniform(0, 0.5 * DAY),
+            dice.expovariate(1 / HOUR) + 60,
+            8,
+            replicas=dice.choice((1, 1, 2)),
+            virtual_cluster=dice.choice(("products", "research", "research")),
+        )
+        for number in range(1, 61)
+    ]
+    advice = ask(history, specification(6))
+    layout = compiled(advice.specification)
+    here = facts(6)
+    clusters = [replace(vc, guaranteed=layout.guaranteed(vc.name)) for vc in here.virtual_clusters]
+    engine = Engine(
+        replace(here, cells=advice.specification, virtual_clusters=tuple(clusters)), history, Rules()
+    )
+    assert engine.run() == ""
+    for chosen in advice.chosen:
+        delays = [
+            progress.first_started_at - progress.job.submitted_at
+            for progress in engine.progress.values()
+            if progress.job.virtual_cluster == chosen.virtual_cluster
+            and progress.first_started_at is not None
+        ]
+        assert len(delays) == chosen.advised.jobs
+        assert sum(delays) == pytest.approx(chosen.advised.delay_seconds)
 
 
 def test_it_takes_as_long_as_it_may() -> None:
