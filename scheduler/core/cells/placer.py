@@ -10,7 +10,7 @@ of the GPUs of a pod only.)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from scheduler.core.bits import members as bit_members
 from scheduler.core.cells.rooms import Room, Rooms
 
 #: The search for pods whose sizes do not divide each other gives up after so many steps.
-MOST_STEPS = 20_000
+MOST_STEPS = 2_000
 
 #: Sizes of pods, the largest first, and how many there are of each.
 Shape = tuple[tuple[int, int], ...]
@@ -52,25 +52,30 @@ def place(rooms: Rooms, shape: Shape, among: int | None = None, *, clear: bool =
 
     `among`: the set of units that may be used, all where it is None; `clear`: see Rooms.offers.
     """
+    gpus = sum(size * count for size, count in shape)
+    unit = _one_unit(rooms, gpus, among, clear=clear)
+    if unit is not None:
+        return {size: [unit] * count for size, count in shape}
     pods = sum(count for _, count in shape)
     anywhere = pack(shape, rooms.offers(shape[-1][0], pods, among, clear=clear))
     if anywhere is None or pods == 1:
         return anywhere
-    for part in _parts(rooms, sum(size * count for size, count in shape)):
-        inside = part if among is None else part & among
+    for first, units in rooms.cells_with(gpus):
+        inside = ((1 << units) - 1) << first
+        inside = inside if among is None else inside & among
         found = pack(shape, rooms.offers(shape[-1][0], pods, inside, clear=clear))
         if found is not None:
             return found
     return anywhere
 
 
-def _parts(rooms: Rooms, gpus: int) -> Iterator[int]:
-    """Yield sets of units that make up a cell with that many GPUs free: single units first."""
-    if gpus <= rooms.largest:
-        whole = sorted(rooms.offers(gpus, 1), key=_order)
-        yield from (1 << room.unit for room in whole)
-    for first, units in rooms.cells_with(gpus):
-        yield ((1 << units) - 1) << first
+def _one_unit(rooms: Rooms, gpus: int, among: int | None, *, clear: bool) -> int | None:
+    """Return the unit that is best for a whole group, or None."""
+    offers = rooms.offers(gpus, 1, among, clear=clear) if gpus <= rooms.largest else []
+    if not offers:
+        return None
+    best = min(offers, key=lambda room: (max(0, gpus - room.clear), *_order(room)))
+    return rooms.snuggest(best.rank, best.left, among)
 
 
 def _order(room: Room) -> tuple[int, int, int]:
@@ -163,8 +168,8 @@ def pick(sizes: tuple[int, ...], clear: int, room: int, count: int) -> int:
     """Return `count` of the GPUs `room` of a unit, as near together as possible, those in `clear` first.
 
     `sizes`: GPUs of a cell by level, up to the unit. The lowest cell with enough room wins; among those the
-    one in which fewest are in use, then the fullest. (Cached: units look alike, and this is half the time of
-    scheduling a small group.)
+    one in which fewest are in use, then the fullest, then that in the fullest larger cell. (Cached, since
+    units look alike.)
     """
     for level, size in enumerate(sizes):
         options = []
@@ -172,13 +177,19 @@ def pick(sizes: tuple[int, ...], clear: int, room: int, count: int) -> int:
             mask = ((1 << size) - 1) << start
             if (room & mask).bit_count() >= count:
                 free = (clear & mask).bit_count()
-                options.append((max(0, count - free), free, (room & mask).bit_count(), start, mask))
+                around = [(room & _around(start, larger)).bit_count() for larger in sizes[level:]]
+                options.append((max(0, count - free), around, start, mask))
         if options:
             mask = min(options)[-1]
             first = _near(sizes[:level], clear & mask, min(count, (clear & mask).bit_count()))
             more = _near(sizes[:level], room & mask & ~clear, count - first.bit_count())
             return first | more
     raise ValueError(f"{room:b} has no {count} GPUs")
+
+
+def _around(start: int, size: int) -> int:
+    """Return the set of GPUs of the cell of a size that a GPU is in."""
+    return ((1 << size) - 1) << start // size * size
 
 
 def _near(sizes: tuple[int, ...], bits: int, count: int) -> int:

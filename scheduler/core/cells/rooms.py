@@ -90,6 +90,30 @@ class Rooms:
                 found.append(Room(unit, rank, free, free if clear else free - rank))
         return found
 
+    def snuggest(self, rank: int, free: int, among: int | None = None) -> int:
+        """Return, of the open units of a rank with so much free, that in the fullest of the larger cells."""
+        units = self._sets[rank, free]
+        units = units if among is None else units & among
+        if self.larger and units & (units - 1):
+            (ratio, sums), *higher = self.larger
+            # Units outside of larger cells come first: they are all that is left of nothing larger.
+            outside = units >> ratio * len(sums) << ratio * len(sums)
+            if outside:
+                return (outside & -outside).bit_length() - 1
+            around = [(up // ratio, upper) for up, upper in higher]
+            order = sorted(
+                range(len(sums)),
+                key=lambda cell: (
+                    sums[cell],
+                    *(upper[cell // up] if cell // up < len(upper) else 0 for up, upper in around),
+                ),
+            )
+            for cell in order:
+                inside = units >> cell * ratio & ((1 << ratio) - 1)
+                if inside:
+                    return cell * ratio + (inside & -inside).bit_length() - 1
+        return (units & -units).bit_length() - 1
+
     def cells_with(self, gpus: int) -> Iterator[tuple[int, int]]:
         """Yield (first unit, units) of the cells with so many GPUs free, the lowest and fullest first."""
         for ratio, sums in self.larger:
