@@ -103,7 +103,7 @@ class Binder:
         def give(virtual: int, asked: set[int]) -> bool:
             leaves = needs[virtual]
             fitting = [option for option in options if self._fits(level, leaves, option)]
-            fitting.sort(key=lambda option: self._cost(level, len(leaves), option))
+            fitting.sort(key=lambda option: self._cost(level, leaves, option))
             for option in fitting:
                 if option not in given:
                     given[option] = virtual
@@ -131,10 +131,31 @@ class Binder:
         children = chain.within(level, physical, level - 1)
         return self._match(level - 1, self._by_child(level, leaves), children) is not None
 
-    def _cost(self, level: int, gpus: int, physical: int) -> tuple[int, int, int]:
-        """How bad it is to take a cell for that many GPUs: opportunistic ones disturbed, and there."""
+    def _cost(self, level: int, leaves: Sequence[int], physical: int) -> tuple[int, int, int]:
+        """How bad it is to take a cell for these GPUs: opportunistic ones disturbed, and there at all."""
         opportunistic = self.hardware.opportunistic[level][physical]
-        return max(0, gpus - self.sizes[level] + opportunistic), opportunistic, physical
+        return self._disturbed(level, leaves, physical), opportunistic, physical
+
+    def _disturbed(self, level: int, leaves: Sequence[int], physical: int) -> int:
+        """Return how many GPUs of opportunistic groups a cell in which nothing is bound would give away.
+
+        Its children are given to the neediest first, as `_match` does. That need not be the best way, but
+        was in a thousand random clusters in which all others were tried.
+        """
+        opportunistic, size = self.hardware.opportunistic[level][physical], self.sizes[level]
+        if opportunistic == 0 or len(leaves) == size:
+            return opportunistic
+        least = max(0, len(leaves) - size + opportunistic)
+        if least == len(leaves) or level == 0 or self.sizes[level - 1] == 1:
+            return least
+        children = list(self.hardware.chain.within(level, physical, level - 1))
+        total = 0
+        for inside in sorted(self._by_child(level, leaves).values(), key=len, reverse=True):
+            costs = [self._cost(level - 1, inside, child) for child in children]
+            best = min(costs)
+            total += best[0]
+            children.remove(best[-1])
+        return total
 
     def _owned_cell(self, level: int, leaves: Sequence[int]) -> int | None:
         """Return the best cell of the pool for a cell that is owned, or None.
@@ -149,7 +170,7 @@ class Binder:
                 continue
             for start in members(pool.free[source]):
                 for number in chain.within(source, start, level):
-                    cost = self._cost(level, len(leaves), number)
+                    cost = self._cost(level, leaves, number)
                     if (best is None or cost < best) and self._fits(level, leaves, number):
                         best = cost
                         if cost[1] == 0:
