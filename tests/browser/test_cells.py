@@ -121,23 +121,54 @@ def test_what_does_not_fit_is_refused_at_its_field(divide, open_page):
     expect(page.get_by_label("Nodes of bed-2")).to_have_value("bed-2")
 
 
-def test_a_specification_that_another_changed_meanwhile_is_not_overwritten(divide, open_page):
-    divide(vision_vc={"V100-NODE": 1})
+def test_a_draft_from_the_inventory_does_not_overwrite_what_another_changed_meanwhile(divide, open_page):
+    divide()
     page = open_page("operator", "/cells/edit")
-    page.get_by_label("V100-SWITCH of speech-vc", exact=True).fill("1")
+    page.get_by_role("button", name="From the inventory").click()
+    expect(page.get_by_text("Taken from the inventory; nothing is in force").first).to_be_visible()
+    expect(page.get_by_label("Nodes of north")).to_have_value("bed-1, bed-2")
+    page.get_by_label("V100-NODE of speech-vc", exact=True).fill("1")
     expect(page.get_by_text("It fits the hardware")).to_be_visible()
     divide(vision_vc={"V100-SWITCH": 2})
     expect(page.get_by_text(re.compile("operator changed the cells meanwhile"))).to_be_visible()
     page.get_by_role("button", name="Take theirs").click()
     expect(page.get_by_label("V100-SWITCH of vision-vc", exact=True)).to_have_value("2")
-    expect(page.get_by_label("V100-SWITCH of speech-vc", exact=True)).to_have_value("")
+    expect(page.get_by_label("V100-NODE of speech-vc", exact=True)).to_have_value("")
 
 
-def test_the_inventory_becomes_cells(divide, open_page):
-    divide()
-    page = open_page("operator", "/cells/edit")
-    page.get_by_role("button", name="From the inventory").click()
-    expect(page.get_by_role("region", name="Cell types").get_by_role("textbox").first).to_have_value(
-        re.compile("^V100-")
-    )
-    expect(page.get_by_label("Nodes of north")).to_have_value("bed-1, bed-2")
+def test_nobody_waited_longer_here_than_alone(garden, divide, open_page):
+    divide(vision_vc={"V100-NODE": 1})
+    garden.platform.wait_for(garden.submit("true", name="quick", gpus=4), "succeeded")
+    page = open_page("vera", "/virtual-clusters")
+    card = page.locator("section").filter(has_text="vision-vc")
+    card.get_by_text("Cells: 1 V100-NODE").click()
+    expect(card.get_by_role("list", name="Cells of vision-vc")).to_contain_text("0 in use, 1 free")
+    card.get_by_role("link", name="here and alone").click()
+    page.get_by_role("button", name="Measure now").click()
+    expect(page.get_by_text("No job waited longer here than it would have alone")).to_be_visible()
+    expect(page.get_by_text(re.compile("guaranteed jobs? started within"))).to_be_visible()
+    # Who is no member sees it, and asks for nothing.
+    other = open_page("vera", "/virtual-clusters/speech-vc/anomalies")
+    expect(other.get_by_role("heading", level=1)).to_have_text("speech-vc: waiting here and alone")
+    expect(other.get_by_role("button", name="Measure now")).to_have_count(0)
+
+
+def test_an_operator_asks_for_advice_and_applies_it(garden, divide, open_page):
+    divide(vision_vc={"V100-SWITCH": 1})
+    garden.platform.wait_for(garden.submit("true", name="small", gpus=2), "succeeded")
+    page = open_page("operator", "/cells")
+    page.get_by_role("link", name="Advice").click()
+    page.get_by_label("V100, price per hour").fill("2")
+    page.get_by_role("button", name="Add a minimum").click()
+    page.get_by_label("Virtual cluster", exact=True).select_option("speech-vc")
+    page.get_by_label("Cell type").select_option("V100-SWITCH")
+    page.get_by_role("button", name="Ask for advice").click()
+    table = page.get_by_role("region", name="Today and as advised")
+    expect(table.get_by_role("rowheader", name="vision-vc")).to_be_visible()
+    expect(page.get_by_role("heading", name=re.compile("^Mean delay in"))).to_be_visible()
+    page.get_by_role("button", name="Apply").click()
+    dialog = page.get_by_role("alertdialog")
+    expect(dialog).to_contain_text("No running job would lose its guarantee.")
+    dialog.get_by_role("button", name="Apply").click()
+    expect(page).to_have_url(re.compile("/cells$"))
+    assert garden.platform.call("GET", "cells")["specification"]["virtual_clusters"]["speech-vc"]

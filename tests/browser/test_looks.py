@@ -12,6 +12,7 @@ from tests.e2e.installation import ROOT
 pytestmark = pytest.mark.browser
 
 PAGES = ["/", "/jobs", "/submit", "/nodes", "/virtual-clusters", "/tenants", "/rounds", "/events", "/account"]
+PAGES += ["/cells", "/cells/edit", "/cells/advice", "/virtual-clusters/vision-vc/anomalies"]
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -11,7 +11,7 @@ import styles from "@/features/rounds/rounds.module.css";
 
 const route = getRouteApi("/rounds/$number");
 /** What happens first to those who wait comes first; what stays as it is comes last. */
-const KIND_ORDER = ["start", "move", "resize", "stop", "keep"];
+const KIND_ORDER = ["start", "move", "resize", "regrade", "stop", "keep"];
 
 export function RoundPage() {
   const number = Number(route.useParams().number);
