@@ -1,0 +1,118 @@
+"""The facts that an allocation is decided on, as arrays: jobs, GPU models, and how well jobs share GPUs.
+
+Notation of the paper: `throughput[i, j]` is T_ij, the steps per second of the whole gang of job i on model j.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """Throughputs of two jobs on the same GPUs, by the jobs' kinds (paper, section 3.1)."""
+
+    #: Kinds of the two jobs, by pair.
+    first: Ints
+    second: Ints
+    #: Steps per second of the first and of the second job: pair × 2 × model.
+    throughput: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """Jobs that compete for GPUs of several models; `checking.checked_instance` makes one.
+
+    A throughput is zero where a job does not run, be it only because its gang is larger than the model's
+    GPUs. A quantity that an instance does not give is NaN (steps) or infinite (SLO).
+    """
+
+    names: tuple[str, ...]
+    models: tuple[str, ...]
+    #: GPUs and price of a GPU for an hour, by model.
+    gpus: Floats
+    price: Floats
+    #: Steps per second, job × model.
+    throughput: Floats
+    #: GPUs that the job needs at once.
+    gang: Floats
+    weight: Floats
+    steps_left: Floats
+    #: Since it was submitted.
+    age_seconds: Floats
+    #: Time from now in which it should finish.
+    slo_seconds: Floats
+    #: What the steps done so far would have taken on the job's own part of the cluster (Themis).
+    isolated_seconds: Floats
+    #: Indices into `entities`: who the job belongs to.
+    entity: Ints
+    entities: tuple[str, ...]
+    entity_weight: Floats
+    #: Indices of kinds: what `pairs` speaks of.
+    kind: Ints
+    kinds: tuple[str, ...]
+    pairs: Pairs | None = None
+
+    @property
+    def jobs(self) -> int:
+        return len(self.names)
+
+    @property
+    def runs(self) -> Flags:
+        """Tell which jobs run on any model at all."""
+        runs: Flags = self.throughput.max(axis=1, initial=0.0) > 0
+        return runs
+
+    @property
+    def average_throughput(self) -> Floats:
+        """Return what each job would get if its time were split in proportion to the GPUs of each model.
+
+        Gavel's normaliser: progress 1 is one gang that always runs on an average GPU.
+        """
+        average: Floats = self.throughput @ self.gpus / self.gpus.sum()
+        return average
+
+    @property
+    def fastest(self) -> Floats:
+        """Return each job's throughput on its best model."""
+        best: Floats = self.throughput.max(axis=1, initial=0.0)
+        return best
+
+    def isolated_throughput(self) -> Floats:
+        """Return what each job gets on its own m-th part of every model (Gavel's isolated policy)."""
+        shares = np.where(self.throughput > 0, self.gpus / (self.jobs * self.gang[:, None]), 0.0)
+        time = np.maximum(shares.sum(axis=1), 1.0)
+        isolated: Floats = (self.throughput * shares).sum(axis=1) / time
+        return isolated
+
+    def take(self, jobs: NDArray[Any], gpus: Floats | None = None) -> Instance:
+        """Return the instance of some of the jobs, on some of the GPUs."""
+        rows = {
+            name: getattr(self, name)[jobs]
+            for name in (
+                "gang", "weight", "steps_left", "age_seconds", "slo_seconds", "isolated_seconds", "entity",
+                "kind",
+            )
+        }  # fmt: skip
+        some = self.gpus if gpus is None else gpus
+        throughput = np.where(rows["gang"][:, None] <= some, self.throughput[jobs], 0.0)
+        names = tuple([self.names[job] for job in np.arange(self.jobs)[jobs]])
+        return replace(self, names=names, gpus=some, throughput=throughput, **rows)
+
+
+def blind(instance: Instance, *, to_speed: bool) -> Instance:
+    """Return what a policy that takes all models for alike believes.
+
+    With `to_speed` every job is as fast everywhere as on its best model (Gavel's agnostic baselines take the
+    V100's column, which is the best); otherwise all jobs have throughput 1, and time is all that counts.
+    """
+    believed = instance.fastest[:, None] if to_speed else np.ones((instance.jobs, 1))
+    return replace(instance, throughput=np.where(instance.throughput > 0, believed, 0.0), pairs=None)

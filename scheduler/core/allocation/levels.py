@@ -1,0 +1,70 @@
+"""Raise all jobs together: the linear program under max-min fairness, makespan and their kin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array, diags_array
+
+from scheduler.core.allocation.frame import More, best_shares, floors, one_column
+from scheduler.core.allocation.instance import Floats
+from scheduler.core.allocation.polytope import Polytope
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """How far all active jobs came together, and who kept them from going further."""
+
+    height: float
+    shares: Floats
+    #: Progress of a job, by group.
+    progress: Floats
+    #: How much of the responsibility for the height each group has; sums to 1. Who has a part of it can
+    #: not rise in any optimum (complementary slackness).
+    blame: Floats
+
+
+def raise_levels(
+    polytope: Polytope, pace: Floats, base: Floats | None = None, floor: Floats | None = None
+) -> Raised:
+    """Maximise z such that each job makes progress base + pace·z, and none less than its floor.
+
+    Groups with pace zero are not raised. At least one group must have a positive pace.
+    """
+    base = np.zeros(polytope.groups) if base is None else base
+    floor = np.zeros(polytope.groups) if floor is None else floor
+    active = np.flatnonzero(pace > 0)
+    # No job rises above its best, so this is an upper bound of z, and z is measured in parts of it.
+    bound = max(float(((polytope.best - base)[active] / pace[active]).min()), 1e-12)
+    expected = np.where(pace > 0, base + pace * bound, floor)
+    by = diags_array(-1 / expected[active])
+    level = More(
+        csr_array(by @ polytope.progress[active]),
+        one_column(pace[active] * bound / expected[active]),
+        -base[active] / expected[active],
+    )
+    rest = np.where(pace > 0, 0.0, floor)
+    found = best_shares(
+        polytope,
+        np.zeros(polytope.columns),
+        level,
+        floors(polytope, rest),
+        expected=expected,
+        further_reward=np.ones(1),
+    )
+    progress = polytope.progress @ found.shares
+    height = float(((progress - base)[active] / pace[active]).min())
+    blame = np.zeros(polytope.groups)
+    blame[active] = np.maximum(found.duals[: len(active)], 0.0) * pace[active] * bound / expected[active]
+    return Raised(max(height, 0.0), found.shares, progress, blame)
+
+
+def hand_out(polytope: Polytope, floor: Floats) -> Floats:
+    """Return the shares of most progress in sum in which no job makes less than its floor.
+
+    The second stage of all objectives that only look at the worst-off: its optimum is Pareto-efficient, and
+    what is left over goes where it does most.
+    """
+    reward = np.asarray(polytope.size @ polytope.progress)
+    return best_shares(polytope, reward, floors(polytope, floor), expected=floor).shares

@@ -1,0 +1,47 @@
+"""The only file that knows the solver of linear programs: HiGHS, by way of SciPy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
+
+from scheduler.core.allocation.errors import SolverError
+from scheduler.core.allocation.instance import Floats
+
+#: How far a row may be off, after scaling. HiGHS's own 1e-7 shows in the sixth digit of an objective.
+TOLERANCE = 1e-9
+#: From this many rows on, the interior point method is the faster one (benchmarks/bench_allocation.py).
+LARGE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class LinearOptimum:
+    """Where the optimum is, and what a unit more of each row's upper bound would add to it."""
+
+    values: Floats
+    duals: Floats
+
+
+def maximise(reward: Floats, rows: csr_array, upper: Floats, lower: Floats) -> LinearOptimum:
+    """Return the optimum of reward·v over rows·v <= upper, v >= lower (which may be -inf).
+
+    Raises SolverError when there is none, by either method.
+    """
+    methods = ["highs-ipm", "highs-ds"] if len(upper) > LARGE else ["highs-ds", "highs-ipm"]
+    message = ""
+    for method in methods:
+        found = linprog(
+            -reward,
+            A_ub=rows,
+            b_ub=upper,
+            bounds=np.column_stack([lower, np.full(len(lower), np.inf)]),
+            method=method,
+            options={"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE},
+        )
+        if found.status == 0:
+            return LinearOptimum(np.asarray(found.x), -np.asarray(found.ineqlin.marginals))
+        message = f"{method}: {found.message}"
+    raise SolverError(f"the linear program has no solution, {message}")

@@ -1,0 +1,126 @@
+"""The objectives that are one linear program each (paper, section 4).
+
+Departures from the published code (stanford-futuredata/gavel):
+
+- makespan: one program in 1/makespan, which is exact; the code bisects the makespan to 5 %.
+- FIFO: the paper's program; the code (and all published FIFO curves) walks the queue greedily.
+- All that only look at the worst-off job end with a second stage (`levels.hand_out`), where the code leaves
+  what is left over to the solver's whim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+import numpy as np
+
+from scheduler.core.allocation.errors import Problem
+from scheduler.core.allocation.frame import best_shares
+from scheduler.core.allocation.instance import Floats, Instance
+from scheduler.core.allocation.levels import hand_out, raise_levels
+from scheduler.core.allocation.objective import (
+    Chosen,
+    Objective,
+    needs_steps,
+    order_of_arrival,
+    progress_of,
+)
+from scheduler.core.allocation.polytope import Polytope
+
+
+class MaxMin(Objective):
+    """Least attained service, weighted: the least progress ÷ weight is as large as can be (section 4.1).
+
+    A job with weight zero has no claim; it gets of what is left over.
+    """
+
+    meaning: ClassVar[str] = "least progress ÷ weight, in GPUs of average speed"
+
+    def marks(self, instance: Instance) -> Floats:
+        return instance.weight[:, None]
+
+    def choose(self, polytope: Polytope) -> Chosen:
+        weight = polytope.marks[:, 0]
+        if not weight.any():
+            return Chosen(hand_out(polytope, np.zeros(polytope.groups)))
+        raised = raise_levels(polytope, weight)
+        return Chosen(hand_out(polytope, raised.height * weight))
+
+    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
+        claims = instance.weight > 0
+        levels = progress_of(instance, throughput)[claims] / instance.weight[claims]
+        return float(levels.min(initial=np.inf))
+
+
+class Makespan(Objective):
+    """The last of the jobs that are there now finishes as early as can be (section 4.2)."""
+
+    agnostic_to_speed: ClassVar[bool] = True
+    meaning: ClassVar[str] = "seconds until the last job finishes"
+
+    def problems(self, instance: Instance) -> Iterable[Problem]:
+        return needs_steps(instance)
+
+    def marks(self, instance: Instance) -> Floats:
+        return instance.steps_left[:, None]
+
+    def choose(self, polytope: Polytope) -> Chosen:
+        needed = polytope.marks[:, 0] / polytope.unit
+        raised = raise_levels(polytope, needed)
+        return Chosen(hand_out(polytope, raised.height * needed))
+
+    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
+        return float((instance.steps_left / np.maximum(throughput, 1e-300)).max(initial=0.0))
+
+
+class MaxSumThroughput(Objective):
+    """The most steps per second in sum, whoever makes them (section 4.2; weights do not count)."""
+
+    meaning: ClassVar[str] = "steps per second of all jobs"
+
+    def choose(self, polytope: Polytope) -> Chosen:
+        reward = np.asarray((polytope.size * polytope.unit) @ polytope.progress)
+        return Chosen(best_shares(polytope, reward).shares)
+
+    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
+        return float(throughput.sum())
+
+
+class ThroughputPerCost(Objective):
+    """The published code's minimum cost: steps per second on each model ÷ its price, in sum.
+
+    Never leaves a GPU idle, so it is not the paper's minimum cost (`cost.MinCost`); for comparisons.
+    """
+
+    agnostic_to_speed: ClassVar[bool] = True
+    meaning: ClassVar[str] = "steps per second of all jobs (chosen by steps per second ÷ price)"
+    knows_prices: ClassVar[bool] = True
+
+    def choose(self, polytope: Polytope) -> Chosen:
+        steps = np.asarray((polytope.size * polytope.unit) @ polytope.progress)
+        return Chosen(best_shares(polytope, steps / polytope.price[polytope.model]).shares)
+
+    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
+        return float(throughput.sum())
+
+
+class Fifo(Objective):
+    """Who came earlier counts more: throughput ÷ fastest, times the jobs not before it (section 4.2)."""
+
+    meaning: ClassVar[str] = "sum of throughput ÷ fastest throughput, each times the jobs not before it"
+
+    def marks(self, instance: Instance) -> Floats:
+        return (self._importance(instance) / instance.fastest)[:, None]
+
+    def choose(self, polytope: Polytope) -> Chosen:
+        worth = polytope.marks[:, 0] * polytope.size * polytope.unit
+        return Chosen(best_shares(polytope, np.asarray(worth @ polytope.progress)).shares)
+
+    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
+        return float((self._importance(instance) * throughput / instance.fastest).sum())
+
+    def _importance(self, instance: Instance) -> Floats:
+        importance = np.empty(instance.jobs)
+        importance[order_of_arrival(instance)] = np.arange(instance.jobs, 0, -1)
+        return importance

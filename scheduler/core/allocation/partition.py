@@ -1,0 +1,45 @@
+"""POP: many small problems instead of a large one.
+
+D. Narayanan et al., "Solving Large-Scale Granular Resource Allocation Problems Efficiently with POP",
+SOSP'21. The GPUs of every model are split evenly, jobs are dealt out at random, and each part is solved by
+itself. Two departures: jobs that look alike are dealt out evenly over the parts, which makes these alike; and
+what remains of a model's GPUs after an even split is given to the first parts, not left unused.
+
+Parts are fair inside, not among each other: where weights are skewed the least of all jobs may have less than
+in the exact optimum, whatever the sum is.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.core.allocation.errors import ObjectiveError
+from scheduler.core.allocation.instance import Floats, Instance
+
+
+def parts_of(instance: Instance, parts: int, seed: int) -> list[tuple[NDArray[np.intp], Floats]]:
+    """Return the jobs and the GPUs of each part.
+
+    Raises ObjectiveError when a job's gang fits into none of the models in a part.
+    """
+    if parts == 1:
+        return [(np.arange(instance.jobs), instance.gpus)]
+    rng = random.Random(seed)
+    shuffled = np.array(rng.sample(range(instance.jobs), instance.jobs), dtype=np.intp)
+    looks = np.column_stack([instance.weight, instance.gang, instance.kind, instance.throughput])
+    alike = shuffled[np.lexsort(looks[shuffled].T)]
+    found = []
+    for part in range(parts):
+        jobs = np.sort(alike[part::parts])
+        gpus = instance.gpus // parts + (part < instance.gpus % parts)
+        room = instance.throughput[jobs] * (instance.gang[jobs][:, None] <= gpus)
+        if (stuck := jobs[room.max(axis=1, initial=0.0) <= 0]).size:
+            job = instance.names[stuck[0]]
+            raise ObjectiveError(
+                f"parts: with {parts} of them job {job} fits into no model of its part; take fewer"
+            )
+        found.append((jobs, np.asarray(gpus, dtype=np.float64)))
+    return found
