@@ -181,7 +181,7 @@ def _useful(alike: Instance, rates: Floats, first: Ints, second: Ints, speeds: F
 
 
 def evenly(polytope: Polytope, shares: Floats) -> Floats:
-    """Return shares of the same time for each group, on models in proportion to their GPUs, as far as possible.
+    """Return shares of the same time for each group, on models by their GPUs as far as that is possible.
 
     For policies that take all models for alike: without it they would get what the solver happens to prefer.
     """
