@@ -14,6 +14,7 @@ from scheduler.core.placers.fgd import Fgd
 from scheduler.core.placers.random import Random
 from scheduler.core.placers.spread import Spread
 from scheduler.core.plugin_text import parse_plugin
+from scheduler.core.policies.allox import AlloX
 from scheduler.core.policies.drf import Drf
 from scheduler.core.policies.fair import Fair
 from scheduler.core.policies.fifo import Fifo
@@ -27,6 +28,7 @@ from scheduler.core.policy import Placer, Policy
 T = TypeVar("T")
 
 POLICIES: Mapping[str, type[Policy]] = {
+    "allox": AlloX,
     "drf": Drf,
     "fair": Fair,
     "fifo": Fifo,

@@ -1,0 +1,76 @@
+"""How long a job runs on each GPU model: its run time is stated once, its speeds by model.
+
+The run time is the job's estimate, else its time limit, else the default limit of its view, and holds on one
+model, the reference; on another it is longer or shorter as the job's throughput says. What is not known is
+assumed, and each assumption is here:
+
+- The reference is the one given, where the job states its speed there, else the fastest for which it does.
+- A job that states no speed is as fast on every model. One that states some is on every other model as slow
+  as on the slowest of these: nothing unknown is preferred to what is known, and nothing is ruled out.
+- A throughput of 0 says that the job does not run there (as in Gavel's table); one that is negative or not a
+  finite number says nothing.
+- Work done counts by the speed of the model it was done on.
+- What outlives its run time is expected to run on for as long again as it has outlived it.
+- No attempt lasts longer than the job's time limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from scheduler.core.service import put_back
+from scheduler.core.snapshot import Job, Running
+
+#: Nothing is expected to take longer: about three hundred years.
+LONGEST_SECONDS = 1e10
+
+
+def relative_speeds(job: Job, models: Sequence[str], reference: str = "") -> dict[str, float]:
+    """Return the job's speed on each model relative to the one its run time holds on; 0: it does not run."""
+    stated = {model: rate for model, rate in job.throughput.items() if math.isfinite(rate) and rate >= 0}
+    running = [rate for rate in stated.values() if rate > 0]
+    if not running:
+        return {model: 0.0 if model in stated else 1.0 for model in models}
+    base, slowest = stated.get(reference) or max(running), min(running)
+    return {model: stated.get(model, slowest) / base for model in models}
+
+
+def start_seconds(
+    job: Job, models: Sequence[str], default_limit_seconds: float, reference: str = ""
+) -> dict[str, float]:
+    """Return how long the job would run on each model that it can run on, if it started now."""
+    speeds = relative_speeds(job, [*models, *job.attained_service], reference)
+    work = _work_left(job, job.attained_service, speeds, default_limit_seconds)
+    limit = LONGEST_SECONDS if job.time_limit_seconds is None else job.time_limit_seconds
+    return {
+        model: min(work / speeds[model], limit, LONGEST_SECONDS)
+        for model in models
+        if speeds[model] > 0 and (not job.gpu_models or model in job.gpu_models)
+    }
+
+
+def left_seconds(
+    job: Job, running: Running, now: float, default_limit_seconds: float, reference: str = ""
+) -> float:
+    """Return for how long a job that runs is expected to run on where it is; never below 0."""
+    service = put_back(job, running, now).attained_service
+    speeds = relative_speeds(job, [running.gpu_model, *service], reference)
+    # It runs there, whatever its throughput says.
+    speed = (speeds[running.gpu_model] or 1.0) * len(running.gpus) / job.gpus
+    left = min(_work_left(job, service, speeds, default_limit_seconds) / speed, LONGEST_SECONDS)
+    if job.time_limit_seconds is None:
+        return left
+    begun = running.since if running.phase == "held" else now
+    return max(0.0, min(left, begun + job.time_limit_seconds - now))
+
+
+def _work_left(
+    job: Job, service: Mapping[str, float], speeds: Mapping[str, float], default_limit_seconds: float
+) -> float:
+    """Return the seconds of work left, as seconds of the whole gang on the reference model."""
+    whole = job.estimate_seconds
+    if whole is None:
+        whole = default_limit_seconds if job.time_limit_seconds is None else job.time_limit_seconds
+    done = sum([seconds * speeds[model] for model, seconds in service.items()]) / job.gpus
+    return abs(whole - done)
