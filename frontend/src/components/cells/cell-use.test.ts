@@ -6,7 +6,7 @@ const use = { gpus: 8, free: 4, used: 3, opportunistic: 0, bad: 1 };
 
 describe("the use of a cell", () => {
   it("is told in words, without what there is nothing of", () => {
-    expect(tellUse(use)).toBe("3 used, 1 broken, 4 free");
+    expect(tellUse(use)).toBe("3 used, 1 bad, 4 free");
     expect(tellUse({ gpus: 0, free: 0, used: 0, opportunistic: 0, bad: 0 })).toBe("no GPUs");
   });
 

@@ -10,13 +10,13 @@ export const USES: readonly Use[] = ["used", "opportunistic", "bad", "free"];
 export const USE_TEXT: Record<Use, string> = {
   used: "guaranteed job",
   opportunistic: "opportunistic job",
-  bad: "broken",
+  bad: "bad: broken or out of service",
   free: "free",
 };
 
-/** "3 used, 1 broken, 4 free": only what there is. */
+/** "3 used, 1 bad, 4 free": only what there is. */
 export function tellUse(use: CellUse): string {
-  const words: Record<Use, string> = { used: "used", opportunistic: "opportunistic", bad: "broken", free: "free" };
+  const words: Record<Use, string> = { used: "used", opportunistic: "opportunistic", bad: "bad", free: "free" };
   const parts = USES.filter((each) => use[each] > 0).map((each) => `${use[each]} ${words[each]}`);
   return parts.join(", ") || "no GPUs";
 }

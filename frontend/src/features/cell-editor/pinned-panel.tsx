@@ -27,8 +27,7 @@ export function PinnedPanel({ document, problems, onChange, clusters }: PartProp
     >
       {pinned.length === 0 ? (
         <EmptyState title="No cell is pinned">
-          All cells are bound to hardware as jobs need them, around what is broken. A pinned cell is always the same
-          one.
+          All cells are bound to hardware as jobs need them, around what is bad. A pinned cell is always the same one.
         </EmptyState>
       ) : (
         <TableFrame label="Pinned cells">

@@ -43,10 +43,10 @@ function Levels({ chain }: { chain: ChainSummary }) {
           <th className={numeric} title="None of their GPUs is in use">
             Free
           </th>
-          <th className={numeric} title="Some of their GPUs can not be used">
-            Broken
+          <th className={numeric} title="Some of their GPUs are broken or out of service">
+            Bad
           </th>
-          <th className={numeric} title="Owned ones that only broken hardware is left for">
+          <th className={numeric} title="Owned ones that could only be had with bad hardware">
             Doomed
           </th>
         </tr>

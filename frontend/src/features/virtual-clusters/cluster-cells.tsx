@@ -59,7 +59,7 @@ function Entry({ cells }: { cells: OwnedCells }) {
         <p>
           {bound} in use, {free} free
           {doomed > 0 && (
-            <strong className={styles.doomed} title="Only broken hardware is left for them">
+            <strong className={styles.doomed} title="They could only be had with bad hardware">
               , {doomed} doomed
             </strong>
           )}
