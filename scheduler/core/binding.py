@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 
 from scheduler.core.admit import Admission
 from scheduler.core.cells.chains import Cell
@@ -38,6 +39,24 @@ from scheduler.core.tally import Tally
 CELLS = "cells"
 
 
+class Slots:
+    """The numbers that cells of one kind have for their owner, wherever they are bound; the lowest first."""
+
+    def __init__(self, count: int) -> None:
+        self._free = list(range(count))
+
+    def take(self, wanted: int | None = None) -> int:
+        """Return a free number: the one that is wanted, if it is free."""
+        if wanted is None or wanted not in self._free:
+            return heappop(self._free)
+        self._free.remove(wanted)
+        heapify(self._free)
+        return wanted
+
+    def give_back(self, slot: int) -> None:
+        heappush(self._free, slot)
+
+
 class Binding:
     """Binds and unbinds cells; knows whose guarantee holds."""
 
@@ -50,24 +69,33 @@ class Binding:
             for leaf in self._hardware.broken(chain):
                 self._broken[name].add(leaf, 1)
         #: What was said last to be bound, and the same as it is remembered.
-        self._said: dict[str, frozenset[Cell]] | None = None
+        self._said: dict[str, dict[Cell, int]] | None = None
         self._emitted: Memory | None = None
 
     # What is remembered
 
     def memory(self) -> Memory:
         """Return what is bound, for the next round; the very same object while nothing changes."""
-        bound = {vc: frozenset(cells) for vc, cells in self._bound.items() if cells}
+        bound = {vc: dict(cells) for vc, cells in sorted(self._bound.items()) if cells}
         if self._emitted is None or bound != self._said:
             self._said = bound
-            self._emitted = {"bound": {vc: sorted(map(list, bound[vc])) for vc in sorted(bound)}}
+            self._emitted = {
+                "bound": {vc: sorted(map(list, cells)) for vc, cells in bound.items()},
+                "slots": {vc: [cells[cell] for cell in sorted(cells)] for vc, cells in bound.items()},
+            }
         return self._emitted
 
     def _restore(self, memory: Memory) -> None:
         """Bind what was bound, as far as the specification still has it so."""
         self._pools = pools_of(self.layout)
-        self._bound: dict[str, set[Cell]] = {}
+        #: By virtual cluster: its cells, each with the number that it has among those of its type.
+        self._bound: dict[str, dict[Cell, int]] = {}
         self._left = {vc: Counter(owned) for vc, owned in self.layout.owned.items()}
+        self._slots = {
+            (vc, *kind): Slots(count)
+            for vc, owned in self.layout.owned.items()
+            for kind, count in owned.items()
+        }
         #: By chain, for each GPU: the virtual cluster that has it now, and the cell.
         self._covering: dict[str, list[tuple[str, Cell] | None]] = {
             name: [None] * len(chain.leaves) for name, chain in self.layout.chains.items()
@@ -83,14 +111,16 @@ class Binding:
             for cell in cells.values():
                 self._cover(cell, (vc, cell))
         for vc, remembered in sorted(memory.get("bound", {}).items()):
-            for name, level, number in remembered:
+            slots = memory.get("slots", {}).get(vc, ())
+            for place, (name, level, number) in enumerate(remembered):
                 chain = self.layout.chains.get(name)
                 if chain and level <= chain.top and number < chain.count(level):
-                    self._bind(vc, Cell(name, level, number))
+                    slot = slots[place] if place < len(slots) else None
+                    self._bind(vc, Cell(name, level, number), slot)
 
     # Binding
 
-    def _bind(self, vc: str, cell: Cell) -> bool:
+    def _bind(self, vc: str, cell: Cell, slot: int | None = None) -> bool:
         """Bind a cell to a virtual cluster that is owed one like it; return False if that may not be."""
         pool = self._pools[cell.chain]
         source = pool.source(cell.level, cell.number)
@@ -101,7 +131,7 @@ class Binding:
         pool.take(cell.level, cell.number)
         pool.owed[cell.level] -= 1
         self._left[vc][cell.chain, cell.level] -= 1
-        self._bound.setdefault(vc, set()).add(cell)
+        self._bound.setdefault(vc, {})[cell] = self._slots[vc, cell.chain, cell.level].take(slot)
         self._users[cell] = set()
         self._unused.add(cell)
         self._cover(cell, (vc, cell))
@@ -116,7 +146,7 @@ class Binding:
         pool.give_back(cell.level, cell.number)
         pool.owed[cell.level] += 1
         self._left[vc][cell.chain, cell.level] += 1
-        self._bound[vc].remove(cell)
+        self._slots[vc, cell.chain, cell.level].give_back(self._bound[vc].pop(cell))
         del self._users[cell]
         self._unused.discard(cell)
         self._cover(cell, None)
@@ -277,8 +307,24 @@ class Binding:
             left = self._left_of(vc)
             for name, level in sorted(left, key=lambda kind: (kind[0], -kind[1])):
                 self._bind_most(vc, name, level, left[name, level])
-        cells = self._bound.get(vc, set())
+        cells = self._bound.get(vc, {})
         return self._hardware.masks([*cells, *self.layout.pinned.get(vc, {}).values()])
+
+    def turns(self, vc: str) -> dict[str, dict[int, int]]:
+        """Return the order of the nodes of a virtual cluster's cells: by model, node -> its turn.
+
+        It is that of the cells' slots, wherever they are bound: so the virtual cluster decides as it would
+        anywhere else, in its private cluster too.
+        """
+        slots = self._bound.get(vc, {})
+        cells = sorted(slots, key=lambda cell: (cell.chain, -cell.level, slots[cell]))
+        turns: dict[str, dict[int, int]] = {}
+        for cell in (*cells, *self.layout.pinned.get(vc, {}).values()):
+            for model, nodes in self._hardware.masks([cell]).items():
+                known = turns.setdefault(model, {})
+                for node in sorted(nodes):
+                    known.setdefault(node, len(known))
+        return turns
 
     def _bind_most(self, vc: str, name: str, level: int, count: int) -> None:
         """Bind so many cells if possible: on sound hardware, where the fewest opportunistic GPUs are."""
@@ -326,6 +372,6 @@ class Binding:
             for gpu in placement.gpus
             if (covering := self._cover_of(gpu)) is not None
         }
-        bound = self._bound.get(vc, set())
-        for cell in sorted(self._unused & bound - needed):
+        bound = self._bound.get(vc, {}).keys()
+        for cell in sorted((self._unused & bound) - needed):
             self._unbind(vc, cell)

@@ -7,7 +7,8 @@ GPUs are offered in layers, each one containing the layer before it:
     evicting   and those of opportunistic jobs, which may be reclaimed (not in the spare view)
     own        and those of the view's own jobs that are not settled yet
 
-A gang is looked for in each layer in turn, so nobody is disturbed while there is another way.
+A gang is looked for in each layer in turn, so nobody is disturbed while there is another way. A view that is
+confined to cells looks in the third at once: their owner must not be scattered by guests.
 """
 
 from __future__ import annotations
@@ -86,12 +87,14 @@ class Capacity:
         *,
         may_evict: bool,
         within: Masks | None = None,
+        turns: Mapping[str, Mapping[int, int]] | None = None,
     ) -> Capacity:
         """Return the part of this capacity that a view may use.
 
         Its jobs hold `pending` already, which are so many GPUs of each model. Of a model in `within` it may
         use these GPUs only, and of a node's CPUs and memory the share that they are of the node's GPUs: else
-        a job on one cell could keep another virtual cluster from using the cell next to it.
+        a job on one cell could keep another virtual cluster from using the cell next to it. Nodes that
+        offer equally much come in their `turns`, by model.
         """
         view = self.fork()
         view._within, view._changes = within or {}, []
@@ -102,7 +105,8 @@ class Capacity:
         for model, masks in view._within.items():
             if model in view._layers:
                 shares = _shares(self.cluster.fleets[model], masks, pending.values())
-                view._layers[model] = [Layer.part_of(layer, shares) for layer in view._layers[model]]
+                order = (turns or {}).get(model)
+                view._layers[model] = [Layer.part_of(layer, shares, order) for layer in view._layers[model]]
         return view
 
     def carried_over(self, whole: Capacity) -> Capacity:
@@ -155,11 +159,20 @@ class Capacity:
         models = [model for model in demand.models if demand.gpus <= self.room(model)]
         for reach in range(OWN + 1):
             if self.chooser is not None and reach <= RELEASING:
-                offers = {model: self._layers[model][reach] for model in models}
+                offers = {
+                    model: self._layers[model][-1 if model in self._within else reach] for model in models
+                }
                 chosen = self.chooser(self.cluster, offers, demand)
                 if chosen is not None:
-                    return self._fit_in(offers[chosen[0]], chosen[0], demand, chosen[1])
+                    model, nodes = chosen
+                    place = self._fit_in(offers[model], model, demand, nodes)
+                    return self.fit_on(demand, place.placement, nodes) if model in self._within else place
             for model in models:
+                if reach == IDLE and model in self._within:
+                    at_home = self._find_at_home(model, demand)
+                    if at_home is not None:
+                        return at_home
+                    continue
                 offered = self._offered(model, reach)
                 if offered is None or offered.gpus < demand.gpus:
                     continue
@@ -167,6 +180,19 @@ class Capacity:
                     fit = self._find(offered, model, reach, demand, rank)
                     if fit is not None:
                         return fit
+        return None
+
+    def _find_at_home(self, model: str, demand: Demand) -> Fit | None:
+        """Return the best place in the view's own cells as if no opportunistic jobs were in them, or None.
+
+        Else these jobs, by being avoided, would scatter those to whom the cells belong (HiveD places in the
+        virtual cluster first, and asks afterwards who has to leave).
+        """
+        fleet, offered = self.cluster.fleets[model], self._layers[model][-1]
+        for rank in demand.ranks:
+            nodes = locate(offered, fleet, demand, rank, self.cluster.node_rank)
+            if nodes is not None:
+                return self.fit_on(demand, self._fit_in(offered, model, demand, nodes).placement, nodes)
         return None
 
     def fit_on(self, demand: Demand, placement: Placement, nodes: Sequence[int]) -> Fit:

@@ -17,7 +17,7 @@ from scheduler.core.demand import Demand, Need
 class Layer:
     """GPUs, CPUs and memory that can be had of a fleet, indexed by how many GPUs each node offers."""
 
-    __slots__ = ("by_count", "cpus", "gpus", "masks", "memory")
+    __slots__ = ("by_count", "cpus", "gpus", "masks", "memory", "turns")
 
     def __init__(self, masks: list[int], cpus: list[float], memory: list[float], largest_node: int) -> None:
         #: Per node: the set of its GPUs on offer.
@@ -30,6 +30,8 @@ class Layer:
             self.by_count[mask.bit_count()] |= 1 << node
         #: GPUs on offer in all.
         self.gpus = sum(mask.bit_count() for mask in masks)
+        #: Nodes that offer equally much come in this order, if there is one: node -> its turn.
+        self.turns: Mapping[int, int] | None = None
 
     @classmethod
     def unclaimed(cls, fleet: Fleet, masks: Sequence[int]) -> Layer:
@@ -37,10 +39,13 @@ class Layer:
         return cls(list(masks), list(fleet.cpus), list(fleet.memory), fleet.largest_node)
 
     @classmethod
-    def part_of(cls, layer: Layer, shares: Mapping[int, tuple[int, float, float]]) -> Layer:
+    def part_of(
+        cls, layer: Layer, shares: Mapping[int, tuple[int, float, float]], turns: Mapping[int, int] | None
+    ) -> Layer:
         """Return what a layer offers within shares: node -> (GPUs, most CPUs, most bytes of memory)."""
         nodes = len(layer.masks)
         part = cls.__new__(cls)
+        part.turns = turns
         part.masks, part.cpus, part.memory = [0] * nodes, [0.0] * nodes, [0.0] * nodes
         part.by_count, part.gpus = [0] * len(layer.by_count), 0
         part.by_count[0] = (1 << nodes) - 1
@@ -53,7 +58,7 @@ class Layer:
     def copy(self) -> Layer:
         twin = Layer.__new__(Layer)
         twin.masks, twin.cpus, twin.memory = self.masks.copy(), self.cpus.copy(), self.memory.copy()
-        twin.by_count, twin.gpus = self.by_count.copy(), self.gpus
+        twin.by_count, twin.gpus, twin.turns = self.by_count.copy(), self.gpus, self.turns
         return twin
 
     def set(self, node: int, mask: int, cpus: float, memory: float) -> None:
@@ -134,7 +139,7 @@ def single_nodes(
     """
     scattered: list[tuple[int, int, int, int]] = []
     for count in range(demand.gpus, len(layer.by_count)):
-        for node in _by_ease(layer.by_count[count], easier):
+        for node in _in_turn(layer, layer.by_count[count], easier):
             if not layer.holds(node, demand.needs):
                 continue
             layout = fleet.layouts[node]
@@ -150,8 +155,13 @@ def single_nodes(
         yield found, node
 
 
-def _by_ease(nodes: int, easier: Layer | None) -> Iterator[int]:
-    """Yield the nodes of a set, those that offer most in the easier layer first."""
+def _in_turn(layer: Layer, nodes: int, easier: Layer | None) -> Iterator[int]:
+    """Yield the nodes of a set in their turn, or else those that offer most in the easier layer first."""
+    turns = layer.turns
+    if turns is not None:
+        # Nodes of which nothing is on offer have no turn.
+        yield from sorted(members(nodes), key=lambda node: turns.get(node, len(turns) + node))
+        return
     if easier is None:
         yield from members(nodes)
         return
@@ -195,7 +205,7 @@ def _tightest(
 ) -> int | None:
     """Return the node of the domain that holds all these replicas and leaves least over, or None."""
     for count in range(gpus, len(layer.by_count)):
-        for node in _by_ease(layer.by_count[count] & domain, easier):
+        for node in _in_turn(layer, layer.by_count[count] & domain, easier):
             if layer.holds(node, needs):
                 return node
     return None
@@ -204,6 +214,6 @@ def _tightest(
 def _fullest(layer: Layer, domain: int, least: int, easier: Layer | None) -> int | None:
     """Return the node of the domain that offers the most GPUs, at least so many, or None."""
     for count in range(len(layer.by_count) - 1, max(least, 1) - 1, -1):
-        for node in _by_ease(layer.by_count[count] & domain, easier):
+        for node in _in_turn(layer, layer.by_count[count] & domain, easier):
             return node
     return None

@@ -129,16 +129,17 @@ class Reservation:
             model: max(vc.guaranteed.get(model, 0), part.used.get(model, 0)) for model in cluster.models
         }
         pending, used, common = self._still_there(vc.name, cluster)
-        within = None
+        within = turns = None
         if self._binding is not None:
             wants_more = len(part.running) < len(part.jobs) or bool(part.restless)
             within = self._binding.offer(vc.name, whole=wants_more)
+            turns = self._binding.turns(vc.name) if wants_more else None
         return View(
             name=vc.name,
             guaranteed=True,
             members=vc.members,
             default_time_limit_seconds=vc.default_time_limit_seconds,
-            capacity=cluster.narrowed(limits, pending, used, may_evict=True, within=within),
+            capacity=cluster.narrowed(limits, pending, used, may_evict=True, within=within, turns=turns),
             **common,
         )
 

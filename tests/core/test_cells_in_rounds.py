@@ -54,7 +54,7 @@ class TestBinding:
         facts = divided({"research": {NODE: 1}}, [guest, make_job(2, 8)], [make_running(guest, [100, 101])])
         plan = decide(facts)
         assert nodes_of(the(plan, ActionKind.START)) == {2}
-        assert plan.memory["cells"] == {"bound": {"research": [[NODE, 3, 1]]}}
+        assert plan.memory["cells"]["bound"] == {"research": [[NODE, 3, 1]]}
 
     def test_where_it_must_disturb_the_fewest_gpus_are_reclaimed_and_the_victim_is_told(self) -> None:
         many, few = make_job(1, 4, guaranteed=False), make_job(2, 2, guaranteed=False)

@@ -70,8 +70,8 @@ def _private_nodes(snapshot: Snapshot, vc: VirtualCluster, layout: Layout | None
         for place, cell in enumerate(private_cells(layout, vc.name), 1):
             for node in _nodes_of(cell, layout, by_name, made_up):
                 # Two cells of one rack are promised no rack in common; nodes of one larger cell are.
-                path = tuple(f"{place}/{step}" for step in node.path)
-                yield replace(node, id=next(numbers), name=f"{place}/{node.name}", path=path)
+                path = tuple(f"{place:06d}/{step}" for step in node.path)
+                yield replace(node, id=next(numbers), name=f"{place:06d}/{node.name}", path=path)
     for model, gpus in sorted(vc.guaranteed.items()):
         if model not in divided:
             nodes = [node for node in snapshot.nodes if node.gpu_model == model]

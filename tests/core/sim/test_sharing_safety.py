@@ -1,0 +1,102 @@
+"""Sharing safety (HiveD, theorem 1): with cells nobody waits longer than privately; with counts some do."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.specification import Specification, VirtualCells
+from scheduler.core.sim.delays import Comparison
+from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.workload import Arrival
+from scheduler.core.snapshot import Snapshot, Topology
+from scheduler.simulation.private import PrivateClusters
+from tests.builders import make_cluster, make_snapshot, make_virtual_cluster
+from tests.core.sim.test_private import racks
+from tests.core.sim.worlds import arrival
+
+#: Virtual cluster -> its cells, and the gangs (replicas, GPUs of each) that its jobs are.
+OWNERS = {
+    "alpha": ({"NODE": 3}, ((1, 1), (1, 2), (1, 4), (1, 8))),
+    "beta": ({"NODE": 3}, ((1, 1), (1, 2), (1, 8), (2, 4))),
+    "gamma": ({"RACK": 1}, ((1, 1), (1, 4), (1, 8), (2, 8))),
+}
+NEAR = Topology(level="node", required=True)
+
+
+def cluster(cells: bool) -> Snapshot:
+    """Eight nodes of eight, all of them owned."""
+    owned = {name: VirtualCells(cells=kinds) for name, (kinds, _) in OWNERS.items()}
+    specification: Specification = racks(4, **owned)
+    layout = compiled(specification)
+    clusters = [make_virtual_cluster(name, layout.guaranteed(name)) for name in OWNERS]
+    return make_snapshot(
+        now=0.0,
+        round_seconds=10.0,
+        nodes=make_cluster(8),
+        virtual_clusters=clusters,
+        cells=specification if cells else None,
+    )
+
+
+def workload(seed: int, opportunistic: float) -> list[Arrival]:
+    """More than the cluster can take; of the jobs, that part is opportunistic."""
+    dice = random.Random(seed)
+    arrivals, at = [], 0.0
+    for number in range(1, 201):
+        at += dice.expovariate(1 / 60)
+        name = dice.choice(tuple(OWNERS))
+        replicas, gpus = dice.choice(OWNERS[name][1])
+        arrivals.append(
+            arrival(
+                number,
+                at,
+                dice.expovariate(1 / 1_500) + 10,
+                gpus,
+                replicas=replicas,
+                virtual_cluster=name,
+                guaranteed=dice.random() >= opportunistic,
+                topology=NEAR if replicas * gpus == 8 and replicas > 1 else None,
+            )
+        )
+    return arrivals
+
+
+def compared(facts: Snapshot, arrivals: list[Arrival]) -> tuple[Comparison, ...]:
+    privately = PrivateClusters(facts, arrivals, Rules())
+    engine = Engine(facts, arrivals, on_round=privately.watching(None))
+    assert engine.run() == ""
+    return privately.compare(engine)
+
+
+@pytest.mark.parametrize("opportunistic", [0.0, 0.3])
+@pytest.mark.parametrize("seed", range(4))
+def test_with_cells_every_job_waits_as_long_as_in_the_private_cluster(
+    seed: int, opportunistic: float
+) -> None:
+    for one in compared(cluster(cells=True), workload(seed, opportunistic)):
+        assert one.jobs > 30
+        assert one.anomalies == ()
+        assert one.real == one.private
+
+
+def test_with_counts_hard_affinity_makes_some_wait_longer() -> None:
+    """The negative control: the same jobs and the same numbers of GPUs."""
+    late = [
+        anomaly
+        for seed in range(4)
+        for one in compared(cluster(cells=False), workload(seed, 0.0))
+        for anomaly in one.anomalies
+    ]
+    assert sum(anomaly.delay.hard_affinity for anomaly in late) > 20
+
+
+def test_it_holds_with_a_placer_of_another_taste() -> None:
+    facts = cluster(cells=True)
+    chosen = tuple([replace(vc, placer="fgd") for vc in facts.virtual_clusters])
+    for one in compared(replace(facts, virtual_clusters=chosen), workload(1, 0.3)):
+        assert one.anomalies == ()
