@@ -87,9 +87,9 @@ def _peak(arrivals: Iterable[Arrival]) -> int:
 
 
 def shaped(chain: Chain, block: int, gpus: int) -> Owned:
-    """Return so many GPUs of a chain as cells up to that level, the largest first."""
+    """Return so many GPUs of a chain as cells, the largest first: up to that level, or up to nodes."""
     found = []
-    for level in range(block, -1, -1):
+    for level in range(max(block, chain.node_level), -1, -1):
         number, gpus = divmod(gpus, chain.sizes[level])
         if number:
             found.append((chain.name, level, number))

@@ -85,11 +85,11 @@ class TestShape:
         assert found["research"].today.delay_mean_seconds > HOUR
         compiled(advice.specification)
 
-    def test_cells_are_as_large_as_the_largest_replica(self) -> None:
+    def test_cells_are_as_large_as_they_can_be(self) -> None:
         history = [arrival(1, 0.0, HOUR, 4, replicas=3), arrival(2, 0.0, HOUR, 1)]
         advice = ask(history, specification(2))
         # Two jobs at once: three replicas of four GPUs, and one GPU more.
-        assert cells(advice)["research"] == {"SOCKET": 3, "V100": 1}
+        assert cells(advice)["research"] == {"NODE": 1, "SOCKET": 1, "V100": 1}
 
     def test_a_gang_that_must_be_near_needs_one_cell(self) -> None:
         near = Topology(level="node", required=True)
