@@ -143,5 +143,9 @@ def _check_groups(records: list[Record]) -> None:
             assert occupant is record or (occupant is not None and occupant.displaced[virtual] is record)
         assert record.space.virtual_cluster == record.group.virtual_cluster
         assert record.space.pinned == (record.group.pinned_cell or "")
+    for space in {record.space for record in records} - {None}:
+        assert space is not None
+        assert {*space.occupants} <= {None, *records}, "no virtual GPU is a group's that is unknown"
     for hardware, gpus in by_chain.items():
+        assert {*hardware.reservers.values()} <= {*records}, "nothing is reserved for a group unknown"
         assert gpus == sum(user is not None for user in hardware.users), "no GPU is used by a group unknown"
