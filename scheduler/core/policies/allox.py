@@ -19,7 +19,7 @@ that runs is preempted or moved: it only tells when its GPUs are free. Deviation
   the model on which estimates hold; empty: the fastest of those for which the job states its speed. The
   paper's estimator, which profiles samples of a job, is left out.
 - Size: `window` jobs at most are matched in a round, the shortest on each model by turns, which is the rule
-  of the authors' simulator (it takes 50). The rest waits; it would not start before them anyway.
+  of the authors' simulator (it takes 50). The rest waits until it is among them.
 - Fairness: the authors score a user by the dominant share of what it holds on its faster resource, less
   where it runs on the slower one. Here as well: the part a tenant holds of the GPUs of its jobs' fastest
   models, times their speed where they are relative to there, by its weight. Scores are taken anew after each
@@ -63,7 +63,7 @@ class AlloX:
     #: Part of the tenants, those with the least progress, that take part; 1: no fairness.
     alpha: float = 1.0
     #: Jobs that are matched in one round, so that a long queue costs a bounded time.
-    window: int = 512
+    window: int = 256
     #: GPU model on which estimates and limits hold; empty: each job's fastest.
     reference: str = ""
 

@@ -11,6 +11,7 @@ from tests.core.test_conformance import make_busy, make_workload
 from tests.core.virtual_loop import VirtualLoop
 
 VARIANTS = [
+    "allox:alpha=0.3,window=3",
     "fair:half_life_seconds=0,preemptive=true,minimum_run_seconds=20",
     "fair:preemptive=true,minimum_run_seconds=20",
     "gandiva:packing=true,slice_seconds=20",
