@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def checked_instance(
         entity_weight=_spread("entity_weight", entity_weight, len(entities), "entity"),
         kind=of_jobs("kind", 0 if kind is None else kind).astype(np.int64),
         kinds=tuple(kinds),
-        pairs=pairs,
+        pairs=None if pairs is None else replace(pairs, throughput=pairs.throughput.copy()),
     )
     if problems := [*_of_cluster(instance), *_of_jobs(instance), *_of_pairs(instance)]:
         raise InstanceError(problems)
@@ -88,10 +89,17 @@ def _spread(name: str, values: ArrayLike, count: int, of: str) -> Floats:
 
 
 def _effective(instance: Instance) -> Instance:
-    """Put zero where a gang does not fit and where a throughput is negligible."""
+    """Put zero where a gang does not fit or a throughput is negligible; make two jobs of a kind equally fast.
+
+    Which of them is the first is chance, and measurements of the two differ.
+    """
     best = instance.throughput.max(axis=1, initial=0.0, keepdims=True)
     fits = instance.gang[:, None] <= instance.gpus
     instance.throughput[~fits | (instance.throughput < NEGLIGIBLE * best)] = 0.0
+    if instance.pairs is not None:
+        alike = instance.pairs.first == instance.pairs.second
+        speeds = instance.pairs.throughput
+        speeds[alike] = speeds[alike].mean(axis=1, keepdims=True)
     return instance
 
 

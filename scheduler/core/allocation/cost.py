@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array, hstack, vstack
 
 from scheduler.core.allocation.errors import Problem
-from scheduler.core.allocation.frame import SLACK, More, best_shares, floors, identity, one_column
+from scheduler.core.allocation.frame import More, best_shares, floors, joined
 from scheduler.core.allocation.instance import Floats, Instance
 from scheduler.core.allocation.linear import maximise
-from scheduler.core.allocation.objective import Chosen, Objective
+from scheduler.core.allocation.objective import Chosen, Objective, Rates
 from scheduler.core.allocation.polytope import Polytope
+from scheduler.core.allocation.terms import each, nothing, one, single
 
 #: A job that gets less than its SLO takes by more than this part misses it.
 MISSED = 1e-6
@@ -58,21 +58,17 @@ class MinCost(Objective):
     def choose(self, polytope: Polytope) -> Chosen:
         needed = polytope.marks[:, 0] / polytope.unit
         floor = _attainable(polytope, needed)
-        steps = np.asarray((polytope.size * polytope.unit) @ polytope.progress)
+        steps = polytope.progress.together(polytope.size * polytope.unit, polytope.columns)
         money = polytope.price[polytope.model] * polytope.gang[polytope.first]
         ratio = _best_ratio(polytope, steps, money, floor)
         scale = float(steps.max())
         # At least the best ratio: steps >= ratio × money.
-        cheap = More(
-            csr_array(((ratio * (1 - NEARLY) * money - steps) / scale)[None, :]),
-            csr_array((1, 0)),
-            np.zeros(1),
-        )
+        cheap = More(single((ratio * (1 - NEARLY) * money - steps) / scale), nothing(1), np.zeros(1))
         shares = best_shares(polytope, steps, cheap, floors(polytope, floor)).shares
         return Chosen(shares, np.flatnonzero(floor < needed * (1 - MISSED)))
 
-    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
-        return 3600 * float(throughput.sum()) / spending if spending > 0 else 0.0
+    def value(self, instance: Instance, rates: Rates) -> float:
+        return 3600 * float(rates.throughput.sum()) / rates.spending if rates.spending > 0 else 0.0
 
 
 def _attainable(polytope: Polytope, needed: Floats) -> Floats:
@@ -80,13 +76,13 @@ def _attainable(polytope: Polytope, needed: Floats) -> Floats:
     wanted = np.flatnonzero(needed > 0)
     if not wanted.size:
         return needed
-    by = diags_array(-1 / needed[wanted])
-    rows = More(csr_array(by @ polytope.progress[wanted]), -identity(len(wanted)), -np.ones(len(wanted)))
+    ones = np.ones(len(wanted))
+    rows = More(polytope.progress.only(wanted).times(-1 / needed[wanted]), each(-ones), -ones)
     missing = -polytope.size[wanted]
     found = best_shares(polytope, np.zeros(polytope.columns), rows, expected=needed, further_reward=missing)
     if found.further.max(initial=0.0) <= MISSED / 10:
         return needed
-    reached = np.asarray(polytope.progress @ found.shares)
+    reached = polytope.progress.of(found.shares)
     # As good as nothing is nothing: as a floor it would ask more of the solver than it can do.
     floor: Floats = np.where(reached > MISSED * needed, np.minimum(needed, reached), 0.0)
     return floor
@@ -94,19 +90,18 @@ def _attainable(polytope: Polytope, needed: Floats) -> Floats:
 
 def _best_ratio(polytope: Polytope, steps: Floats, money: Floats, floor: Floats) -> float:
     """Return the most steps per money: shares y = k·x and k, such that y costs 1 (Charnes and Cooper)."""
-    wanted = np.flatnonzero(floor > 0)
-    rows = csr_array(
-        vstack([polytope.use, polytope.time, -diags_array(1 / floor[wanted]) @ polytope.progress[wanted]])
-    )
-    upper = np.concatenate([polytope.gpus, polytope.size, np.full(len(wanted), SLACK - 1.0)])
+    least = floors(polytope, floor)
     # The variables are measured so that a share of all GPUs is about one.
     whole = float(money.max() * polytope.gpus.sum())
-    cost = np.append(money / whole, 0.0)
-    joined = csr_array(
-        vstack([hstack([rows, one_column(-upper)]), csr_array(cost[None, :]), csr_array(-cost[None, :])])
-    )
-    bounds = np.concatenate([np.zeros(len(upper)), [1.0, -1.0]])
+    blocks = [
+        More(polytope.use, one(-polytope.gpus), np.zeros(len(polytope.gpus))),
+        More(polytope.time, one(-polytope.size), np.zeros(polytope.groups)),
+        More(least.shares, one(-least.upper), np.zeros(len(least.upper))),
+        More(single(money / whole), nothing(1), np.ones(1)),
+        More(single(-money / whole), nothing(1), -np.ones(1)),
+    ]
+    terms, upper = joined(blocks, np.ones(polytope.columns))
     largest = float(steps.max())
-    found = maximise(np.append(steps / largest, 0.0), joined, bounds, np.zeros(polytope.columns + 1))
+    found = maximise(np.append(steps / largest, 0.0), terms, upper, np.zeros(polytope.columns + 1))
     shares = np.maximum(found.values[:-1], 0.0)
     return float(steps @ shares / (money @ shares))

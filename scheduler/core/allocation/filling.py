@@ -16,7 +16,7 @@ import numpy as np
 from scheduler.core.allocation.errors import Problem
 from scheduler.core.allocation.instance import Flags, Floats, Instance
 from scheduler.core.allocation.levels import hand_out, raise_levels
-from scheduler.core.allocation.objective import Chosen, Objective, order_of_arrival, progress_of
+from scheduler.core.allocation.objective import Chosen, Objective, Rates, order_of_arrival, progress_of
 from scheduler.core.allocation.objectives import MaxMin
 from scheduler.core.allocation.polytope import Polytope
 
@@ -134,10 +134,10 @@ class Hierarchical(Objective):
         marks, size = polytope.marks, polytope.size
         return Chosen(hand_out(polytope, fill(polytope, lambda ended: self._paces(marks, size, ended))))
 
-    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
+    def value(self, instance: Instance, rates: Rates) -> float:
         pace = self._paces(self.marks(instance), np.ones(instance.jobs), np.zeros(instance.jobs, dtype=bool))
         claims = pace > 0
-        return float((progress_of(instance, throughput)[claims] / pace[claims]).min(initial=np.inf))
+        return float((progress_of(instance, rates.throughput)[claims] / pace[claims]).min(initial=np.inf))
 
     def _paces(self, marks: Floats, size: Floats, ended: Flags) -> Floats:
         """Return the part of its entity's weight that each job has while those of `ended` stand still."""

@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from scheduler.core.allocation.errors import Problem, SolverError
 from scheduler.core.allocation.instance import Floats, Instance
 from scheduler.core.allocation.levels import hand_out, raise_levels
-from scheduler.core.allocation.objective import Chosen, Objective, needs_steps
+from scheduler.core.allocation.objective import Chosen, Objective, Rates, needs_steps
 from scheduler.core.allocation.polytope import Polytope
 
 #: How near upper and lower bound of rho must come, relatively.
@@ -61,8 +61,8 @@ class FinishTimeFairness(Objective):
             f"finish-time fairness is between {lower:g} and {upper:g} after {MOST_PROGRAMS} programs"
         )
 
-    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
-        finish = instance.age_seconds + instance.steps_left / np.maximum(throughput, 1e-300)
+    def value(self, instance: Instance, rates: Rates) -> float:
+        finish = instance.age_seconds + instance.steps_left / np.maximum(rates.throughput, 1e-300)
         return float((finish / _alone_seconds(instance)).max(initial=0.0))
 
 

@@ -9,26 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array, eye_array, hstack, vstack
 
 from scheduler.core.allocation.instance import Floats
 from scheduler.core.allocation.linear import maximise
 from scheduler.core.allocation.polytope import Polytope
+from scheduler.core.allocation.terms import Terms, nothing
 
 #: No job's columns are scaled by less, or the solver would drop its use of GPUs as nought.
 LEAST_SCALE = 1e-4
-#: How much less than its floor a job may be given, relatively: the solver's own error, and no more.
-SLACK = 1e-9
+#: How much less than its floor a job may be given, relatively: ten times the solver's own error.
+SLACK = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
 class More:
-    """Rows besides those of the polytope, over its columns and then over variables of their own."""
+    """Rows besides those of the polytope: terms <= upper."""
 
-    #: Over the columns of the polytope, not scaled.
-    columns: csr_array
-    #: Over the further variables.
-    further: csr_array
+    #: Of the columns of the polytope, and of variables besides.
+    shares: Terms
+    further: Terms
     upper: Floats
 
 
@@ -42,14 +41,10 @@ class Found:
 
 
 def floors(polytope: Polytope, floor: Floats) -> More:
-    """Return the rows that give each job at least so much progress; nothing where the floor is zero."""
+    """Return the rows that give each job at least so much progress; none where the floor is zero."""
     wanted = np.flatnonzero(floor > 0)
-    by = diags_array(-1 / floor[wanted])
-    return More(
-        csr_array(by @ polytope.progress[wanted]),
-        csr_array((len(wanted), 0)),
-        np.full(len(wanted), SLACK - 1.0),
-    )
+    terms = polytope.progress.only(wanted).times(-1 / floor[wanted])
+    return More(terms, nothing(len(wanted)), np.full(len(wanted), SLACK - 1.0))
 
 
 def best_shares(
@@ -58,7 +53,7 @@ def best_shares(
     *rows: More,
     expected: Floats | None = None,
     further_reward: Floats | None = None,
-    further_lower: Floats | None = None,
+    further_lower: float = 0.0,
 ) -> Found:
     """Return what maximises reward·shares + further_reward·further under the polytope's rows and more.
 
@@ -67,29 +62,26 @@ def best_shares(
     """
     scale, size = _scale(polytope, expected)
     further = np.zeros(0) if further_reward is None else further_reward
-    blocks, upper = _polytope_rows(polytope, scale, size, len(further))
-    by_scale = diags_array(scale)
-    for more in rows:
-        padding = csr_array((more.columns.shape[0], len(further) - more.further.shape[1]))
-        blocks.append(csr_array(hstack([more.columns @ by_scale, more.further, padding])))
-        upper.append(more.upper)
-    lower = np.concatenate(
-        [np.zeros(polytope.columns), np.zeros(len(further)) if further_lower is None else further_lower]
-    )
+    polytope_rows = _polytope_rows(polytope, scale, size)
+    lower = np.concatenate([np.zeros(polytope.columns), np.full(len(further), further_lower)])
     rewards = np.concatenate([reward * scale, further])
     # The largest reward is 1, so that the solver's tolerance means the same for all objectives.
     largest = float(np.abs(rewards).max(initial=0.0)) or 1.0
-    found = maximise(rewards / largest, csr_array(vstack(blocks)), np.concatenate(upper), lower)
-    shares = within(polytope, found.values[: polytope.columns] * scale)
-    own = sum(len(part) for part in upper[:2])
-    return Found(shares, found.values[polytope.columns :], found.duals[own:] * largest)
+    terms, upper = joined([*polytope_rows, *rows], scale)
+    found = maximise(rewards / largest, terms, upper, lower)
+    own = sum(len(part.upper) for part in polytope_rows)
+    return Found(
+        shares=within(polytope, found.values[: polytope.columns] * scale),
+        further=found.values[polytope.columns :],
+        duals=found.duals[own:] * largest,
+    )
 
 
 def within(polytope: Polytope, shares: Floats) -> Floats:
     """Return the shares without the solver's last error: not negative, nobody above all its time or GPUs."""
     shares = np.maximum(shares, 0.0)
-    time = polytope.time @ shares / polytope.size
-    used = polytope.use @ shares / np.where(polytope.gpus > 0, polytope.gpus, 1.0)
+    time = polytope.time.of(shares) / polytope.size
+    used = polytope.use.of(shares) / np.where(polytope.gpus > 0, polytope.gpus, 1.0)
     over = max(time.max(initial=1.0), used.max(initial=1.0))
     repaired: Floats = shares / over
     return repaired
@@ -97,32 +89,31 @@ def within(polytope: Polytope, shares: Floats) -> Floats:
 
 def _scale(polytope: Polytope, expected: Floats | None) -> tuple[Floats, Floats]:
     """Return the scale of each column, and of each group."""
-    if expected is None:
-        part = np.ones(polytope.groups)
-    else:
+    part = np.ones(polytope.groups)
+    if expected is not None:
         part = np.where(expected > 0, np.clip(expected / polytope.best, LEAST_SCALE, 1.0), 1.0)
     size = part * polytope.size
     return np.minimum(size[polytope.first], size[polytope.second]), size
 
 
-def _polytope_rows(
-    polytope: Polytope, scale: Floats, size: Floats, further: int
-) -> tuple[list[csr_array], list[Floats]]:
-    by_scale = diags_array(scale)
-    use = polytope.use @ by_scale
-    largest = np.maximum(use.max(axis=1).toarray().reshape(-1), 1e-300)
-    time = diags_array(1 / size) @ polytope.time @ by_scale
+def _polytope_rows(polytope: Polytope, scale: Floats, size: Floats) -> list[More]:
+    """Return the rows of GPUs and of time, each measured so that its largest coefficient is about one."""
+    use, time = polytope.use, polytope.time
+    largest = np.full(use.rows, 1e-300)
+    np.maximum.at(largest, use.row, use.value * scale[use.column])
     return [
-        csr_array(hstack([diags_array(1 / largest) @ use, csr_array((use.shape[0], further))])),
-        csr_array(hstack([time, csr_array((time.shape[0], further))])),
-    ], [polytope.gpus / largest, polytope.size / size]
+        More(use.times(1 / largest), nothing(use.rows), polytope.gpus / largest),
+        More(time.times(1 / size), nothing(time.rows), polytope.size / size),
+    ]
 
 
-def one_column(values: Floats) -> csr_array:
-    """Return a matrix of one column."""
-    return csr_array(values[:, None])
-
-
-def identity(count: int) -> csr_array:
-    """Return the identity as a sparse matrix."""
-    return csr_array(eye_array(count))
+def joined(blocks: list[More], scale: Floats) -> tuple[Terms, Floats]:
+    """Return all rows one below the other, further variables behind the shares."""
+    upper = np.concatenate([block.upper for block in blocks])
+    starts = np.cumsum([0, *[len(block.upper) for block in blocks]])
+    row, column, value = [], [], []
+    for start, block in zip(starts, blocks, strict=False):
+        row += [block.shares.row + start, block.further.row + start]
+        column += [block.shares.column, block.further.column + len(scale)]
+        value += [block.shares.value * scale[block.shares.column], block.further.value]
+    return Terms(np.concatenate(row), np.concatenate(column), np.concatenate(value), len(upper)), upper

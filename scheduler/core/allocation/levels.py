@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array
 
-from scheduler.core.allocation.frame import More, best_shares, floors, one_column
+from scheduler.core.allocation.frame import SLACK, More, best_shares, floors
 from scheduler.core.allocation.instance import Floats
 from scheduler.core.allocation.polytope import Polytope
+from scheduler.core.allocation.terms import one
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,10 @@ def raise_levels(
     # No job rises above its best, so this is an upper bound of z, and z is measured in parts of it.
     bound = max(float(((polytope.best - base)[active] / pace[active]).min()), 1e-12)
     expected = np.where(pace > 0, base + pace * bound, floor)
-    by = diags_array(-1 / expected[active])
     level = More(
-        csr_array(by @ polytope.progress[active]),
-        one_column(pace[active] * bound / expected[active]),
-        -base[active] / expected[active],
+        polytope.progress.only(active).times(-1 / expected[active]),
+        one(pace[active] * bound / expected[active]),
+        -base[active] * (1 - SLACK) / expected[active],
     )
     rest = np.where(pace > 0, 0.0, floor)
     found = best_shares(
@@ -53,7 +52,7 @@ def raise_levels(
         expected=expected,
         further_reward=np.ones(1),
     )
-    progress = polytope.progress @ found.shares
+    progress = polytope.progress.of(found.shares)
     height = float(((progress - base)[active] / pace[active]).min())
     blame = np.zeros(polytope.groups)
     blame[active] = np.maximum(found.duals[: len(active)], 0.0) * pace[active] * bound / expected[active]
@@ -66,5 +65,5 @@ def hand_out(polytope: Polytope, floor: Floats) -> Floats:
     The second stage of all objectives that only look at the worst-off: its optimum is Pareto-efficient, and
     what is left over goes where it does most.
     """
-    reward = np.asarray(polytope.size @ polytope.progress)
+    reward = polytope.progress.together(polytope.size, polytope.columns)
     return best_shares(polytope, reward, floors(polytope, floor), expected=floor).shares

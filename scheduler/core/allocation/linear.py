@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import linprog
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array
 
 from scheduler.core.allocation.errors import SolverError
 from scheduler.core.allocation.instance import Floats
+from scheduler.core.allocation.terms import Terms
 
 #: How far a row may be off, after scaling. HiGHS's own 1e-7 shows in the sixth digit of an objective.
 TOLERANCE = 1e-9
@@ -25,17 +26,18 @@ class LinearOptimum:
     duals: Floats
 
 
-def maximise(reward: Floats, rows: csr_array, upper: Floats, lower: Floats) -> LinearOptimum:
+def maximise(reward: Floats, rows: Terms, upper: Floats, lower: Floats) -> LinearOptimum:
     """Return the optimum of reward·v over rows·v <= upper, v >= lower (which may be -inf).
 
     Raises SolverError when there is none, by either method.
     """
+    matrix = csc_array((rows.value, (rows.row, rows.column)), (rows.rows, len(reward)))
     methods = ["highs-ipm", "highs-ds"] if len(upper) > LARGE else ["highs-ds", "highs-ipm"]
     message = ""
     for method in methods:
         found = linprog(
             -reward,
-            A_ub=rows,
+            A_ub=matrix,
             b_ub=upper,
             bounds=np.column_stack([lower, np.full(len(lower), np.inf)]),
             method=method,

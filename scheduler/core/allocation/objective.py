@@ -23,6 +23,15 @@ class Chosen:
     missed: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
 
 
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What comes of shares: steps per second by job, money per hour, and steps per second ÷ price in sum."""
+
+    throughput: Floats
+    spending: float
+    per_price: float
+
+
 class Objective(ABC):
     """One policy of the family. All jobs of the instances it sees run on some model."""
 
@@ -51,8 +60,8 @@ class Objective(ABC):
         """Return an optimum, Pareto-efficient and always the same; raise SolverError when none is found."""
 
     @abstractmethod
-    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
-        """Return how good it is that the jobs run at these steps per second, for so much money an hour."""
+    def value(self, instance: Instance, rates: Rates) -> float:
+        """Return how good it is that the jobs run at these rates."""
 
 
 def needs_steps(instance: Instance) -> Iterable[Problem]:

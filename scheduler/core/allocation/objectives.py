@@ -22,6 +22,7 @@ from scheduler.core.allocation.levels import hand_out, raise_levels
 from scheduler.core.allocation.objective import (
     Chosen,
     Objective,
+    Rates,
     needs_steps,
     order_of_arrival,
     progress_of,
@@ -47,9 +48,9 @@ class MaxMin(Objective):
         raised = raise_levels(polytope, weight)
         return Chosen(hand_out(polytope, raised.height * weight))
 
-    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
+    def value(self, instance: Instance, rates: Rates) -> float:
         claims = instance.weight > 0
-        levels = progress_of(instance, throughput)[claims] / instance.weight[claims]
+        levels = progress_of(instance, rates.throughput)[claims] / instance.weight[claims]
         return float(levels.min(initial=np.inf))
 
 
@@ -70,8 +71,8 @@ class Makespan(Objective):
         raised = raise_levels(polytope, needed)
         return Chosen(hand_out(polytope, raised.height * needed))
 
-    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
-        return float((instance.steps_left / np.maximum(throughput, 1e-300)).max(initial=0.0))
+    def value(self, instance: Instance, rates: Rates) -> float:
+        return float((instance.steps_left / np.maximum(rates.throughput, 1e-300)).max(initial=0.0))
 
 
 class MaxSumThroughput(Objective):
@@ -80,11 +81,11 @@ class MaxSumThroughput(Objective):
     meaning: ClassVar[str] = "steps per second of all jobs"
 
     def choose(self, polytope: Polytope) -> Chosen:
-        reward = np.asarray((polytope.size * polytope.unit) @ polytope.progress)
+        reward = polytope.progress.together(polytope.size * polytope.unit, polytope.columns)
         return Chosen(best_shares(polytope, reward).shares)
 
-    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
-        return float(throughput.sum())
+    def value(self, instance: Instance, rates: Rates) -> float:
+        return float(rates.throughput.sum())
 
 
 class ThroughputPerCost(Objective):
@@ -94,15 +95,15 @@ class ThroughputPerCost(Objective):
     """
 
     agnostic_to_speed: ClassVar[bool] = True
-    meaning: ClassVar[str] = "steps per second of all jobs (chosen by steps per second ÷ price)"
+    meaning: ClassVar[str] = "steps per second ÷ price of the model, in sum"
     knows_prices: ClassVar[bool] = True
 
     def choose(self, polytope: Polytope) -> Chosen:
-        steps = np.asarray((polytope.size * polytope.unit) @ polytope.progress)
+        steps = polytope.progress.together(polytope.size * polytope.unit, polytope.columns)
         return Chosen(best_shares(polytope, steps / polytope.price[polytope.model]).shares)
 
-    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
-        return float(throughput.sum())
+    def value(self, instance: Instance, rates: Rates) -> float:
+        return rates.per_price
 
 
 class Fifo(Objective):
@@ -115,10 +116,10 @@ class Fifo(Objective):
 
     def choose(self, polytope: Polytope) -> Chosen:
         worth = polytope.marks[:, 0] * polytope.size * polytope.unit
-        return Chosen(best_shares(polytope, np.asarray(worth @ polytope.progress)).shares)
+        return Chosen(best_shares(polytope, polytope.progress.together(worth, polytope.columns)).shares)
 
-    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
-        return float((self._importance(instance) * throughput / instance.fastest).sum())
+    def value(self, instance: Instance, rates: Rates) -> float:
+        return float((self._importance(instance) * rates.throughput / instance.fastest).sum())
 
     def _importance(self, instance: Instance) -> Floats:
         importance = np.empty(instance.jobs)

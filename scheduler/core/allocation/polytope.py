@@ -19,10 +19,10 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
 
 from scheduler.core.allocation.errors import ObjectiveError
 from scheduler.core.allocation.instance import Floats, Instance, Ints
+from scheduler.core.allocation.terms import Terms
 
 #: A problem with more columns is refused: it would not fit into memory.
 MOST_COLUMNS = 4_000_000
@@ -65,17 +65,17 @@ class Polytope:
         return len(self.size)
 
     @cached_property
-    def use(self) -> csr_array:
+    def use(self) -> Terms:
         """Return the GPUs of each model that a share of each column takes."""
-        return self._matrix(self.model, self.gang[self.first], len(self.gpus))
+        return Terms(self.model, np.arange(self.columns), self.gang[self.first], len(self.gpus))
 
     @cached_property
-    def time(self) -> csr_array:
+    def time(self) -> Terms:
         """Return the time of each group that a share of each column takes."""
         return self._of_groups(np.ones(self.columns), np.ones(self.columns))
 
     @cached_property
-    def progress(self) -> csr_array:
+    def progress(self) -> Terms:
         """Return the progress of one job of each group by the share of each column."""
         return self._of_groups(
             self.rate_first / self.size[self.first], self.rate_second / self.size[self.second]
@@ -89,16 +89,13 @@ class Polytope:
         np.maximum.at(best, self.second, self.rate_second)
         return best
 
-    def _matrix(self, rows: NDArray[np.integer], values: Floats, count: int) -> csr_array:
-        return csr_array(coo_array((values, (rows, np.arange(self.columns))), (count, self.columns)))
-
-    def _of_groups(self, first: Floats, second: Floats) -> csr_array:
+    def _of_groups(self, first: Floats, second: Floats) -> Terms:
         paired = np.flatnonzero(self.paired)
         rows = np.concatenate([self.first, self.second[paired]])
         columns = np.concatenate([np.arange(self.columns), paired])
         values = np.concatenate([first, second[paired]])
-        # Two jobs of the same group are two entries of one row and column, which add up.
-        return csr_array(coo_array((values, (rows, columns)), (self.groups, self.columns)))
+        # Two jobs of the same group are two terms of one row and column, which add up.
+        return Terms(rows, columns, values, self.groups)
 
 
 def polytope_of(instance: Instance, marks: Floats) -> Polytope:
@@ -186,9 +183,9 @@ def evenly(polytope: Polytope, shares: Floats) -> Floats:
     For policies that take all models for alike: without it they would get what the solver happens to prefer.
     """
     weight = polytope.gpus[polytope.model]
-    time = polytope.time @ shares / np.maximum(polytope.time @ weight, 1e-300)
+    time = polytope.time.of(shares) / np.maximum(polytope.time.of(weight), 1e-300)
     even = time[polytope.first] * weight
-    before, after = polytope.use @ shares, polytope.use @ even
+    before, after = polytope.use.of(shares), polytope.use.of(even)
     over = after > polytope.gpus
     # Both ends have the same value, and so has everything between them.
     room = (polytope.gpus - before)[over] / (after - before)[over]

@@ -11,17 +11,17 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array, vstack
 
 from scheduler.core.allocation.errors import SolverError
-from scheduler.core.allocation.frame import More, best_shares, identity
+from scheduler.core.allocation.frame import More, best_shares
 from scheduler.core.allocation.instance import Floats, Instance
 from scheduler.core.allocation.levels import hand_out
-from scheduler.core.allocation.objective import Chosen, Objective, progress_of
+from scheduler.core.allocation.objective import Chosen, Objective, Rates, progress_of
 from scheduler.core.allocation.polytope import Polytope
+from scheduler.core.allocation.terms import Terms, each
 
 #: How near bound and value must come: the geometric mean is off by this part at most.
-EXACT = 1e-8
+EXACT = 1e-7
 MOST_PROGRAMS = 60
 #: The first tangents are so many times apart.
 APART = 2.0
@@ -43,9 +43,9 @@ class ProportionalFairness(Objective):
         counted = np.flatnonzero(weight > 0)
         return Chosen(hand_out(polytope, _optimum(polytope, weight, counted)))
 
-    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
+    def value(self, instance: Instance, rates: Rates) -> float:
         claims = instance.weight > 0
-        progress = np.maximum(progress_of(instance, throughput)[claims], 1e-300)
+        progress = np.maximum(progress_of(instance, rates.throughput)[claims], 1e-300)
         weight = instance.weight[claims]
         return float(np.exp((weight * np.log(progress)).sum() / weight.sum())) if weight.any() else np.inf
 
@@ -56,26 +56,21 @@ def _optimum(polytope: Polytope, weight: Floats, counted: NDArray[np.intp]) -> F
     # No job gets less at the optimum: giving it everything would else increase the sum (first-order
     # condition: the weighted sum of relative gains is not positive).
     least = polytope.best[counted] * weight / polytope.size[counted] / 2
-    rows = polytope.progress[counted]
+    rows = polytope.progress.only(counted)
     tangents = []
     level, best = least.copy(), polytope.best[counted]
     while (level < best).any():
         tangents.append(_tangent(rows, np.minimum(level, best)))
         level = level * APART
     for _ in range(MOST_PROGRAMS):
-        more = More(
-            csr_array(vstack([one.columns for one in tangents])),
-            csr_array(vstack([one.further for one in tangents])),
-            np.concatenate([one.upper for one in tangents]),
-        )
         found = best_shares(
             polytope,
             np.zeros(polytope.columns),
-            more,
+            *tangents,
             further_reward=weight,
-            further_lower=np.full(len(counted), -np.inf),
+            further_lower=-np.inf,
         )
-        reached = np.asarray(rows @ found.shares)
+        reached = rows.of(found.shares)
         if (reached > 0).all() and weight @ (found.further - np.log(reached)) <= EXACT:
             progress = np.zeros(polytope.groups)
             progress[counted] = reached
@@ -84,6 +79,6 @@ def _optimum(polytope: Polytope, weight: Floats, counted: NDArray[np.intp]) -> F
     raise SolverError(f"proportional fairness is not exact after {MOST_PROGRAMS} programs")
 
 
-def _tangent(rows: csr_array, at: Floats) -> More:
+def _tangent(rows: Terms, at: Floats) -> More:
     """Return the rows log <= log(at) + (progress - at) / at, one a group."""
-    return More(csr_array(-diags_array(1 / at) @ rows), identity(len(at)), np.log(at) - 1)
+    return More(rows.times(-1 / at), each(np.ones(len(at))), np.log(at) - 1)

@@ -16,7 +16,7 @@ import numpy as np
 from scheduler.core.allocation.errors import Problem
 from scheduler.core.allocation.instance import Floats, Instance
 from scheduler.core.allocation.levels import hand_out
-from scheduler.core.allocation.objective import Chosen, Objective, needs_steps, order_of_arrival
+from scheduler.core.allocation.objective import Chosen, Objective, Rates, needs_steps, order_of_arrival
 from scheduler.core.allocation.polytope import Polytope
 
 
@@ -43,9 +43,9 @@ class ShortestJobFirst(Objective):
             hand_out(polytope, _one_after_the_other(rates, polytope.gang, polytope.gpus, steps, turn))
         )
 
-    def value(self, instance: Instance, throughput: Floats, spending: float) -> float:
-        running = throughput > 0
-        return float((instance.steps_left[running] / throughput[running]).min(initial=np.inf))
+    def value(self, instance: Instance, rates: Rates) -> float:
+        running = rates.throughput > 0
+        return float((instance.steps_left[running] / rates.throughput[running]).min(initial=np.inf))
 
 
 def _one_after_the_other(rates: Floats, gang: Floats, gpus: Floats, steps: Floats, turn: Floats) -> Floats:

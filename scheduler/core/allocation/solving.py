@@ -13,7 +13,7 @@ from scheduler.core.allocation.errors import InstanceError, ObjectiveError
 from scheduler.core.allocation.filling import Hierarchical, WaterFilling
 from scheduler.core.allocation.finish_time import FinishTimeFairness
 from scheduler.core.allocation.instance import Floats, Instance, blind
-from scheduler.core.allocation.objective import Chosen, Objective
+from scheduler.core.allocation.objective import Chosen, Objective, Rates
 from scheduler.core.allocation.objectives import Fifo, Makespan, MaxMin, MaxSumThroughput, ThroughputPerCost
 from scheduler.core.allocation.partition import parts_of
 from scheduler.core.allocation.polytope import Polytope, evenly, polytope_of
@@ -102,25 +102,28 @@ def _joined(
     alone, throughput = np.zeros(instance.throughput.shape), np.zeros(instance.jobs)
     shared: list[SharedTime] = []
     missed = [np.flatnonzero(instance.slo_seconds <= 0)] if goal.keeps_slos else []
-    spending = 0.0
+    spending = per_price = 0.0
     for jobs, (polytope, chosen) in zip(members, solved, strict=True):
         of_whole = able[jobs]
         alone[of_whole] = _alone(polytope, chosen.shares)[polytope.group]
-        throughput[of_whole] = (polytope.progress @ chosen.shares * polytope.unit)[polytope.group]
+        throughput[of_whole] = (polytope.progress.of(chosen.shares) * polytope.unit)[polytope.group]
         shared.extend(_shared(polytope, chosen.shares, of_whole))
         missed.append(of_whole[np.isin(polytope.group, chosen.missed)])
-        spending += float(polytope.price @ (polytope.use @ chosen.shares))
+        spending += float(polytope.price @ polytope.use.of(chosen.shares))
+        steps = polytope.progress.together(polytope.size * polytope.unit, polytope.columns)
+        per_price += float((steps / polytope.price[polytope.model]) @ chosen.shares)
     believed = runnable if aware else blind(runnable, to_speed=goal.agnostic_to_speed)
-    objective = goal.value(believed, throughput[able], spending)
+    objective = goal.value(believed, Rates(throughput[able], spending, per_price))
     if not aware:
         throughput = (instance.throughput * alone).sum(axis=1)
+        per_price = float((instance.throughput * alone / instance.price).sum())
     return Solution(
         instance=instance,
         alone=alone,
         shared=tuple(shared),
         throughput=throughput,
         objective=objective,
-        achieved=goal.value(runnable, throughput[able], spending),
+        achieved=goal.value(runnable, Rates(throughput[able], spending, per_price)),
         spending=spending,
         stuck=np.flatnonzero(~instance.runs),
         missed=np.unique(np.concatenate(missed)) if missed else np.zeros(0, dtype=np.intp),
