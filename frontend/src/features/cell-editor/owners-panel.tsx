@@ -50,6 +50,7 @@ export function OwnersPanel({ document, problems, onChange, clusters, guaranteed
           <thead>
             <tr>
               <th>Virtual cluster</th>
+              <th>Comes to</th>
               {columns.map((column) => (
                 <th key={column.path}>
                   {column.path}
@@ -57,7 +58,6 @@ export function OwnersPanel({ document, problems, onChange, clusters, guaranteed
                   <span className={muted}>{describe(column)}</span>
                 </th>
               ))}
-              <th>Comes to</th>
             </tr>
           </thead>
           <tbody>
@@ -72,31 +72,31 @@ export function OwnersPanel({ document, problems, onChange, clusters, guaranteed
                     )}
                   </Slot>
                 </th>
+                <td className={`${oneLine} ${muted}`}>{gpusText(guaranteed?.[name])}</td>
                 {columns.map((column) => (
                   <td key={column.path} className={styles.narrow}>
                     <Count document={document} problems={problems} onChange={onChange} cluster={name} column={column} />
                   </td>
                 ))}
-                <td className={`${oneLine} ${muted}`}>{gpusText(guaranteed?.[name])}</td>
               </tr>
             ))}
           </tbody>
           <tfoot>
             <tr>
               <th scope="row">In the hardware</th>
+              <td />
               {columns.map((column) => (
                 <td key={column.path}>{column.chain === null ? "none" : column.total}</td>
               ))}
-              <td />
             </tr>
             <tr>
               <th scope="row">Could still be given</th>
+              <td />
               {columns.map((column) => (
                 <td key={column.path}>
                   <Left column={column} problem={problemAt(problems, `virtual_clusters.*.cells.${column.type}`)} />
                 </td>
               ))}
-              <td />
             </tr>
           </tfoot>
         </TableFrame>

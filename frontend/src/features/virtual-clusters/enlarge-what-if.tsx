@@ -1,3 +1,4 @@
+import { Link } from "@tanstack/react-router";
 import { HelpCircle } from "lucide-react";
 import { useState, type SyntheticEvent } from "react";
 
@@ -13,6 +14,7 @@ import { Stack } from "@/ui/layout";
 
 interface EnlargeProps {
   cluster: VirtualCluster;
+  /** Those that are divided by counts. */
   models: readonly string[];
   onClose: () => void;
 }
@@ -20,13 +22,23 @@ interface EnlargeProps {
 /** Who would start sooner if the virtual cluster were guaranteed more, and who would pay. For operators. */
 export function EnlargeWhatIf({ cluster, models, onClose }: EnlargeProps) {
   const ask = useWhatIf();
-  const [model, setModel] = useState(Object.keys(cluster.guaranteed)[0] ?? models[0] ?? "");
+  const [model, setModel] = useState(models.find((name) => name in cluster.guaranteed) ?? models[0] ?? "");
   const [more, setMore] = useState<number | undefined>(1);
   const refusal = ask.error instanceof ApiError ? ask.error : null;
   const submit = (event: SyntheticEvent) => {
     event.preventDefault();
     ask.mutate({ cluster: { enlarge: [{ virtual_cluster: cluster.name, gpu_model: model, more_gpus: more }] } });
   };
+  if (models.length === 0) {
+    return (
+      <Dialog open onClose={onClose} title={`What if ${cluster.name} had more?`}>
+        <p>
+          All GPUs are divided by cells. Ask for <Link to="/cells/advice">advice</Link>, or try it in{" "}
+          <Link to="/cells/edit">the editor</Link>: it says what other cells would change before you apply them.
+        </p>
+      </Dialog>
+    );
+  }
   return (
     <Dialog open onClose={onClose} title={`What if ${cluster.name} had more?`} description="Changes nothing.">
       <Stack>

@@ -3,6 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { HelpCircle, Pencil, Plus } from "lucide-react";
 import { useMemo, useState } from "react";
 
+import { cellsQuery } from "@/api/cell-queries";
 import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
 import type { VirtualCluster } from "@/api/types";
 import { counted, duration } from "@/components/format";
@@ -24,6 +25,8 @@ export function VirtualClustersPage() {
   const models = useQuery(gpuModelsQuery);
   const clusters = useNewest("virtual_cluster", query.data);
   const totals = useMemo(() => new Map((models.data ?? []).map(({ name, gpus }) => [name, gpus])), [models.data]);
+  const divided = useQuery(cellsQuery).data?.gpu_models ?? [];
+  const byCount = [...totals.keys()].filter((model) => !divided.includes(model));
   const [asking, setAsking] = useState<VirtualCluster | null>(null);
   const [editing, setEditing] = useState<VirtualCluster | "new" | null>(null);
   return (
@@ -60,7 +63,7 @@ export function VirtualClustersPage() {
         </>
       )}
       <SpareSettings />
-      {asking && <EnlargeWhatIf cluster={asking} models={[...totals.keys()]} onClose={() => setAsking(null)} />}
+      {asking && <EnlargeWhatIf cluster={asking} models={byCount} onClose={() => setAsking(null)} />}
       {editing && <VirtualClusterForm cluster={editing === "new" ? null : editing} onClose={() => setEditing(null)} />}
     </PageLayout>
   );
