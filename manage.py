@@ -27,6 +27,11 @@ def main() -> None:
         from scheduler.simulation.cells_command import main as cells
 
         sys.exit(cells(sys.argv[2:]))
+    if sys.argv[1:2] == ["solve"]:
+        # Likewise for an instance in a file.
+        from scheduler.simulation.solve_command import main as solve
+
+        sys.exit(solve(sys.argv[2:]))
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
