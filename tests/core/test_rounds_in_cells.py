@@ -59,11 +59,12 @@ def alone(snapshot: Snapshot, vc: str) -> Snapshot:
     """The same instant if nobody else had ever been there."""
     jobs = {job.id: job for job in snapshot.jobs if job.virtual_cluster == vc and job.guaranteed}
     bound = snapshot.memory.get("cells", {}).get("bound", {})
+    remembered = {vc: snapshot.memory[vc]} if vc in snapshot.memory else {}
     return replace(
         snapshot,
         jobs=tuple(jobs.values()),
         running=tuple(one for one in snapshot.running if one.jobs[0] in jobs),
-        memory={"cells": {"bound": {vc: bound[vc]} if vc in bound else {}}},
+        memory={"cells": {"bound": {vc: bound[vc]} if vc in bound else {}}, **remembered},
     )
 
 
