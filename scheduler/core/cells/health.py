@@ -66,15 +66,21 @@ def _roots_in(hardware: Hardware, node: int) -> list[tuple[Space, int, int]]:
 
 def settle(world: World, hardware: Hardware) -> None:
     """Undo what is not doomed any more, and doom what must be."""
+    hopeless: set[int] = set()
     for level, physical in list(hardware.doomed):
         space, virtual = hardware.roots[level, physical]
         if space.uses[level, virtual]:
             # It serves; when it does no more, it is unbound like any other.
             del hardware.doomed[level, physical]
-            continue
-        unbind_whole(hardware, space, level, virtual)
-        if hardware.pool.shortage() is not None:
-            _doom(hardware, space, level, virtual, physical)
+        elif level not in hopeless or not hardware.is_bad(level, physical):
+            if hardware.is_bad(level, physical) and hardware.pool.spare(level) < 1:
+                # The parts of a broken cell make no whole one; this spares the attempt for hundreds of cells.
+                hopeless.add(level)
+                continue
+            unbind_whole(hardware, space, level, virtual)
+            hopeless.clear()
+            if hardware.pool.shortage() is not None:
+                _doom(hardware, space, level, virtual, physical)
     while (short := hardware.pool.shortage()) is not None:
         space = _who_has_most(world, hardware, short)
         virtual = max(
@@ -84,6 +90,7 @@ def settle(world: World, hardware: Hardware) -> None:
             if roots.level == short and not space.is_bound(short, number)
         )
         _doom(hardware, space, short, virtual, _most_broken(hardware, short))
+    hardware.settled = True
 
 
 def _doom(hardware: Hardware, space: Space, level: int, virtual: int, physical: int) -> None:

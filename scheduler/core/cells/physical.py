@@ -42,6 +42,8 @@ class Hardware:
         self.roots: dict[tuple[int, int], tuple[Space, int]] = {}
         #: Physical cells that are bound only because they are all that is left for a virtual cell.
         self.doomed: dict[tuple[int, int], None] = {}
+        #: Nothing has come into the pool since it was last asked what must be doomed.
+        self.settled = True
         #: The idle GPUs of the nodes; a node ranks by how many of its GPUs guaranteed groups have.
         larger = [
             (sizes[level] // sizes[node], chain.count(level)) for level in range(node + 1, chain.top + 1)
@@ -122,6 +124,7 @@ class Hardware:
         for part in self.healthy_parts(level, number):
             self.pool.give_back(*part)
         self.pool.owed[level] += 1
+        self.settled = False
 
     # Use
 

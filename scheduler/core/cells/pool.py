@@ -72,16 +72,19 @@ class Pool:
                 return False
         return True
 
+    def spare(self, level: int) -> int:
+        """Return how many cells of a level there are beyond what is owed of it and of larger ones."""
+        left = 0
+        for each in range(len(self.free) - 1, level - 1, -1):
+            if each + 1 < len(self.free):
+                left *= self.chain.fanouts[each + 1]
+            left += self.free[each].bit_count() - self.owed[each]
+        return left
+
     def shortage(self) -> int | None:
         """Return the highest level of which less is free than is owed; None when all is there."""
-        left = 0
-        for level in range(len(self.free) - 1, -1, -1):
-            if level + 1 < len(self.free):
-                left *= self.chain.fanouts[level + 1]
-            left += self.free[level].bit_count() - self.owed[level]
-            if left < 0:
-                return level
-        return None
+        levels = reversed(range(len(self.free)))
+        return next((level for level in levels if self.spare(level) < 0), None)
 
     def choose(self, level: int, tastes: Sequence[ByLevel], *, owed: bool = True) -> int | None:
         """Return the best cell of a level that may be taken, or None.

@@ -167,7 +167,7 @@ class CellState:
 
     def _settle(self) -> None:
         for hardware in self._world.hardware.values():
-            if hardware.broken:
+            if hardware.broken and not hardware.settled:
                 settle(self._world, hardware)
 
 
