@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from scheduler.core import wording
 from scheduler.core.plan import Plan
 from scheduler.core.registry import make_placer, make_policy
 from scheduler.core.reserve import SPARE
@@ -13,7 +14,7 @@ from scheduler.core.serve import Served
 from scheduler.core.sim.engine import Engine, Scripted
 from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.result import Result
-from scheduler.core.sim.workload import Workload
+from scheduler.core.sim.workload import Arrival, Workload
 from scheduler.core.snapshot import Snapshot
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.inventory import ClusterSpec
@@ -93,7 +94,7 @@ def simulate(
     A result that ends early is valid as far as it goes and says why in `cut_short`. `on_progress` is called
     about a hundred times.
     """
-    facts, arrivals = experiment.facts(), experiment.workload.arrivals
+    facts, arrivals = experiment.facts(), _arrivals(experiment)
     privately = PrivateClusters(facts, arrivals, experiment.rules) if experiment.private else None
     engine = Engine(
         facts,
@@ -152,6 +153,33 @@ def simulate(
         degraded=dict(engine.degraded),
         private=privately.compare(engine, frozenset(in_window)) if privately else (),
     )
+
+
+def _arrivals(experiment: Experiment) -> tuple[Arrival, ...]:
+    """Return the arrivals, a job accepting no model on which its table says that it does not fit."""
+    speeds, arrivals = experiment.rules.speeds, experiment.workload.arrivals
+    if speeds.tables is None:
+        return arrivals
+    models = tuple(experiment.cluster.gpus_by_model)
+    known: dict[object, tuple[str, ...]] = {}
+    found = []
+    for arrival in arrivals:
+        job = arrival.job
+        key = job.application, job.gpus, job.gpu_models
+        if key not in known:
+            accepted = [model for model in job.gpu_models or models if model in models]
+            fitting = tuple([model for model in accepted if speeds.alone(job, model, job.gpus, 1) > 0])
+            if accepted and not fitting:
+                raise InputError(
+                    f"{job.application} with {wording.gpus(job.gpus)} fits on none of"
+                    f" {wording.listed(accepted)} by the throughput table; leave such jobs out, or simulate a"
+                    " model that they fit on"
+                )
+            known[key] = job.gpu_models if len(fitting) == len(accepted) else fitting
+        if known[key] != job.gpu_models:
+            arrival = replace(arrival, job=replace(job, gpu_models=known[key]))
+        found.append(arrival)
+    return tuple(found)
 
 
 def _has_ended(engine: Engine, job: object) -> bool:
