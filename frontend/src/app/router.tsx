@@ -69,6 +69,7 @@ const cells = createRoute({
 const cellEditor = createRoute({
   getParentRoute: () => root,
   path: "/cells/edit",
+  validateSearch: (search: Record<string, unknown>): { advice?: string } => ({ advice: text(search.advice) }),
   component: lazyRouteComponent(() => import("@/features/cell-editor/editor-page"), "EditorPage"),
 });
 

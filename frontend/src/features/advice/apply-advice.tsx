@@ -1,5 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useNavigate } from "@tanstack/react-router";
+import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { cellsQuery } from "@/api/cell-queries";
@@ -8,7 +8,7 @@ import { request } from "@/api/client";
 import { Effects, lapsesOf } from "@/components/cells/effects";
 import { moment } from "@/components/format";
 import { Tag } from "@/components/state-badge";
-import { Button } from "@/ui/button";
+import { Button, buttonClass } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";
 import { useSay } from "@/ui/toasts";
@@ -39,6 +39,11 @@ export function ApplyAdvice({ advice }: { advice: WholeAdvice }) {
   return (
     <>
       {advice.applied_at && <Tag>applied {moment(advice.applied_at)}</Tag>}
+      {advice.specification && (
+        <Link to="/cells/edit" search={{ advice: advice.id }} className={buttonClass()}>
+          Edit first
+        </Link>
+      )}
       <Button look="primary" disabled={!advice.specification} onClick={() => setAsking(true)}>
         Apply
       </Button>

@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { lazy, Suspense, useMemo, useState } from "react";
 
-import { cellsQuery } from "@/api/cell-queries";
+import { adviceQuery, cellsQuery } from "@/api/cell-queries";
 import type { CellDocument, Cells } from "@/api/cell-types";
 import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
 import type { FieldProblem } from "@/api/types";
@@ -27,11 +27,14 @@ import { PageLayout, Panel, Row, Stack } from "@/ui/layout";
 
 const YamlEditor = lazy(() => import("@/components/yaml/editor"));
 
+const route = getRouteApi("/cells/edit");
 const TITLE = "Edit the cells";
 
 export function EditorPage() {
   const me = useSession();
   const query = useQuery(cellsQuery);
+  const { advice } = route.useSearch();
+  const advised = useQuery({ ...adviceQuery(advice ?? ""), enabled: advice !== undefined, staleTime: Infinity });
   if (!me.is_operator) {
     return (
       <PageLayout title={TITLE}>
@@ -41,24 +44,35 @@ export function EditorPage() {
       </PageLayout>
     );
   }
-  if (!query.data) {
+  const failed = query.error ?? advised.error;
+  if (!query.data || (advice !== undefined && !advised.data)) {
     return (
       <PageLayout title={TITLE}>
-        {query.isError ? (
-          <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />
-        ) : (
-          <SkeletonLines count={10} />
-        )}
+        {failed ? <ErrorNotice error={failed} onRetry={() => void query.refetch()} /> : <SkeletonLines count={10} />}
       </PageLayout>
     );
   }
-  return <Editor newest={query.data} onLook={() => void query.refetch()} />;
+  return (
+    <Editor
+      key={advice}
+      newest={query.data}
+      proposed={advised.data?.specification ?? null}
+      onLook={() => void query.refetch()}
+    />
+  );
+}
+
+interface EditorProps {
+  newest: Cells;
+  /** What to begin with instead of the cells in force. */
+  proposed: CellDocument | null;
+  onLook: () => void;
 }
 
 /** The draft is plain JSON. While the text is being written it leads, and the draft is what could last be read. */
-function Editor({ newest, onLook }: { newest: Cells; onLook: () => void }) {
+function Editor({ newest, proposed, onLook }: EditorProps) {
   const [base, setBase] = useState(newest);
-  const [draft, setDraft] = useState<unknown>(newest.specification);
+  const [draft, setDraft] = useState<unknown>(proposed ?? newest.specification);
   const [text, setText] = useState<string | null>(null);
   const [tab, setTab] = useState<"form" | "text">("form");
   const syntax = useMemo(() => (text === null ? null : parseYaml(text, "A specification").problem), [text]);
