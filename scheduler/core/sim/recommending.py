@@ -135,7 +135,10 @@ def _why(one: Chosen, layout: Layout) -> str:
     today, advised = one.today, one.advised
     jobs = f"its {today.jobs:,} jobs" if today.jobs != 1 else "its one job"
     delay = _delay_of(advised)
-    instead = f"instead of {wording.duration(today.delay_mean_seconds)}"
+    before = wording.duration(today.delay_mean_seconds)
+    instead = (
+        f"instead of {before}" if before != wording.duration(advised.delay_mean_seconds) else "as before"
+    )
     if advised.owned == today.owned:
         return (
             f"What it has suits {jobs} best: {_delay_of(advised)} at {advised.utilisation:.0%} utilisation,"
