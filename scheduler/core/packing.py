@@ -7,7 +7,7 @@ gangs of unequal ones it is first-fit decreasing, which may miss a packing that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from scheduler.core.bits import members
 from scheduler.core.cluster import Fleet
@@ -54,6 +54,14 @@ class Layer:
                 node, layer.masks[node] & mask, min(layer.cpus[node], cpus), min(layer.memory[node], memory)
             )
         return part
+
+    def in_turn(self, nodes: int) -> Iterable[int]:
+        """Return the nodes of a set in their turn, or else in the order of the fleet."""
+        turns = self.turns
+        if turns is None:
+            return members(nodes)
+        # Nodes of which nothing is on offer have no turn.
+        return sorted(members(nodes), key=lambda node: turns.get(node, len(turns) + node))
 
     def copy(self) -> Layer:
         twin = Layer.__new__(Layer)
@@ -157,13 +165,8 @@ def single_nodes(
 
 def _in_turn(layer: Layer, nodes: int, easier: Layer | None) -> Iterator[int]:
     """Yield the nodes of a set in their turn, or else those that offer most in the easier layer first."""
-    turns = layer.turns
-    if turns is not None:
-        # Nodes of which nothing is on offer have no turn.
-        yield from sorted(members(nodes), key=lambda node: turns.get(node, len(turns) + node))
-        return
-    if easier is None:
-        yield from members(nodes)
+    if layer.turns is not None or easier is None:
+        yield from layer.in_turn(nodes)
         return
     for same in reversed(easier.by_count):
         yield from members(nodes & same)

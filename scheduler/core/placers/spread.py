@@ -39,22 +39,27 @@ class _Balance:
     ) -> tuple[float, int]:
         masks, usable = site.layer.masks, site.fleet.usable
         if not taken:
-            return min(
-                [(1 - masks[node].bit_count() / max(usable[node].bit_count(), 1), node) for node in nodes]
+            load, _, node = min(
+                [
+                    (1 - masks[node].bit_count() / max(usable[node].bit_count(), 1), turn, node)
+                    for turn, node in enumerate(nodes)
+                ]
             )
+            return load, node
         members = site.fleet.nodes
         in_rack: dict[tuple[str, ...], int] = {}
         for node, has in taken.items():
             in_rack[members[node].path] = in_rack.get(members[node].path, 0) + has.gpus
-        _, _, load, node = min(
+        _, _, load, _, node = min(
             [
                 (
                     taken[node].gpus if node in taken else 0,
                     in_rack.get(members[node].path, 0),
                     1 - masks[node].bit_count() / max(usable[node].bit_count(), 1),
+                    turn,
                     node,
                 )
-                for node in nodes
+                for turn, node in enumerate(nodes)
             ]
         )
         return load, node

@@ -95,8 +95,9 @@ def test_with_counts_hard_affinity_makes_some_wait_longer() -> None:
     assert sum(anomaly.delay.hard_affinity for anomaly in late) > 20
 
 
-def test_it_holds_with_a_placer_of_another_taste() -> None:
+@pytest.mark.parametrize("placer", ["fgd", "spread"])
+def test_it_holds_with_placers_of_another_taste(placer: str) -> None:
     facts = cluster(cells=True)
-    chosen = tuple([replace(vc, placer="fgd") for vc in facts.virtual_clusters])
+    chosen = tuple([replace(vc, placer=placer) for vc in facts.virtual_clusters])
     for one in compared(replace(facts, virtual_clusters=chosen), workload(1, 0.3)):
         assert one.anomalies == ()
