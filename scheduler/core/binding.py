@@ -1,60 +1,56 @@
-"""Which physical cells each virtual cluster has, from round to round: HiveD's mapping layer under decide().
+"""Which hardware the cells of each virtual cluster stand for, from round to round: HiveD under decide().
 
-HiveD (OSDI'20, section 3.2) gives a virtual cluster physical cells when it needs them, and takes them back
-when nothing guaranteed runs in them. Here each round does so around the view of a virtual cluster:
+A policy works on the cells of its virtual cluster as on a private cluster (`private_cluster`); here its
+virtual GPUs are bound to hardware (HiveD, OSDI'20, section 3.2), wherever that disturbs the fewest GPUs of
+opportunistic jobs, and unbound when nothing runs on them any more. `cells.pool` sees to it that everyone
+always gets all that is owed, so what others do is never felt.
 
-1. Cells in which its guaranteed jobs run stay bound.
-2. While its view is served, it is offered the rest of its cells too, bound to the hardware that disturbs the
-   fewest opportunistic GPUs. Its policy then works on a private cluster, and can be any policy.
-3. What it did not use is unbound before the next virtual cluster is served.
-
-All of it rests on `cells.pool`: a cell is bound only if everyone else still gets all that is owed to them.
-
-What is bound is remembered between rounds and may be lost without harm: a guaranteed job found outside the
-bound cells of its virtual cluster gets one bound around it if that is possible. If not (the cells were
-reconfigured), its guarantee *lapses*: it runs on as opportunistic, as after HiveD's lazy preemption, and gets
-its guarantee back once a cell can be bound around it. HiveD never gives it back.
+What stands for what is remembered between rounds and may be lost without harm: a guaranteed job found
+outside the cells of its virtual cluster gets one bound around it if that is possible. If not (the cells were
+reconfigured), its guarantee *lapses*: it runs on as opportunistic, as after HiveD's lazy preemption, and
+gets its guarantee back once there is a cell around it. HiveD never gives it back.
 
 Differences from the published scheduler: pinned cells serve every job of their virtual cluster, not only
-those that name them; a gang may span the chains of one GPU model.
+those that name them; a gang may span the chains of one GPU model; a node with one broken GPU is broken as a
+whole for guaranteed jobs that are yet to start, and serves opportunistic ones.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 from scheduler.core.admit import Admission
-from scheduler.core.cells.chains import Cell
-from scheduler.core.cells.pool import ByLevel, pools_of
+from scheduler.core.bound_cells import (
+    Hints,
+    Remembered,
+    Seats,
+    adopt,
+    as_memory,
+    bind,
+    hints_of,
+    remember,
+)
+from scheduler.core.capacity import Capacity
+from scheduler.core.cells.chains import Chain, Layout, Leaf
+from scheduler.core.cells.health import fail
+from scheduler.core.cells.mapping import Unbindable
+from scheduler.core.cells.pairs import release
+from scheduler.core.cells.physical import Hardware
+from scheduler.core.cells.virtual import NONE, Space
+from scheduler.core.cells.world import World
+from scheduler.core.demand import demand_of_grant
+from scheduler.core.errors import PolicyError
 from scheduler.core.facts import Facts
-from scheduler.core.hardware import Hardware, Masks
 from scheduler.core.holding import Holding
-from scheduler.core.plan import Placement
+from scheduler.core.plan import Decision, Placement
+from scheduler.core.policy import View
+from scheduler.core.private_cluster import PrivateCluster, shared_cluster
 from scheduler.core.snapshot import AllocationId, GpuId, JobId, Memory, Running
-from scheduler.core.tally import Tally
+from scheduler.core.virtual_nodes import profile_of, virtual_nodes
 
 #: The key of Snapshot.memory under which it is remembered what is bound; no virtual cluster has this name.
 CELLS = "cells"
-
-
-class Slots:
-    """The numbers that cells of one kind have for their owner, wherever they are bound; the lowest first."""
-
-    def __init__(self, count: int) -> None:
-        self._free = list(range(count))
-
-    def take(self, wanted: int | None = None) -> int:
-        """Return a free number: the one that is wanted, if it is free."""
-        if wanted is None or wanted not in self._free:
-            return heappop(self._free)
-        self._free.remove(wanted)
-        heapify(self._free)
-        return wanted
-
-    def give_back(self, slot: int) -> None:
-        heappush(self._free, slot)
 
 
 class Binding:
@@ -62,316 +58,310 @@ class Binding:
 
     def __init__(self, facts: Facts, admission: Admission) -> None:
         assert facts.layout is not None
-        self._facts, self._admission, self.layout = facts, admission, facts.layout
-        self._hardware = Hardware(self.layout, facts.cluster)
-        self._broken = {name: Tally(chain) for name, chain in self.layout.chains.items()}
-        for name, chain in self.layout.chains.items():
-            for leaf in self._hardware.broken(chain):
-                self._broken[name].add(leaf, 1)
-        #: What was said last to be bound, and the same as it is remembered.
-        self._said: dict[str, dict[Cell, int]] | None = None
-        self._emitted: Memory | None = None
-
-    # What is remembered
-
-    def memory(self) -> Memory:
-        """Return what is bound, for the next round; the very same object while nothing changes."""
-        bound = {vc: dict(cells) for vc, cells in sorted(self._bound.items()) if cells}
-        if self._emitted is None or bound != self._said:
-            self._said = bound
-            self._emitted = {
-                "bound": {vc: sorted(map(list, cells)) for vc, cells in bound.items()},
-                "slots": {vc: [cells[cell] for cell in sorted(cells)] for vc, cells in bound.items()},
-            }
-        return self._emitted
-
-    def _restore(self, memory: Memory) -> None:
-        """Bind what was bound, as far as the specification still has it so."""
-        self._pools = pools_of(self.layout)
-        #: By virtual cluster: its cells, each with the number that it has among those of its type.
-        self._bound: dict[str, dict[Cell, int]] = {}
-        self._left = {vc: Counter(owned) for vc, owned in self.layout.owned.items()}
-        self._slots = {
-            (vc, *kind): Slots(count)
-            for vc, owned in self.layout.owned.items()
-            for kind, count in owned.items()
+        self._facts, self._admission = facts, admission
+        self.layout: Layout = facts.layout
+        cluster = facts.cluster
+        self._shared = shared_cluster(cluster, self.layout.gpu_models)
+        nodes = {node.name: node for fleet in cluster.fleets.values() for node in fleet.nodes}
+        self._profiles = {
+            name: profile_of(chain, nodes, cluster.levels) for name, chain in self.layout.chains.items()
         }
-        #: By chain, for each GPU: the virtual cluster that has it now, and the cell.
-        self._covering: dict[str, list[tuple[str, Cell] | None]] = {
-            name: [None] * len(chain.leaves) for name, chain in self.layout.chains.items()
+        #: By chain: its GPUs in order, None where one is not there; and GPU -> its chain, its number there.
+        self._gpus: dict[str, list[GpuId | None]] = {}
+        self._leaf_of: dict[GpuId, tuple[str, int]] = {}
+        there = {
+            (node.name, gpu.index): gpu.id
+            for fleet in cluster.fleets.values()
+            if fleet.model in self.layout.gpu_models
+            for node in fleet.nodes
+            for gpu in node.gpus
         }
-        #: Bound cell -> the allocations in it; and the cells in which there are none.
-        self._users: dict[Cell, set[AllocationId]] = {}
-        self._unused: set[Cell] = set()
-        self._cells_of: dict[AllocationId, frozenset[Cell]] = {}
-        self._lapsed: set[AllocationId] = set()
-        self._disturbing = {name: Tally(chain) for name, chain in self.layout.chains.items()}
-        self._opportunistic: dict[AllocationId, list[tuple[str, int]]] = {}
-        for vc, cells in self.layout.pinned.items():
-            for cell in cells.values():
-                self._cover(cell, (vc, cell))
-        for vc, remembered in sorted(memory.get("bound", {}).items()):
-            slots = memory.get("slots", {}).get(vc, ())
-            for place, (name, level, number) in enumerate(remembered):
-                chain = self.layout.chains.get(name)
-                if chain and level <= chain.top and number < chain.count(level):
-                    slot = slots[place] if place < len(slots) else None
-                    self._bind(vc, Cell(name, level, number), slot)
+        for chain in self.layout.chains.values():
+            self._gpus[chain.name] = [self._there(chain, leaf, there) for leaf in chain.leaves]
+            for number, gpu in enumerate(self._gpus[chain.name]):
+                if gpu is not None:
+                    self._leaf_of[gpu] = chain.name, number
+        self._broken = [
+            (chain, node) for chain in self.layout.chains.values() for node in self._broken_in(chain)
+        ]
+        self._memory: Memory | None = None
 
-    # Binding
+    def _there(self, chain: Chain, leaf: Leaf, there: Mapping[tuple[str, int], GpuId]) -> GpuId | None:
+        gpu = there.get((leaf.node, leaf.gpu))
+        return gpu if gpu is not None and self._facts.cluster.where[gpu][0] == chain.gpu_model else None
 
-    def _bind(self, vc: str, cell: Cell, slot: int | None = None) -> bool:
-        """Bind a cell to a virtual cluster that is owed one like it; return False if that may not be."""
-        pool = self._pools[cell.chain]
-        source = pool.source(cell.level, cell.number)
-        if source is None or not self._left_of(vc).get((cell.chain, cell.level)):
-            return False
-        if not pool.may_split(source[0], cell.level, owed=True):
-            return False
-        pool.take(cell.level, cell.number)
-        pool.owed[cell.level] -= 1
-        self._left[vc][cell.chain, cell.level] -= 1
-        self._bound.setdefault(vc, {})[cell] = self._slots[vc, cell.chain, cell.level].take(slot)
-        self._users[cell] = set()
-        self._unused.add(cell)
-        self._cover(cell, (vc, cell))
-        return True
-
-    def _left_of(self, vc: str) -> Mapping[tuple[str, int], int]:
-        """Return what a virtual cluster owns and has not got now: (chain, level) -> cells."""
-        return self._left.get(vc, {})
-
-    def _unbind(self, vc: str, cell: Cell) -> None:
-        pool = self._pools[cell.chain]
-        pool.give_back(cell.level, cell.number)
-        pool.owed[cell.level] += 1
-        self._left[vc][cell.chain, cell.level] += 1
-        self._slots[vc, cell.chain, cell.level].give_back(self._bound[vc].pop(cell))
-        del self._users[cell]
-        self._unused.discard(cell)
-        self._cover(cell, None)
-
-    def _cover(self, cell: Cell, by: tuple[str, Cell] | None) -> None:
-        leaves = self.layout.chains[cell.chain].within(cell.level, cell.number, 0)
-        self._covering[cell.chain][leaves.start : leaves.stop] = [by] * len(leaves)
-
-    def _cover_of(self, gpu: GpuId) -> tuple[str, Cell] | None:
-        leaf = self._hardware.leaf_of.get(gpu)
-        return None if leaf is None else self._covering[leaf[0]][leaf[1]]
+    def _broken_in(self, chain: Chain) -> Iterator[int]:
+        """Yield the nodes of a chain of which some GPU is not to be newly taken."""
+        size, gpus = chain.sizes[chain.node_level], self._gpus[chain.name]
+        for node in range(chain.count(chain.node_level)):
+            if not all(gpu is not None and self._facts.is_usable(gpu) for gpu in gpus[node * size :][:size]):
+                yield node
 
     # A round begins
 
-    def refresh(self, allocations: Collection[AllocationId]) -> set[JobId]:
-        """Take in the allocations that changed; return the jobs whose guarantee lapsed or returned."""
+    def refresh(self, allocations: Collection[AllocationId]) -> tuple[set[JobId], Collection[AllocationId]]:
+        """Take in the allocations that changed.
+
+        Returns the jobs whose guarantee lapsed or returned, and the allocations that are seen anew.
+        """
         memory = self._facts.frame.memory.get(CELLS, {})
-        if self._emitted is None or memory is not self._emitted:
-            self._restore(memory)
+        # Which cells broken hardware dooms depends on all that is bound, so that it is worked out anew.
+        anew = self._memory is None or memory is not self._memory or bool(self._broken)
+        if anew:
+            self._world = World(self.layout)
+            self._hints: Hints = hints_of(self._world, memory)
+            self._seats: dict[AllocationId, Seats] = {}
+            self._promised: list[Seats] = []
+            self._lapsed: set[AllocationId] = set()
+            self._disturbed: dict[AllocationId, list[tuple[Hardware, list[int]]]] = {}
+            self._privates: dict[str, PrivateCluster] = {}
+            self._memory = None
+            #: What is remembered of each space, and those of which it is to be looked up again.
+            self._remembered: dict[Space, Remembered] = {}
+            self._changed: set[Space] = set()
             allocations = self._facts.running.keys()
         changed = sorted(allocations)
         for allocation in changed:
             self._leave(allocation)
         for allocation in changed:
             self._join(allocation)
-        self._unbind_unused()
+        for seats in self._promised:
+            self._let_go(seats)
+        self._promised.clear()
         lapsed = sorted(self._lapsed)
         for allocation in lapsed:
-            self._adopt(self._facts.running[allocation])
+            self._adopt(self._facts.running[allocation], {})
+        self._hints = {}
+        if anew:
+            self._build_privates()
+        for allocation in sorted({*changed, *lapsed}):
+            self._show(allocation)
         regraded = [each for each in sorted({*changed, *lapsed}) if self._regrade(each)]
-        return {job for allocation in regraded for job in self._facts.running[allocation].jobs}
+        return {job for allocation in regraded for job in self._facts.running[allocation].jobs}, changed
+
+    def _build_privates(self) -> None:
+        """Note what is broken, and make every virtual cluster's private cluster."""
+        for chain, node in self._broken:
+            fail(self._world, self._world.hardware[chain.name], node)
+        cluster = self._facts.cluster
+        for vc in self._facts.virtual_clusters:
+            nodes = virtual_nodes(self.layout, vc, self._profiles, cluster.levels)
+            self._privates[vc] = PrivateCluster(self._spaces(vc), nodes, self._shared)
+
+    def _spaces(self, vc: str) -> list[tuple[Hardware, Space]]:
+        """Return the spaces of a virtual cluster in the order of its virtual nodes."""
+        world = self._world
+        spaces = [*world.spaces.get(vc, {}).values(), *world.pinned.get(vc, {}).values()]
+        return [(world.hardware[space.chain.name], space) for space in spaces]
 
     def _leave(self, allocation: AllocationId) -> None:
-        for cell in self._cells_of.pop(allocation, ()):
-            self._let_go(cell, allocation)
+        seats = self._seats.pop(allocation, None)
+        if seats is not None:
+            self._let_go(seats)
+            private = self._privates.get(seats[0][1].virtual_cluster)
+            if private is not None and allocation in private.seated:
+                private.unseat(allocation)
         self._lapsed.discard(allocation)
-        self._disturbs_no_more(allocation)
+        self._disturb_no_more(allocation)
 
-    def _let_go(self, cell: Cell, allocation: AllocationId) -> None:
-        users = self._users.get(cell)
-        if users is not None:
-            users.discard(allocation)
-            if not users:
-                self._unused.add(cell)
+    def _hold(self, seats: Seats) -> None:
+        for _, space, leaves in seats:
+            space.hold(leaves)
+            self._changed.add(space)
+
+    def _let_go(self, seats: Seats) -> None:
+        for hardware, space, leaves in seats:
+            release(hardware, space, space.let_go(leaves))
+            self._changed.add(space)
 
     def _join(self, allocation: AllocationId) -> None:
         running = self._facts.running.get(allocation)
-        if running is None or not self._facts.is_live(running) or allocation in self._admission.endings:
+        if running is None or allocation in self._facts.stale:
             return
-        if running.gpu_model in self.layout.gpu_models and self._is_promised(running):
-            cells = self._covered_by(running)
-            if cells is None:
-                self._lapsed.add(allocation)
-            else:
-                self._settle_in(running, cells)
-        elif not running.guaranteed:
-            self._disturbs(running)
+        ends = self._ends(running)
+        if ends and running.phase == "planned":
+            return  # A promise that is dropped leaves nothing behind.
+        if running.gpu_model not in self.layout.gpu_models:
+            return
+        promised = self._is_promised(running)
+        if promised and self._is_known(running) and self._adopt(running, self._hints):
+            return
+        if promised and not ends:
+            self._lapsed.add(allocation)
+        elif ends or not running.guaranteed:
+            self._disturb(running)
+
+    def _ends(self, running: Running) -> bool:
+        return running.stopping or running.allocation in self._admission.endings
 
     def _is_promised(self, running: Running) -> bool:
         """Whether all its jobs were submitted as guaranteed."""
         jobs = self._facts.jobs
         return all(job in jobs and jobs[job].guaranteed for job in running.jobs)
 
-    def _disturbs(self, running: Running) -> None:
-        places = [place for gpu in running.gpus if (place := self._hardware.leaf_of.get(gpu))]
-        self._opportunistic[running.allocation] = places
-        for name, leaf in places:
-            self._disturbing[name].add(leaf, 1)
-
-    def _disturbs_no_more(self, allocation: AllocationId) -> None:
-        for name, leaf in self._opportunistic.pop(allocation, ()):
-            self._disturbing[name].add(leaf, -1)
-
     def _vc_of(self, running: Running) -> str:
         return self._facts.jobs[running.jobs[0]].virtual_cluster
 
-    def _covered_by(self, running: Running) -> frozenset[Cell] | None:
-        """Return the cells of its virtual cluster that hold an allocation; None unless all of it."""
-        vc, cells = self._vc_of(running), set()
-        for gpu in running.gpus:
-            covering = self._cover_of(gpu)
-            if covering is None or covering[0] != vc:
-                return None
-            cells.add(covering[1])
-        return frozenset(cells)
-
-    def _settle_in(self, running: Running, cells: frozenset[Cell]) -> None:
-        self._cells_of[running.allocation] = cells
-        for cell in cells:
-            if cell in self._users:  # Pinned cells need no user.
-                self._users[cell].add(running.allocation)
-                self._unused.discard(cell)
-
-    def _unbind_unused(self) -> None:
-        for cell in sorted(self._unused):
-            covering = self._covering[cell.chain][self.layout.chains[cell.chain].within(*cell[1:], 0).start]
-            assert covering is not None
-            self._unbind(covering[0], cell)
-
-    def _adopt(self, running: Running) -> None:
-        """Bind cells around an allocation that is in none, all or nothing."""
-        vc, new = self._vc_of(running), []
-        leaves = [self._hardware.leaf_of.get(gpu) for gpu in running.gpus]
-        for leaf in leaves:
-            if leaf is None:
-                break
-            covering = self._covering[leaf[0]][leaf[1]]
-            if covering is None:
-                cell = self._bind_around(vc, leaf, [other for other in leaves if other is not None])
-                if cell is None:
-                    break
-                new.append(cell)
-            elif covering[0] != vc:
-                break
-        cells = self._covered_by(running)
-        if cells is None:
-            for cell in new:
-                self._unbind(vc, cell)
-            return
+    def _adopt(self, running: Running, hints: Hints) -> bool:
+        """Let an allocation have virtual GPUs, those of the hints where there are any."""
+        vc, places = self._vc_of(running), self._places(running)
+        seats = None if places is None else adopt(self._world, vc, places, hints.get(vc, {}))
+        if seats is None:
+            return False
+        self._hold(seats)
+        self._seats[running.allocation] = seats
         self._lapsed.discard(running.allocation)
-        self._settle_in(running, cells)
+        return True
 
-    def _bind_around(self, vc: str, leaf: tuple[str, int], leaves: Sequence[tuple[str, int]]) -> Cell | None:
-        """Bind the smallest cell that holds a GPU and its neighbours in the gang, or the largest there is."""
-        chain = self.layout.chains[leaf[0]]
-        node = chain.above(0, leaf[1], chain.node_level)
-        near = [n for name, n in leaves if name == leaf[0] and chain.above(0, n, chain.node_level) == node]
-        levels = [
-            level for (name, level), count in sorted(self._left_of(vc).items()) if name == leaf[0] and count
-        ]
+    def _places(self, running: Running) -> list[tuple[str, list[int]]] | None:
+        """Return the chain and the GPUs of each replica; None when some are in no chain."""
+        found = []
+        for replica in running.replicas:
+            places = [self._leaf_of.get(gpu) for gpu in replica]
+            chains = {place[0] for place in places if place is not None}
+            if None in places or len(chains) > 1:
+                return None
+            if places:
+                found.append((chains.pop(), [place[1] for place in places if place is not None]))
+        return found or None
 
-        def holds(level: int) -> int:
-            cell = chain.above(0, leaf[1], level)
-            return sum([chain.above(0, n, level) == cell for n in near])
+    def _is_known(self, running: Running) -> bool:
+        """Whether the GPUs of an allocation stand for virtual ones, or are remembered to."""
+        hints = self._hints.get(self._vc_of(running), {})
+        for chain, leaves in self._places(running) or ():
+            twins = self._world.hardware[chain].twins[0]
+            known = hints.get(chain, {})
+            if not all(leaf in known or twins[leaf] != NONE for leaf in leaves):
+                return False
+        return True
 
-        for level in sorted(levels, key=lambda level: (-holds(level), level)):
-            cell = Cell(chain.name, level, chain.above(0, leaf[1], level))
-            if self._bind(vc, cell):
-                return cell
-        return None
+    def _show(self, allocation: AllocationId) -> None:
+        """Let the private cluster of its virtual cluster know of an allocation."""
+        seats = self._seats.get(allocation)
+        running = self._facts.running.get(allocation)
+        if seats is None or running is None:
+            return
+        private = self._privates[seats[0][1].virtual_cluster]
+        stands_for: dict[GpuId, GpuId] = {}
+        for hardware, space, leaves in seats:
+            gpus = self._gpus[hardware.chain.name]
+            for leaf in leaves:
+                gpu = gpus[space.twins[0][leaf]]
+                assert gpu is not None
+                stands_for[gpu] = private.gpu(space, leaf)
+        seen = replace(
+            running,
+            replicas=tuple([tuple([stands_for[gpu] for gpu in replica]) for replica in running.replicas]),
+        )
+        private.seat(seen, self._facts.holding_on(private.cluster, seen), leaves=self._ends(running))
 
     def _regrade(self, allocation: AllocationId) -> bool:
         """Let the guarantee lapse or return, by whether there are cells around the allocation now."""
-        if allocation in self._cells_of:
-            self._disturbs_no_more(allocation)
-            return self._facts.regrade(allocation, guaranteed=True)
+        if allocation in self._seats:
+            self._disturb_no_more(allocation)
+            ends = self._ends(self._facts.running[allocation])
+            return not ends and self._facts.regrade(allocation, guaranteed=True)
         if allocation not in self._lapsed:
             return False
-        if allocation not in self._opportunistic:
-            self._disturbs(self._facts.running[allocation])
+        self._disturb(self._facts.running[allocation])
         return self._facts.regrade(allocation, guaranteed=False)
+
+    def _disturb(self, running: Running) -> None:
+        """Count the GPUs of an allocation as such that are better left alone."""
+        if running.allocation in self._disturbed:
+            return
+        by_chain: dict[str, list[int]] = {}
+        for gpu in running.gpus:
+            if gpu in self._leaf_of:
+                name, leaf = self._leaf_of[gpu]
+                by_chain.setdefault(name, []).append(leaf)
+        found = [(self._world.hardware[name], leaves) for name, leaves in by_chain.items()]
+        self._disturbed[running.allocation] = found
+        for hardware, leaves in found:
+            hardware.disturb(leaves, 1)
+
+    def _disturb_no_more(self, allocation: AllocationId) -> None:
+        for hardware, leaves in self._disturbed.pop(allocation, ()):
+            hardware.disturb(leaves, -1)
 
     # A view is served
 
-    def offer(self, vc: str, *, whole: bool) -> Masks:
-        """Return the GPUs a virtual cluster may use: of all its cells if `whole`, else of those in use."""
-        if whole:
-            left = self._left_of(vc)
-            for name, level in sorted(left, key=lambda kind: (kind[0], -kind[1])):
-                self._bind_most(vc, name, level, left[name, level])
-        cells = self._bound.get(vc, {})
-        return self._hardware.masks([*cells, *self.layout.pinned.get(vc, {}).values()])
+    def seen(self, running: Running) -> tuple[Running, Holding] | None:
+        """Return an allocation of a guaranteed view as its policy sees it; None: as it is."""
+        seats = self._seats.get(running.allocation)
+        return (
+            None if seats is None else self._privates[seats[0][1].virtual_cluster].seated[running.allocation]
+        )
 
-    def turns(self, vc: str) -> dict[str, dict[int, int]]:
-        """Return the order of the nodes of a virtual cluster's cells: by model, node -> its turn.
+    def offered(self, vc: str, cluster: Capacity) -> Capacity:
+        """Return what a virtual cluster can have."""
+        return self._privates[vc].offered(cluster)
 
-        It is that of the cells' slots, wherever they are bound: so the virtual cluster decides as it would
-        anywhere else, in its private cluster too.
+    def realised(
+        self,
+        view: View,
+        decision: Decision,
+        placements: Mapping[int, Placement],
+        left: Capacity,
+        cluster: Capacity,
+    ) -> tuple[dict[int, Placement], Capacity]:
+        """Bind what a view was given on its private cluster.
+
+        Returns the placements on real GPUs, and what is left of the cluster. A placement that can not be
+        carried out (CPUs or memory of the hardware are held by who may not be stopped) is left out.
         """
-        slots = self._bound.get(vc, {})
-        cells = sorted(slots, key=lambda cell: (cell.chain, -cell.level, slots[cell]))
-        turns: dict[str, dict[int, int]] = {}
-        for cell in (*cells, *self.layout.pinned.get(vc, {}).values()):
-            for model, nodes in self._hardware.masks([cell]).items():
-                known = turns.setdefault(model, {})
-                for node in sorted(nodes):
-                    known.setdefault(node, len(known))
-        return turns
+        after, found = cluster.fork(), {}
+        for holding in view.capacity.pending.values():
+            if holding in left.dropped and holding.running is not None:
+                after.drop(self._facts.holdings[holding.running.allocation])
+        for position, placement in placements.items():
+            grant = decision.grants[position]
+            before = view.running.get(grant.jobs[0])
+            if before is not None and before.jobs == grant.jobs and before.replicas == placement.replicas:
+                now = self._facts.running[before.allocation]
+                found[position] = replace(placement, replicas=now.replicas)
+                continue
+            try:
+                real = self._real(view.name, placement)
+            except Unbindable:
+                continue
+            demand = demand_of_grant(grant, view.jobs, after.cluster)
+            nodes = [after.cluster.where[replica[0]][1] for replica in real.replicas]
+            try:
+                after.take(after.fit_on(demand, real, nodes))
+            except PolicyError:
+                self._let_go(self._promised.pop())
+            else:
+                found[position] = real
+        return found, after
 
-    def _bind_most(self, vc: str, name: str, level: int, count: int) -> None:
-        """Bind so many cells if possible: on sound hardware, where the fewest opportunistic GPUs are."""
-        if not count:
-            return
-        pool, sound = self._pools[name], self._sound_first(name, level)
-        for _ in range(count):
-            number = None
-            for tastes in sound:
-                number = pool.choose(level, tastes)
-                if number is not None:
-                    break
-            if number is None or not self._bind(vc, Cell(name, level, number)):
-                break
-
-    def _sound_first(self, name: str, level: int) -> tuple[Sequence[ByLevel], Sequence[ByLevel]]:
-        """Return tastes for a level: sound cells by opportunistic use; broken cells, the least first."""
-        chain, broken = self.layout.chains[name], self._broken[name].cells
-        alive = [chain.everything(each) for each in range(chain.top + 1)]
-        for count in range(1, len(broken)):
-            for each in range(chain.top + 1):
-                if count >= chain.sizes[each]:
-                    alive[each] &= ~broken[count][each]
-        fit = [broken[0][each] if each == level else alive[each] for each in range(chain.top + 1)]
-        sound = [
-            [cells & right for cells, right in zip(by_level, fit, strict=True)]
-            for by_level in self._disturbing[name].cells
-        ]
-        worn = [
-            [cells[each] if each == level else chain.everything(each) for each in range(chain.top + 1)]
-            for cells in broken[1:]
-        ]
-        return sound, worn
-
-    def settle(self, vc: str, placements: Iterable[Placement], dropped: Iterable[Holding]) -> None:
-        """Keep the cells that are used once a view was served, and unbind the others."""
-        for holding in dropped:
-            if holding.running is not None:
-                for cell in self._cells_of.pop(holding.running.allocation, ()):
-                    self._let_go(cell, holding.running.allocation)
-        needed = {
-            covering[1]
-            for placement in placements
-            if placement.gpu_model in self.layout.gpu_models
-            for gpu in placement.gpus
-            if (covering := self._cover_of(gpu)) is not None
+    def _real(self, vc: str, placement: Placement) -> Placement:
+        """Bind the virtual GPUs of a placement; return it with real ones."""
+        if placement.gpu_model not in self.layout.gpu_models:
+            self._promised.append([])
+            return placement
+        private = self._privates[vc]
+        seats = private.seats(placement.gpus)
+        stand_in = {
+            private.gpu(space, leaf): (hardware.chain.name, number)
+            for hardware, space, leaves in seats
+            for leaf, number in zip(leaves, bind(hardware, space, leaves), strict=True)
         }
-        bound = self._bound.get(vc, {}).keys()
-        for cell in sorted((self._unused & bound) - needed):
-            self._unbind(vc, cell)
+        self._hold(seats)
+        self._promised.append(seats)
+        replicas = []
+        for replica in placement.replicas:
+            gpus = [self._gpus[name][number] for name, number in sorted([stand_in[gpu] for gpu in replica])]
+            replicas.append(tuple([gpu for gpu in gpus if gpu is not None]))
+        return replace(placement, replicas=tuple(replicas))
+
+    def memory(self) -> Memory:
+        """Return what is bound, for the next round; the very same object while nothing changes."""
+        if self._memory is None or self._changed:
+            for space in self._changed:
+                self._remembered[space] = remember(space)
+            self._changed.clear()
+            found = as_memory(self._remembered)
+            if found != self._memory:
+                self._memory = found
+        return self._memory

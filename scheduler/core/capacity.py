@@ -7,8 +7,7 @@ GPUs are offered in layers, each one containing the layer before it:
     evicting   and those of opportunistic jobs, which may be reclaimed (not in the spare view)
     own        and those of the view's own jobs that are not settled yet
 
-A gang is looked for in each layer in turn, so nobody is disturbed while there is another way. A view that is
-confined to cells looks in the third at once: their owner must not be scattered by guests.
+A gang is looked for in each layer in turn, so nobody is disturbed while there is another way.
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from scheduler.core.cluster import Cluster, Fleet
+from scheduler.core.cluster import Cluster
 from scheduler.core.demand import Demand
 from scheduler.core.errors import PolicyError
-from scheduler.core.hardware import Masks
 from scheduler.core.holding import Fit, Holding, Part, by_node, fit_at, gpus_of, holding_at
 from scheduler.core.packing import Layer, locate
 from scheduler.core.plan import Grant, Placement
@@ -54,15 +52,13 @@ class Capacity:
         self.dropped: set[Holding] = set()
         self._layers = {model: list(offers) for model, offers in layers.items()}
         self._evictable = evictable
+        #: Models of which the view has its own, with nobody to be evicted.
+        self._private: frozenset[str] = frozenset()
         #: Holdings that were counted against the limits; and those that were, all at once.
         self._counted: set[Holding] = set()
         self._kept: Pending = {}
         #: GPUs of the view's own holdings when nothing was settled yet, by model; and how many they were.
         self._own: tuple[Mapping[str, int], int] = ({}, 0)
-        #: The GPUs of cells to which the view is confined, for models that are divided by cells.
-        self._within: Masks = {}
-        #: What was dropped and taken, in order; noted only where the view is confined.
-        self._changes: list[Holding | Fit] = []
         #: Layers that no fork shares; others are copied before they are changed.
         self._unshared: set[Layer] = set()
 
@@ -74,8 +70,7 @@ class Capacity:
         twin.chooser, twin.pending = self.chooser, dict(self.pending)
         twin._layers = {model: list(offers) for model, offers in self._layers.items()}
         twin.dropped, twin._counted = set(self.dropped), set(self._counted)
-        twin._kept, twin._own = self._kept, self._own
-        twin._within, twin._changes = self._within, list(self._changes)
+        twin._kept, twin._own, twin._private = self._kept, self._own, self._private
         self._unshared, twin._unshared = set(), set()
         return twin
 
@@ -86,40 +81,29 @@ class Capacity:
         used: Mapping[str, int],
         *,
         may_evict: bool,
-        within: Masks | None = None,
-        turns: Mapping[str, Mapping[int, int]] | None = None,
     ) -> Capacity:
         """Return the part of this capacity that a view may use.
 
-        Its jobs hold `pending` already, which are so many GPUs of each model. Of a model in `within` it may
-        use these GPUs only, and of a node's CPUs and memory the share that they are of the node's GPUs: else
-        a job on one cell could keep another virtual cluster from using the cell next to it. Nodes that
-        offer equally much come in their `turns`, by model.
+        Its jobs hold `pending` already, which are so many GPUs of each model.
         """
         view = self.fork()
-        view._within, view._changes = within or {}, []
         view.limits, view._counted, view._kept = None if limits is None else dict(limits), set(), {}
         view.pending, view._own = dict(pending), (used, len(pending))
         if not may_evict:
             view._layers = {model: offers[:EVICTING] for model, offers in view._layers.items()}
-        for model, masks in view._within.items():
-            if model in view._layers:
-                shares = _shares(self.cluster.fleets[model], masks, pending.values())
-                order = (turns or {}).get(model)
-                view._layers[model] = [Layer.part_of(layer, shares, order) for layer in view._layers[model]]
         return view
 
-    def carried_over(self, whole: Capacity) -> Capacity:
-        """Return what the views that follow find: the capacity this one was narrowed from, as it is now."""
-        if not self._within:
-            return self
-        after = whole.fork()
-        for change in self._changes:
-            if isinstance(change, Fit):
-                after._occupy(change)
-            else:
-                after.drop(change)
-        return after
+    def beside(self, cluster: Cluster, layers: Mapping[str, Sequence[Layer]]) -> Capacity:
+        """Return the capacity in which layers of a view's own stand for those models of which it has them.
+
+        `cluster` has the fleets of these layers, and otherwise only fleets of this capacity.
+        """
+        twin = self.fork()
+        twin.cluster, twin._private = cluster, frozenset(layers)
+        twin._layers = {
+            model: list(layers[model] if model in layers else self._layers[model]) for model in cluster.models
+        }
+        return twin
 
     def rank(self, grants: Iterable[Grant]) -> None:
         """Order the pending holdings as they are granted, so that the last ones give way first."""
@@ -159,20 +143,11 @@ class Capacity:
         models = [model for model in demand.models if demand.gpus <= self.room(model)]
         for reach in range(OWN + 1):
             if self.chooser is not None and reach <= RELEASING:
-                offers = {
-                    model: self._layers[model][-1 if model in self._within else reach] for model in models
-                }
+                offers = {model: self._layers[model][reach] for model in models}
                 chosen = self.chooser(self.cluster, offers, demand)
                 if chosen is not None:
-                    model, nodes = chosen
-                    place = self._fit_in(offers[model], model, demand, nodes)
-                    return self.fit_on(demand, place.placement, nodes) if model in self._within else place
+                    return self._fit_in(offers[chosen[0]], chosen[0], demand, chosen[1])
             for model in models:
-                if reach == IDLE and model in self._within:
-                    at_home = self._find_at_home(model, demand)
-                    if at_home is not None:
-                        return at_home
-                    continue
                 offered = self._offered(model, reach)
                 if offered is None or offered.gpus < demand.gpus:
                     continue
@@ -180,19 +155,6 @@ class Capacity:
                     fit = self._find(offered, model, reach, demand, rank)
                     if fit is not None:
                         return fit
-        return None
-
-    def _find_at_home(self, model: str, demand: Demand) -> Fit | None:
-        """Return the best place in the view's own cells as if no opportunistic jobs were in them, or None.
-
-        Else these jobs, by being avoided, would scatter those to whom the cells belong (HiveD places in the
-        virtual cluster first, and asks afterwards who has to leave).
-        """
-        fleet, offered = self.cluster.fleets[model], self._layers[model][-1]
-        for rank in demand.ranks:
-            nodes = locate(offered, fleet, demand, rank, self.cluster.node_rank)
-            if nodes is not None:
-                return self.fit_on(demand, self._fit_in(offered, model, demand, nodes).placement, nodes)
         return None
 
     def fit_on(self, demand: Demand, placement: Placement, nodes: Sequence[int]) -> Fit:
@@ -259,43 +221,22 @@ class Capacity:
             if self.limits is not None:
                 self.limits[holding.model] += holding.gpus
         self.dropped.add(holding)
-        if self._within:
-            self._changes.append(holding)
+        usable = self.cluster.fleets[holding.model].usable
         stop = EVICTING if holding.evictable else len(self._layers[holding.model])
         for reach in range(RELEASING, stop):
             layer = self._writable(holding.model, reach)
             for part in holding.parts:
-                self._release(layer, holding, part)
+                layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory)
 
     def take(self, fit: Fit) -> None:
         """Settle a gang on the place found for it; whoever is in its way is dropped."""
         for victim in fit.victims:
             self.drop(victim)
-        if self._within:
-            self._changes.append(fit)
-        self._occupy(fit)
-
-    def _occupy(self, fit: Fit) -> None:
         for reach in range(len(self._layers[fit.holding.model])):
             layer = self._writable(fit.holding.model, reach)
             for part in fit.holding.parts:
                 layer.remove(part.node, part.mask, part.cpus, part.memory)
         self._count(fit.holding)
-
-    def _release(self, layer: Layer, holding: Holding, part: Part) -> None:
-        """Add to a layer what a holding leaves of a node, as far as the view may use it."""
-        node, mask = part.node, part.mask & self.cluster.fleets[holding.model].usable[part.node]
-        masks = self._within.get(holding.model)
-        if masks is None:
-            layer.add(node, mask, part.cpus, part.memory)
-        elif not holding.evictable:
-            layer.add(node, mask & masks.get(node, 0), part.cpus, part.memory)
-        elif node in masks:
-            # Others may hold more of the node than the view's share of it.
-            most = self._layers[holding.model][EVICTING]
-            cpus = min(layer.cpus[node] + part.cpus, most.cpus[node])
-            memory = min(layer.memory[node] + part.memory, most.memory[node])
-            layer.set(node, layer.masks[node] | mask & masks[node], cpus, memory)
 
     def _count(self, holding: Holding) -> None:
         self._counted.add(holding)
@@ -319,10 +260,10 @@ class Capacity:
         own = [holding for holding in self.pending.values() if holding.model == model]
         if reach < OWN or not own:
             return None
-        layer = layers[-1].copy()
+        layer, usable = layers[-1].copy(), self.cluster.fleets[model].usable
         for holding in own:
             for part in holding.parts:
-                self._release(layer, holding, part)
+                layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory)
         return layer
 
     def _find(self, offered: Layer, model: str, reach: int, demand: Demand, rank: int) -> Fit | None:
@@ -345,26 +286,10 @@ class Capacity:
     def _occupants(self, model: str, own: bool, node: int) -> list[tuple[Holding, Part]]:
         """Return who may be asked to leave a node: who loses least first, the view's own jobs last."""
         found = []
-        if len(self._layers[model]) > EVICTING:
+        if len(self._layers[model]) > EVICTING and model not in self._private:
             found = [pair for pair in self._evictable.get((model, node), ()) if pair[0] not in self.dropped]
         if own:
             for holding in reversed(self.pending.values()):
                 if holding.model == model:
                     found += [(holding, part) for part in holding.parts if part.node == node]
         return found
-
-
-def _shares(
-    fleet: Fleet, masks: Mapping[int, int], own: Iterable[Holding]
-) -> dict[int, tuple[int, float, float]]:
-    """Return what GPUs of each node come with that the view's own jobs do not use: (GPUs, CPUs, memory)."""
-    shares = {}
-    for node, mask in masks.items():
-        part = mask.bit_count() / len(fleet.gpus[node])
-        shares[node] = mask, fleet.cpus[node] * part, fleet.memory[node] * part
-    for holding in own:
-        for there in holding.parts if holding.model == fleet.model else ():
-            if there.node in shares:
-                mask, cpus, memory = shares[there.node]
-                shares[there.node] = mask, cpus - there.cpus, memory - there.memory
-    return shares

@@ -7,7 +7,7 @@ copying a set costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from scheduler.core.demand import Demand
 
 NODE_LEVEL = "node"
+
+#: Where a GPU is: (model, node, the set of just this GPU).
+Place = tuple[str, int, int]
 
 #: Stands for CPUs and memory of which nobody said how much there is.
 UNKNOWN = float("inf")
@@ -102,24 +105,50 @@ class Cluster:
     """
 
     def __init__(self, nodes: Sequence[Node], levels: Sequence[str]) -> None:
-        self.levels = tuple(levels)
-        self.ranks = {level: rank for rank, level in enumerate(reversed(self.levels))}
-        self.node_rank = self.ranks[NODE_LEVEL]
-        self.fleets: dict[str, Fleet] = {}
-        #: GPU -> (model, node, the set of just this GPU).
-        self.where: dict[GpuId, tuple[str, int, int]] = {}
-        #: What jobs ask of this cluster, filled by `demand_of`: thousands of jobs have few shapes.
-        self.demands: dict[object, Demand] = {}
-        #: Shapes of jobs, with the very facts they were made from.
-        self.shapes: dict[JobId, tuple[Job, Hashable]] = {}
+        fleets: dict[str, Fleet] = {}
+        where: dict[GpuId, Place] = {}
+        self._set(levels, fleets, where, {})
         layouts: dict[tuple[tuple[str, ...], ...], Layout] = {}
         in_order = sorted(nodes, key=lambda node: (node.gpu_model, node.path, node.name, node.id))
         for model, group in groupby(in_order, key=lambda node: node.gpu_model):
-            self.fleets[model] = self._fleet(model, tuple(group), layouts)
-        self.models = tuple(self.fleets)
+            fleets[model] = self._fleet(model, tuple(group), layouts, where)
+        self.models = tuple(fleets)
+
+    @classmethod
+    def of(
+        cls,
+        levels: Sequence[str],
+        fleets: Mapping[str, Fleet],
+        where: Mapping[GpuId, Place],
+        shapes: dict[JobId, tuple[Job, Hashable]],
+    ) -> Cluster:
+        """Return a cluster made of fleets that are known already."""
+        cluster = cls.__new__(cls)
+        cluster._set(levels, fleets, where, shapes)
+        return cluster
+
+    def _set(
+        self,
+        levels: Sequence[str],
+        fleets: Mapping[str, Fleet],
+        where: Mapping[GpuId, Place],
+        shapes: dict[JobId, tuple[Job, Hashable]],
+    ) -> None:
+        self.levels = tuple(levels)
+        self.ranks = {level: rank for rank, level in enumerate(reversed(self.levels))}
+        self.node_rank = self.ranks[NODE_LEVEL]
+        self.fleets, self.where, self.models = fleets, where, tuple(fleets)
+        #: What jobs ask of this cluster, filled by `demand_of`: thousands of jobs have few shapes.
+        self.demands: dict[object, Demand] = {}
+        #: Shapes of jobs, with the very facts they were made from.
+        self.shapes = shapes
 
     def _fleet(
-        self, model: str, nodes: tuple[Node, ...], layouts: dict[tuple[tuple[str, ...], ...], Layout]
+        self,
+        model: str,
+        nodes: tuple[Node, ...],
+        layouts: dict[tuple[tuple[str, ...], ...], Layout],
+        where: dict[GpuId, Place],
     ) -> Fleet:
         gpus: list[tuple[GpuId, ...]] = []
         usable: list[int] = []
@@ -128,7 +157,7 @@ class Cluster:
             devices = sorted(node.gpus, key=attrgetter("path", "index", "id"))
             healthy = 0
             for place, gpu in enumerate(devices):
-                self.where[gpu.id] = (model, number, 1 << place)
+                where[gpu.id] = (model, number, 1 << place)
                 healthy |= gpu.healthy << place
             gpus.append(tuple([gpu.id for gpu in devices]))
             usable.append(healthy if node.schedulable else 0)

@@ -76,7 +76,7 @@ class Facts:
             self._unlink(self.running[running.allocation])
             self.regraded.pop(running.allocation, None)
         self.running[running.allocation] = running
-        self.holdings[running.allocation] = self._holding(running)
+        self.holdings[running.allocation] = self.holding_on(self.cluster, running)
         by_job = self.stopping if running.stopping else self.current
         by_job.update(dict.fromkeys(running.jobs, running))
         if running.phase == "planned" and not running.stopping:
@@ -100,7 +100,7 @@ class Facts:
             del self.regraded[allocation]
         else:
             self.regraded[allocation] = guaranteed
-        self.holdings[allocation] = self._holding(running)
+        self.holdings[allocation] = self.holding_on(self.cluster, running)
         self._note(running)
         return True
 
@@ -150,10 +150,11 @@ class Facts:
         """Whether no view of another virtual cluster may reclaim the allocation, from this round on."""
         return self.regraded.get(running.allocation, running.guaranteed)
 
-    def _holding(self, running: Running) -> Holding:
+    def holding_on(self, cluster: Cluster, running: Running) -> Holding:
+        """Return what an allocation has of the nodes of a cluster that has its GPUs."""
         jobs = [self.jobs[job] for job in running.jobs if job in self.jobs]
-        where = self.cluster.where
-        gangs = [demand_of(job, self.cluster, _granted(job, running)).needs for job in jobs]
+        where = cluster.where
+        gangs = [demand_of(job, cluster, _granted(job, running)).needs for job in jobs]
         needs = shared_needs(gangs) if gangs else (UNKNOWN_NEED,) * len(running.replicas)
         parts: dict[int, Part] = {}
         for need, replica in zip(needs, running.replicas, strict=False):

@@ -7,7 +7,7 @@ gangs of unequal ones it is first-fit decreasing, which may miss a packing that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from scheduler.core.bits import members
 from scheduler.core.cluster import Fleet
@@ -17,7 +17,7 @@ from scheduler.core.demand import Demand, Need
 class Layer:
     """GPUs, CPUs and memory that can be had of a fleet, indexed by how many GPUs each node offers."""
 
-    __slots__ = ("by_count", "cpus", "gpus", "masks", "memory", "turns")
+    __slots__ = ("by_count", "cpus", "gpus", "masks", "memory")
 
     def __init__(self, masks: list[int], cpus: list[float], memory: list[float], largest_node: int) -> None:
         #: Per node: the set of its GPUs on offer.
@@ -30,43 +30,16 @@ class Layer:
             self.by_count[mask.bit_count()] |= 1 << node
         #: GPUs on offer in all.
         self.gpus = sum(mask.bit_count() for mask in masks)
-        #: Nodes that offer equally much come in this order, if there is one: node -> its turn.
-        self.turns: Mapping[int, int] | None = None
 
     @classmethod
     def unclaimed(cls, fleet: Fleet, masks: Sequence[int]) -> Layer:
         """Return what a fleet offers of these GPUs of each node when nobody is there."""
         return cls(list(masks), list(fleet.cpus), list(fleet.memory), fleet.largest_node)
 
-    @classmethod
-    def part_of(
-        cls, layer: Layer, shares: Mapping[int, tuple[int, float, float]], turns: Mapping[int, int] | None
-    ) -> Layer:
-        """Return what a layer offers within shares: node -> (GPUs, most CPUs, most bytes of memory)."""
-        nodes = len(layer.masks)
-        part = cls.__new__(cls)
-        part.turns = turns
-        part.masks, part.cpus, part.memory = [0] * nodes, [0.0] * nodes, [0.0] * nodes
-        part.by_count, part.gpus = [0] * len(layer.by_count), 0
-        part.by_count[0] = (1 << nodes) - 1
-        for node, (mask, cpus, memory) in shares.items():
-            part.set(
-                node, layer.masks[node] & mask, min(layer.cpus[node], cpus), min(layer.memory[node], memory)
-            )
-        return part
-
-    def in_turn(self, nodes: int) -> Iterable[int]:
-        """Return the nodes of a set in their turn, or else in the order of the fleet."""
-        turns = self.turns
-        if turns is None:
-            return members(nodes)
-        # Nodes of which nothing is on offer have no turn.
-        return sorted(members(nodes), key=lambda node: turns.get(node, len(turns) + node))
-
     def copy(self) -> Layer:
         twin = Layer.__new__(Layer)
         twin.masks, twin.cpus, twin.memory = self.masks.copy(), self.cpus.copy(), self.memory.copy()
-        twin.by_count, twin.gpus, twin.turns = self.by_count.copy(), self.gpus, self.turns
+        twin.by_count, twin.gpus = self.by_count.copy(), self.gpus
         return twin
 
     def set(self, node: int, mask: int, cpus: float, memory: float) -> None:
@@ -147,7 +120,7 @@ def single_nodes(
     """
     scattered: list[tuple[int, int, int, int]] = []
     for count in range(demand.gpus, len(layer.by_count)):
-        for node in _in_turn(layer, layer.by_count[count], easier):
+        for node in _by_ease(layer.by_count[count], easier):
             if not layer.holds(node, demand.needs):
                 continue
             layout = fleet.layouts[node]
@@ -163,10 +136,10 @@ def single_nodes(
         yield found, node
 
 
-def _in_turn(layer: Layer, nodes: int, easier: Layer | None) -> Iterator[int]:
-    """Yield the nodes of a set in their turn, or else those that offer most in the easier layer first."""
-    if layer.turns is not None or easier is None:
-        yield from layer.in_turn(nodes)
+def _by_ease(nodes: int, easier: Layer | None) -> Iterator[int]:
+    """Yield the nodes of a set, those that offer most in the easier layer first."""
+    if easier is None:
+        yield from members(nodes)
         return
     for same in reversed(easier.by_count):
         yield from members(nodes & same)
@@ -208,7 +181,7 @@ def _tightest(
 ) -> int | None:
     """Return the node of the domain that holds all these replicas and leaves least over, or None."""
     for count in range(gpus, len(layer.by_count)):
-        for node in _in_turn(layer, layer.by_count[count] & domain, easier):
+        for node in _by_ease(layer.by_count[count] & domain, easier):
             if layer.holds(node, needs):
                 return node
     return None
@@ -217,6 +190,6 @@ def _tightest(
 def _fullest(layer: Layer, domain: int, least: int, easier: Layer | None) -> int | None:
     """Return the node of the domain that offers the most GPUs, at least so many, or None."""
     for count in range(len(layer.by_count) - 1, max(least, 1) - 1, -1):
-        for node in _in_turn(layer, layer.by_count[count] & domain, easier):
+        for node in _by_ease(layer.by_count[count] & domain, easier):
             return node
     return None

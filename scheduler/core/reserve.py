@@ -1,10 +1,10 @@
-"""Step 2, reserve: what each virtual cluster may use this round, by its cells or by counts of GPUs per model.
+"""Step 2, reserve: what each virtual cluster may use this round, by cells or by counts of GPUs.
 
-Of a GPU model that is divided by cells, a guaranteed view may use the cells that are bound to it (`binding`).
-Of one that is divided by counts, it may use any usable GPU that no guaranteed job of another virtual cluster
-holds, up to its guarantee: counts do not promise *shapes*, and eight GPUs may be found scattered over eight
-nodes. Either way GPUs of opportunistic jobs may be reclaimed. The spare view, which serves the opportunistic
-jobs of every virtual cluster, gets what the guaranteed views leave.
+Of a GPU model that is divided by cells, a guaranteed view has its own cells, as a private cluster
+(`binding`). Of one that is divided by counts, it may use any usable GPU that no guaranteed job of another
+virtual cluster holds, up to its guarantee: counts do not promise *shapes*, and eight GPUs may be found
+scattered over eight nodes. Either way GPUs of opportunistic jobs may be reclaimed. The spare view, which
+serves the opportunistic jobs of every virtual cluster, gets what the guaranteed views leave.
 
 The virtual cluster that uses the smallest part of its guarantee goes first, so that when failures leave less
 than is guaranteed, no one gains from its name.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,6 @@ from scheduler.core.admit import Admission
 from scheduler.core.binding import Binding
 from scheduler.core.capacity import Capacity, Pending
 from scheduler.core.facts import Facts
-from scheduler.core.plan import Placement
 from scheduler.core.policy import View
 from scheduler.core.snapshot import AllocationId, Job, JobId, Running, VirtualCluster
 
@@ -39,8 +38,6 @@ class _Part:
     pending: Pending = field(default_factory=dict)
     #: GPUs held, by model.
     used: dict[str, int] = field(default_factory=dict)
-    #: Jobs that may want GPUs while all run: they can grow, or part from those they share GPUs with.
-    restless: set[JobId] = field(default_factory=set)
 
 
 class Reservation:
@@ -62,16 +59,11 @@ class Reservation:
             job, running = admitted.get(number), facts.current.get(number)
             view = None if job is None else self._view_for(job, running)
             before = self._view_of_job.pop(number, None)
-            if before is not None:
-                self._parts[before].restless.discard(number)
-                if before != view:
-                    del self._parts[before].jobs[number]
+            if before is not None and before != view:
+                del self._parts[before].jobs[number]
             if job is not None and view is not None:
                 self._view_of_job[number] = view
-                part = self._part(view)
-                part.jobs[number] = job
-                if job.elastic is not None or (running is not None and len(running.jobs) > 1):
-                    part.restless.add(number)
+                self._part(view).jobs[number] = job
             if before != view and number in facts.current:
                 moved.add(facts.current[number].allocation)
         for allocation in sorted(moved):
@@ -108,7 +100,10 @@ class Reservation:
             return
         self._view_of_allocation[running.allocation] = view, running
         part = self._parts[view]
-        part.pending[running.jobs] = self._facts.holdings[running.allocation]
+        holding = self._facts.holdings[running.allocation]
+        if self._binding is not None and view != SPARE:
+            running, holding = self._binding.seen(running) or (running, holding)
+        part.pending[running.jobs] = holding
         part.running.update(dict.fromkeys(running.jobs, running))
         part.used[running.gpu_model] = part.used.get(running.gpu_model, 0) + len(running.gpus)
 
@@ -129,17 +124,14 @@ class Reservation:
             model: max(vc.guaranteed.get(model, 0), part.used.get(model, 0)) for model in cluster.models
         }
         pending, used, common = self._still_there(vc.name, cluster)
-        within = turns = None
         if self._binding is not None:
-            wants_more = len(part.running) < len(part.jobs) or bool(part.restless)
-            within = self._binding.offer(vc.name, whole=wants_more)
-            turns = self._binding.turns(vc.name) if wants_more else None
+            cluster = self._binding.offered(vc.name, cluster)
         return View(
             name=vc.name,
             guaranteed=True,
             members=vc.members,
             default_time_limit_seconds=vc.default_time_limit_seconds,
-            capacity=cluster.narrowed(limits, pending, used, may_evict=True, within=within, turns=turns),
+            capacity=cluster.narrowed(limits, pending, used, may_evict=True),
             **common,
         )
 
@@ -148,12 +140,6 @@ class Reservation:
         pending, used, common = self._still_there(SPARE, cluster)
         capacity = cluster.narrowed(None, pending, used, may_evict=False)
         return View(name=SPARE, guaranteed=False, members=(), capacity=capacity, **common)
-
-    def served(self, view: View, placements: Iterable[Placement], left: Capacity) -> None:
-        """Take back the cells that a virtual cluster was offered and did not use."""
-        if self._binding is not None:
-            dropped = [held for held in view.capacity.pending.values() if held in left.dropped]
-            self._binding.settle(view.name, placements, dropped)
 
     def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, Mapping[str, int], dict[str, Any]]:
         """Return what the view's jobs hold and no view before it has reclaimed, and the view's fields."""

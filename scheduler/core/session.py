@@ -7,6 +7,7 @@ happened, and asks for the next round. That both give the same plan is a propert
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from scheduler.core.admit import Admission
 from scheduler.core.binding import CELLS, Binding
@@ -35,7 +36,9 @@ class Session:
         facts.find_stale()
         jobs = self.admission.refresh()
         if self._binding is not None:
-            jobs |= self._binding.refresh(facts.changed_allocations)
+            regraded, seen_anew = self._binding.refresh(facts.changed_allocations)
+            jobs |= regraded
+            facts.changed_allocations.update(seen_anew)
         self._reservation.refresh(jobs, facts.changed_allocations)
         cluster = self._survey.refresh(facts.changed_allocations)
         facts.changed_jobs.clear()
@@ -45,8 +48,13 @@ class Session:
             view = self._reservation.guaranteed(vc, cluster)
             plugins = Plugins(policy=vc.policy, policy_parameters=vc.policy_parameters, placer=vc.placer)
             outcome = serve(view, plugins, frame.memory.get(view.name, {}))
-            self._reservation.served(view, outcome.placements.values(), outcome.capacity)
-            cluster = outcome.capacity.carried_over(cluster)
+            if self._binding is None:
+                cluster = outcome.capacity
+            else:
+                placements, cluster = self._binding.realised(
+                    view, outcome.decision, outcome.placements, outcome.capacity, cluster
+                )
+                outcome = replace(outcome, placements=placements)
             outcomes.append(outcome)
         view = self._reservation.spare(cluster)
         plugins = Plugins(policy=frame.spare_policy, policy_parameters={}, placer=frame.spare_placer)

@@ -121,10 +121,12 @@ class TestFailures:
         assert "only 0 of its cells can be had: 8 are broken" in reason.message
         assert len(decide(replace(facts, nodes=(make_node(1), make_node(2)))).actions) == 2
 
-    def test_what_is_left_of_a_broken_cell_can_be_used(self) -> None:
+    def test_what_is_left_of_a_broken_node_serves_opportunistic_jobs(self) -> None:
         nodes = [make_node(1, broken=[0])]
-        facts = divided({"research": {NODE: 1}}, [make_job(1, 4), make_job(2, 4)], nodes=nodes)
-        assert the(decide(facts), ActionKind.START).jobs == (1,)
+        facts = divided(
+            {"research": {NODE: 1}}, [make_job(1, 4), make_job(2, 4, guaranteed=False)], nodes=nodes
+        )
+        assert the(decide(facts), ActionKind.START).jobs == (2,)
 
     def test_a_node_that_was_declared_and_is_not_there_counts_as_broken(self) -> None:
         facts = divided({"research": {NODE: 2}}, [make_job(1, 8), make_job(2, 8)])

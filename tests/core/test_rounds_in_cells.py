@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.plan import ActionKind, Plan
-from scheduler.core.registry import POLICIES
+from scheduler.core.registry import PLACERS, POLICIES
 from scheduler.core.round import decide
 from scheduler.core.session import Session
 from scheduler.core.snapshot import Snapshot
@@ -23,9 +23,13 @@ thorough = settings(
 
 
 @thorough
-@given(divided(), st.sampled_from(sorted(POLICIES)))
-def test_a_plan_keeps_what_is_owed_under_every_policy(snapshot: Snapshot, policy: str) -> None:
-    assert not decide(under(policy, snapshot)).degraded
+@given(divided(), st.sampled_from(sorted(POLICIES)), st.sampled_from(sorted(PLACERS)))
+def test_a_plan_keeps_what_is_owed_under_every_policy_and_placer(
+    snapshot: Snapshot, policy: str, placer: str
+) -> None:
+    snapshot = under(policy, snapshot)
+    clusters = tuple(replace(vc, placer=placer) for vc in snapshot.virtual_clusters)
+    assert not decide(replace(snapshot, virtual_clusters=clusters, spare_placer=placer)).degraded
 
 
 @thorough
@@ -58,13 +62,12 @@ def started(plan: Plan, vc: str) -> set[int]:
 def alone(snapshot: Snapshot, vc: str) -> Snapshot:
     """The same instant if nobody else had ever been there."""
     jobs = {job.id: job for job in snapshot.jobs if job.virtual_cluster == vc and job.guaranteed}
-    bound = snapshot.memory.get("cells", {}).get("bound", {})
-    remembered = {vc: snapshot.memory[vc]} if vc in snapshot.memory else {}
+    memory = snapshot.memory.get("cells", {})
     return replace(
         snapshot,
         jobs=tuple(jobs.values()),
         running=tuple(one for one in snapshot.running if one.jobs[0] in jobs),
-        memory={"cells": {"bound": {vc: bound[vc]} if vc in bound else {}}, **remembered},
+        memory={"cells": {name: {vc: each[vc]} for name, each in memory.items() if vc in each}},
     )
 
 

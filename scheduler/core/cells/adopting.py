@@ -7,14 +7,13 @@ later specification has cells for it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from scheduler.core.cells.adopter import Adopter
 from scheduler.core.cells.chains import Layout, Leaf
 from scheduler.core.cells.groups import Reconfigured
 from scheduler.core.cells.health import fail
-from scheduler.core.cells.pairs import Pair, pair, undo_pairs
-from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.records import Record
 from scheduler.core.cells.virtual import Space
 from scheduler.core.cells.world import World, lowest_cell
@@ -101,108 +100,32 @@ def _bind(world: World, old: Record, record: Record) -> None:
         space = world.pinned.get(group.virtual_cluster, {}).get(group.pinned_cell)
     if space is None or space.chain is not hardware.chain or group.gpu_model not in (None, model):
         return
-    binder = _Adopter(hardware, space, old)
-    virtual = binder.bind(leaves)
-    if virtual is not None:
-        record.space, record.virtual = space, virtual
+    hints: dict[int, int] = {}
+    if old.space is not None and _shape(old.space) == _shape(space):
+        # Where the space has not changed, virtual cells keep their numbers.
+        ((was, had),) = old.held
+        stood = {was.chain.leaves[leaf]: virtual for leaf, virtual in zip(had, old.virtual, strict=True)}
+        hints = {leaf: stood[gpu] for leaf in leaves if (gpu := hardware.chain.leaves[leaf]) in stood}
+    if Adopter(hardware, space, hints, _old_level(old, space)).bind(_pods(old, leaves)):
+        record.space, record.virtual = space, [hardware.twins[0][leaf] for leaf in leaves]
         record.placement = replace(record.placement, guaranteed=True)
         space.claim(record)
 
 
-class _Adopter:
-    """Binds virtual cells to given physical ones."""
+def _pods(old: Record, leaves: list[int]) -> Iterator[list[int]]:
+    """Yield the GPUs of each pod."""
+    first = 0
+    for pod in old.placement.pods:
+        yield leaves[first : first + len(pod.gpus)]
+        first += len(pod.gpus)
 
-    def __init__(self, hardware: Hardware, space: Space, old: Record) -> None:
-        self.hardware, self.space, self.old = hardware, space, old
-        self.pairs: list[Pair] = []
-        #: Where the space has not changed, virtual cells keep their numbers.
-        self.hints: dict[Leaf, int] = {}
-        if old.space is not None and _shape(old.space) == _shape(space):
-            ((was, leaves),) = old.held
-            self.hints = {was.chain.leaves[leaf]: v for leaf, v in zip(leaves, old.virtual, strict=True)}
 
-    def bind(self, leaves: list[int]) -> list[int] | None:
-        """Return the virtual GPUs of physical ones; None, with nothing changed, when there are none."""
-        first = 0
-        for pod in self.old.placement.pods:
-            if not self._pod(leaves[first : first + len(pod.gpus)]):
-                undo_pairs(self.hardware, self.space, self.pairs)
-                return None
-            first += len(pod.gpus)
-        return [self.hardware.twins[0][leaf] for leaf in leaves]
-
-    def _pod(self, leaves: list[int]) -> bool:
-        """Bind the GPUs of one pod, which must be inside one owned cell."""
-        root = self.hardware.root_above(0, leaves[0])
-        if root is None:
-            root = self._new_root(leaves, self._hint(leaves[0]))
-        if root is None or self.hardware.roots[root][0] is not self.space:
-            return False
-        size = self.space.chain.sizes[root[0]]
-        if any(leaf // size != root[1] for leaf in leaves):
-            return False
-        for leaf in leaves:
-            self._descend(root, leaf, self._hint(leaf))
-        return True
-
-    def _hint(self, leaf: int) -> int | None:
-        """Return the virtual GPU that the group has had so far for a physical one."""
-        return self.hints.get(self.space.chain.leaves[leaf])
-
-    def _new_root(self, leaves: list[int], hint: int | None) -> tuple[int, int] | None:
-        """Bind an owned cell around GPUs: of the level it has been, else the smallest that can be had."""
-        pool, sizes = self.hardware.pool, self.space.chain.sizes
-        wanted = self._old_level(hint)
-        for level in sorted(self.space.unbound, key=lambda level: (level != wanted, level)):
-            number = leaves[0] // sizes[level]
-            free = pool.source(level, number)
-            if (
-                self.space.unbound[level]
-                and all(leaf // sizes[level] == number for leaf in leaves)
-                and free is not None
-                and pool.may_split(free[0], level, owed=True)
-            ):
-                virtual = self._virtual_root(level, hint)
-                self.pairs.append(pair(self.hardware, self.space, level, virtual, number))
-                return level, number
+def _old_level(old: Record, space: Space) -> int | None:
+    """Return the level of the owned cell that a group has been in, where there still is such a type."""
+    if old.space is None:
         return None
-
-    def _old_level(self, hint: int | None) -> int | None:
-        old, types = self.old, self.space.chain.types
-        if old.space is None:
-            return None
-        kind = old.space.chain.types[old.space.roots_of(old.virtual[0]).level]
-        if hint is not None:
-            kind = types[self.space.roots_of(hint).level]
-        return types.index(kind) if kind in types else None
-
-    def _virtual_root(self, level: int, hint: int | None) -> int:
-        if hint is not None:
-            number = hint // self.space.chain.sizes[level]
-            if self.space.is_root(level, number) and not self.space.is_bound(level, number):
-                return number
-        return next(
-            number
-            for of, number in self.space.all_roots()
-            if of == level and not self.space.is_bound(level, number)
-        )
-
-    def _descend(self, root: tuple[int, int], leaf: int, hint: int | None) -> None:
-        level, physical = root
-        chain = self.space.chain
-        virtual = self.hardware.twins[level][physical]
-        while level:
-            level, fanout = level - 1, chain.fanouts[level]
-            physical = leaf // chain.sizes[level]
-            if not self.hardware.children[level + 1][physical // fanout] >> physical % fanout & 1:
-                unbound = ~self.space.children[level + 1][virtual] & ((1 << fanout) - 1)
-                child = (unbound & -unbound).bit_length() - 1
-                if hint is not None:
-                    same = hint // chain.sizes[level]
-                    if same // fanout == virtual and unbound >> same % fanout & 1:
-                        child = same % fanout
-                self.pairs.append(pair(self.hardware, self.space, level, virtual * fanout + child, physical))
-            virtual = self.hardware.twins[level][physical]
+    kind = old.space.chain.types[old.space.roots_of(old.virtual[0]).level]
+    return space.chain.types.index(kind) if kind in space.chain.types else None
 
 
 def _shape(space: Space) -> object:

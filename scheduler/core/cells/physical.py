@@ -158,6 +158,13 @@ class Hardware:
             del self.reservers[leaf]
         self._changed(own, before)
 
+    def disturb(self, leaves: Sequence[int], by: int) -> None:
+        """Count GPUs (`by` 1) that would be taken from someone, or count them no more (-1)."""
+        for level, counts in enumerate(self.opportunistic):
+            size = self.chain.sizes[level]
+            for leaf in leaves:
+                counts[leaf // size] += by
+
     def _kind(self, leaf: int) -> tuple[int, int, int]:
         user = self.users[leaf]
         if user is None:

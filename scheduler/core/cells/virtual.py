@@ -8,7 +8,7 @@ virtual clusters or of opportunistic groups can be seen.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.core.cells.chains import Cell, Chain
@@ -68,6 +68,8 @@ class Space:
         #: Priority -> GPUs in use with it.
         self.priorities: Counter[int] = Counter()
         self.rooms = Rooms(self._unit_sizes(), self._larger())
+        #: Virtual GPU -> how many hold it, for whoever places jobs by other means than groups.
+        self.holders: Counter[int] = Counter()
 
     def _unit_sizes(self) -> list[int]:
         sizes: list[int] = []
@@ -222,6 +224,21 @@ class Space:
             self.uses[root] -= sign
             if not self.uses[root]:
                 del self.uses[root]
+
+    def hold(self, leaves: Sequence[int]) -> None:
+        """Note that someone, one more, holds these virtual GPUs."""
+        fresh = [leaf for leaf in leaves if not self.holders[leaf]]
+        self.holders.update(leaves)
+        self._change(fresh, -1)
+
+    def let_go(self, leaves: Sequence[int]) -> list[int]:
+        """Note that someone holds these virtual GPUs no more; return those that nobody holds now."""
+        self.holders.subtract(leaves)
+        free = [leaf for leaf in leaves if not self.holders[leaf]]
+        for leaf in free:
+            del self.holders[leaf]
+        self._change(free, 1)
+        return free
 
     def below(self, priority: int) -> dict[int, int]:
         """Return unit -> the set of its GPUs whose groups have a lower priority."""

@@ -13,19 +13,18 @@ CPUs and memory of a part of a node are in proportion to its GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count, groupby
-from operator import itemgetter
+from itertools import count
 
-from scheduler.core.cells.chains import Cell, Layout
+from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
-from scheduler.core.cells.private import private_cells
 from scheduler.core.errors import SchedulingError
 from scheduler.core.plan import ActionKind
 from scheduler.core.round import decide
 from scheduler.core.service import put_back
-from scheduler.core.snapshot import AllocationId, Gpu, GpuId, Node, NodeId, Running, Snapshot, VirtualCluster
+from scheduler.core.snapshot import AllocationId, Gpu, Node, NodeId, Running, Snapshot, VirtualCluster
+from scheduler.core.virtual_nodes import profile_of, virtual_nodes
 
 
 def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | None = None) -> Snapshot:
@@ -64,35 +63,18 @@ def _private_nodes(snapshot: Snapshot, vc: VirtualCluster, layout: Layout | None
     numbers = map(NodeId, count(1))
     divided = layout.gpu_models if layout is not None else frozenset[str]()
     if layout is not None:
+        # The very nodes on which its policy works in the shared cluster.
         by_name = {node.name: node for node in snapshot.nodes}
-        # Ids below zero are nobody else's.
-        made_up = map(GpuId, count(-1, -1))
-        for place, cell in enumerate(private_cells(layout, vc.name), 1):
-            for node in _nodes_of(cell, layout, by_name, made_up):
-                # Two cells of one rack are promised no rack in common; nodes of one larger cell are.
-                path = tuple(f"{place:06d}/{step}" for step in node.path)
-                yield replace(node, id=next(numbers), name=f"{place:06d}/{node.name}", path=path)
+        profiles = {
+            name: profile_of(chain, by_name, snapshot.levels) for name, chain in layout.chains.items()
+        }
+        for node in virtual_nodes(layout, vc.name, profiles, snapshot.levels):
+            yield replace(node, id=next(numbers))
     for model, gpus in sorted(vc.guaranteed.items()):
         if model not in divided:
             nodes = [node for node in snapshot.nodes if node.gpu_model == model]
             for node in _whole_nodes(nodes, gpus):
                 yield replace(node, id=next(numbers))
-
-
-def _nodes_of(
-    cell: Cell, layout: Layout, by_name: Mapping[str, Node], made_up: Iterator[GpuId]
-) -> Iterator[Node]:
-    """Yield what a cell has of each of its nodes, as if nothing had ever left the inventory."""
-    chain = layout.chains[cell.chain]
-    for name, group in groupby(chain.gpus_of(cell.level, cell.number), key=itemgetter(0)):
-        indices = {leaf.gpu for leaf in group}
-        node = by_name.get(name)
-        known = [gpu for gpu in node.gpus if gpu.index in indices] if node is not None else []
-        if node is not None and len(known) == len(indices):
-            yield _part_of(node, known)
-        else:
-            gpus = tuple([Gpu(id=next(made_up), index=index) for index in sorted(indices)])
-            yield Node(id=NodeId(0), name=name, gpu_model=chain.gpu_model, gpus=gpus)
 
 
 def _whole_nodes(nodes: Iterable[Node], gpus: int) -> Iterator[Node]:
