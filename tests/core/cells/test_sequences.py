@@ -180,4 +180,4 @@ def test_with_suggested_nodes_too() -> None:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("suggest", [0.0, 0.4])
 def test_whatever_happens_in_thousands_of_clusters(suggest: float) -> None:
-    tell(range(2_000, 3_000), 60, suggest=suggest)
+    tell(range(2_000, 2_600), 60, suggest=suggest)
