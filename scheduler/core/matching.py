@@ -12,7 +12,7 @@ free from an instant of its own. Three things keep the matching small:
   early. This loses nothing. Lanes that are free at the same instant share n positions between them.
 - *Grouped*. Where more than `MANY_LANES` lanes of a kind are busy, they count as `GROUPS` groups, each twice
   as large as the one before, with the mean instant of its lanes: those that are free soonest are told apart
-  best. On random instances the plan cost at most 0.01 % more than the exact one, in a quarter of its time.
+  best. On random instances (`benchmarks/bench_allox.py`) the plan cost up to 0.3 % more than the exact one.
 - *In order*. Jobs go into the matching the longest first: each shorter one then goes in front of those that
   are there already, and hardly displaces any (a fifth of the time on 1,024 jobs, an eighth on 2,048).
 """
@@ -73,13 +73,11 @@ def match(seconds: Floats, ready: Floats, lanes: Sequence[Floats], load: Floats)
     return _timed(kinds, chosen - begins[kinds], slots, seconds, ready, lanes, load)
 
 
-def shortest(seconds: Floats, most: int) -> Integers:
-    """Return so many jobs at most, by turns the next shortest on each kind, ascending."""
-    if len(seconds) <= most:
-        return np.arange(len(seconds))
+def shortest_first(seconds: Floats) -> Integers:
+    """Return the jobs in an order in which, by turns, the next shortest on each kind comes."""
     ranks = np.argsort(np.argsort(seconds, axis=0, kind="stable"), axis=0, kind="stable")
     first = np.min(np.where(np.isfinite(seconds), ranks, len(seconds)), axis=1)
-    return np.sort(np.argsort(first, kind="stable")[:most])
+    return np.argsort(first, kind="stable")
 
 
 def _grouped(free: Floats) -> Floats:

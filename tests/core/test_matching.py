@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from scheduler.core.matching import MANY_LANES, Matching, match, shortest
+from scheduler.core.matching import MANY_LANES, Matching, match, shortest_first
 
 INF = float("inf")
 
@@ -127,9 +127,7 @@ def test_what_is_wide_goes_behind_what_is_narrow_and_somewhat_longer() -> None:
 
 def test_by_turns_the_shortest_on_each_kind() -> None:
     seconds = np.array([[9.0, 1.0], [1.0, 9.0], [8.0, 8.0], [2.0, 7.0], [INF, 2.0]])
-    assert shortest(seconds, 2).tolist() == [0, 1]
-    assert shortest(seconds, 4).tolist() == [0, 1, 3, 4]
-    assert shortest(seconds, 9).tolist() == [0, 1, 2, 3, 4]
+    assert shortest_first(seconds).tolist() == [0, 1, 3, 4, 2]
 
 
 def test_five_hundred_jobs_on_hundreds_of_busy_lanes_are_all_served() -> None:

@@ -18,8 +18,8 @@ that runs is preempted or moved: it only tells when its GPUs are free. Deviation
 - Run times: `scheduler.core.run_time`, which says how speeds that nobody knows are assumed. `reference` is
   the model on which estimates hold; empty: the fastest of those for which the job states its speed. The
   paper's estimator, which profiles samples of a job, is left out.
-- Size: `window` jobs at most are matched in a round, the shortest on each model by turns, which is the rule
-  of the authors' simulator (it takes 50). The rest waits until it is among them.
+- Size: `window` jobs of a priority at most are matched at a time, the shortest on each model by turns, which
+  is the rule of the authors' simulator (it takes 50); more only when they have started.
 - Fairness: the authors score a user by the dominant share of what it holds on its faster resource, less
   where it runs on the slower one. Here as well: the part a tenant holds of the GPUs of its jobs' fastest
   models, times their speed where they are relative to there, by its weight. Scores are taken anew after each
@@ -62,7 +62,7 @@ class AlloX:
 
     #: Part of the tenants, those with the least progress, that take part; 1: no fairness.
     alpha: float = 1.0
-    #: Jobs that are matched in one round, so that a long queue costs a bounded time.
+    #: Jobs that are matched at a time, so that a long queue costs a bounded time.
     window: int = 256
     #: GPU model on which estimates and limits hold; empty: each job's fastest.
     reference: str = ""
@@ -198,7 +198,7 @@ class _Planning:
             if not known:
                 self.reasons[job.id] = (_no_model(job),)
         self._progress = _Progress(view, starts)
-        self._window = policy.window
+        self._releases: list[Releases] = []
         #: By model: in how many seconds each GPU has served the priorities planned already; and this one.
         self._free: dict[str, Floats] = {}
         self._then: dict[str, Floats] = {}
@@ -209,17 +209,17 @@ class _Planning:
         step = starts.idle if alpha >= 1 else -(-starts.idle // STEPS)
         plan: dict[JobId, _Planned] = {}
         chosen: set[str] = set()
-        while waiting and starts.idle and self._window:
+        while waiting and starts.idle:
             tenants = {job.tenant for job in waiting}
             chosen = self._progress.lowest(tenants, alpha)
             plan = self._plan([job for job in waiting if job.tenant in chosen])
             started = self._start(plan, step)
             waiting = [job for job in waiting if job.id not in started]
-            if chosen == tenants and (self._policy.alpha >= 1 or not started):
+            is_whole = self._policy.alpha >= 1 and len(plan) < self._policy.window
+            if is_whole or (chosen == tenants and not started):
                 break
             if not started:
                 alpha *= 2
-        self._window = max(0, self._window - len(jobs))
         self._free = self._then
         self._line_up(waiting, plan, chosen)
 
@@ -232,6 +232,7 @@ class _Planning:
                 break
             if self._starts.start(planned):
                 started.add(planned.job.id)
+                self._releases = []
                 gpus_taken = self._starts.grants[-1].gpus
                 self._progress.charge(planned.job, planned.model, gpus_taken)
                 if planned.model in self._free:
@@ -242,7 +243,9 @@ class _Planning:
     def _plan(self, jobs: Sequence[Job]) -> dict[JobId, _Planned]:
         """Return the best plan for these jobs, or for those in the window, behind what is planned already."""
         models, ends = self._models, self._starts.ends
-        releases = [Releases(model, self._starts.capacity, ends[model]) for model in models]
+        if not self._releases:
+            self._releases = [Releases(model, self._starts.capacity, ends[model]) for model in models]
+        releases = self._releases
         window, seconds, ready = self._runnable(jobs, releases)
         if not window:
             return {}
@@ -268,17 +271,24 @@ class _Planning:
     ) -> tuple[list[Job], Floats, Floats]:
         """Return the jobs to be matched; by job and model how long each runs, and in how long it fits."""
         seconds = np.array([self._seconds[job.id] for job in jobs])
-        places = matching.shortest(seconds, self._window).tolist()
-        seconds = seconds[places]
-        ready = np.full(seconds.shape, math.inf)
         cluster = self._starts.capacity.cluster
-        for row, column in np.argwhere(np.isfinite(seconds)).tolist():
-            job = jobs[places[row]]
-            demand = demand_of(job, cluster, sizes_of(job)[-1], self._models[column])
-            ready[row, column] = releases[column].fits_in_seconds(demand)
-        seconds[np.isinf(ready)] = math.inf
-        rows = np.flatnonzero(np.isfinite(seconds).any(axis=1)).tolist()
-        return [jobs[places[row]] for row in rows], seconds[rows], ready[rows]
+        places: list[int] = []
+        rows: list[list[float]] = []
+        for place in matching.shortest_first(seconds).tolist():
+            job = jobs[place]
+            ready = [
+                fits.fits_in_seconds(demand_of(job, cluster, sizes_of(job)[-1], model))
+                if there < math.inf
+                else math.inf
+                for model, fits, there in zip(self._models, releases, seconds[place].tolist(), strict=True)
+            ]
+            if min(ready) < math.inf:
+                places.append(place)
+                rows.append(ready)
+                if len(places) == self._policy.window:
+                    break
+        found = np.array(rows).reshape(len(rows), len(releases))
+        return [jobs[place] for place in places], np.where(np.isinf(found), math.inf, seconds[places]), found
 
     def _line_up(self, waiting: Sequence[Job], plan: dict[JobId, _Planned], chosen: set[str]) -> None:
         """Queue those that wait, as planned and then the shortest first, and say why they wait."""

@@ -322,11 +322,18 @@ class TestFairness:
 
 
 class TestBounds:
-    def test_only_the_window_is_planned_and_everyone_is_queued(self) -> None:
+    def test_a_window_is_planned_after_the_other_while_jobs_start(self) -> None:
         jobs = [job(number, (float(100 - number), INF)) for number in range(1, 31)]
-        plan = decide(snapshot(jobs, nodes=cluster(4, 0), window=3))
-        assert set(started(plan)) == {28, 29, 30}
-        assert plan.queues["research"] == tuple(range(27, 0, -1))
+        plan = decide(snapshot(jobs, nodes=cluster(8, 0), window=4))
+        assert set(started(plan)) == set(range(23, 31))
+        assert plan.queues["research"] == tuple(range(22, 0, -1))
+
+    def test_jobs_that_do_not_fit_leave_the_window_to_others(self) -> None:
+        """Half of each node is broken, so that no gang of eight on one node fits, whoever ends."""
+        nodes = [make_node(number, broken=range(4)) for number in (1, 2)]
+        gangs = [job(number, (1.0, INF), 8) for number in range(1, 6)]
+        plan = decide(snapshot([*gangs, job(6, (9.0, INF))], nodes=nodes, window=2))
+        assert set(started(plan)) == {6}
 
     def test_a_higher_priority_is_planned_first_and_the_rest_behind_it(self) -> None:
         """The V100 is the long job's, which would be best served last; the short one does not wait for it."""
