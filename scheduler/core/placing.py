@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from scheduler.core.bits import members
 from scheduler.core.capacity import Capacity, Chooser
 from scheduler.core.cluster import Cluster, Fleet
 from scheduler.core.demand import Demand, Need
@@ -169,6 +170,6 @@ def _holding(site: Site, need: Need) -> list[int]:
     cpus, memory = layer.cpus, layer.memory
     return [
         node
-        for node in layer.in_turn(large_enough & site.nodes)
+        for node in members(large_enough & site.nodes)
         if cpus[node] >= need.cpus and memory[node] >= need.memory_bytes
     ]
