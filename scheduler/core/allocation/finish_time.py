@@ -19,6 +19,7 @@ from scipy.optimize import brentq
 from scheduler.core.allocation.errors import Problem, SolverError
 from scheduler.core.allocation.instance import Floats, Instance
 from scheduler.core.allocation.levels import hand_out, raise_levels
+from scheduler.core.allocation.linear import LARGE_FINISH_TIMES
 from scheduler.core.allocation.objective import Chosen, Objective, Rates, needs_steps
 from scheduler.core.allocation.polytope import Polytope
 
@@ -48,7 +49,7 @@ class FinishTimeFairness(Objective):
         rho = max(1.0, 2 * lower)
         for _ in range(MOST_PROGRAMS):
             needed = steps / (rho * alone - age)
-            raised = raise_levels(polytope, needed)
+            raised = raise_levels(polytope, needed, large=LARGE_FINISH_TIMES)
             found = float(((age + steps / np.maximum(raised.progress, 1e-300)) / alone).max())
             if found < upper:
                 upper, progress = found, steps / (found * alone - age)

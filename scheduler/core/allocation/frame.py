@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.core.allocation.instance import Floats
-from scheduler.core.allocation.linear import maximise
+from scheduler.core.allocation.linear import LARGE, maximise
 from scheduler.core.allocation.polytope import Polytope
 from scheduler.core.allocation.terms import Terms, nothing
 
@@ -54,10 +54,12 @@ def best_shares(
     expected: Floats | None = None,
     further_reward: Floats | None = None,
     further_lower: float = 0.0,
+    large: int = LARGE,
 ) -> Found:
     """Return what maximises reward·shares + further_reward·further under the polytope's rows and more.
 
     `expected` is the progress that is about enough for a job of each group; only the scaling uses it.
+    `large` is for the solver (module `linear`).
     Raises SolverError when nothing satisfies all rows.
     """
     scale, size = _scale(polytope, expected)
@@ -68,7 +70,7 @@ def best_shares(
     # The largest reward is 1, so that the solver's tolerance means the same for all objectives.
     largest = float(np.abs(rewards).max(initial=0.0)) or 1.0
     terms, upper = joined([*polytope_rows, *rows], scale)
-    found = maximise(rewards / largest, terms, upper, lower)
+    found = maximise(rewards / largest, terms, upper, lower, large)
     own = sum(len(part.upper) for part in polytope_rows)
     return Found(
         shares=within(polytope, found.values[: polytope.columns] * scale),

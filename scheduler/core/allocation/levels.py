@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.core.allocation.frame import SLACK, More, best_shares, floors
-from scheduler.core.allocation.instance import Floats
+from scheduler.core.allocation.instance import Flags, Floats
+from scheduler.core.allocation.linear import LARGE
 from scheduler.core.allocation.polytope import Polytope
 from scheduler.core.allocation.terms import one
 
@@ -26,7 +27,11 @@ class Raised:
 
 
 def raise_levels(
-    polytope: Polytope, pace: Floats, base: Floats | None = None, floor: Floats | None = None
+    polytope: Polytope,
+    pace: Floats,
+    base: Floats | None = None,
+    floor: Floats | None = None,
+    large: int = LARGE,
 ) -> Raised:
     """Maximise z such that each job makes progress base + pace·z, and none less than its floor.
 
@@ -34,6 +39,17 @@ def raise_levels(
     """
     base = np.zeros(polytope.groups) if base is None else base
     floor = np.zeros(polytope.groups) if floor is None else floor
+    wanted = (pace > 0) | (floor > 0)
+    if 2 * wanted.sum() < polytope.groups and not polytope.paired.any():
+        # In a hierarchy of queues most jobs are not up yet: they need no columns.
+        part, columns = polytope.without_others(wanted)
+        raised = raise_levels(part, pace[wanted], base[wanted], floor[wanted], large)
+        return Raised(
+            raised.height,
+            _back(raised.shares, columns),
+            _back(raised.progress, wanted),
+            _back(raised.blame, wanted),
+        )
     active = np.flatnonzero(pace > 0)
     # No job rises above its best, so this is an upper bound of z, and z is measured in parts of it.
     bound = max(float(((polytope.best - base)[active] / pace[active]).min()), 1e-12)
@@ -51,12 +67,20 @@ def raise_levels(
         floors(polytope, rest),
         expected=expected,
         further_reward=np.ones(1),
+        large=large,
     )
     progress = polytope.progress.of(found.shares)
     height = float(((progress - base)[active] / pace[active]).min())
     blame = np.zeros(polytope.groups)
     blame[active] = np.maximum(found.duals[: len(active)], 0.0) * pace[active] * bound / expected[active]
     return Raised(max(height, 0.0), found.shares, progress, blame)
+
+
+def _back(values: Floats, wanted: Flags) -> Floats:
+    """Return the values in the places that are wanted, and zeros elsewhere."""
+    whole = np.zeros(len(wanted))
+    whole[wanted] = values
+    return whole
 
 
 def hand_out(polytope: Polytope, floor: Floats) -> Floats:

@@ -19,6 +19,7 @@ from scheduler.core.allocation.errors import Problem
 from scheduler.core.allocation.frame import best_shares
 from scheduler.core.allocation.instance import Floats, Instance
 from scheduler.core.allocation.levels import hand_out, raise_levels
+from scheduler.core.allocation.linear import LARGE_SUM
 from scheduler.core.allocation.objective import (
     Chosen,
     Objective,
@@ -82,7 +83,7 @@ class MaxSumThroughput(Objective):
 
     def choose(self, polytope: Polytope) -> Chosen:
         reward = polytope.progress.together(polytope.size * polytope.unit, polytope.columns)
-        return Chosen(best_shares(polytope, reward).shares)
+        return Chosen(best_shares(polytope, reward, large=LARGE_SUM).shares)
 
     def value(self, instance: Instance, rates: Rates) -> float:
         return float(rates.throughput.sum())
@@ -100,7 +101,7 @@ class ThroughputPerCost(Objective):
 
     def choose(self, polytope: Polytope) -> Chosen:
         steps = polytope.progress.together(polytope.size * polytope.unit, polytope.columns)
-        return Chosen(best_shares(polytope, steps / polytope.price[polytope.model]).shares)
+        return Chosen(best_shares(polytope, steps / polytope.price[polytope.model], large=LARGE_SUM).shares)
 
     def value(self, instance: Instance, rates: Rates) -> float:
         return rates.per_price
@@ -116,7 +117,9 @@ class Fifo(Objective):
 
     def choose(self, polytope: Polytope) -> Chosen:
         worth = polytope.marks[:, 0] * polytope.size * polytope.unit
-        return Chosen(best_shares(polytope, polytope.progress.together(worth, polytope.columns)).shares)
+        return Chosen(
+            best_shares(polytope, polytope.progress.together(worth, polytope.columns), large=LARGE_SUM).shares
+        )
 
     def value(self, instance: Instance, rates: Rates) -> float:
         return float((self._importance(instance) * rates.throughput / instance.fastest).sum())

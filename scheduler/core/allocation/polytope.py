@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.core.allocation.errors import ObjectiveError
-from scheduler.core.allocation.instance import Floats, Instance, Ints
+from scheduler.core.allocation.instance import Flags, Floats, Instance, Ints
 from scheduler.core.allocation.terms import Terms
 
 #: A problem with more columns is refused: it would not fit into memory.
@@ -88,6 +88,28 @@ class Polytope:
         np.maximum.at(best, self.first, self.rate_first)
         np.maximum.at(best, self.second, self.rate_second)
         return best
+
+    def without_others(self, wanted: Flags) -> tuple[Polytope, Flags]:
+        """Return the polytope of some of the groups, and which of the columns are its; for lack of pairs."""
+        columns: Flags = wanted[self.first]
+        number = np.cumsum(wanted) - 1
+        first = number[self.first[columns]]
+        part = Polytope(
+            gpus=self.gpus,
+            price=self.price,
+            size=self.size[wanted],
+            group=self.group,
+            gang=self.gang[wanted],
+            marks=self.marks[wanted],
+            unit=self.unit[wanted],
+            model=self.model[columns],
+            first=first,
+            second=first,
+            rate_first=self.rate_first[columns],
+            rate_second=self.rate_second[columns],
+            paired=self.paired[columns],
+        )
+        return part, columns
 
     def _of_groups(self, first: Floats, second: Floats) -> Terms:
         paired = np.flatnonzero(self.paired)
