@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from scheduler.simulation.command import main
+from scheduler.simulation.report.measure import measure
+from scheduler.simulation.report.page import page
+from scheduler.simulation.report.privately import against_private
 from scheduler.simulation.sweep import (
     Case,
     case_from_json,
@@ -63,7 +66,7 @@ def simulate(case: Case, *more: object) -> int:
 def test_tells_who_waited_longer_and_why(
     case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert simulate(case, "--private", "--json", tmp_path / "out.json", "--report", tmp_path / "report") == 0
+    assert simulate(case, "--private", "--json", tmp_path / "out.json") == 0
     (run,) = json.loads((tmp_path / "out.json").read_text())["policies"]
     products, research = run["private"]
     assert (products["jobs"], products["anomalies"]) == (4, 0)
@@ -74,9 +77,14 @@ def test_tells_who_waited_longer_and_why(
     said = capsys.readouterr().out
     assert "private cluster" in said
     assert "fragmentation 1" in said
-    page = (tmp_path / "report" / "report.html").read_text()
-    assert "Against private clusters" in page
-    assert "not as it needs them" in page
+
+
+def test_the_page_has_a_section_of_it(case: Case) -> None:
+    result = run_case(case)
+    text = page([measure(result)], [], private=[against_private(result)])
+    assert "Against private clusters" in text
+    assert "not as it needs them" in text
+    assert "private-section" not in page([measure(result)], [])
 
 
 def test_says_nothing_of_it_unless_asked(

@@ -22,7 +22,7 @@ from tests.core.sim.worlds import arrival
 #: Virtual cluster -> its cells, and the gangs (replicas, GPUs of each) that its jobs are.
 OWNERS = {
     "alpha": ({"NODE": 3}, ((1, 1), (1, 2), (1, 4), (1, 8))),
-    "beta": ({"NODE": 3}, ((1, 1), (1, 2), (1, 8), (2, 4))),
+    "beta": ({"NODE": 2, "SWITCH": 3, "V100": 2}, ((1, 1), (1, 2), (1, 8), (2, 4))),
     "gamma": ({"RACK": 1}, ((1, 1), (1, 4), (1, 8), (2, 8))),
 }
 NEAR = Topology(level="node", required=True)
@@ -73,13 +73,12 @@ def compared(facts: Snapshot, arrivals: list[Arrival]) -> tuple[Comparison, ...]
     return privately.compare(engine)
 
 
-@pytest.mark.parametrize("opportunistic", [0.0, 0.3])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("seed", "opportunistic"), [(0, 0.0), (1, 0.3), (2, 0.3), (3, 0.5)])
 def test_with_cells_every_job_waits_as_long_as_in_the_private_cluster(
     seed: int, opportunistic: float
 ) -> None:
     for one in compared(cluster(cells=True), workload(seed, opportunistic)):
-        assert one.jobs > 30
+        assert one.jobs > 20
         assert one.anomalies == ()
         assert one.real == one.private
 
@@ -88,11 +87,11 @@ def test_with_counts_hard_affinity_makes_some_wait_longer() -> None:
     """The negative control: the same jobs and the same numbers of GPUs."""
     late = [
         anomaly
-        for seed in range(4)
+        for seed in range(2)
         for one in compared(cluster(cells=False), workload(seed, 0.0))
         for anomaly in one.anomalies
     ]
-    assert sum(anomaly.delay.hard_affinity for anomaly in late) > 20
+    assert sum(anomaly.delay.hard_affinity for anomaly in late) > 10
 
 
 @pytest.mark.parametrize("placer", ["fgd", "spread"])
