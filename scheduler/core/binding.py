@@ -39,15 +39,16 @@ from scheduler.core.cells.pairs import release
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import NONE, Space
 from scheduler.core.cells.world import World
+from scheduler.core.cluster import Cluster
 from scheduler.core.demand import demand_of_grant
 from scheduler.core.errors import PolicyError
 from scheduler.core.facts import Facts
 from scheduler.core.holding import Holding
 from scheduler.core.plan import Decision, Placement
 from scheduler.core.policy import View
-from scheduler.core.private_cluster import PrivateCluster, shared_cluster
+from scheduler.core.private_cluster import PrivateCluster, own_clusters, shared_cluster
 from scheduler.core.snapshot import AllocationId, GpuId, JobId, Memory, Running
-from scheduler.core.virtual_nodes import profile_of, virtual_nodes
+from scheduler.core.virtual_nodes import profile_of
 
 #: The key of Snapshot.memory under which it is remembered what is bound; no virtual cluster has this name.
 CELLS = "cells"
@@ -143,10 +144,10 @@ class Binding:
         """Note what is broken, and make every virtual cluster's private cluster."""
         for chain, node in self._broken:
             fail(self._world, self._world.hardware[chain.name], node)
-        cluster = self._facts.cluster
+        levels = self._facts.cluster.levels
+        own, nothing = own_clusters(self.layout, self._profiles, levels), Cluster((), levels)
         for vc in self._facts.virtual_clusters:
-            nodes = virtual_nodes(self.layout, vc, self._profiles, cluster.levels)
-            self._privates[vc] = PrivateCluster(self._spaces(vc), nodes, self._shared)
+            self._privates[vc] = PrivateCluster(self._spaces(vc), own.get(vc, nothing), self._shared)
 
     def _spaces(self, vc: str) -> list[tuple[Hardware, Space]]:
         """Return the spaces of a virtual cluster in the order of its virtual nodes."""
