@@ -67,7 +67,10 @@ def alone(snapshot: Snapshot, vc: str) -> Snapshot:
         snapshot,
         jobs=tuple(jobs.values()),
         running=tuple(one for one in snapshot.running if one.jobs[0] in jobs),
-        memory={"cells": {name: {vc: each[vc]} for name, each in memory.items() if vc in each}},
+        memory={
+            vc: snapshot.memory.get(vc, {}),
+            "cells": {name: {vc: each[vc]} for name, each in memory.items() if vc in each},
+        },
     )
 
 
