@@ -44,11 +44,11 @@ from scheduler.core.demand import demand_of_grant
 from scheduler.core.errors import PolicyError
 from scheduler.core.facts import Facts
 from scheduler.core.holding import Holding
+from scheduler.core.own_clusters import own_clusters
 from scheduler.core.plan import Decision, Placement
 from scheduler.core.policy import View
-from scheduler.core.private_cluster import PrivateCluster, own_clusters, shared_cluster
+from scheduler.core.private_cluster import PrivateCluster, shared_cluster
 from scheduler.core.snapshot import AllocationId, GpuId, JobId, Memory, Running
-from scheduler.core.virtual_nodes import profile_of
 
 #: The key of Snapshot.memory under which it is remembered what is bound; no virtual cluster has this name.
 CELLS = "cells"
@@ -63,10 +63,6 @@ class Binding:
         self.layout: Layout = facts.layout
         cluster = facts.cluster
         self._shared = shared_cluster(cluster, self.layout.gpu_models)
-        nodes = {node.name: node for fleet in cluster.fleets.values() for node in fleet.nodes}
-        self._profiles = {
-            name: profile_of(chain, nodes, cluster.levels) for name, chain in self.layout.chains.items()
-        }
         #: By chain: its GPUs in order, None where one is not there; and GPU -> its chain, its number there.
         self._gpus: dict[str, list[GpuId | None]] = {}
         self._leaf_of: dict[GpuId, tuple[str, int]] = {}
@@ -144,8 +140,8 @@ class Binding:
         """Note what is broken, and make every virtual cluster's private cluster."""
         for chain, node in self._broken:
             fail(self._world, self._world.hardware[chain.name], node)
-        levels = self._facts.cluster.levels
-        own, nothing = own_clusters(self.layout, self._profiles, levels), Cluster((), levels)
+        cluster = self._facts.cluster
+        own, nothing = own_clusters(self.layout, cluster), Cluster((), cluster.levels)
         for vc in self._facts.virtual_clusters:
             self._privates[vc] = PrivateCluster(self._spaces(vc), own.get(vc, nothing), self._shared)
 

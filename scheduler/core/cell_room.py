@@ -9,62 +9,64 @@ from __future__ import annotations
 from scheduler.core import wording
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cluster import UNKNOWN, Cluster
-from scheduler.core.demand import Demand
+from scheduler.core.demand import Demand, Need
+from scheduler.core.packing import Layer, locate
 from scheduler.core.plan import Reason, Tier
 from scheduler.core.snapshot import Job
 
 
-def rooms_of(layout: Layout, virtual_cluster: str, model: str) -> list[int]:
-    """Return the GPUs of every part of the cells that lies on one node, the largest first."""
-    rooms: list[int] = []
-    kinds = [(name, level, count) for (name, level), count in layout.owned.get(virtual_cluster, {}).items()]
-    kinds += [(cell.chain, cell.level, 1) for cell in layout.pinned.get(virtual_cluster, {}).values()]
-    for name, level, count in kinds:
-        chain = layout.chains[name]
-        if chain.gpu_model == model:
-            size = chain.sizes[min(level, chain.node_level)]
-            rooms += [size] * (count * chain.sizes[level] // size)
-    return sorted(rooms, reverse=True)
+def misfit_in_cells(job: Job, demand: Demand, model: str, layout: Layout, own: Cluster) -> Reason | None:
+    """Return why the gang can never be placed in the cells of its virtual cluster; None when it can be.
 
-
-def misfit_in_cells(job: Job, demand: Demand, model: str, cluster: Cluster, layout: Layout) -> Reason | None:
-    """Return why the gang can never be placed in the cells of its virtual cluster; None when it can be."""
-    rooms = rooms_of(layout, job.virtual_cluster, model)
-    # A gang that must stay on a node, or closer, must stay within one cell.
-    together = demand.ranks[-1] <= cluster.node_rank
-    sizes = [demand.gpus] if together else sorted([need.gpus for need in demand.needs], reverse=True)
-    if sizes[0] > max(rooms, default=0):
-        return _too_large(job, sizes[0], model, rooms, together=together)
-    cpus, memory = cluster.fleets[model].cpus_per_gpu, cluster.fleets[model].memory_per_gpu
+    `own`: the cluster that its cells are (`own_clusters`).
+    """
+    fleet = own.fleets.get(model)
+    if fleet is None:
+        return _too_scattered(job, demand, model, layout)
+    largest = max(need.gpus for need in demand.needs)
+    if largest > fleet.largest_node:
+        return _too_large(job, largest, model, fleet.largest_node)
     for need in demand.needs:
-        if need.cpus > need.gpus * cpus or need.memory_bytes > need.gpus * memory:
-            known = [0.0 if each == UNKNOWN else need.gpus * each for each in (cpus, memory)]
-            return Reason(
-                code="exceeds_cells",
-                tier=Tier.NEVER,
-                message="A cell comes with its GPUs' share of the node, for"
-                f" {wording.gpus(need.gpus)} {wording.processors(*known)};"
-                f" one replica needs {wording.processors(need.cpus, need.memory_bytes)}.",
-                blocking={"virtual_cluster": job.virtual_cluster},
-                hint="Ask for fewer CPUs or less memory per replica, or submit it as opportunistic.",
-            )
-    for size in sizes:
-        place = next((n for n in range(len(rooms) - 1, -1, -1) if rooms[n] >= size), None)
-        if place is None:
-            return _too_scattered(job, demand, model, layout)
-        rooms[place] -= size
-        rooms.sort(reverse=True)
-    return None
+        cpus, memory = need.gpus * fleet.cpus_per_gpu, need.gpus * fleet.memory_per_gpu
+        if need.cpus > cpus or need.memory_bytes > memory:
+            return _too_hungry(job, need, cpus, memory)
+    idle, node_rank = Layer.unclaimed(fleet, fleet.usable), own.node_rank
+    if locate(idle, fleet, demand, demand.ranks[-1], node_rank) is not None:
+        return None
+    if locate(idle, fleet, demand, len(own.levels), node_rank) is None:
+        return _too_scattered(job, demand, model, layout)
+    assert job.topology is not None
+    level = job.topology.level
+    return Reason(
+        code="exceeds_cells",
+        tier=Tier.NEVER,
+        message=f"No {model} cell of virtual cluster {job.virtual_cluster} promises {demand.gpus} GPUs within"
+        f" one {level}.",
+        blocking={"virtual_cluster": job.virtual_cluster, "level": level},
+        needed=demand.gpus,
+        hint=f"Make the topology level {level} preferred instead of required, or submit it as opportunistic.",
+    )
 
 
-def _too_large(job: Job, gpus: int, model: str, rooms: list[int], *, together: bool) -> Reason:
-    largest = max(rooms, default=0)
-    need = f"this gang must stay on one node and needs {gpus}" if together else f"one replica needs {gpus}"
+def _too_hungry(job: Job, need: Need, cpus: float, memory: float) -> Reason:
+    known = [0.0 if each == UNKNOWN else each for each in (cpus, memory)]
+    return Reason(
+        code="exceeds_cells",
+        tier=Tier.NEVER,
+        message="A cell comes with its GPUs' share of the node, for"
+        f" {wording.gpus(need.gpus)} {wording.processors(*known)};"
+        f" one replica needs {wording.processors(need.cpus, need.memory_bytes)}.",
+        blocking={"virtual_cluster": job.virtual_cluster},
+        hint="Ask for fewer CPUs or less memory per replica, or submit it as opportunistic.",
+    )
+
+
+def _too_large(job: Job, gpus: int, model: str, largest: int) -> Reason:
     return Reason(
         code="exceeds_cells",
         tier=Tier.NEVER,
         message=f"The largest of the {model} cells of virtual cluster {job.virtual_cluster} has"
-        f" {wording.gpus(largest)} on one node; {need}.",
+        f" {wording.gpus(largest)} on one node; one replica needs {gpus}.",
         blocking={"virtual_cluster": job.virtual_cluster},
         needed=gpus,
         available=largest,

@@ -14,6 +14,7 @@ from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cluster import Cluster
 from scheduler.core.demand import Demand, demand_of, models_of, shape_of
+from scheduler.core.own_clusters import own_clusters
 from scheduler.core.packing import Layer, locate
 from scheduler.core.plan import Reason, Tier
 from scheduler.core.snapshot import Job, Snapshot, Tenant, VirtualCluster
@@ -41,6 +42,7 @@ class Feasibility:
         layout: Layout | None = None,
     ) -> None:
         self._layout = layout
+        self._own: Mapping[str, Cluster] | None = None
         self.cluster, self.tenants, self.virtual_clusters = cluster, tenants, virtual_clusters
         self.members = {
             name: frozenset(member.tenant for member in vc.members) for name, vc in virtual_clusters.items()
@@ -196,7 +198,10 @@ class Feasibility:
             return None
         key = (job.virtual_cluster, demand.needs, demand.ranks, model)
         if key not in self._misfits:
-            reason = misfit_in_cells(job, demand, model, self.cluster, self._layout)
+            if self._own is None:
+                self._own = own_clusters(self._layout, self.cluster)
+            own = self._own.get(job.virtual_cluster) or Cluster((), self.cluster.levels)
+            reason = misfit_in_cells(job, demand, model, self._layout, own)
             self._misfits[key] = (5, reason) if reason else None
         return self._misfits[key]
 

@@ -6,20 +6,18 @@ here, so what a policy decides is what it would decide if its virtual cluster we
 
 from __future__ import annotations
 
-from collections import ChainMap, deque
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
 from scheduler.core.capacity import Capacity
-from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import Space
 from scheduler.core.claims import Claims
 from scheduler.core.cluster import Cluster, Fleet, Place
 from scheduler.core.holding import Holding
 from scheduler.core.snapshot import AllocationId, GpuId, Running
-from scheduler.core.virtual_nodes import Profile, virtual_nodes
 
 _Where = dict[GpuId, Place]
 
@@ -99,25 +97,6 @@ class PrivateCluster:
     def offered(self, cluster: Capacity) -> Capacity:
         """Return what the virtual cluster can have: of its cells, and of what the others left of the rest."""
         return cluster.beside(self.cluster, self._claims.layers())
-
-
-#: The last layouts and profiles, and the clusters of their virtual nodes: every round asks for the same.
-_recent: deque[tuple[Layout, Mapping[str, Profile], tuple[str, ...], dict[str, Cluster]]] = deque(maxlen=4)
-
-
-def own_clusters(
-    layout: Layout, profiles: Mapping[str, Profile], levels: tuple[str, ...]
-) -> dict[str, Cluster]:
-    """Return the cluster of the virtual nodes of each virtual cluster that the specification names."""
-    for known, its_profiles, its_levels, clusters in _recent:
-        if known is layout and its_profiles == profiles and its_levels == levels:
-            return clusters
-    clusters = {
-        vc: Cluster(virtual_nodes(layout, vc, profiles, levels), levels)
-        for vc in layout.specification.virtual_clusters
-    }
-    _recent.append((layout, profiles, levels, clusters))
-    return clusters
 
 
 def shared_cluster(cluster: Cluster, divided: frozenset[str]) -> Cluster:

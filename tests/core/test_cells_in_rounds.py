@@ -175,7 +175,10 @@ class TestReasons:
     def test_nor_a_gang_that_must_stay_together(self) -> None:
         near = Topology(level="node", required=True)
         plan = decide(divided({"research": {SWITCH: 2}}, [make_job(1, 2, replicas=2, topology=near)]))
-        assert "this gang must stay on one node and needs 4" in why(plan, 1).message
+        assert (
+            why(plan, 1).message
+            == "No V100 cell of virtual cluster research promises 4 GPUs within one node."
+        )
 
     def test_nor_gangs_of_shapes_that_do_not_add_up(self) -> None:
         plan = decide(
