@@ -227,7 +227,7 @@ def hierarchical(cases: Cases, *, in_turn: bool = False) -> None:
         if not going:
             break
         heights = optima(
-            [highest(cases[n].plain, cases[n].plain.fair, done[n] * (1 - 1e-9), paces[n]) for n in going]
+            [highest(cases[n].plain, cases[n].plain.fair, done[n] * (1 - 1e-8), paces[n]) for n in going]
         )
         trials, owners = [], []
         for number, height in zip(going, heights, strict=True):
@@ -236,7 +236,7 @@ def hierarchical(cases: Cases, *, in_turn: bool = False) -> None:
             for job in np.flatnonzero(paces[number] > 0):
                 A = np.vstack([plain.A, -plain.fair])
                 trials.append(
-                    Block(plain.fair[job], A, np.concatenate([plain.b, -done[number] * (1 - 1e-9)]))
+                    Block(plain.fair[job], A, np.concatenate([plain.b, -done[number] * (1 - 1e-8)]))
                 )
                 owners.append((number, job))
         for (number, job), could in zip(owners, optima(trials), strict=True):
