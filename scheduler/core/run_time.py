@@ -10,7 +10,8 @@ assumed, and each assumption is here:
 - A throughput of 0 says that the job does not run there (as in Gavel's table); one that is negative or not a
   finite number says nothing.
 - Work done counts by the speed of the model it was done on.
-- What outlives its run time is expected to run on for as long again as it has outlived it.
+- What outlives its run time is expected to end within a minute, then within 2, 4, 8, ... of them: an instant
+  that stands until it is reached, so that nothing changes in between.
 - No attempt lasts longer than the job's time limit.
 """
 
@@ -19,11 +20,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from scheduler.core.service import put_back
+from scheduler.core.service import INSTANT_SECONDS, put_back
 from scheduler.core.snapshot import Job, Running
 
 #: Nothing is expected to take longer: about three hundred years.
 LONGEST_SECONDS = 1e10
+#: Within what time a job ends at first that outlives its run time.
+GRACE_SECONDS = 60.0
 
 
 def relative_speeds(job: Job, models: Sequence[str], reference: str = "") -> dict[str, float]:
@@ -72,5 +75,9 @@ def _work_left(
     whole = job.estimate_seconds
     if whole is None:
         whole = default_limit_seconds if job.time_limit_seconds is None else job.time_limit_seconds
-    done = sum([seconds * speeds[model] for model, seconds in service.items()]) / job.gpus
-    return abs(whole - done)
+    left = whole - sum([seconds * speeds[model] for model, seconds in service.items()]) / job.gpus
+    if left > INSTANT_SECONDS:
+        return left
+    beyond = max(0.0, -left)
+    _, doublings = math.frexp(beyond / GRACE_SECONDS)
+    return GRACE_SECONDS * 2.0 ** max(0, doublings) - beyond

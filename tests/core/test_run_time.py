@@ -48,9 +48,18 @@ def test_work_counts_by_the_speed_of_where_it_was_done() -> None:
     assert left_seconds(job, running, NOW, DAY) == pytest.approx(980 - 300)
 
 
-def test_what_outlives_its_estimate_runs_on_for_as_long_again() -> None:
+@pytest.mark.parametrize(
+    ("seconds_run", "left"),
+    [(99, 1), (100, 60), (130, 30), (159, 1), (160, 60), (219, 1), (220, 120), (339, 1)],
+)
+def test_what_outlives_its_estimate_ends_within_one_minute_then_two_then_four(
+    seconds_run: float, left: float
+) -> None:
     job = make_job(1, estimate_seconds=100.0)
-    assert left_seconds(job, make_running(job, [1], since=NOW - 130), NOW, DAY) == pytest.approx(30.0)
+    assert left_seconds(job, make_running(job, [1], since=NOW - seconds_run), NOW, DAY) == pytest.approx(left)
+
+
+def test_a_limit_ends_what_outlives_its_estimate() -> None:
     limited = make_job(1, estimate_seconds=100.0, time_limit_seconds=140.0)
     assert left_seconds(limited, make_running(limited, [1], since=NOW - 130), NOW, DAY) == pytest.approx(10)
     assert left_seconds(limited, make_running(limited, [1], since=NOW - 150), NOW, DAY) == 0.0

@@ -173,7 +173,7 @@ class TestWaitingForAModel:
         assert plan.wake_at == NOW + 100
 
     def test_it_does_not_wait_for_ever_for_what_outlives_its_estimate(self) -> None:
-        """It is expected to run on for as long again as it has outlived it."""
+        """It is expected to end within 1, 2, 4, ... minutes of when it should have."""
         plan = self.plan((50.0, 160.0), seconds_run=700.0 + 60.0)
         assert plan.actions == ()
         assert plan.wake_at == NOW + 60

@@ -85,7 +85,7 @@ def test_a_change_of_one_setting_keeps_the_other_and_none_is_no_entry(world: Wor
 @pytest.mark.parametrize(
     ("asked", "field", "expected"),
     [
-        ({"spare_policy": "lass"}, "spare_policy", "one of: drf, fair, fifo"),
+        ({"spare_policy": "lass"}, "spare_policy", "one of: allox, drf, fair, fifo"),
         ({"spare_policy": "las:quantum=1"}, "spare_policy", "quantum_seconds (float)"),
         ({"spare_placer": "delay:relax_after_seconds=true"}, "spare_placer", "float"),
         ({"spare_policy": ""}, "spare_policy", ""),

@@ -36,6 +36,7 @@ PARAMETERS = {
     "tiresias": {"thresholds": [120.0]},
     "fair": {"half_life_seconds": 120.0, "minimum_run_seconds": 40.0},
     "gandiva": {"slice_seconds": 60.0},
+    "allox": {"alpha": 0.5},
 }
 
 
@@ -97,6 +98,7 @@ def simulated(facts: Snapshot, events: list[Event], pause_seconds: int) -> dict[
 FIFO_SRTF = (("fifo", "consolidate"), ("srtf", "spread"))
 LAS_TIRESIAS = (("las", "fgd"), ("tiresias", "consolidate"))
 DRF_FAIR = (("drf", "spread"), ("fair", "consolidate"))
+ALLOX_SRTF = (("allox", "consolidate"), ("srtf", "spread"))
 SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
 
 
@@ -109,10 +111,12 @@ SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
         (*DRF_FAIR, 15, False),
         (*SJF_GANDIVA, 15, False),
         (*SJF_GANDIVA, 0, False),
+        (*ALLOX_SRTF, 15, False),
         (*FIFO_SRTF, 15, True),
         (*LAS_TIRESIAS, 0, True),
         (*DRF_FAIR, 15, True),
         (*SJF_GANDIVA, 0, True),
+        (*ALLOX_SRTF, 0, True),
     ],
     ids=lambda value: ":".join(value) if isinstance(value, tuple) else str(value),
 )
