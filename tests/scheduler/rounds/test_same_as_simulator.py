@@ -98,7 +98,7 @@ def simulated(facts: Snapshot, events: list[Event], pause_seconds: int) -> dict[
 FIFO_SRTF = (("fifo", "consolidate"), ("srtf", "spread"))
 LAS_TIRESIAS = (("las", "fgd"), ("tiresias", "consolidate"))
 DRF_FAIR = (("drf", "spread"), ("fair", "consolidate"))
-ALLOX_SRTF = (("allox", "consolidate"), ("srtf", "spread"))
+LAS_ALLOX = (("las", "fgd"), ("allox", "consolidate"))
 SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
 
 
@@ -111,12 +111,12 @@ SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
         (*DRF_FAIR, 15, False),
         (*SJF_GANDIVA, 15, False),
         (*SJF_GANDIVA, 0, False),
-        (*ALLOX_SRTF, 15, False),
+        (*LAS_ALLOX, 15, False),
         (*FIFO_SRTF, 15, True),
         (*LAS_TIRESIAS, 0, True),
         (*DRF_FAIR, 15, True),
         (*SJF_GANDIVA, 0, True),
-        (*ALLOX_SRTF, 0, True),
+        (*LAS_ALLOX, 0, True),
     ],
     ids=lambda value: ":".join(value) if isinstance(value, tuple) else str(value),
 )
