@@ -61,22 +61,23 @@ def fill(polytope: Polytope, paces: Paces) -> Floats:
 
 
 def _skip_ahead(polytope: Polytope, paces: Paces, water: _Water) -> _Water:
-    """Return the last state in which all still rise until they are at their best, and GPUs suffice."""
+    """Return the last state in which all still rise until they are at their best, and GPUs suffice.
+
+    A state that needs too many GPUs gives prices at which it is worth more than everything there is; so is
+    every state that is worth as much at these prices. That mostly leaves a few states to be tried.
+    """
     states = list(_unhindered(polytope, paces, water))
-    low, high, step = 0, len(states), 1
-    # Doubling first: GPUs may well run short soon.
-    while low + step < high:
-        if _fits(polytope, states[low + step].progress):
-            low, step = low + step, 2 * step
-        else:
-            high = low + step
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _fits(polytope, states[middle].progress):
-            low = middle
-        else:
-            high = middle
-    return states[low]
+    last = len(states) - 1
+    while last > 0:
+        progress = states[last].progress
+        raised = raise_levels(polytope, progress)
+        if raised.height >= 1 - AT_BEST:
+            break
+        price = raised.blame / np.where(progress > 0, progress, 1.0)
+        last -= 1
+        while last > 0 and price @ states[last].progress > raised.height * (1 + AT_BEST):
+            last -= 1
+    return states[last]
 
 
 def _unhindered(polytope: Polytope, paces: Paces, water: _Water) -> Iterable[_Water]:
@@ -89,10 +90,6 @@ def _unhindered(polytope: Polytope, paces: Paces, water: _Water) -> Iterable[_Wa
         progress = np.minimum(progress + pace * height, best)
         water = _Water(progress, water.ended | (rising & (progress >= best * (1 - AT_BEST))))
         yield water
-
-
-def _fits(polytope: Polytope, progress: Floats) -> bool:
-    return raise_levels(polytope, progress).height >= 1 - AT_BEST
 
 
 class WaterFilling(MaxMin):

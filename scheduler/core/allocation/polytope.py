@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.core.allocation.errors import ObjectiveError
-from scheduler.core.allocation.instance import Flags, Floats, Instance, Ints
+from scheduler.core.allocation.instance import Flags, Floats, Instance, Ints, Pairs
 from scheduler.core.allocation.terms import Terms
 
 #: A problem with more columns is refused: it would not fit into memory.
@@ -156,46 +156,54 @@ def polytope_of(instance: Instance, marks: Floats) -> Polytope:
 
 
 def _columns(instance: Instance, alike: Instance, rates: Floats, size: Ints) -> Iterator[_Block]:
-    """Yield the columns of jobs alone, then those of pairs of kinds."""
+    """Yield the columns of jobs alone, then those of pairs."""
     alone, model = np.nonzero(rates)
     yield model, alone, alone, rates[alone, model], np.zeros(len(model))
-    if (pairs := instance.pairs) is None:
-        return
-    members: dict[int, Ints] = {int(kind): np.flatnonzero(alike.kind == kind) for kind in set(alike.kind)}
-    total = len(model)
-    nobody: Ints = np.zeros(0, dtype=np.int64)
-    for one, other, speeds in zip(pairs.first, pairs.second, pairs.throughput, strict=True):
-        ours, theirs = members.get(int(one), nobody), members.get(int(other), nobody)
-        first, second = (side.reshape(-1) for side in np.meshgrid(ours, theirs, indexing="ij"))
-        if one == other:
-            # Two jobs of one group share GPUs when it has two.
-            possible = (first < second) | ((first == second) & (size[first] > 1))
-            first, second = first[possible], second[possible]
-        for column in range(len(instance.models)):
-            block = _useful(alike, rates, first, second, speeds[:, column], column)
-            total += len(block[0])
-            if total > MOST_COLUMNS:
-                raise ObjectiveError(
-                    f"sharing makes more than {MOST_COLUMNS:,} pairs of jobs: solve it in parts "
-                    "(parts=8), give fewer pairs, or turn sharing off"
-                )
-            yield block
+    if instance.pairs is not None:
+        first, second, pair = _partners(instance.pairs, alike, size)
+        yield _useful(alike, rates, first, second, instance.pairs.throughput[pair])
 
 
-def _useful(alike: Instance, rates: Floats, first: Ints, second: Ints, speeds: Floats, model: int) -> _Block:
-    """Return the pairs that get more done on the model than its jobs would one after the other."""
-    possible = (alike.throughput[first, model] > 0) & (alike.throughput[second, model] > 0)
-    first, second = first[possible], second[possible]
-    relative_first = speeds[0] / alike.throughput[first, model]
-    relative_second = speeds[1] / alike.throughput[second, model]
-    useful = relative_first + relative_second > 1 + USELESS
-    first, second = first[useful], second[useful]
+def _partners(pairs: Pairs, alike: Instance, size: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the groups that may share GPUs, and which of the pairs of kinds they are."""
+    members = {int(kind): np.flatnonzero(alike.kind == kind) for kind in np.unique(alike.kind)}
+    nobody = np.zeros(0, dtype=np.intp)
+    first, second, number = [nobody], [nobody], [nobody]
+    total = 0
+    for pair, (one, other) in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
+        ours, theirs = members.get(one, nobody), members.get(other, nobody)
+        total += len(ours) * len(theirs) * alike.throughput.shape[1]
+        if total > MOST_COLUMNS:
+            raise ObjectiveError(
+                f"sharing makes more than {MOST_COLUMNS:,} pairs of jobs: solve it in parts (parts=8), give "
+                "fewer pairs, or turn sharing off"
+            )
+        first.append(np.repeat(ours, len(theirs)))
+        second.append(np.tile(theirs, len(ours)))
+        number.append(np.full(len(first[-1]), pair))
+    one, two, pair_of = (np.concatenate(parts) for parts in (first, second, number))
+    # Each two groups once, also where both are of a kind; two jobs of one group only when it has two.
+    same = (pairs.first == pairs.second)[pair_of] if len(pair_of) else pair_of.astype(bool)
+    possible = ~same | (one < two) | ((one == two) & (size[one] > 1))
+    return one[possible], two[possible], pair_of[possible]
+
+
+def _useful(alike: Instance, rates: Floats, first: Ints, second: Ints, speeds: Floats) -> _Block:
+    """Return the pairs and models that get more done than the two jobs would one after the other.
+
+    `speeds` is by pair of groups × 2 × model.
+    """
+    ours, theirs = alike.throughput[first], alike.throughput[second]
+    both = (ours > 0) & (theirs > 0)
+    relative_first = speeds[:, 0] / np.where(both, ours, 1.0)
+    relative_second = speeds[:, 1] / np.where(both, theirs, 1.0)
+    pair, model = np.nonzero(both & (relative_first + relative_second > 1 + USELESS))
     return (
-        np.full(len(first), model),
-        first,
-        second,
-        rates[first, model] * relative_first[useful],
-        rates[second, model] * relative_second[useful],
+        model,
+        first[pair],
+        second[pair],
+        rates[first[pair], model] * relative_first[pair, model],
+        rates[second[pair], model] * relative_second[pair, model],
     )
 
 

@@ -203,7 +203,8 @@ def water_filling(cases: Cases) -> None:
         progress, weight = case.progress, case.jobs.weight
         level = np.where(weight > 0, progress / np.where(weight > 0, weight, 1.0), np.inf)
         for job in np.flatnonzero(weight > 0):
-            poorer = (level <= level[job] * (1 + EXACT)) & (np.arange(len(level)) != job)
+            # A little more counts as no more: the solver's error is as large for a job with hardly anything.
+            poorer = (level <= level[job] * (1 + 1e-4)) & (np.arange(len(level)) != job)
             rows = case.plain.fair[poorer]
             blocks.append(
                 Block(
