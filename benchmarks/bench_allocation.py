@@ -4,7 +4,7 @@
 
 Jobs are drawn as Gavel's generator does: one of 26 types, gangs of 1, 2, 4 and 8 (70, 10, 15 and 5 %), every
 fifth with weight 5; a quarter as many GPUs of each of three models as there are jobs. Throughputs, also those
-of pairs, are Gavel's where its table is at hand, else made up. Times are CPU seconds with building the problem:
+of pairs, are Gavel's where its table is at hand, else made up. Times are CPU seconds, building included:
 the medians of the runs. Ours include the second stage (most progress for all others), which cvxpy's do not.
 cvxpy is only run up to the number of jobs that it can do in a minute; the ratio is of both at that number.
 Without cvxpy (`pip install -e .[bench]`) only ours is timed.

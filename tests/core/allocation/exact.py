@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -31,7 +32,7 @@ class Exact:
     speed: Array
     price: Array
 
-    @property
+    @cached_property
     def fair(self) -> Array:
         """Progress: gang × throughput ÷ (throughput in proportion to the GPUs)."""
         jobs = self.instance

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import permutations
 
 import numpy as np
@@ -31,7 +32,7 @@ class Case:
     def jobs(self) -> Instance:
         return self.plain.instance
 
-    @property
+    @cached_property
     def shares(self) -> Array:
         return shares_of(self.solution, self.plain)
 

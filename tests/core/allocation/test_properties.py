@@ -134,24 +134,25 @@ def test_in_parts_nothing_is_overcommitted(objective: str) -> None:
 def test_parts_come_near_to_the_whole() -> None:
     """In sum and on average; the worst-off of all may be in a part that is worse than others."""
     for objective, nearly in (("max_sum_throughput", 0.95), ("proportional_fairness", 0.9)):
-        instance = many(1)
+        instance = many(1, times=4)
         whole = solve(instance, objective).objective
         parted = solve(instance, objective, parts=4).objective
         assert nearly * whole <= parted <= whole * (1 + 1e-6)
 
 
-def many(seed: int) -> Instance:
+def many(seed: int, times: int = 1) -> Instance:
     rng = np.random.default_rng(seed)
     kinds = rng.uniform(1, 10, (8, 3))
-    kind = rng.integers(0, 8, 80)
+    jobs = 80 * times
+    kind = rng.integers(0, 8, jobs)
     return checked_instance(
         throughput=kinds[kind],
-        gpus=[13, 17, 21],
+        gpus=np.array([13, 17, 21]) * times,
         gang=rng.choice([1, 2, 4], 8)[kind],
-        steps_left=rng.uniform(1e3, 1e5, 80),
-        age_seconds=rng.uniform(0, 1e4, 80),
-        slo_seconds=rng.uniform(1e3, 1e5, 80),
-        entity=rng.integers(0, 4, 80),
+        steps_left=rng.uniform(1e3, 1e5, jobs),
+        age_seconds=rng.uniform(0, 1e4, jobs),
+        slo_seconds=rng.uniform(1e3, 1e5, jobs),
+        entity=rng.integers(0, 4, jobs),
         entities=("a", "b", "c", "d"),
     )
 
