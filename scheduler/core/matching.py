@@ -12,8 +12,8 @@ free from an instant of its own. Three things keep the matching small:
   early. This loses nothing. Lanes that are free at the same instant share n positions between them.
 - *Grouped*. Where more than `MANY_LANES` lanes of a kind are busy, they count as `GROUPS` groups, each twice
   as large as the one before, with the mean instant of its lanes: those that are free soonest are told apart
-  best. On random instances (`benchmarks/bench_allox.py`) the plan cost up to 0.3 % more than the exact one.
-- *In order*. Jobs go into the matching the longest first: each shorter one then goes in front of those that
+  best. On random instances the plan cost less than 1 % more than the exact one, in a third of its time.
+- *In order*. Jobs go into the matching the longest first (times load): each shorter one then goes in front of those that
   are there already, and hardly displaces any (a fifth of the time on 1,024 jobs, an eighth on 2,048).
 """
 
@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MANY_LANES = 16
-GROUPS = 4
+GROUPS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def match(seconds: Floats, ready: Floats, lanes: Sequence[Floats], load: Floats)
         ],
         axis=1,
     )
-    order = np.argsort(-np.min(seconds, axis=1), kind="stable")
+    order = np.argsort(-np.min(seconds, axis=1) * load, kind="stable")
     rows, columns = linear_sum_assignment(costs[order])
     chosen = np.empty(jobs, dtype=np.int64)
     chosen[order[rows]] = columns

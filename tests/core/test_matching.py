@@ -96,7 +96,7 @@ def test_grouping_many_busy_lanes_loses_little(seed: int) -> None:
     lanes = [[0.0, *sorted(10 ** dice.uniform(1, 4.5) for _ in range(40))] for _ in range(3)]
     best, found = in_full(seconds, lanes), sum_of_ends(plan(seconds, lanes), seconds)
     assert best <= found * (1 + 1e-9)
-    assert found <= best * 1.005
+    assert found <= best * 1.01
 
 
 def test_on_equal_lanes_the_shortest_goes_first() -> None:
