@@ -17,7 +17,7 @@ whole for guaranteed jobs that are yet to start, and serves opportunistic ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.core.admit import Admission
@@ -27,20 +27,20 @@ from scheduler.core.bound_cells import (
     Seats,
     adopt,
     as_memory,
-    bind,
     hints_of,
     remember,
 )
 from scheduler.core.capacity import Capacity
-from scheduler.core.cells.chains import Chain, Layout, Leaf
+from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.health import fail
-from scheduler.core.cells.mapping import Unbindable
+from scheduler.core.cells.mapping import Binder, Unbindable
 from scheduler.core.cells.pairs import release
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import NONE, Space
 from scheduler.core.cells.world import World
 from scheduler.core.cluster import Cluster
 from scheduler.core.demand import demand_of_grant
+from scheduler.core.devices import Devices, Leaves
 from scheduler.core.errors import PolicyError
 from scheduler.core.facts import Facts
 from scheduler.core.holding import Holding
@@ -63,36 +63,8 @@ class Binding:
         self.layout: Layout = facts.layout
         cluster = facts.cluster
         self._shared = shared_cluster(cluster, self.layout.gpu_models)
-        #: By chain: its GPUs in order, None where one is not there; and GPU -> its chain, its number there.
-        self._gpus: dict[str, list[GpuId | None]] = {}
-        self._leaf_of: dict[GpuId, tuple[str, int]] = {}
-        there = {
-            (node.name, gpu.index): gpu.id
-            for fleet in cluster.fleets.values()
-            if fleet.model in self.layout.gpu_models
-            for node in fleet.nodes
-            for gpu in node.gpus
-        }
-        for chain in self.layout.chains.values():
-            self._gpus[chain.name] = [self._there(chain, leaf, there) for leaf in chain.leaves]
-            for number, gpu in enumerate(self._gpus[chain.name]):
-                if gpu is not None:
-                    self._leaf_of[gpu] = chain.name, number
-        self._broken = [
-            (chain, node) for chain in self.layout.chains.values() for node in self._broken_in(chain)
-        ]
+        self._devices = Devices(self.layout, cluster, facts.is_usable)
         self._memory: Memory | None = None
-
-    def _there(self, chain: Chain, leaf: Leaf, there: Mapping[tuple[str, int], GpuId]) -> GpuId | None:
-        gpu = there.get((leaf.node, leaf.gpu))
-        return gpu if gpu is not None and self._facts.cluster.where[gpu][0] == chain.gpu_model else None
-
-    def _broken_in(self, chain: Chain) -> Iterator[int]:
-        """Yield the nodes of a chain of which some GPU is not to be newly taken."""
-        size, gpus = chain.sizes[chain.node_level], self._gpus[chain.name]
-        for node in range(chain.count(chain.node_level)):
-            if not all(gpu is not None and self._facts.is_usable(gpu) for gpu in gpus[node * size :][:size]):
-                yield node
 
     # A round begins
 
@@ -103,7 +75,7 @@ class Binding:
         """
         memory = self._facts.frame.memory.get(CELLS, {})
         # Which cells broken hardware dooms depends on all that is bound, so that it is worked out anew.
-        anew = self._memory is None or memory is not self._memory or bool(self._broken)
+        anew = self._memory is None or memory is not self._memory or bool(self._devices.broken)
         if anew:
             self._world = World(self.layout)
             self._hints: Hints = hints_of(self._world, memory)
@@ -127,7 +99,8 @@ class Binding:
         self._promised.clear()
         lapsed = sorted(self._lapsed)
         for allocation in lapsed:
-            self._adopt(self._facts.running[allocation], {})
+            running = self._facts.running[allocation]
+            self._adopt(running, self._devices.leaves_of(running), {})
         self._hints = {}
         if anew:
             self._build_privates()
@@ -138,7 +111,7 @@ class Binding:
 
     def _build_privates(self) -> None:
         """Note what is broken, and make every virtual cluster's private cluster."""
-        for chain, node in self._broken:
+        for chain, node in self._devices.broken:
             fail(self._world, self._world.hardware[chain.name], node)
         cluster = self._facts.cluster
         own, nothing = own_clusters(self.layout, cluster), Cluster((), cluster.levels)
@@ -180,8 +153,8 @@ class Binding:
             return  # A promise that is dropped leaves nothing behind.
         if running.gpu_model not in self.layout.gpu_models:
             return
-        promised = self._is_promised(running)
-        if promised and self._is_known(running) and self._adopt(running, self._hints):
+        promised, leaves = self._is_promised(running), self._devices.leaves_of(running)
+        if promised and self._is_known(running, leaves) and self._adopt(running, leaves, self._hints):
             return
         if promised and not ends:
             self._lapsed.add(allocation)
@@ -199,10 +172,10 @@ class Binding:
     def _vc_of(self, running: Running) -> str:
         return self._facts.jobs[running.jobs[0]].virtual_cluster
 
-    def _adopt(self, running: Running, hints: Hints) -> bool:
+    def _adopt(self, running: Running, leaves: Sequence[Leaves] | None, hints: Hints) -> bool:
         """Let an allocation have virtual GPUs, those of the hints where there are any."""
-        vc, places = self._vc_of(running), self._places(running)
-        seats = None if places is None else adopt(self._world, vc, places, hints.get(vc, {}))
+        vc = self._vc_of(running)
+        seats = None if leaves is None else adopt(self._world, vc, leaves, hints.get(vc, {}))
         if seats is None:
             return False
         self._hold(seats)
@@ -210,22 +183,10 @@ class Binding:
         self._lapsed.discard(running.allocation)
         return True
 
-    def _places(self, running: Running) -> list[tuple[str, list[int]]] | None:
-        """Return the chain and the GPUs of each replica; None when some are in no chain."""
-        found = []
-        for replica in running.replicas:
-            places = [self._leaf_of.get(gpu) for gpu in replica]
-            chains = {place[0] for place in places if place is not None}
-            if None in places or len(chains) > 1:
-                return None
-            if places:
-                found.append((chains.pop(), [place[1] for place in places if place is not None]))
-        return found or None
-
-    def _is_known(self, running: Running) -> bool:
+    def _is_known(self, running: Running, replicas: Sequence[Leaves] | None) -> bool:
         """Whether the GPUs of an allocation stand for virtual ones, or are remembered to."""
         hints = self._hints.get(self._vc_of(running), {})
-        for chain, leaves in self._places(running) or ():
+        for chain, leaves in replicas or ():
             twins = self._world.hardware[chain].twins[0]
             known = hints.get(chain, {})
             if not all(leaf in known or twins[leaf] != NONE for leaf in leaves):
@@ -241,7 +202,7 @@ class Binding:
         private = self._privates[seats[0][1].virtual_cluster]
         stands_for: dict[GpuId, GpuId] = {}
         for hardware, space, leaves in seats:
-            gpus = self._gpus[hardware.chain.name]
+            gpus = self._devices.gpus[hardware.chain.name]
             for leaf in leaves:
                 gpu = gpus[space.twins[0][leaf]]
                 assert gpu is not None
@@ -267,12 +228,9 @@ class Binding:
         """Count the GPUs of an allocation as such that are better left alone."""
         if running.allocation in self._disturbed:
             return
-        by_chain: dict[str, list[int]] = {}
-        for gpu in running.gpus:
-            if gpu in self._leaf_of:
-                name, leaf = self._leaf_of[gpu]
-                by_chain.setdefault(name, []).append(leaf)
-        found = [(self._world.hardware[name], leaves) for name, leaves in by_chain.items()]
+        found = [
+            (self._world.hardware[name], leaves) for name, leaves in self._devices.by_chain(running).items()
+        ]
         self._disturbed[running.allocation] = found
         for hardware, leaves in found:
             hardware.disturb(leaves, 1)
@@ -342,13 +300,16 @@ class Binding:
         stand_in = {
             private.gpu(space, leaf): (hardware.chain.name, number)
             for hardware, space, leaves in seats
-            for leaf, number in zip(leaves, bind(hardware, space, leaves), strict=True)
+            for leaf, number in zip(leaves, Binder(hardware, space).bind(leaves), strict=True)
         }
         self._hold(seats)
         self._promised.append(seats)
         replicas = []
         for replica in placement.replicas:
-            gpus = [self._gpus[name][number] for name, number in sorted([stand_in[gpu] for gpu in replica])]
+            gpus = [
+                self._devices.gpus[name][number]
+                for name, number in sorted([stand_in[gpu] for gpu in replica])
+            ]
             replicas.append(tuple([gpu for gpu in gpus if gpu is not None]))
         return replace(placement, replicas=tuple(replicas))
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 
 from scheduler.core.cells.adopter import Adopter
 from scheduler.core.cells.chains import Cell
-from scheduler.core.cells.mapping import Binder
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import Space
 from scheduler.core.cells.world import World
@@ -24,11 +23,6 @@ Hints = Mapping[str, Mapping[str, Mapping[int, int]]]
 Remembered = tuple[list[Cell], list[list[int]]]
 #: Virtual GPUs, space by space.
 Seats = Sequence[tuple[Hardware, Space, list[int]]]
-
-
-def bind(hardware: Hardware, space: Space, leaves: Sequence[int]) -> list[int]:
-    """Return the hardware for virtual GPUs, bound now if it was not yet."""
-    return Binder(hardware, space).bind(leaves)
 
 
 def adopt(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+from scheduler.core.bound_cells import Seats
 from scheduler.core.capacity import Capacity
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import Space
@@ -20,9 +21,6 @@ from scheduler.core.holding import Holding
 from scheduler.core.snapshot import AllocationId, GpuId, Running
 
 _Where = dict[GpuId, Place]
-
-#: Virtual GPUs of one space: its hardware, the space, and their numbers there.
-Seats = Sequence[tuple[Hardware, Space, list[int]]]
 
 
 class PrivateCluster:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from scheduler.core.cells.pairs import Pair, pair, undo_pairs
 from scheduler.core.cells.physical import Hardware
-from scheduler.core.cells.virtual import Space
+from scheduler.core.cells.virtual import NONE, Space
 
 
 class Adopter:
@@ -42,7 +42,8 @@ class Adopter:
         if any(leaf // size != root[1] for leaf in leaves):
             return False
         for leaf in leaves:
-            self._descend(root, leaf, self.hints.get(leaf))
+            if self.hardware.twins[0][leaf] == NONE:
+                self._descend(root, leaf, self.hints.get(leaf))
         return True
 
     def _new_root(self, leaves: Sequence[int], hint: int | None) -> tuple[int, int] | None:
