@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from scheduler.core.service import INSTANT_SECONDS, put_back
+from scheduler.core.service import INSTANT_SECONDS
 from scheduler.core.snapshot import Job, Running
 
 #: Nothing is expected to take longer: about three hundred years.
@@ -57,14 +57,16 @@ def left_seconds(
     job: Job, running: Running, now: float, default_limit_seconds: float, reference: str = ""
 ) -> float:
     """Return for how long a job that runs is expected to run on where it is; never below 0."""
-    service = put_back(job, running, now).attained_service
-    speeds = relative_speeds(job, [running.gpu_model, *service], reference)
+    model, gpus = running.gpu_model, sum(map(len, running.replicas))
+    begun = running.since if running.phase == "held" else now
+    service = {**job.attained_service}
+    service[model] = service.get(model, 0.0) + max(0.0, now - begun) * gpus
+    speeds = relative_speeds(job, [model, *service], reference)
     # It runs there, whatever its throughput says.
-    speed = (speeds[running.gpu_model] or 1.0) * len(running.gpus) / job.gpus
+    speed = (speeds[model] or 1.0) * gpus / job.gpus
     left = min(_work_left(job, service, speeds, default_limit_seconds) / speed, LONGEST_SECONDS)
     if job.time_limit_seconds is None:
         return left
-    begun = running.since if running.phase == "held" else now
     return max(0.0, min(left, begun + job.time_limit_seconds - now))
 
 
