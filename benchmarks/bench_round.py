@@ -1,9 +1,10 @@
 """A whole round in the database: snapshot, decide, apply 1,000 starts, at 1,000 and 10,000 GPUs.
 
-    python benchmarks/bench_round.py [--gpus 1000 10000] [--runs 5]
+    python benchmarks/bench_round.py [--gpus 1000 10000] [--runs 5] [--cells]
 
 Starts its own PostgreSQL with durable commits in a temporary folder. Prints each run's parts, the
-median, and as a lower bound the time PostgreSQL alone takes for the same number of plain inserts.
+median, and as a lower bound the time PostgreSQL alone takes for the same number of plain inserts. With
+--cells every guarantee is divided by cells, the largest that it fills.
 """
 
 import argparse
@@ -29,6 +30,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--gpus", type=int, nargs="+", default=[1_000, 10_000])
     arguments.add_argument("--runs", type=int, default=5)
+    arguments.add_argument("--cells", action="store_true")
     options = arguments.parse_args()
     print(describe_machine())
     with tempfile.TemporaryDirectory(prefix="allotment-bench-") as folder:
@@ -43,10 +45,10 @@ def main() -> None:
         )
         with running(postgres), running(redis):
             for gpus in options.gpus:
-                measure(gpus, options.runs)
+                measure(gpus, options.runs, in_cells=options.cells)
 
 
-def measure(gpus: int, runs: int) -> None:
+def measure(gpus: int, runs: int, *, in_cells: bool) -> None:
     import django
 
     django.setup()
@@ -55,11 +57,17 @@ def measure(gpus: int, runs: int) -> None:
 
     call_command("migrate", verbosity=0)
     jobs = gpus
-    print(f"\n{gpus:,} GPUs, {jobs:,} jobs (all waiting at first), {VIRTUAL_CLUSTERS} virtual clusters")
+    division = "in cells" if in_cells else "by counts"
+    print(
+        f"\n{gpus:,} GPUs {division}, {jobs:,} jobs (all waiting at first),"
+        f" {VIRTUAL_CLUSTERS} virtual clusters"
+    )
     totals = []
     for run in range(runs):
         call_command("flush", interactive=False, verbosity=0)
         fill(gpus, jobs)
+        if in_cells:
+            divide()
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE")
         totals.append(one_round(run))
@@ -105,6 +113,14 @@ def fill(gpus: int, jobs: int) -> None:
         (job_row(index, clusters[index % VIRTUAL_CLUSTERS], tenant, user, now) for index in range(jobs)),
         batch_size=2_000,
     )
+
+
+def divide() -> None:
+    from scheduler.core.cells.document import to_document
+    from scheduler.services.cell_proposal import cells_proposal
+    from scheduler.services.cells import cells_apply
+
+    cells_apply(document=to_document(cells_proposal()), version=0, actor="bench")
 
 
 def job_row(index: int, vc, tenant, user, now):
