@@ -1,10 +1,10 @@
 """Large problems by prices of GPUs: there are as many jobs as you like, but few models.
 
-With a price for each model's GPUs every job can be looked at by itself: what a progress costs it is the lower
-convex hull of its models' points (progress, price), for its time is at most one. So a linear program over jobs
-becomes one over prices, of which there are as many as models (Dantzig and Wolfe, 1960): jobs propose what they
-would do at given prices, and a tiny program mixes the proposals so that the GPUs suffice, which gives the next
-prices. It ends when mixing and prices agree: the optimum, to the solver's accuracy.
+With a price for each model's GPUs every job can be looked at by itself: what a progress costs it is the
+lower convex hull of its models' points (progress, price), for its time is at most one. So a linear program
+over jobs becomes one over prices, of which there are as many as models (Dantzig and Wolfe, 1960): jobs say
+what they would do at given prices, and a tiny program mixes these proposals so that the GPUs suffice, which
+gives the next prices. It ends when mixing and prices agree: the optimum, to the solver's accuracy.
 
 Only without pairs, which belong to two jobs.
 """
@@ -23,8 +23,8 @@ from scheduler.core.allocation.polytope import Polytope
 from scheduler.core.allocation.terms import Terms
 
 #: How near value and bound must come, relatively.
-EXACT = 1e-10
-MOST_PROPOSALS = 200
+EXACT = 1e-9
+MOST_PROPOSALS = 100
 #: New prices are so far on the way from the best ones known to those that the mixture asks for.
 STEP = 0.5
 
@@ -113,11 +113,13 @@ def shares_at(jobs: Jobs, hull: Hull, wanted: Floats) -> Floats:
     after = np.minimum((hull.progress < wanted[:, None]).sum(axis=1), models)
     before = np.maximum(after - 1, 0)
     low, high = hull.progress[everyone, before], hull.progress[everyone, after]
-    part = np.clip(np.where(high > low, (wanted - low) / np.where(high > low, high - low, 1.0), 1.0), 0.0, 1.0)
+    part = np.clip(
+        np.where(high > low, (wanted - low) / np.where(high > low, high - low, 1.0), 1.0), 0.0, 1.0
+    )
     shares = np.zeros((groups, models + 1))
     # Model -1 is the last column: nowhere.
-    np.add.at(shares, (everyone, hull.model[everyone, before]), 1 - part)
-    np.add.at(shares, (everyone, hull.model[everyone, after]), part)
+    shares[everyone, hull.model[everyone, before]] = 1 - part
+    shares[everyone, hull.model[everyone, after]] += part
     return shares[:, :-1]
 
 
@@ -128,7 +130,8 @@ def agree(jobs: Jobs, propose: Callable[[Hull], Proposal], start: Proposal) -> A
     shares for which the GPUs suffice. Raises SolverError when there is no agreement after many proposals.
     """
     present = np.flatnonzero(jobs.gpus > 0)
-    proposals, uses = [start], [_use(jobs, start)[present]]
+    free = propose(hull_of(jobs, np.zeros(len(jobs.gpus))))
+    proposals, uses = [start, free], [_use(jobs, one)[present] for one in (start, free)]
     centre, least_bound = np.zeros(len(jobs.gpus)), np.inf
     for _ in range(MOST_PROPOSALS):
         values = np.array([proposal.value for proposal in proposals])
@@ -162,12 +165,18 @@ def _use(jobs: Jobs, proposal: Proposal) -> Floats:
 
 
 def _mixed(values: Floats, uses: Floats) -> tuple[Floats, Floats]:
-    """Return the best mixture of proposals, and what a whole model's GPUs more of each would be worth."""
-    models, count = uses.shape
-    scale = float(np.abs(values).max()) or 1.0
-    rows = np.vstack([uses, np.ones(count)])
+    """Return the best mixture of proposals, and what a whole model's GPUs more of each would be worth.
+
+    The parts sum to 1: what the others leave is the first proposal's.
+    """
+    gains, changes = values[1:] - values[0], uses[:, 1:] - uses[:, :1]
+    models, count = changes.shape
+    scale = float(np.abs(gains).max(initial=0.0)) or 1.0
+    rows = np.vstack([changes, np.ones(count)])
     row, column = np.nonzero(rows)
     terms = Terms(row, column, rows[row, column], models + 1)
-    found = maximise(values / scale, terms, np.ones(models + 1), np.zeros(count))
-    parts = np.maximum(found.values, 0.0)
-    return parts / max(parts.sum(), 1.0), np.maximum(found.duals[:-1], 0.0) * scale
+    room = np.append(np.maximum(1 - uses[:, 0], 0.0), 1.0)
+    found = maximise(gains / scale, terms, room, np.zeros(count))
+    others = np.maximum(found.values, 0.0)
+    parts = np.append(max(1 - others.sum(), 0.0), others)
+    return parts / parts.sum(), np.maximum(found.duals[:-1], 0.0) * scale

@@ -18,6 +18,7 @@ from scheduler.core.allocation.instance import Floats, Instance
 from scheduler.core.allocation.levels import hand_out
 from scheduler.core.allocation.objective import Chosen, Objective, Rates, needs_steps, order_of_arrival
 from scheduler.core.allocation.polytope import Polytope
+from scheduler.core.allocation.prices import columns_of
 
 
 class ShortestJobFirst(Objective):
@@ -39,9 +40,9 @@ class ShortestJobFirst(Objective):
         rates = np.zeros((polytope.groups, len(polytope.gpus)))
         rates[polytope.first, polytope.model] = polytope.rate_first
         steps, turn = polytope.marks[:, 0] / polytope.unit, polytope.marks[:, 1]
-        return Chosen(
-            hand_out(polytope, _one_after_the_other(rates, polytope.gang, polytope.gpus, steps, turn))
-        )
+        shares = _one_after_the_other(rates, polytope.gang, polytope.gpus, steps, turn)
+        progress = (shares * rates).sum(axis=1)
+        return Chosen(hand_out(polytope, progress, columns_of(polytope, shares)))
 
     def value(self, instance: Instance, rates: Rates) -> float:
         running = rates.throughput > 0
@@ -49,13 +50,13 @@ class ShortestJobFirst(Objective):
 
 
 def _one_after_the_other(rates: Floats, gang: Floats, gpus: Floats, steps: Floats, turn: Floats) -> Floats:
-    """Return the progress of each job; time and GPUs go to the first to finish, then to the next.
+    """Return the shares of each job on each model; GPUs go to the first to finish, then to the next.
 
     What is left only shrinks, so a job's time only grows: one look at a job that is up suffices to know
     whether it still is.
     """
     left = gpus.copy()
-    progress = np.zeros(len(rates))
+    served = np.zeros(rates.shape)
     queue = [(steps[job] / rates[job].max(), turn[job], job) for job in range(len(rates))]
     heapq.heapify(queue)
     while queue:
@@ -70,8 +71,8 @@ def _one_after_the_other(rates: Floats, gang: Floats, gpus: Floats, steps: Float
             continue
         left = np.maximum(left - shares * gang[job], 0.0)
         left[left < 1e-9 * gpus] = 0.0
-        progress[job] = rate
-    return progress
+        served[job] = shares
+    return served
 
 
 def _fastest(rates: Floats, room: Floats) -> Floats:

@@ -68,3 +68,21 @@ def random_pairs(rng: np.random.Generator, speeds: np.ndarray, gangs: np.ndarray
     one, other = one[same], other[same]
     both = np.stack([speeds[one], speeds[other]], axis=1)
     return Pairs(first=one, second=other, throughput=both * rng.uniform(0.2, 0.95, both.shape))
+
+
+def large_instance(jobs: int, seed: int = 0) -> Instance:
+    """Return an instance of many jobs of which no two are alike."""
+    rng = np.random.default_rng(seed)
+    speeds = (
+        10 ** rng.uniform(-1, 2, (jobs, 1)) * np.array([1.0, 0.6, 0.25]) * rng.uniform(0.6, 1.6, (jobs, 3))
+    )
+    speeds[rng.random((jobs, 3)) < 0.05] = 0.0
+    speeds[:, 0] = np.maximum(speeds[:, 0], 0.1)
+    return checked_instance(
+        throughput=speeds,
+        gpus=np.full(3, jobs // 4),
+        gang=rng.choice([1, 2, 4, 8], jobs, p=[0.7, 0.1, 0.15, 0.05]),
+        weight=rng.choice([1.0, 5.0], jobs),
+        steps_left=10 ** rng.uniform(2, 6, jobs),
+        age_seconds=rng.uniform(0, 1e5, jobs),
+    )

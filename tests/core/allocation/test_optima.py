@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 import pytest
 
+from scheduler.core.allocation import levels
 from scheduler.core.allocation.instance import Instance, blind
+from scheduler.core.allocation.objective import progress_of
 from scheduler.core.allocation.solving import OBJECTIVES, solve
 from tests.core.allocation import optimality
 from tests.core.allocation.exact import Exact, exact
-from tests.core.allocation.instances import random_instance
+from tests.core.allocation.instances import large_instance, random_instance
 from tests.core.allocation.optimality import Case
 
 #: Aware, agnostic and with pairs in turn.
@@ -59,6 +62,32 @@ def check_shares(case: Case) -> None:
 @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
 def test_is_the_optimum(objective: str) -> None:
     getattr(optimality, objective)(cases(objective, range(201)))
+
+
+@pytest.mark.parametrize(
+    "objective", ["finish_time_fairness", "hierarchical", "makespan", "max_min", "shortest_job"]
+)
+def test_prices_lead_to_the_same_optimum(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What large problems are solved by must be as exact on small ones, where it is not used."""
+    monkeypatch.setattr(levels, "PRICES_FROM", 1)
+    getattr(optimality, objective)(cases(objective, range(60)))
+
+
+@pytest.mark.parametrize("objective", ["finish_time_fairness", "makespan", "max_min", "water_filling"])
+def test_large_problems_have_the_same_optimum_by_prices(
+    objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = large_instance(350)
+    monkeypatch.setattr(levels, "PRICES_FROM", 10**9)
+    in_one = solve(instance, objective)
+    monkeypatch.setattr(levels, "PRICES_FROM", 300)
+    monkeypatch.setattr(levels, "suppress", lambda error: nullcontext())
+    by_prices = solve(instance, objective)
+    assert by_prices.groups == 350
+    assert by_prices.objective == pytest.approx(in_one.objective, rel=1e-6)
+    assert progress_of(instance, by_prices.throughput).sum() == pytest.approx(
+        progress_of(instance, in_one.throughput).sum(), rel=1e-6
+    )
 
 
 @pytest.mark.slow
