@@ -127,6 +127,10 @@ class Binding:
     def _leave(self, allocation: AllocationId) -> None:
         seats = self._seats.pop(allocation, None)
         if seats is not None:
+            for hardware, space, leaves in seats:
+                # Should it stay in another way, as one that stops, it keeps what it has.
+                hints = self._hints.setdefault(space.virtual_cluster, {}).setdefault(hardware.chain.name, {})
+                hints.update((space.twins[0][leaf], leaf) for leaf in leaves)
             self._let_go(seats)
             private = self._privates.get(seats[0][1].virtual_cluster)
             if private is not None and allocation in private.seated:

@@ -18,7 +18,7 @@ from scheduler.core.cells.world import World
 from scheduler.core.snapshot import Memory
 
 #: Virtual cluster -> chain -> GPU of the chain -> the virtual one that it stood for.
-Hints = Mapping[str, Mapping[str, Mapping[int, int]]]
+Hints = dict[str, dict[str, dict[int, int]]]
 #: Of one space: owned cells in use, and [first virtual GPU, first GPU, how many].
 Remembered = tuple[list[Cell], list[list[int]]]
 #: Virtual GPUs, space by space.

@@ -12,6 +12,7 @@ from django.db.models import Count, F
 from scheduler import stream
 from scheduler.cells.in_force import cells_in_force
 from scheduler.clock import database_now
+from scheduler.core.binding import CELLS
 from scheduler.core.lifecycle import JOB_FINAL
 from scheduler.hints import hint_round
 from scheduler.jobspec import did_you_mean
@@ -157,8 +158,9 @@ def _check(wanted: Wanted) -> dict[str, Tenant]:
 
 
 def _problems_with_name(name: str) -> list[FieldError]:
-    if name == SPARE_VIEW:
-        return [FieldError("name", f"{name!r} is what the spare GPUs are called", "another name")]
+    if name in (SPARE_VIEW, CELLS):
+        # Views and cells are remembered by these names.
+        return [FieldError("name", f"{name!r} is used by the platform itself", "another name")]
     if not SLUG.regex.fullmatch(name):
         return [FieldError("name", f"{name[:80]!r} can not be used", str(SLUG.message))]
     return []

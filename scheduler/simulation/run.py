@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from scheduler.core import wording
+from scheduler.core.binding import CELLS
 from scheduler.core.plan import Plan
 from scheduler.core.registry import make_placer, make_policy
 from scheduler.core.reserve import SPARE
@@ -53,8 +54,11 @@ class Experiment:
     def facts(self) -> Snapshot:
         """Return how things stand at the beginning: the cluster, and nobody on it."""
         clusters = self.cluster.virtual_clusters
-        if any(vc.name == SPARE for vc in clusters):
-            raise InputError(f"a virtual cluster cannot be called {SPARE}: that is the view of spare GPUs")
+        taken = [vc.name for vc in clusters if vc.name in (SPARE, CELLS)]
+        if taken:
+            raise InputError(
+                f"a virtual cluster cannot be called {taken[0]}: the simulator uses that name itself"
+            )
         if self.policy:
             clusters = tuple(replace(vc, policy=self.policy, policy_parameters={}) for vc in clusters)
         if self.placer:

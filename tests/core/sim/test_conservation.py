@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from scheduler.core.plan import Plan
 from scheduler.core.registry import PLACERS, POLICIES
@@ -17,6 +18,7 @@ from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.workload import Arrival
 from scheduler.core.snapshot import GpuId, Snapshot
 from tests.core.sim.worlds import rules, two_models, workloads
+from tests.core.worlds_in_cells import hardware_of, in_cells, owning
 
 thorough = settings(
     max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -100,22 +102,27 @@ def test_the_same_seed_gives_the_same_bytes(
     assert repr(first.samples) == repr(again.samples)
 
 
-@settings(thorough, max_examples=8)
-@given(arrivals=workloads(), world=rules)
-def test_each_round_is_what_decide_says_of_its_facts(
-    plugins: tuple[str, str], arrivals: list[Arrival], world: Rules
-) -> None:
-    class Checked(Engine):
-        def _run_round(self) -> float | None:
-            facts: Snapshot = replace(self.snapshot(), round_number=self.rounds + 1)
-            expected = decide(facts)
-            seen: list[Plan] = []
-            self._on_round = lambda engine, outcomes, plan: seen.append(plan)
-            wake = super()._run_round()
-            assert (seen[0].actions, seen[0].memory) == (expected.actions, expected.memory)
-            return wake
+class Checked(Engine):
+    """Compares every round with what decide() says of the same facts."""
 
-    assert Checked(two_models(*plugins), arrivals, world).run(until=lambda engine: engine.rounds > 80) in (
-        "",
-        "it was told to end",
-    )
+    def _run_round(self) -> float | None:
+        facts: Snapshot = replace(self.snapshot(), round_number=self.rounds + 1)
+        expected = decide(facts)
+        seen: list[Plan] = []
+        self._on_round = lambda engine, outcomes, plan: seen.append(plan)
+        wake = super()._run_round()
+        assert (seen[0].actions, seen[0].memory) == (expected.actions, expected.memory)
+        return wake
+
+
+@settings(thorough, max_examples=8)
+@given(arrivals=workloads(), world=rules, cells=st.booleans())
+def test_each_round_is_what_decide_says_of_its_facts(
+    plugins: tuple[str, str], arrivals: list[Arrival], world: Rules, cells: bool
+) -> None:
+    facts = two_models(*plugins)
+    if cells:
+        owned = {"research": {"V100-8-NODE": 1, "P100-8-SWITCH": 1}, "products": {"V100-8-SOCKET": 1}}
+        facts = in_cells(facts, owning(hardware_of(facts.nodes), owned))
+    left = Checked(facts, arrivals, world).run(until=lambda engine: engine.rounds > 80)
+    assert left in ("", "it was told to end")

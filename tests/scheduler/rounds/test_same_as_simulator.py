@@ -131,4 +131,5 @@ def test_both_do_the_same_in_every_round(north, south, pause_seconds, in_cells, 
     for instant in sorted(found.keys() | expected.keys()):
         assert (instant, found.get(instant, [])) == (instant, expected.get(instant, []))
     said = {(act.kind, act.cause) for acts in found.values() for act in acts}
-    assert {("start", ""), ("stop", "preempted"), ("stop", "time_limit")} <= said
+    # In cells of their own fewer are in each other's way.
+    assert {("start", ""), ("stop", "time_limit")} | (set() if in_cells else {("stop", "preempted")}) <= said
