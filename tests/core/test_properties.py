@@ -204,7 +204,11 @@ def tell(session: Session, before: Snapshot, after: Snapshot) -> None:
 def test_a_session_that_is_told_what_happened_decides_as_anew(
     snapshot: Snapshot, policy: str, drop: float
 ) -> None:
-    snapshot = under(policy, snapshot)
+    decides_as_anew(under(policy, snapshot), drop)
+
+
+def decides_as_anew(snapshot: Snapshot, drop: float) -> None:
+    """Play rounds in which some actions get lost; a session must say in each what decide() says."""
     loop = VirtualLoop(snapshot, {job.id: 10.0 + 7 * (job.id % 5) for job in snapshot.jobs}, drop=drop)
     session = Session(loop.snapshot)
     for _ in range(12):

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from scheduler.core.plan import ActionKind, Plan
 from scheduler.core.registry import PLACERS, POLICIES
 from scheduler.core.round import decide
-from scheduler.core.session import Session
 from scheduler.core.snapshot import Snapshot
 from tests.builders import NOW, make_cluster, make_job, make_snapshot, make_virtual_cluster
-from tests.core.test_properties import tell, under
+from tests.core.test_properties import decides_as_anew, under
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds_in_cells import divided, hardware_of, in_cells, owning, sound
 
@@ -37,16 +36,7 @@ def test_a_plan_keeps_what_is_owed_under_every_policy_and_placer(
 def test_a_session_that_is_told_what_happened_decides_as_anew(
     snapshot: Snapshot, policy: str, drop: float
 ) -> None:
-    snapshot = under(policy, snapshot)
-    loop = VirtualLoop(snapshot, {job.id: 10.0 + 7 * (job.id % 5) for job in snapshot.jobs}, drop=drop)
-    session = Session(loop.snapshot)
-    for _ in range(12):
-        before = loop.snapshot
-        plan = loop.step()
-        told = session.plan(session.outcomes())
-        assert (told.actions, told.memory, told.degraded) == (plan.actions, plan.memory, plan.degraded)
-        assert not plan.degraded
-        tell(session, before, loop.snapshot)
+    decides_as_anew(under(policy, snapshot), drop)
 
 
 def started(plan: Plan, vc: str) -> set[int]:
