@@ -45,10 +45,13 @@ _CAUSES: Mapping[str, Cause] = {
     "first_in_line": Cause.ORDER,
     "later_slice": Cause.ORDER,
     "less_left_first": Cause.ORDER,
+    "less_progress_first": Cause.ORDER,
     "less_served_first": Cause.ORDER,
     "not_chosen": Cause.ORDER,
+    "planned_later": Cause.ORDER,
     "queue_of_service": Cause.ORDER,
     "shorter_first": Cause.ORDER,
+    "no_model_runs_it": Cause.OTHER,
 }
 
 
