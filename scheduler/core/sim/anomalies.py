@@ -51,7 +51,6 @@ _CAUSES: Mapping[str, Cause] = {
     "planned_later": Cause.ORDER,
     "queue_of_service": Cause.ORDER,
     "shorter_first": Cause.ORDER,
-    "no_model_runs_it": Cause.OTHER,
 }
 
 
