@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.proposal import Machine, proposed
 from scheduler.core.cells.specification import CellType, PhysicalCell
-from scheduler.services.cell_proposal import Machine, proposed
 
 
 def machine(name: str, gpus: int, *, model: str = "V100", rack: str = "r1", switch: int = 2) -> Machine:
     """A machine with GPUs in groups behind switches, half of the GPUs on each socket."""
-    places = tuple((index * 2 // gpus, index // switch, index) for index in range(gpus))
+    places = tuple((str(index * 2 // gpus), str(index // switch), index) for index in range(gpus))
     return Machine(name=name, rack=rack, gpu_model=model, gpus=places)
 
 
