@@ -30,6 +30,7 @@ def adopt(
 ) -> Seats | None:
     """Bind virtual GPUs to those given, all or none. `replicas`: chain and GPUs of each."""
     adopters: dict[Space, Adopter] = {}
+    seats: dict[Space, tuple[Hardware, Space, list[int]]] = {}
     for chain, leaves in replicas:
         hardware = world.hardware[chain]
         root = hardware.root_above(0, leaves[0])
@@ -40,12 +41,6 @@ def adopt(
             for adopter in adopters.values():
                 adopter.undo()
             return None
-    seats: dict[Space, tuple[Hardware, Space, list[int]]] = {}
-    for chain, leaves in replicas:
-        hardware = world.hardware[chain]
-        root = hardware.root_above(0, leaves[0])
-        assert root is not None
-        space = hardware.roots[root][0]
         seats.setdefault(space, (hardware, space, []))[2].extend(hardware.twins[0][leaf] for leaf in leaves)
     return list(seats.values())
 
