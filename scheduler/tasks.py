@@ -1,6 +1,7 @@
 """Celery's entries: each fetches nothing and calls one service. All may run twice, late or never."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from billiard.exceptions import SoftTimeLimitExceeded
@@ -66,31 +67,21 @@ def forecast() -> None:
 @shared_task(soft_time_limit=_FORECAST_SECONDS, time_limit=_FORECAST_SECONDS + 10)
 def answer_what_if(question: str) -> None:
     with hints.forecasting() as is_mine:
-        if not is_mine:
+        if is_mine:
+            _answered_or_given_up(question, answers.answer, answers.give_up, answers.TOO_LONG)
+        else:
             hints.ask_for_answer(question, after_seconds=0.3)
-            return
-        try:
-            answers.answer(question)
-        except SoftTimeLimitExceeded:
-            answers.give_up(question, answers.TOO_LONG)
-        except Exception:
-            answers.give_up(question, _FOR_OPERATORS)
-            raise
 
 
 @shared_task(soft_time_limit=_FORECAST_SECONDS, time_limit=_FORECAST_SECONDS + 10)
 def compare_with_private(virtual_cluster: str) -> None:
     with hints.forecasting() as is_mine:
-        if not is_mine:
+        if is_mine:
+            _answered_or_given_up(
+                virtual_cluster, comparisons.run_comparison, comparisons.give_up, comparisons.TOO_LONG
+            )
+        else:
             hints.ask_for_comparison(virtual_cluster, after_seconds=1.0)
-            return
-        try:
-            comparisons.run_comparison(virtual_cluster)
-        except SoftTimeLimitExceeded:
-            comparisons.give_up(virtual_cluster, comparisons.TOO_LONG)
-        except Exception:
-            comparisons.give_up(virtual_cluster, _FOR_OPERATORS)
-            raise
 
 
 @shared_task(time_limit=_FORECAST_SECONDS + 10)
@@ -103,16 +94,23 @@ def renew_comparisons() -> None:
 @shared_task(soft_time_limit=_ADVICE_SECONDS, time_limit=_ADVICE_SECONDS + 10)
 def advise(advice: str) -> None:
     with hints.forecasting(most_ms=(_ADVICE_SECONDS + 15) * 1_000) as is_mine:
-        if not is_mine:
+        if is_mine:
+            _answered_or_given_up(advice, advising.work_out, advising.give_up, advising.TOO_LONG)
+        else:
             hints.ask_for_advice(advice, after_seconds=1.0)
-            return
-        try:
-            advising.work_out(advice)
-        except SoftTimeLimitExceeded:
-            advising.give_up(advice, advising.TOO_LONG)
-        except Exception:
-            advising.give_up(advice, _FOR_OPERATORS)
-            raise
+
+
+def _answered_or_given_up(
+    asked: str, answer: Callable[[str], object], give_up: Callable[[str, str], None], too_long: str
+) -> None:
+    """Work on what was asked; whatever happens, who asked is told how it ended."""
+    try:
+        answer(asked)
+    except SoftTimeLimitExceeded:
+        give_up(asked, too_long)
+    except Exception:
+        give_up(asked, _FOR_OPERATORS)
+        raise
 
 
 # A simulation may take hours; acknowledged late or not, a repeated one writes the same file again.
