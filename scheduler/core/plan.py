@@ -144,3 +144,5 @@ class Plan:
     wake_at: float | None = None
     #: By view: why its policy or placer failed and its jobs merely kept what they had.
     degraded: Mapping[str, str] = field(default_factory=dict)
+    #: Those of them whose policy took too long, and that were served by a cheap one.
+    overran: tuple[str, ...] = ()

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from scheduler.core.computing import Compute, here
 from scheduler.core.plan import Decision, Grant, Placement, Reason
-from scheduler.core.snapshot import Job, JobId, Member, Memory, Running
+from scheduler.core.snapshot import Job, JobId, Member, Memory, PairSpeeds, Running
 
 if TYPE_CHECKING:
     from scheduler.core.capacity import Capacity
@@ -30,6 +31,12 @@ class View:
     #: What this view may hand out: everything it may use, the GPUs its own jobs hold included.
     capacity: Capacity
     default_time_limit_seconds: float = 86_400.0
+    #: What a GPU of each model costs for an hour; one that is not named costs 1.
+    prices: Mapping[str, float] = field(default_factory=dict)
+    #: How fast jobs are that share GPUs, where known.
+    pair_speeds: Sequence[PairSpeeds] = ()
+    #: How to run a computation that may take long; it must not depend on where it runs.
+    compute: Compute = here
     #: Seeded from the round number and the view's name: the only randomness a policy may use.
     rng: random.Random = field(default_factory=lambda: random.Random(0))
 

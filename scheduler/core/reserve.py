@@ -21,6 +21,7 @@ from typing import Any
 from scheduler.core.admit import Admission
 from scheduler.core.binding import Binding
 from scheduler.core.capacity import Capacity, Pending
+from scheduler.core.computing import Compute, here
 from scheduler.core.facts import Facts
 from scheduler.core.policy import View
 from scheduler.core.snapshot import AllocationId, Job, JobId, Running, VirtualCluster
@@ -43,8 +44,11 @@ class _Part:
 class Reservation:
     """Cuts the views out of what is left of the cluster."""
 
-    def __init__(self, facts: Facts, admission: Admission, binding: Binding | None) -> None:
+    def __init__(
+        self, facts: Facts, admission: Admission, binding: Binding | None, compute: Compute = here
+    ) -> None:
         self._facts, self._admission, self._binding = facts, admission, binding
+        self._compute = compute
         self._parts: dict[str, _Part] = {SPARE: _Part()}
         self._view_of_job: dict[JobId, str] = {}
         self._view_of_allocation: dict[AllocationId, tuple[str, Running]] = {}
@@ -161,6 +165,9 @@ class Reservation:
                 "round_seconds": frame.round_seconds,
                 "jobs": part.jobs,
                 "running": running,
+                "prices": frame.prices,
+                "pair_speeds": frame.pair_speeds,
+                "compute": self._compute,
                 "rng": random.Random(f"{frame.round_number}:{name}"),
             },
         )

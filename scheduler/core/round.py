@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from scheduler.core.check import check
 from scheduler.core.collection import put_off
+from scheduler.core.computing import Compute, here
 from scheduler.core.explain import explain
 from scheduler.core.plan import Plan
 from scheduler.core.serve import Served
@@ -14,13 +16,15 @@ from scheduler.core.snapshot import JobId, Snapshot
 
 
 @put_off()
-def decide(snapshot: Snapshot) -> Plan:
+def decide(snapshot: Snapshot, compute: Compute = here, overran: Mapping[str, str] | None = None) -> Plan:
     """Return this round's plan: admit, reserve, allocate, place, diff, explain, check.
 
-    Equal snapshots give equal plans. A policy or placer that fails degrades its own view only; a plan that
-    breaks an invariant raises PlanError, and nothing of the round may be carried out.
+    Equal snapshots give equal plans, unless `compute` finds that a policy takes too long: to decide again
+    as it was decided then, tell the views that `overran`, with what was said of them. A policy or placer
+    that fails degrades its own view only; a plan that breaks an invariant raises PlanError, and nothing of
+    the round may be carried out.
     """
-    session = Session(snapshot)
+    session = Session(snapshot, compute, overran)
     outcomes = session.outcomes()
     plan = session.plan(outcomes)
     plan = replace(

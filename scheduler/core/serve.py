@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scheduler.core.allocate import allocate
 from scheduler.core.capacity import Capacity
+from scheduler.core.computing import Overrun
 from scheduler.core.errors import PolicyError, UnknownPlugin
 from scheduler.core.place import place
 from scheduler.core.plan import Decision, Placement
 from scheduler.core.policy import View
 from scheduler.core.registry import make_placer, make_policy
 from scheduler.core.snapshot import JobId, Memory
+
+#: Serves a view whose own policy takes too long.
+CHEAP_POLICY = "fifo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,8 @@ class Served:
     capacity: Capacity
     #: Why the policy or the placer failed, if so.
     failure: str = ""
+    #: Whether the policy took too long, and a cheap one decided in its place.
+    overran: bool = False
 
     @property
     def kept(self) -> set[JobId]:
@@ -43,12 +49,22 @@ class Served:
         return {job for job, running in self.view.running.items() if pending[running.jobs] not in dropped}
 
 
-def serve(view: View, plugins: Plugins, memory: Memory) -> Served:
-    """Let the view's policy and placer decide; if they fail, its jobs keep what they have."""
+def serve(view: View, plugins: Plugins, memory: Memory, overran: str = "") -> Served:
+    """Let the view's policy and placer decide; if they fail, its jobs keep what they have.
+
+    Where the policy takes too long, or is known to (`overran` says how), idle GPUs are handed out in order of
+    submission, and what the policy remembers stays as it is: its next round goes on from there.
+    """
     try:
+        if overran:
+            raise Overrun(overran)
         policy = make_policy(plugins.policy, plugins.policy_parameters)
         decision = allocate(view, policy, memory)
         placed, capacity = place(view, decision, make_placer(plugins.placer))
+    except Overrun as error:
+        cheap = serve(view, replace(plugins, policy=CHEAP_POLICY, policy_parameters={}), memory)
+        decision = replace(cheap.decision, memory=memory)
+        return replace(cheap, decision=decision, failure=cheap.failure or str(error), overran=True)
     except (PolicyError, UnknownPlugin) as error:
         return _standstill(view, memory, str(error))
     return Served(

@@ -6,14 +6,16 @@ happened, and asks for the next round. That both give the same plan is a propert
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.core.admit import Admission
 from scheduler.core.binding import CELLS, Binding
+from scheduler.core.computing import Compute, here
 from scheduler.core.diff import diff
 from scheduler.core.facts import Facts
 from scheduler.core.plan import Plan
+from scheduler.core.policy import View
 from scheduler.core.reserve import Reservation
 from scheduler.core.serve import Plugins, Served, serve
 from scheduler.core.snapshot import Snapshot
@@ -21,13 +23,19 @@ from scheduler.core.survey import Survey
 
 
 class Session:
-    """The facts, and the indexes that the steps of a round keep of them."""
+    """The facts, and the indexes that the steps of a round keep of them.
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    `overran` says of which views it is known already that their policy takes too long, and in what words.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, compute: Compute = here, overran: Mapping[str, str] | None = None
+    ) -> None:
+        self._overran = overran or {}
         self.facts = Facts(snapshot)
         self.admission = Admission(self.facts)
         self._binding = Binding(self.facts, self.admission) if self.facts.layout else None
-        self._reservation = Reservation(self.facts, self.admission, self._binding)
+        self._reservation = Reservation(self.facts, self.admission, self._binding, compute)
         self._survey = Survey(self.facts, self.admission)
 
     def outcomes(self) -> Sequence[Served]:
@@ -47,7 +55,7 @@ class Session:
         for vc in self._reservation.order():
             view = self._reservation.guaranteed(vc, cluster)
             plugins = Plugins(policy=vc.policy, policy_parameters=vc.policy_parameters, placer=vc.placer)
-            outcome = serve(view, plugins, frame.memory.get(view.name, {}))
+            outcome = self._served(view, plugins)
             if self._binding is None:
                 cluster = outcome.capacity
             else:
@@ -58,8 +66,12 @@ class Session:
             outcomes.append(outcome)
         view = self._reservation.spare(cluster)
         plugins = Plugins(policy=frame.spare_policy, policy_parameters={}, placer=frame.spare_placer)
-        outcomes.append(serve(view, plugins, frame.memory.get(view.name, {})))
+        outcomes.append(self._served(view, plugins))
         return outcomes
+
+    def _served(self, view: View, plugins: Plugins) -> Served:
+        memory = self.facts.frame.memory.get(view.name, {})
+        return serve(view, plugins, memory, overran=self._overran.get(view.name, ""))
 
     def plan(self, outcomes: Sequence[Served]) -> Plan:
         """Diff: return the plan of the round, without the reasons of those who wait."""
@@ -75,4 +87,5 @@ class Session:
             memory=memory,
             wake_at=min(wakes, default=None),
             degraded={outcome.view.name: outcome.failure for outcome in outcomes if outcome.failure},
+            overran=tuple([outcome.view.name for outcome in outcomes if outcome.overran]),
         )

@@ -101,6 +101,41 @@ class Topology:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Regime:
+    """The epochs that a job trains with one batch size (Shockwave, section 3)."""
+
+    batch_size: int
+    #: Done so far.
+    epochs: float = 0.0
+    #: How long an epoch takes the job's own gang, alone on the GPU model that its run time is stated for.
+    epoch_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """How far a job has come whose batch size may change while it runs."""
+
+    #: To be done in all.
+    epochs: float
+    #: At present.
+    batch_size: int
+    #: The batch sizes that it may use, ascending.
+    regimes: tuple[Regime, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSpeeds:
+    """How fast two gangs of one size are that share all their GPUs, relative to having them alone."""
+
+    #: Applications of the two; the same one twice for two jobs of a kind.
+    applications: tuple[str, str]
+    gpus: int
+    gpu_model: str
+    #: 0: they do not fit on the GPUs together.
+    speeds: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A job that has not ended. GPUs of a gang are always of one model."""
 
@@ -124,6 +159,12 @@ class Job:
     elastic: tuple[int, int] | None = None
     #: Samples per second by GPU model, where known.
     throughput: Mapping[str, float] = field(default_factory=dict)
+    #: The GPU models for which that is no more than an estimate.
+    estimated: tuple[str, ...] = ()
+    #: When it should have ended; None: whenever.
+    deadline_at: float | None = None
+    #: None: nobody told, or its batch size never changes.
+    training: Training | None = None
     #: GPU-seconds received in attempts that have ended, by GPU model; `service` adds what runs now.
     attained_service: Mapping[str, float] = field(default_factory=dict)
     #: How long it is expected to run in all at its own size, by whoever knows best; None: nobody does.
@@ -185,6 +226,10 @@ class Snapshot:
     #: Policy and placer of the spare view, which serves the opportunistic jobs of every VC.
     spare_policy: str = "fifo"
     spare_placer: str = "consolidate"
+    #: What a GPU of each model costs for an hour; one that is not named costs 1.
+    prices: Mapping[str, float] = field(default_factory=dict)
+    #: How fast jobs are that share GPUs, where known.
+    pair_speeds: tuple[PairSpeeds, ...] = ()
     #: How GPUs are divided by cells; None: every model is divided by counts.
     cells: Specification | None = None
     #: Names of the topology's levels, widest first, as in Node.path + (node,) + Gpu.path.

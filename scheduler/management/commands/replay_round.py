@@ -43,7 +43,8 @@ def _decided_again(number: int) -> Plan:
     if record.snapshot is None or record.plan is None:
         raise CommandError(f"Round {number} failed before it had a plan: {record.error}")
     stored = codec.loads_plan(bytes(record.plan))
-    again = decide(codec.loads_snapshot(bytes(record.snapshot)))
+    overran = {view: stored.degraded[view] for view in stored.overran}
+    again = decide(codec.loads_snapshot(bytes(record.snapshot)), overran=overran)
     if codec.plan_json(again) != codec.plan_json(stored):
         raise CommandError(f"Round {number} decides differently now:\n{_difference(stored, again)}")
     return again
