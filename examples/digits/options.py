@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dataset import TRAINING_IMAGES
 from gang import SHARDS
-from pacing import REFERENCE_GPU
+from pacing import REFERENCE_GPU, STEPS_PER_SECOND
 
 
 def parse_arguments(arguments: list[str] | None, *, description: str) -> argparse.Namespace:
@@ -32,6 +32,12 @@ def parse_arguments(arguments: list[str] | None, *, description: str) -> argpars
         type=number(0, 10),
         default=0.0,
         help=f"make each step last this long on a {REFERENCE_GPU}, longer on a slower GPU (0: full speed)",
+    )
+    parser.add_argument(
+        "--like",
+        choices=STEPS_PER_SECOND,
+        default="transformer",
+        help="whose speeds by GPU model --step-seconds emulates: %(choices)s (transformer)",
     )
     parser.add_argument("--rendezvous-seconds", type=number(1, 3600), default=60.0, help="to meet (60)")
     parser.add_argument(

@@ -25,7 +25,7 @@ from errors import BadSettings, JobError, PeerLost, Stopped
 from gang import SHARDS, Gang, Rendezvous, join
 from model import Settings, TrainingState
 from options import parse_arguments
-from pacing import REFERENCE_GPU, paced_step_seconds
+from pacing import REFERENCE_GPU, label_of_pace, paced_step_seconds
 from progress import Progress, say
 from stop import StopRequest
 
@@ -175,12 +175,14 @@ def run(options: argparse.Namespace, place: Rendezvous, stop: StopRequest) -> in
         f"rank {place.rank} of {place.world_size} on {gpu_model}, "
         f"job {place.job or '(started by hand)'}, attempt {place.attempt or '-'}"
     )
+    if hub and options.step_seconds:
+        say(label_of_pace(options.step_seconds, gpu_model, like=options.like))
     trainer = Trainer(
         place=place,
         settings=settings,
         total_steps=options.steps,
         checkpoint_every=options.checkpoint_every,
-        step_seconds=paced_step_seconds(options.step_seconds, gpu_model),
+        step_seconds=paced_step_seconds(options.step_seconds, gpu_model, like=options.like),
         stop=stop,
         # Only rank 0 writes: one writer needs no agreement on who is right.
         folder=CheckpointFolder(Path(folder_path), say=say) if hub and folder_path else None,

@@ -2,7 +2,7 @@
 
 Thirty-six simulated GPUs of three models in three racks; three tenants, each with a virtual cluster of
 its own and all with a share in a common one; some GPUs of each model are guaranteed to nobody. Two of the
-models are divided by cells.
+models are divided by cells. The jobs' speeds are emulated, and differ by GPU model as those of real ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -95,7 +95,7 @@ TENANTS: Sequence[DemoTenant] = (
 #: The virtual cluster in which all tenants have a share. Guaranteed to nobody: 2 V100, 4 P100, 4 K80.
 SHARED = "shared"
 SHARED_GUARANTEED: Mapping[str, int] = {"V100": 2, "K80": 4}
-
+SHARED_POLICY = "fifo"
 
 #: V100 and K80 are divided by cells, P100 by counts. The cells come to the guarantees above.
 CELLS: Mapping[str, Any] = {
@@ -133,11 +133,25 @@ class DemoJob:
     gpus: int = 1
     replicas: int = 1
     gpu_model: str | Sequence[str] = "any"
+    #: Application in examples/digits/pacing.py whose speed on each GPU model it emulates.
+    like: str = "transformer"
     fields: Mapping[str, Any] = field(default_factory=dict)
     held: bool = False
 
 
 OPPORTUNISTIC = {"guarantee": "opportunistic"}
+
+#: Tells the page that a job's speed is emulated, and whose.
+EMULATED_LABEL = "emulated-speed"
+#: Seconds that a step of the jobs below would last on a V100, the same for all that state an application.
+STEP_SECONDS = 0.2
+#: Samples per second, by application and GPU model, that jobs of that pace declare: 64 to a step, and the
+#: ratios of examples/digits/pacing.py.
+DECLARED: Mapping[str, Mapping[str, float]] = {
+    "transformer": {"V100": 320.0, "P100": 189.1, "K80": 65.1},
+    "a3c": {"V100": 320.0, "P100": 253.3, "K80": 153.4},
+    "recommendation": {"V100": 320.0, "P100": 711.0, "K80": 447.3},
+}
 
 #: Submitted at once, in this order: they fill the guarantees, the opportunistic ones what is left, and some
 #: wait, fail, are done soon or are held.
@@ -249,15 +263,29 @@ JOBS: Sequence[DemoJob] = (
     ),
 )
 
-#: Submitted once the opportunistic job below runs, from which it takes GPUs back.
+
+def _competitor(tenant: str, name: str, like: str, *, steps: int, declares: bool) -> DemoJob:
+    """A job on one GPU of any model. If it declares no speeds, they have to be found out."""
+    speeds = {"throughput": DECLARED[like]} if declares else {}
+    return DemoJob(
+        tenant=tenant,
+        name=name,
+        options=f"--steps {steps} --step-seconds {STEP_SECONDS}",
+        like=like,
+        fields={"virtual_cluster": SHARED, "application": like, "time_limit": "4h", **speeds},
+    )
+
+
+#: Submitted once the opportunistic job below runs, from which they take GPUs back: eight jobs on two V100 and
+#: four K80, of three applications that gain very differently from a V100.
 LATE_JOBS: Sequence[DemoJob] = (
-    DemoJob(
-        tenant="vision",
-        name="digits-common",
-        options="--steps 1500 --step-seconds 0.2",
-        gpus=2,
-        gpu_model="V100",
-        fields={"virtual_cluster": SHARED, "time_limit": "20m"},
-    ),
+    _competitor("vision", "digits-translate-1", "transformer", steps=6000, declares=True),
+    _competitor("robotics", "digits-play-1", "a3c", steps=6000, declares=True),
+    _competitor("speech", "digits-recommend-1", "recommendation", steps=9000, declares=True),
+    _competitor("robotics", "digits-play-2", "a3c", steps=5000, declares=False),
+    _competitor("vision", "digits-translate-2", "transformer", steps=5000, declares=False),
+    _competitor("robotics", "digits-play-3", "a3c", steps=4000, declares=False),
+    _competitor("vision", "digits-translate-3", "transformer", steps=4000, declares=False),
+    _competitor("speech", "digits-recommend-2", "recommendation", steps=8000, declares=False),
 )
 PREEMPTED = "digits-spare"

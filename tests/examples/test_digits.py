@@ -1,6 +1,7 @@
 """examples/digits as its users run it: real processes, real signals, real sockets."""
 
 import contextlib
+import csv
 import importlib
 import json
 import os
@@ -278,6 +279,7 @@ def test_it_stops_when_asked_while_the_gang_is_incomplete(launch: Launch, tmp_pa
     ("options", "variables", "message"),
     [
         (("--batch", "3"), {}, "argument --batch: '3' is not a whole number from 8 to 1437"),
+        (("--like", "abacus"), {}, "argument --like: invalid choice: 'abacus'"),
         (("--learning-rate", "nan"), {}, "argument --learning-rate: 'nan' is not a number"),
         ((), {"WORLD_SIZE": "9"}, "WORLD_SIZE must be a whole number from 1 to 8, not '9'"),
         ((), {"WORLD_SIZE": "2", "RANK": "1"}, "WORLD_SIZE is 2, so MASTER_ADDR must be set too"),
@@ -295,6 +297,42 @@ def test_a_paced_step_lasts_longer_on_a_slower_gpu(monkeypatch: pytest.MonkeyPat
     assert pacing.paced_step_seconds(2.0, "V100") == 2.0
     assert pacing.paced_step_seconds(2.0, "K80") == pytest.approx(9.84, abs=0.01)
     assert pacing.paced_step_seconds(2.0, "some other GPU") == 2.0
+    assert pacing.paced_step_seconds(2.0, "K80", like="a3c") == pytest.approx(4.17, abs=0.01)
+    assert pacing.paced_step_seconds(2.0, "P100", like="recommendation") == pytest.approx(0.90, abs=0.01)
+
+
+def test_the_log_says_that_the_speed_is_emulated_and_how(launch: Launch) -> None:
+    paced = launch(None, "--steps", "2", "--step-seconds", "0.01", "--like", "a3c", ALLOT_GPU_MODEL="K80")
+    assert paced.finish() == 0
+    assert (
+        "emulated speed: a step is made to last 0.0209 s, as a3c would take on a K80 if it took 0.01 s on a V100"
+    ) in paced.output
+    plain = launch(None, "--steps", "2", ALLOT_GPU_MODEL="K80")
+    assert plain.finish() == 0
+    assert "emulated" not in plain.output
+
+
+def test_the_speeds_are_those_that_gavel_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = EXAMPLES.parent.parent / "shared" / "data" / "gavel" / "isolated_throughputs.csv"
+    if not path.exists():
+        pytest.skip(f"Gavel's table is not here: {path}")
+    monkeypatch.syspath_prepend(TRAIN.parent)
+    pacing = importlib.import_module("pacing")
+    names = {
+        "Transformer (batch size 64)": "transformer",
+        "A3C": "a3c",
+        "Recommendation (batch size 2048)": "recommendation",
+    }
+    with path.open() as file:
+        rows = [row for row in csv.DictReader(file) if row["scale_factor"] == "1"]
+    published = {
+        names[row["job_type"]]: {
+            model: round(float(row[model.lower()]), 3) for model in ("V100", "P100", "K80")
+        }
+        for row in rows
+        if row["job_type"] in names
+    }
+    assert published == pacing.STEPS_PER_SECOND
 
 
 @pytest.mark.parametrize(("spec_name", "replicas"), [("single.yaml", 1), ("gang.yaml", 4)])

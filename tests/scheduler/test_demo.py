@@ -1,5 +1,6 @@
 """The demonstration: made once, the same when made again, and never in plain sight of others."""
 
+import importlib
 import io
 import json
 from pathlib import Path
@@ -131,3 +132,26 @@ def test_jobs_are_submitted_once_and_some_start_at_once(tmp_path: Path) -> None:
     assert {"digits-quick", "digits-wide", "digits-speech", "digits-arm", "digits-spare"} <= names
     waiting = {jobs[name].id for name in ("digits-next", "digits-later")}
     assert waiting <= set(plan.reasons)
+
+
+def test_every_job_says_that_its_speed_is_emulated_and_some_declare_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples" / "digits")
+    pacing = importlib.import_module("pacing")
+    for job in (*demo.JOBS, *demo.LATE_JOBS):
+        spec = command._spec(job)
+        (task,) = spec["tasks"]
+        assert spec["labels"]["emulated-speed"] == job.like
+        assert task["command"][-1].endswith(f"--like {job.like}")
+        assert spec.get("application") in (None, job.like)
+
+    declared = {like: speeds["V100"] * demo.STEP_SECONDS for like, speeds in demo.DECLARED.items()}
+    assert declared == dict.fromkeys(pacing.STEPS_PER_SECOND, 64.0)
+    for like, speeds in demo.DECLARED.items():
+        for model, speed in speeds.items():
+            step_seconds = pacing.paced_step_seconds(demo.STEP_SECONDS, model, like=like)
+            assert speed == pytest.approx(64 / step_seconds, abs=0.1)
+    competing = [job for job in demo.LATE_JOBS if job.fields["virtual_cluster"] == demo.SHARED]
+    assert len(competing) > sum(demo.SHARED_GUARANTEED.values())
+    assert {"throughput" in job.fields for job in competing} == {True, False}

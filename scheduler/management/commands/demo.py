@@ -160,6 +160,7 @@ def _prepare_virtual_clusters() -> None:
     shared = Wanted(
         name=demo.SHARED,
         title="Shared by all groups",
+        policy=demo.SHARED_POLICY,
         guaranteed=demo.SHARED_GUARANTEED,
         members={tenant.name: 1.0 for tenant in demo.TENANTS},
     )
@@ -205,10 +206,13 @@ def _submit(job: demo.DemoJob) -> None:
 def _spec(job: demo.DemoJob) -> dict[str, Any]:
     """Return the example's specification with the demonstration's sizes and options."""
     spec = yaml.safe_load((settings.PROJECT_ROOT / "examples" / "digits" / job.example).read_text())
+    # A kind of job has one speed, and their paces differ: most are of a kind of their own.
+    del spec["application"]
     (task,) = spec["tasks"]
     task["replicas"] = job.replicas
     task["resources"] |= {"gpu": job.gpus, "gpu_model": job.gpu_model}
     script = 'exec python "$ALLOT_EXAMPLES/digits/train.py"'
-    task["command"] = ["sh", "-c", f"{script} {shlex.join(shlex.split(job.options))}"]
-    labels = {**LABELS, **job.fields.get("labels", {})}
+    options = [*shlex.split(job.options), "--like", job.like]
+    task["command"] = ["sh", "-c", f"{script} {shlex.join(options)}"]
+    labels = {**LABELS, demo.EMULATED_LABEL: job.like, **job.fields.get("labels", {})}
     return {**spec, **job.fields, "name": job.name, "labels": labels}
