@@ -304,9 +304,7 @@ def test_a_paced_step_lasts_longer_on_a_slower_gpu(monkeypatch: pytest.MonkeyPat
 def test_the_log_says_that_the_speed_is_emulated_and_how(launch: Launch) -> None:
     paced = launch(None, "--steps", "2", "--step-seconds", "0.01", "--like", "a3c", ALLOT_GPU_MODEL="K80")
     assert paced.finish() == 0
-    assert (
-        "emulated speed: a step is made to last 0.0209 s, as a3c would take on a K80 if it took 0.01 s on a V100"
-    ) in paced.output
+    assert "emulated speed: a step is made to last 0.0209 s, as a3c would take on a K80" in paced.output
     plain = launch(None, "--steps", "2", ALLOT_GPU_MODEL="K80")
     assert plain.finish() == 0
     assert "emulated" not in plain.output

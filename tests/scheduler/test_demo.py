@@ -134,7 +134,7 @@ def test_jobs_are_submitted_once_and_some_start_at_once(tmp_path: Path) -> None:
     assert waiting <= set(plan.reasons)
 
 
-def test_every_job_says_that_its_speed_is_emulated_and_some_declare_it(
+def test_every_job_is_labelled_with_its_pace_and_some_declare_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples" / "digits")
