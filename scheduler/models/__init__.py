@@ -16,6 +16,7 @@ from scheduler.models.rounds import (
     QueueOrder,
     Round,
     UsageSample,
+    ViewComputing,
 )
 
 __all__ = [
@@ -41,5 +42,6 @@ __all__ = [
     "QueueOrder",
     "Round",
     "UsageSample",
+    "ViewComputing",
     "WhatIf",
 ]

@@ -92,6 +92,27 @@ class PolicyMemory(models.Model):
     memory = models.JSONField(default=dict)
 
 
+class ViewComputing(models.Model):
+    """How long the computations of a view's policy take, and whether it is taking too long.
+
+    A row for each view whose policy computes outside the round's own process.
+    """
+
+    view = models.CharField(max_length=63, primary_key=True)
+    #: Computations begun, those of them that took too long or broke down, and seconds in the newest round.
+    computations = models.PositiveBigIntegerField(default=0)
+    overruns = models.PositiveBigIntegerField(default=0)
+    last_seconds = models.FloatField(default=0)
+    #: Since when a cheap policy decides in its place; null: it decides itself.
+    since = models.DateTimeField(null=True)
+    message = models.TextField(blank=True)
+    #: Attempts in a row that took too long, and rounds to come that do without one.
+    failures = models.PositiveIntegerField(default=0)
+    rounds_to_skip = models.PositiveIntegerField(default=0)
+    #: Name and parameters of the policy that this is about: another one is tried at once.
+    policy = models.JSONField(default=list)
+
+
 class Explanation(models.Model):
     """Why a job waits, by the newest round in which the answer changed."""
 
