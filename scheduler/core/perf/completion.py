@@ -1,0 +1,135 @@
+"""What is missing in a row of speeds, told by rows of other kinds.
+
+The method is Gavel's throughput estimator (OSDI'20, section 4.3; figures of its code in
+`shared/research/heterogeneity.md` 1.7): complete the rows by regularised low-rank factors, then take the
+reference nearest by cosine. Exactly:
+
+1. Reference rows are divided by their largest value. Factors of rank 10 at most are fitted to the known
+   cells by alternating ridge regression (regulariser 0.01), beginning with the singular vectors of the rows
+   with their gaps filled by the column's mean; unknown cells come from the factors, clipped to [0, 1].
+2. The new row, divided by its largest known value, is folded in: one ridge regression on the columns'
+   factors. Gavel refits everything with each new row; here the factors depend on the references only, so
+   that they serve thousands of rows.
+3. The reference whose completed row has the smallest angle to the completed new row is taken (the first, of
+   several), scaled to the new row by the geometric mean of their ratios over the cells known of the new row.
+
+All values are positive: a 0 ("does not run there") says nothing about other kinds and is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.core.perf.speed import Kind
+
+RANK = 10
+REGULARISER = 1e-2
+#: Alternations; each fits rows, then columns.
+ITERATIONS = 30
+#: Fewer cells than this do not make a row a reference.
+LEAST_CELLS = 2
+#: Of most known cells; more cost time and add little.
+MOST_REFERENCES = 256
+MOST_COLUMNS = 64
+#: Nothing counts as slower than this beside the fastest of its row.
+_SLOWEST = 1e-6
+
+#: A GPU model and the number of GPUs of a gang on it.
+Cell = tuple[str, int]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """Estimates for the cells of one row."""
+
+    #: By column of the references, those known of the row included.
+    values: Mapping[Cell, float]
+    #: Cosine between the row and the reference it was taken from, 0 to 1.
+    likeness: float
+
+
+class References:
+    """Rows to compare with, by kind: positive speeds by cell."""
+
+    def __init__(self, rows: Mapping[Kind, Mapping[Cell, float]]) -> None:
+        useful = [kind for kind, row in rows.items() if len(row) >= LEAST_CELLS]
+        # Sorting is stable: of rows that know as much, the first.
+        useful = sorted(useful, key=lambda kind: -len(rows[kind]))[:MOST_REFERENCES]
+        seen: dict[Cell, int] = {}
+        for kind in useful:
+            for column in rows[kind]:
+                seen[column] = seen.get(column, 0) + 1
+        columns = sorted(seen, key=lambda column: -seen[column])[:MOST_COLUMNS]
+        self._position = {column: place for place, column in enumerate(columns)}
+        cells = {
+            kind: tuple([_rounded(rows[kind].get(column, 0.0)) for column in columns]) for kind in useful
+        }
+        cells = {kind: row for kind, row in cells.items() if any(row)}
+        self._place = {kind: place for place, kind in enumerate(cells)}
+        self._factors = _fit(tuple(cells.values())) if cells else None
+
+    def estimate(self, known: Mapping[Cell, float], but: Kind | None = None) -> Estimated | None:
+        """Return estimates for a row of which some positive speeds are known; None: nothing compares.
+
+        `but`: the reference that it must not be compared with: its own kind.
+        """
+        shared = [column for column in known if column in self._position]
+        others = len(self._place) - (but in self._place)
+        if self._factors is None or not shared or not others:
+            return None
+        columns, complete = self._factors
+        places = np.array([self._position[column] for column in shared])
+        values = np.array([known[column] for column in shared])
+        row = np.clip(columns @ _ridge(columns[places], values / values.max()), 0.0, 1.0)
+        row[places] = values / values.max()
+        likeness = complete @ row / (np.linalg.norm(complete, axis=1) * np.linalg.norm(row))
+        if but in self._place:
+            likeness[self._place[but]] = -1.0
+        # Of references that are as near but for a rounding error, the first.
+        nearest = int(np.argmax(np.round(likeness, 9)))
+        scale = float(np.exp(np.mean(np.log(values) - np.log(complete[nearest, places]))))
+        told = {
+            column: _rounded(scale * float(complete[nearest, at]), 6) for column, at in self._position.items()
+        }
+        return Estimated(told, min(1.0, max(0.0, float(likeness[nearest]))))
+
+
+# Measurements change with every minute, and in three digits hardly ever: what was fitted stays.
+@lru_cache(maxsize=4)
+def _fit(matrix: tuple[tuple[float, ...], ...]) -> tuple[Floats, Floats]:
+    """Return the columns' factors, columns x rank, and the completed rows, each at most 1."""
+    cells = np.array(matrix)
+    cells /= cells.max(axis=1, keepdims=True)
+    known = cells > 0
+    means = cells.sum(axis=0) / known.sum(axis=0)
+    _, strengths, right = np.linalg.svd(np.where(known, cells, means), full_matrices=False)
+    rank = min(RANK, len(strengths))
+    columns = right[:rank].T * np.sqrt(strengths[:rank])
+    rows = np.zeros((len(cells), rank))
+    for _ in range(ITERATIONS):
+        rows = _ridges(columns, cells, known)
+        columns = _ridges(rows, cells.T, known.T)
+    guessed = np.clip(rows @ columns.T, _SLOWEST, 1.0)
+    return columns, np.where(known, np.maximum(cells, _SLOWEST), guessed)
+
+
+def _ridges(factors: Floats, cells: Floats, known: NDArray[np.bool_]) -> Floats:
+    """Fit every row of `cells`, where known, by the factors of its columns: rows x rank."""
+    squares = np.einsum("nc,ca,cb->nab", known, factors, factors, optimize=True)
+    squares += REGULARISER * np.eye(factors.shape[1])
+    return np.asarray(np.linalg.solve(squares, (cells @ factors)[..., None])[..., 0])
+
+
+def _ridge(factors: Floats, values: Floats) -> Floats:
+    squares = factors.T @ factors + REGULARISER * np.eye(factors.shape[1])
+    return np.asarray(np.linalg.solve(squares, factors.T @ values))
+
+
+def _rounded(value: float, digits: int = 3) -> float:
+    return float(f"{value:.{digits - 1}e}")

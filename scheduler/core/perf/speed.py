@@ -1,0 +1,151 @@
+"""One speed: how fast a kind of job is in one setting, who says so, and how far that can be trusted.
+
+A *kind* of job is a tenant's application. A *setting* is where and beside whom a gang of it runs: GPU model,
+GPUs in all, near (on as few nodes as it fits on) or spread over more, alone or beside a partner that shares
+all its GPUs. Its speed is in samples per second of the whole gang; beside a partner it is relative to being
+alone, 1 at most. A speed of 0 means that the kind does not run there.
+
+Where several know, the first of these stands:
+
+1. corrected: a person said so, and is named;
+2. measured, by at least `ENOUGH_SAMPLES` windows;
+3. declared: the job's specification says so;
+4. measured, by fewer;
+5. estimated: from other settings of this kind, and from how other kinds compare (`completion`);
+6. assumed: as slow as the slowest of what is known. Where nothing at all is known, nothing is stated, and the
+   job counts as equally fast on every model (`scheduler.core.run_time`).
+
+Confidence is 1 for a correction, 0.5 for a declaration, 0 for an assumption; of a measurement it is
+n/(n+2) / (1 + deviation/average), n being the windows: 0.33 for one, 0.6 for three that agree, 0.9 for
+eighteen; of an estimate see `knowledge`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+#: From so many windows on, a measurement overrules what the user declared.
+ENOUGH_SAMPLES = 3
+#: How much the newest window counts, as Gavel's scheduler has it on a real cluster.
+ALPHA = 0.5
+#: No gang does more samples a second.
+HIGHEST = 1e12
+#: No two GPU models differ by more.
+LARGEST_RATIO = 1e6
+#: Of what a user declared.
+DECLARED_CONFIDENCE = 0.5
+
+
+class Source(StrEnum):
+    """Who says how fast it is, the one to be believed first."""
+
+    CORRECTED = "corrected"
+    MEASURED = "measured"
+    DECLARED = "declared"
+    ESTIMATED = "estimated"
+    ASSUMED = "assumed"
+
+
+class Kind(NamedTuple):
+    """What runs alike: one tenant's application, or its jobs of one name where they state none."""
+
+    tenant: str
+    application: str
+
+
+def kind_of(tenant: str, application: str, job_name: str) -> Kind:
+    """Return the kind of a job; the colon keeps a job's name apart from every application's."""
+    return Kind(tenant, application or f"name:{job_name}")
+
+
+class Setting(NamedTuple):
+    """Where and beside whom a gang runs."""
+
+    gpu_model: str
+    gpus: int
+    #: On more nodes than needed.
+    spread: bool = False
+    #: Application of the gang that shares all its GPUs; empty: it has them alone.
+    partner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """A speed with its origin. `samples`: windows that were measured, whatever the source."""
+
+    value: float
+    source: Source
+    samples: int = 0
+    confidence: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Running figures of one setting: exponential average and variance, and the number of windows."""
+
+    average: float
+    variance: float = 0.0
+    samples: int = 1
+
+    def then(self, value: float) -> Measured:
+        """Return the figures after one more window."""
+        difference = value - self.average
+        return replace(
+            self,
+            average=self.average + ALPHA * difference,
+            variance=(1 - ALPHA) * (self.variance + ALPHA * difference * difference),
+            samples=self.samples + 1,
+        )
+
+    @property
+    def deviation(self) -> float:
+        return math.sqrt(max(0.0, self.variance))
+
+    @property
+    def confidence(self) -> float:
+        """Between 0 and 1, as the text of this module says."""
+        if not self.average > 0:
+            return 0.0
+        return self.samples / (self.samples + 2) / (1 + self.deviation / self.average)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is on record for one setting."""
+
+    corrected: float | None = None
+    measured: Measured | None = None
+
+    def best(self, declared: float | None = None) -> Speed | None:
+        """Return what is known here, in the order that the text of this module states; None: nothing."""
+        measured = self.measured
+        samples = measured.samples if measured else 0
+        if self.corrected is not None:
+            return Speed(self.corrected, Source.CORRECTED, samples, 1.0)
+        if declared is not None and samples < ENOUGH_SAMPLES:
+            return Speed(declared, Source.DECLARED, samples, DECLARED_CONFIDENCE)
+        if measured is None:
+            return None
+        return Speed(measured.average, Source.MEASURED, samples, measured.confidence)
+
+
+def problem_with(value: float, *, beside_partner: bool = False) -> str | None:
+    """Return what is wrong with a speed; None when nothing is."""
+    if not math.isfinite(value):
+        return f"{value} is not a finite number"
+    if value < 0:
+        return f"{value:g} is negative"
+    if beside_partner and value > 1:
+        return f"{value:g} is more than 1: a gang that shares its GPUs is not faster than alone"
+    if value > HIGHEST:
+        return f"{value:g} is more than {HIGHEST:g} samples a second"
+    return None
+
+
+def too_far_apart(values: list[float]) -> bool:
+    """Whether the largest is beyond belief beside the smallest; a 0 (it does not run) is left out."""
+    running = [value for value in values if value > 0]
+    return bool(running) and max(running) > LARGEST_RATIO * min(running)
