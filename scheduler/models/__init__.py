@@ -18,6 +18,7 @@ from scheduler.models.rounds import (
     UsageSample,
     ViewComputing,
 )
+from scheduler.models.speeds import SpeedCorrection, SpeedMeasurement
 
 __all__ = [
     "Advice",
@@ -41,6 +42,8 @@ __all__ = [
     "ProgressPoint",
     "QueueOrder",
     "Round",
+    "SpeedCorrection",
+    "SpeedMeasurement",
     "UsageSample",
     "ViewComputing",
     "WhatIf",

@@ -15,6 +15,13 @@ NODE_NAME = RegexValidator(
 class GpuModel(models.Model):
     name = models.CharField(max_length=63, unique=True, validators=[GPU_MODEL_NAME])
     memory_bytes = models.PositiveBigIntegerField(default=0)
+    #: What one of its GPUs costs for an hour, in whatever unit the operators reckon in.
+    price_per_hour = models.FloatField(default=1.0, db_default=1.0)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(price_per_hour__gte=0), name="price_is_not_negative"),
+        ]
 
     def __str__(self) -> str:
         return self.name

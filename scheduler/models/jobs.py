@@ -28,7 +28,8 @@ class Job(models.Model):
     spec = models.JSONField()
     #: What a round needs of the spec, small: {"tasks": [[replicas, gpus, cpus, memory_bytes], ...],
     #: "topology": [level, required] or null, "throughput": {gpu model: samples per second},
-    #: "estimate_seconds": number or null, "application": text, "skew": number or null}.
+    #: "estimate_seconds": number or null, "application": text, "skew": number or null,
+    #: "deadline_seconds": number from submission or null}.
     shape = models.JSONField()
     labels = models.JSONField(default=dict)
 
@@ -125,6 +126,8 @@ class Attempt(models.Model):
     step = models.BigIntegerField(null=True)
     total_steps = models.BigIntegerField(null=True)
     throughput = models.FloatField(null=True)
+    #: Time stamp of the progress line at which the last measured window ended (`services.measuring`).
+    measured_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [

@@ -1,0 +1,69 @@
+"""How fast kinds of jobs run: what was measured, and what people corrected (`scheduler.core.perf`)."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from tenants.models import Tenant
+
+
+class Setting(models.Model):
+    """A kind of job, and where and beside whom its gang runs."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+")
+    #: The spec's, or "name:" and the job's name where it states none.
+    application = models.CharField(max_length=68)
+    gpu_model = models.CharField(max_length=63)
+    gpus = models.PositiveIntegerField()
+    #: On more nodes than needed.
+    spread = models.BooleanField(default=False)
+    #: Application of the gang that shares all its GPUs; empty: it has them alone.
+    partner = models.CharField(max_length=68, blank=True)
+
+    class Meta:
+        abstract = True
+
+
+#: What names a setting, beside its tenant.
+SETTING_FIELDS = ("application", "gpu_model", "gpus", "spread", "partner")
+
+
+class SpeedMeasurement(Setting):
+    """Running figures over windows of about a minute of all attempts of the kind in this setting.
+
+    In samples per second of the gang; with a partner relative to being alone.
+    """
+
+    average = models.FloatField()
+    variance = models.FloatField(default=0)
+    samples = models.PositiveIntegerField(default=1)
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", *SETTING_FIELDS], name="one_measurement_per_setting"),
+            models.CheckConstraint(
+                condition=Q(average__gt=0, variance__gte=0, samples__gt=0, gpus__gt=0),
+                name="measurement_is_sound",
+            ),
+        ]
+        indexes = [models.Index(fields=["-updated_at"], name="measurement_by_age")]
+
+
+class SpeedCorrection(Setting):
+    """What a person said a speed is; it stands until somebody takes it back."""
+
+    value = models.FloatField()
+    reason = models.CharField(max_length=200, blank=True)
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", *SETTING_FIELDS], name="one_correction_per_setting"),
+            models.CheckConstraint(condition=Q(value__gte=0, gpus__gt=0), name="correction_is_sound"),
+            models.CheckConstraint(
+                condition=Q(partner="") | Q(value__lte=1), name="beside_a_partner_at_most_as_fast"
+            ),
+        ]
+        indexes = [models.Index(fields=["-at"], name="correction_by_age")]
