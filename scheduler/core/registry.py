@@ -19,7 +19,9 @@ from scheduler.core.policies.drf import Drf
 from scheduler.core.policies.fair import Fair
 from scheduler.core.policies.fifo import Fifo
 from scheduler.core.policies.gandiva import Gandiva
+from scheduler.core.policies.gavel import Gavel
 from scheduler.core.policies.las import Las
+from scheduler.core.policies.shockwave import Shockwave
 from scheduler.core.policies.sjf import Sjf
 from scheduler.core.policies.srtf import Srtf
 from scheduler.core.policies.tiresias import Tiresias
@@ -33,7 +35,9 @@ POLICIES: Mapping[str, type[Policy]] = {
     "fair": Fair,
     "fifo": Fifo,
     "gandiva": Gandiva,
+    "gavel": Gavel,
     "las": Las,
+    "shockwave": Shockwave,
     "sjf": Sjf,
     "srtf": Srtf,
     "tiresias": Tiresias,

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from scheduler.core.plan import Reason, Tier
 from scheduler.core.service import INSTANT_SECONDS
 from scheduler.core.snapshot import Job, Running
 
@@ -37,6 +38,18 @@ def relative_speeds(job: Job, models: Sequence[str], reference: str = "") -> dic
         return {model: 0.0 if model in stated else 1.0 for model in models}
     base, slowest = stated.get(reference) or max(running), min(running)
     return {model: stated.get(model, slowest) / base for model in models}
+
+
+def runs_nowhere(job: Job) -> Reason:
+    """Return why a job waits that has no speed above 0 on any model it may have."""
+    return Reason(
+        code="no_model_runs_it",
+        tier=Tier.CAPACITY,
+        message="By its throughput, the job does not run on any GPU model here that it accepts.",
+        needed=job.gpus,
+        available=0,
+        hint="Give `throughput` a speed above 0 for a GPU model of this cluster.",
+    )
 
 
 def start_seconds(
@@ -59,8 +72,7 @@ def left_seconds(
     """Return for how long a job that runs is expected to run on where it is; never below 0."""
     model, gpus = running.gpu_model, sum(map(len, running.replicas))
     begun = running.since if running.phase == "held" else now
-    service = {**job.attained_service}
-    service[model] = service.get(model, 0.0) + max(0.0, now - begun) * gpus
+    service = _service(job, running, now)
     speeds = relative_speeds(job, [model, *service], reference)
     # It runs there, whatever its throughput says.
     speed = (speeds[model] or 1.0) * gpus / job.gpus
@@ -68,6 +80,25 @@ def left_seconds(
     if job.time_limit_seconds is None:
         return left
     return max(0.0, min(left, begun + job.time_limit_seconds - now))
+
+
+def work_left_seconds(
+    job: Job, running: Running | None, now: float, default_limit_seconds: float, reference: str = ""
+) -> float:
+    """Return the work left, in seconds of the job's own gang on the reference model; more than 0."""
+    service = _service(job, running, now)
+    speeds = relative_speeds(job, [*service], reference)
+    return min(_work_left(job, service, speeds, default_limit_seconds), LONGEST_SECONDS)
+
+
+def _service(job: Job, running: Running | None, now: float) -> dict[str, float]:
+    """Return the GPU-seconds it had of each model, those of the attempt that runs included."""
+    service = {**job.attained_service}
+    if running is not None and running.phase == "held":
+        gpus = sum(map(len, running.replicas))
+        had = max(0.0, now - running.since) * gpus
+        service[running.gpu_model] = service.get(running.gpu_model, 0.0) + had
+    return service
 
 
 def _work_left(

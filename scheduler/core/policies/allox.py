@@ -48,7 +48,7 @@ from scheduler.core.ordering import waiting_jobs
 from scheduler.core.plan import Decision, Grant, Reason, Tier
 from scheduler.core.policy import View
 from scheduler.core.releases import End, Releases, free_after, lanes_of
-from scheduler.core.run_time import left_seconds, relative_speeds, start_seconds
+from scheduler.core.run_time import left_seconds, relative_speeds, runs_nowhere, start_seconds
 from scheduler.core.sharing import weights_of
 from scheduler.core.snapshot import Job, JobId, Memory
 
@@ -196,7 +196,7 @@ class _Planning:
             known = start_seconds(job, capacity.models, default, policy.reference)
             self._seconds[job.id] = np.array([known.get(model, math.inf) for model in self._models])
             if not known:
-                self.reasons[job.id] = (_no_model(job),)
+                self.reasons[job.id] = (runs_nowhere(job),)
         self._progress = _Progress(view, starts)
         self._releases: list[Releases] = []
         #: By model: in how many seconds each GPU has served the priorities planned already; and this one.
@@ -355,15 +355,4 @@ def _later(model: str | None) -> Reason:
         message=f"The plan by which jobs end soonest on average {where}.",
         blocking={} if model is None else {"gpu_model": model},
         hint="A shorter estimate, or its throughput on more GPU models, may move it forward.",
-    )
-
-
-def _no_model(job: Job) -> Reason:
-    return Reason(
-        code="no_model_runs_it",
-        tier=Tier.CAPACITY,
-        message="By its throughput, the job does not run on any GPU model here that it accepts.",
-        needed=job.gpus,
-        available=0,
-        hint="Give `throughput` a speed above 0 for a GPU model of this cluster.",
     )

@@ -40,6 +40,7 @@ _CAUSES: Mapping[str, Cause] = {
     "quota": Cause.QUOTA,
     "vc_guarantee_in_use": Cause.ORDER,
     "behind_head": Cause.ORDER,
+    "behind_target_first": Cause.ORDER,
     "dominant_share": Cause.ORDER,
     "fair_share": Cause.ORDER,
     "first_in_line": Cause.ORDER,

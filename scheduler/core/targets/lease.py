@@ -1,0 +1,104 @@
+"""A lease made real on the view's GPUs: who stays, who moves, who starts, who has to leave.
+
+Whoever has its turn on the model it runs on keeps exactly its GPUs: its lease is extended, and nothing is
+checkpointed (Gavel, section 5). Nobody stops for a turn that cannot be taken: gangs without a turn leave only
+when others need their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from scheduler.core.capacity import Pending
+from scheduler.core.demand import demand_of_grant, shape_of
+from scheduler.core.ordering import Outcome
+from scheduler.core.plan import Grant, Mode
+from scheduler.core.policy import View
+from scheduler.core.snapshot import Job, JobId
+from scheduler.core.targets.prospects import Prospects
+from scheduler.core.targets.turns import Turns, gpus_of
+from scheduler.core.targets.units import Unit
+
+
+class Lease:
+    """Settles units on a copy of the view's capacity; `changing` says that those that run are up for it."""
+
+    def __init__(self, view: View, prospects: Prospects, *, changing: bool) -> None:
+        self._view, self._prospects = view, prospects
+        self._capacity = view.capacity.fork()
+        self._grants: list[Grant] = []
+        self._settled: set[JobId] = set()
+        self._misfits: set[object] = set()
+        if not changing:
+            self._capacity.keep_all()
+            self._settled.update(view.running)
+
+    @property
+    def has_room(self) -> bool:
+        """Tell whether a GPU may still be handed out."""
+        return any(self._capacity.offered(model) > 0 for model in self._capacity.models)
+
+    def extend(self, chosen: Mapping[Unit, str]) -> None:
+        """Let units stay that run on the model on which they have their turn."""
+        self._capacity.pending = self._by_importance(chosen)
+        for unit, model in chosen.items():
+            holding = self._capacity.pending.get(unit)
+            if holding is None or holding.model != model or holding.gpus > self._capacity.room(model):
+                continue
+            self._capacity.keep(holding)
+            self._settled.update(unit)
+
+    def start(self, unit: Unit, model: str) -> bool:
+        """Start the unit, or move it, if it fits there; others that have no place yet may have to leave."""
+        if not self._settled.isdisjoint(unit):
+            return False
+        gpus, jobs = gpus_of(unit, self._view.jobs, self._prospects), self._view.jobs
+        shape = tuple([shape_of(jobs[job]) for job in unit]), gpus, model
+        if shape in self._misfits:
+            return False
+        mode = Mode.EXCLUSIVE if len(unit) == 1 else Mode.PACK
+        grant = Grant(jobs=unit, gpus=gpus, gpu_model=model, mode=mode)
+        fit = self._capacity.find(demand_of_grant(grant, jobs, self._capacity.cluster))
+        if fit is None:
+            self._misfits.add(shape)
+            return False
+        self._capacity.take(fit)
+        for held in [held for held in self._capacity.pending if not set(held).isdisjoint(unit)]:
+            self._capacity.drop(self._capacity.pending[held])
+            self._misfits.clear()
+        self._grants.append(grant)
+        self._settled.update(unit)
+        return True
+
+    def spare_others(self) -> None:
+        """Let everyone stay in whose place nobody came."""
+        for jobs, holding in list(self._capacity.pending.items()):
+            if holding.gpus <= self._capacity.room(holding.model):
+                self._capacity.keep(holding)
+                self._settled.update(jobs)
+
+    def fill(self, jobs: Iterable[Job], turns: Turns, waiting_for: Collection[JobId] = ()) -> None:
+        """Start jobs on what is still idle, each on the fastest model that has room; some are waited for."""
+        for job in jobs:
+            if job.id not in self._settled and job.id not in waiting_for:
+                any(self.start((job.id,), model) for model in turns.preferred(job))
+
+    def outcome(self, line: Sequence[Job]) -> Outcome:
+        """Return what came of it; `line` are all jobs of the view in the order in which they are served."""
+        running = self._view.running
+        granted = {job for grant in self._grants for job in grant.jobs}
+        stops: dict[Unit, JobId] = {}
+        for job, held in running.items():
+            if job not in self._settled and granted.isdisjoint(held.jobs):
+                stops.setdefault(held.jobs, job)
+        return Outcome(
+            grants=tuple(self._grants),
+            queue=tuple([job.id for job in line if job.id not in self._settled]),
+            stops=tuple(stops.values()),
+        )
+
+    def _by_importance(self, chosen: Mapping[Unit, str]) -> Pending:
+        """Return the holdings, those without a turn last: the last ones give way first."""
+        pending = dict(self._capacity.pending)
+        ranked = {unit: pending.pop(unit) for unit in chosen if unit in pending}
+        return ranked | pending
