@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from scheduler.core.perf.speed import HIGHEST, LARGEST_RATIO, too_far_apart
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Topology
 from scheduler.jobspec.fields import Fields, described, is_storable
 from scheduler.jobspec.quantities import bytes_of
@@ -99,6 +100,7 @@ def _job(fields: Fields) -> JobSpec:
         topology=_topology(fields),
         time_limit_seconds=time_limit_seconds,
         estimate_seconds=_estimate(fields, time_limit_seconds),
+        deadline_seconds=fields.duration("deadline", most_seconds=MAX_TIME_LIMIT_SECONDS),
         application=fields.word("application", _NAME, _NAME_EXPECTED, default=""),
         skew=_skew(fields),
         max_attempts=_only(fields.object("retry"), "max_attempts", default=3, least=1, most=MAX_ATTEMPTS),
@@ -326,15 +328,25 @@ def _throughput(fields: Fields) -> dict[str, float]:
     value = fields.take("throughput")
     if not _is_mapping(fields, "throughput", value, most=MAX_MODELS):
         return {}
-    speeds = {}
+    speeds: dict[str, float] = {}
     for model, speed in value.items():
         where = f"throughput.{str(model)[:80]}"
         if not isinstance(model, str) or not _NAME.fullmatch(model):
             fields.refuse(where, "is not a model's name", 'a GPU model such as "V100"')
         else:
+            # 0: it does not run there.
             speeds[model] = fields.checked_number(
-                where, speed, least=1e-9, most=1e12, unit=" samples per second"
+                where, speed, least=0, most=HIGHEST, unit=" samples per second"
             )
+    if too_far_apart(list(speeds.values())):
+        slowest, fastest = (
+            best(filter(speeds.get, speeds), key=lambda model: speeds[model]) for best in (min, max)
+        )
+        fields.refuse(
+            f"throughput.{slowest}",
+            f"{speeds[slowest]:g} is beyond belief beside {speeds[fastest]:g} on {fastest}",
+            f"within a factor of {LARGEST_RATIO:,.0f}; 0 where it does not run",
+        )
     return speeds
 
 

@@ -42,6 +42,8 @@ class JobSpec:
     time_limit_seconds: float | None
     #: How long it is expected to run in all; None when its user does not say.
     estimate_seconds: float | None
+    #: Within what time of its submission it should have ended; None when that does not matter.
+    deadline_seconds: float | None
     #: Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. Empty: not said.
     application: str
     #: Largest tensor's part of the model, 0 to 1; None: not said.
@@ -83,6 +85,7 @@ class JobSpec:
             ),
             "time_limit": None if self.time_limit_seconds is None else _plain(self.time_limit_seconds),
             "estimate": None if self.estimate_seconds is None else _plain(self.estimate_seconds),
+            "deadline": None if self.deadline_seconds is None else _plain(self.deadline_seconds),
             "application": self.application or None,
             "skew": self.skew,
             "retry": {"max_attempts": self.max_attempts},
@@ -100,6 +103,7 @@ class JobSpec:
             "estimate_seconds": self.estimate_seconds,
             "application": self.application,
             "skew": self.skew,
+            "deadline_seconds": self.deadline_seconds,
         }
 
     def core_job(self, *, tenant: str, submitted_at: float = 0.0) -> Job:
@@ -119,6 +123,7 @@ class JobSpec:
             time_limit_seconds=self.time_limit_seconds,
             topology=self.topology,
             throughput=self.throughput,
+            deadline_at=None if self.deadline_seconds is None else submitted_at + self.deadline_seconds,
             estimate_seconds=self.estimate_seconds,
             application=self.application,
             skew=self.skew,
@@ -150,6 +155,7 @@ _FIELDS = (
     "topology",
     "time_limit",
     "estimate",
+    "deadline",
     "application",
     "skew",
     "retry",

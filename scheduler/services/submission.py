@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from scheduler.core import wording
 from scheduler.core.lifecycle import JobState
 from scheduler.core.plan import Reason
 from scheduler.core.snapshot import Job as CoreJob
@@ -59,6 +60,7 @@ class Submission:
         virtual_cluster = self._virtual_cluster(spec, where)
         spec = replace(spec, virtual_cluster=virtual_cluster.name)
         self._check_models(spec, where)
+        self._check_throughput(spec, where)
         checked = Checked(spec=spec, tenant=self.facts.tenant, virtual_cluster=virtual_cluster)
         reason = self._feasibility.never_fits(checked.core_job())
         if reason is not None:
@@ -117,6 +119,17 @@ class Submission:
             f"any, or one or more of: {', '.join(known)}" if known else "no GPUs have been reported yet"
         )
         raise Invalid(f"{problem[0].upper()}{problem[1:]}.", [FieldError(field, problem, expected)])
+
+    def _check_throughput(self, spec: JobSpec, where: str) -> None:
+        """Refuse a job that by its own word runs on no model that it accepts."""
+        known = self._feasibility.cluster.models
+        accepted = spec.gpu_models or known
+        if not accepted or any(spec.throughput.get(model) != 0 for model in accepted):
+            return
+        field = _join(where, "throughput")
+        problem = f"is 0 on {wording.either(accepted)}, so that the job runs on no GPU model that it accepts"
+        expected = f"a speed above 0 for one of: {', '.join(accepted)}; or another gpu_model"
+        raise Invalid(f"{field} {problem}.", [FieldError(field, problem, expected)])
 
 
 def _facts_for_submit(viewer: Viewer, name: str | None) -> SubmissionFacts:

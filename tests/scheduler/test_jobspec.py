@@ -47,6 +47,7 @@ def test_defaults_are_filled_in() -> None:
         "topology": None,
         "time_limit": None,
         "estimate": None,
+        "deadline": None,
         "application": None,
         "skew": None,
         "retry": {"max_attempts": 3},
@@ -69,11 +70,12 @@ def test_everything_can_be_stated() -> None:
             topology={"level": "rack", "required": True},
             time_limit="1d12h",
             estimate="9h30m",
+            deadline="2d",
             application="bert-large",
             skew=0.3,
             retry={"max_attempts": 1},
             checkpoint={"grace_seconds": 0},
-            throughput={"V100": 120.5},
+            throughput={"V100": 120.5, "K80": 0},
             labels={"team": "a"},
         )
     )
@@ -86,12 +88,14 @@ def test_everything_can_be_stated() -> None:
     assert parsed.shape() == {
         "tasks": [[4, 2, 0.0, 0], [1, 1, 2.5, 4 * 2**30]],
         "topology": ["rack", True],
-        "throughput": {"V100": 120.5},
+        "throughput": {"V100": 120.5, "K80": 0.0},
         "estimate_seconds": 34_200.0,
         "application": "bert-large",
         "skew": 0.3,
+        "deadline_seconds": 172_800.0,
     }
-    core = parsed.core_job(tenant="vision")
+    core = parsed.core_job(tenant="vision", submitted_at=1_000.0)
+    assert core.deadline_at == 173_800.0
     assert (core.gpus, core.guaranteed, core.priority) == (9, False, -5)
     assert (core.estimate_seconds, core.application, core.skew) == (34_200.0, "bert-large", 0.3)
 
@@ -218,7 +222,13 @@ def test_every_mistake_is_reported_at_once() -> None:
         ({"time_limit": "400d"}, "time_limit"),
         ({"checkpoint": {"grace_seconds": 601}}, "checkpoint.grace_seconds"),
         ({"retry": {"max_attempts": 0}}, "retry.max_attempts"),
-        ({"throughput": {"V100": 0}}, "throughput.V100"),
+        ({"deadline": "soon"}, "deadline"),
+        ({"deadline": -5}, "deadline"),
+        ({"throughput": {"V100": -1}}, "throughput.V100"),
+        ({"throughput": {"V100": float("nan")}}, "throughput.V100"),
+        ({"throughput": {"V100": float("inf")}}, "throughput.V100"),
+        ({"throughput": {"V100": 1e13}}, "throughput.V100"),
+        ({"throughput": {"V100": 1e5, "K80": 1e-9, "P100": 0}}, "throughput.K80"),
         ({"labels": {"a": 1}}, "labels.a"),
         ({"labels": {str(n): "" for n in range(21)}}, "labels"),
         ({"image": "pytorch"}, "image"),

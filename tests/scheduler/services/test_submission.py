@@ -79,6 +79,29 @@ def test_what_is_stored_equals_what_the_orm_would_store(member: Viewer) -> None:
         assert getattr(stored, field.attname) == getattr(given, field.attname), field.name
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"throughput": {"V100": 0}},
+        {"throughput": {"V100": 0, "K80": 5}, "gpu_model": ["V100"]},
+    ],
+)
+def test_a_job_that_runs_on_no_model_is_refused(member: Viewer, wanted: dict) -> None:
+    with pytest.raises(Invalid) as refused:
+        job_submit(viewer=member, tenant="vision", spec=spec(**wanted))
+    (field,) = refused.value.fields
+    assert field.field == "throughput"
+    assert "runs on no GPU model that it accepts" in field.problem
+    assert "V100" in field.expected
+
+
+def test_a_job_that_runs_on_one_of_its_models_is_taken(member: Viewer) -> None:
+    make_node(gpu_model="K80")
+    job = job_submit(viewer=member, tenant="vision", spec=spec(throughput={"V100": 0}, deadline="2h"))
+    assert job.shape["throughput"] == {"V100": 0.0}
+    assert job.shape["deadline_seconds"] == 7_200.0
+
+
 def test_the_queue_limit_counts_what_a_bulk_adds(member: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler.services.submission.MAX_QUEUED_PER_TENANT", 5)
     jobs_submit_bulk(viewer=member, tenant=None, specs=[spec()] * 3)
