@@ -1,4 +1,6 @@
-/** A placer with its parameters in one line, "delay:relax_after_seconds=600", as the server has it. Pure. */
+/** A policy or placer with its parameters in one line, "gavel:objective=makespan", as the server has it. Pure. */
+
+import type { PluginParameter } from "@/api/types";
 
 export interface Chosen {
   name: string;
@@ -46,4 +48,30 @@ export function formatPlugin({ name, parameters }: Chosen): string {
 
 function textOf(value: unknown): string {
   return Array.isArray(value) ? value.join("|") + (value.length === 1 ? "|" : "") : String(value);
+}
+
+/** The parameters after one was set. What is as it would be anyway, and what was emptied, is left out. */
+export function withParameter(
+  parameters: Readonly<Record<string, unknown>>,
+  { name, default: usual }: Pick<PluginParameter, "name" | "default">,
+  value: unknown,
+): Record<string, unknown> {
+  const rest = Object.fromEntries(Object.entries(parameters).filter(([other]) => other !== name));
+  const isEmpty = value === undefined || value === "" || (Array.isArray(value) && value.length === 0);
+  return isEmpty || JSON.stringify(value) === JSON.stringify(usual) ? rest : { ...rest, [name]: value };
+}
+
+/** A value as people read it: lists with commas, nothing for none. */
+export function inOneLine(value: unknown): string {
+  if (value === null || value === undefined) return "";
+  if (Array.isArray(value)) return value.join(", ");
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** "gavel, objective max_min". */
+export function inWords({ name, parameters }: Chosen): string {
+  const given = Object.entries(parameters).map(
+    ([parameter, value]) => `${parameter.replaceAll("_", " ")} ${inOneLine(value)}`,
+  );
+  return [name, ...given].join(", ");
 }

@@ -2,11 +2,13 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState, type SyntheticEvent } from "react";
 
 import { ApiError, request } from "@/api/client";
-import type { ClusterSettings } from "@/api/types";
+import { policiesQuery } from "@/api/queries";
+import type { ClusterSettings, Plugins } from "@/api/types";
 import { useSession } from "@/components/session";
+import { PluginChoice } from "@/features/virtual-clusters/plugin-choice";
+import { formatPlugin, inWords, parsePlugin } from "@/features/virtual-clusters/plugin-text";
 import { Button } from "@/ui/button";
 import { ErrorNotice } from "@/ui/feedback";
-import { Field, TextInput } from "@/ui/field";
 import { Facts, Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
@@ -29,8 +31,8 @@ export function SpareSettings() {
       ) : (
         <Facts
           facts={[
-            ["Policy", data.spare_policy],
-            ["Placer", data.spare_placer],
+            ["Policy", inWords(parsePlugin(data.spare_policy))],
+            ["Placer", inWords(parsePlugin(data.spare_placer))],
           ]}
         />
       )}
@@ -41,6 +43,7 @@ export function SpareSettings() {
 function SpareForm({ settings }: { settings: ClusterSettings }) {
   const say = useSay();
   const queries = useQueryClient();
+  const plugins = useQuery(policiesQuery).data;
   const [draft, setDraft] = useState(settings);
   const save = useMutation({
     mutationFn: () => request<ClusterSettings>("PATCH", PATH, { body: draft }),
@@ -54,24 +57,21 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
     event.preventDefault();
     save.mutate();
   };
-  const field = (label: string, name: keyof ClusterSettings) => (
-    <Field label={label} hint="A name, or name:parameter=value,..." problem={refusal?.problem(name)}>
-      {(attributes) => (
-        <TextInput
-          {...attributes}
-          required
-          value={draft[name]}
-          onChange={(event) => setDraft({ ...draft, [name]: event.target.value })}
-        />
-      )}
-    </Field>
+  const choice = (label: string, name: keyof ClusterSettings, plugins: Plugins["policies"] | undefined) => (
+    <PluginChoice
+      label={label}
+      plugins={plugins}
+      chosen={parsePlugin(draft[name])}
+      onChange={(chosen) => setDraft({ ...draft, [name]: formatPlugin(chosen) })}
+      problem={refusal?.problem(name)}
+    />
   );
   return (
     <form className={styles.form} onSubmit={submit}>
       {refusal && <ErrorNotice error={refusal} />}
       <div className={styles.pair}>
-        {field("Policy of opportunistic jobs", "spare_policy")}
-        {field("Placer of opportunistic jobs", "spare_placer")}
+        {choice("Policy of opportunistic jobs", "spare_policy", plugins?.policies)}
+        {choice("Placer of opportunistic jobs", "spare_placer", plugins?.placers)}
       </div>
       <div>
         <Button type="submit" busy={save.isPending}>

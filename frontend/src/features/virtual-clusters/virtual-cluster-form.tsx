@@ -5,15 +5,14 @@ import { useState, type SyntheticEvent } from "react";
 import { cellsQuery } from "@/api/cell-queries";
 import { ApiError, newIdempotencyKey, request } from "@/api/client";
 import { gpuModelsQuery, policiesQuery, tenantsQuery } from "@/api/queries";
-import type { PluginParameter, VirtualCluster } from "@/api/types";
-import { words } from "@/components/format";
+import type { VirtualCluster } from "@/api/types";
 import { bodyOf, draftOf, type Draft } from "@/features/virtual-clusters/draft";
-import { entriesOf } from "@/features/virtual-clusters/plugin-text";
+import { PluginChoice } from "@/features/virtual-clusters/plugin-choice";
 import { live } from "@/live/live";
 import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";
-import { Checkbox, Field, NumberInput, Select, TextInput } from "@/ui/field";
+import { Checkbox, Field, NumberInput, TextInput } from "@/ui/field";
 import { useSay } from "@/ui/toasts";
 import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 
@@ -52,8 +51,6 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
     event.preventDefault();
     save.mutate();
   };
-  const policy = policies.data?.policies.find(({ name }) => name === draft.policy);
-  const placer = policies.data?.placers.find(({ name }) => name === draft.placer);
   const modelNames = [...new Set([...(models.data ?? []).map(({ name }) => name), ...Object.keys(draft.guaranteed)])];
   const tenantNames = [...new Set([...(tenants.data ?? []).map(({ name }) => name), ...Object.keys(draft.members)])];
   return (
@@ -132,45 +129,22 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
           ))}
         </fieldset>
 
+        <PluginChoice
+          label="Policy"
+          plugins={policies.data?.policies}
+          chosen={{ name: draft.policy, parameters: draft.parameters }}
+          onChange={({ name, parameters }) => change({ policy: name, parameters })}
+          problem={refusal?.problem("policy") ?? refusal?.problem("policy_parameters")}
+          problemOf={(parameter) => refusal?.problem(`policy_parameters.${parameter}`)}
+        />
+        <PluginChoice
+          label="Placer"
+          plugins={policies.data?.placers}
+          chosen={{ name: draft.placer, parameters: draft.placerParameters }}
+          onChange={({ name, parameters }) => change({ placer: name, placerParameters: parameters })}
+          problem={refusal?.problem("placer")}
+        />
         <div className={styles.pair}>
-          <Field label="Policy" hint={policy?.summary} problem={refusal?.problem("policy")}>
-            {(attributes) => (
-              <Select
-                {...attributes}
-                value={draft.policy}
-                onChange={(event) => change({ policy: event.target.value, parameters: {} })}
-                options={namesOf(policies.data?.policies, draft.policy)}
-              />
-            )}
-          </Field>
-          <Field label="Placer" hint={placer?.summary} problem={refusal?.problem("placer")}>
-            {(attributes) => (
-              <Select
-                {...attributes}
-                value={draft.placer}
-                onChange={(event) => change({ placer: event.target.value, placerParameters: {} })}
-                options={namesOf(policies.data?.placers, draft.placer)}
-              />
-            )}
-          </Field>
-          {(policy?.parameters ?? []).map((parameter) => (
-            <ParameterField
-              key={`${draft.policy} ${parameter.name}`}
-              parameter={parameter}
-              value={draft.parameters[parameter.name] ?? parameter.default}
-              problem={refusal?.problem(`policy_parameters.${parameter.name}`)}
-              onChange={(value) => change({ parameters: { ...draft.parameters, [parameter.name]: value } })}
-            />
-          ))}
-          {(placer?.parameters ?? []).map((parameter) => (
-            <ParameterField
-              key={`${draft.placer} ${parameter.name}`}
-              parameter={parameter}
-              value={draft.placerParameters[parameter.name] ?? parameter.default}
-              problem={undefined}
-              onChange={(value) => change({ placerParameters: { ...draft.placerParameters, [parameter.name]: value } })}
-            />
-          ))}
           <Field
             label="Default time limit in seconds"
             hint="For jobs that state none"
@@ -195,62 +169,4 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
       </form>
     </Dialog>
   );
-}
-
-interface ParameterFieldProps {
-  parameter: PluginParameter;
-  value: unknown;
-  problem: string | undefined;
-  onChange: (value: unknown) => void;
-}
-
-function ParameterField({ parameter, value, problem, onChange }: ParameterFieldProps) {
-  const label = words(parameter.name);
-  // What was typed: a comma at its end is no entry yet.
-  const [typed, setTyped] = useState(() => (Array.isArray(value) ? value.join(", ") : ""));
-  if (typeof parameter.default === "boolean") {
-    return <Checkbox label={label} checked={value === true} onChange={(event) => onChange(event.target.checked)} />;
-  }
-  return (
-    <Field label={label} problem={problem}>
-      {(attributes) =>
-        typeof parameter.default === "number" ? (
-          <NumberInput
-            {...attributes}
-            step="any"
-            value={typeof value === "number" ? value : undefined}
-            onChange={onChange}
-          />
-        ) : parameter.choices.length ? (
-          <Select
-            {...attributes}
-            value={String(value)}
-            onChange={(event) => onChange(event.target.value)}
-            options={parameter.choices.map((choice) => ({ value: choice, label: choice }))}
-          />
-        ) : parameter.type === "list" ? (
-          <TextInput
-            {...attributes}
-            placeholder="Values, separated by commas"
-            value={typed}
-            onChange={(event) => {
-              setTyped(event.target.value);
-              onChange(entriesOf(event.target.value, ","));
-            }}
-          />
-        ) : (
-          <TextInput
-            {...attributes}
-            value={typeof value === "string" ? value : ""}
-            onChange={(event) => onChange(event.target.value)}
-          />
-        )
-      }
-    </Field>
-  );
-}
-
-function namesOf(plugins: readonly { name: string }[] | undefined, current: string) {
-  const names = plugins?.map(({ name }) => name) ?? [current];
-  return names.map((name) => ({ value: name, label: name }));
 }

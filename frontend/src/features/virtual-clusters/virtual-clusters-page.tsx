@@ -11,6 +11,7 @@ import { useSession } from "@/components/session";
 import { ClusterCells } from "@/features/virtual-clusters/cluster-cells";
 import { BarsKey, GuaranteeBars } from "@/features/virtual-clusters/guarantee-bars";
 import { EnlargeWhatIf } from "@/features/virtual-clusters/enlarge-what-if";
+import { inWords, parsePlugin } from "@/features/virtual-clusters/plugin-text";
 import { SpareSettings } from "@/features/virtual-clusters/spare-settings";
 import { VirtualClusterForm } from "@/features/virtual-clusters/virtual-cluster-form";
 import { useNewest } from "@/live/live";
@@ -77,9 +78,6 @@ interface CardProps {
 }
 
 function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
-  const parameters = Object.entries(cluster.policy_parameters).map(
-    ([name, value]) => `${name} ${JSON.stringify(value)}`,
-  );
   return (
     <Panel
       title={cluster.title ? `${cluster.title} (${cluster.name})` : cluster.name}
@@ -109,8 +107,8 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
                 here and alone
               </Link>,
             ],
-            ["Policy", [cluster.policy, ...parameters].join(", ")],
-            ["Placer", cluster.placer],
+            ["Policy", inWords({ name: cluster.policy, parameters: cluster.policy_parameters })],
+            ["Placer", inWords(parsePlugin(cluster.placer))],
             ["Default time limit", duration(cluster.default_time_limit_seconds)],
           ]}
         />

@@ -1,0 +1,116 @@
+import { useState } from "react";
+
+import type { PluginParameter, Plugins } from "@/api/types";
+import { words } from "@/components/format";
+import { entriesOf, inOneLine, withParameter, type Chosen } from "@/features/virtual-clusters/plugin-text";
+import { Checkbox, Field, NumberInput, Select, TextInput } from "@/ui/field";
+import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
+
+interface PluginChoiceProps {
+  label: string;
+  /** Undefined until they are known. */
+  plugins: Plugins["policies"] | undefined;
+  chosen: Chosen;
+  onChange: (chosen: Chosen) => void;
+  /** What the server objects to: in the whole, and in one parameter. */
+  problem: string | undefined;
+  problemOf?: (parameter: string) => string | undefined;
+}
+
+/** A policy or a placer by name, what it does, and its parameters with what they may be. */
+export function PluginChoice({ label, plugins, chosen, onChange, problem, problemOf }: PluginChoiceProps) {
+  const plugin = plugins?.find(({ name }) => name === chosen.name);
+  const names = plugins?.map(({ name }) => name) ?? [chosen.name];
+  const known = names.includes(chosen.name) ? names : [chosen.name, ...names];
+  return (
+    <div className={styles.plugin} role="group" aria-label={label}>
+      <Field label={label} hint={plugin?.summary} problem={problem}>
+        {(attributes) => (
+          <Select
+            {...attributes}
+            value={chosen.name}
+            onChange={(event) => onChange({ name: event.target.value, parameters: {} })}
+            options={known.map((name) => ({ value: name, label: name }))}
+          />
+        )}
+      </Field>
+      {plugin && plugin.parameters.length > 0 && (
+        <div className={styles.pair}>
+          {plugin.parameters.map((parameter) => (
+            <ParameterField
+              key={`${chosen.name} ${parameter.name}`}
+              parameter={parameter}
+              value={chosen.parameters[parameter.name] ?? parameter.default}
+              problem={problemOf?.(parameter.name)}
+              onChange={(value) =>
+                onChange({ ...chosen, parameters: withParameter(chosen.parameters, parameter, value) })
+              }
+            />
+          ))}
+        </div>
+      )}
+    </div>
+  );
+}
+
+interface ParameterFieldProps {
+  parameter: PluginParameter;
+  value: unknown;
+  problem: string | undefined;
+  onChange: (value: unknown) => void;
+}
+
+function ParameterField({ parameter, value, problem, onChange }: ParameterFieldProps) {
+  const label = words(parameter.name);
+  // What stands there: a field that is emptied stays empty, and a comma at the end of a list is no entry yet.
+  const [typed, setTyped] = useState(() => inOneLine(value));
+  const type = (text: string, meant: unknown) => {
+    setTyped(text);
+    onChange(meant);
+  };
+  if (typeof parameter.default === "boolean") {
+    return (
+      <div className={styles.switch}>
+        <Checkbox label={label} checked={value === true} onChange={(event) => onChange(event.target.checked)} />
+        {problem && <div className={styles.problem}>{problem}</div>}
+      </div>
+    );
+  }
+  const usual = inOneLine(parameter.default);
+  return (
+    <Field label={label} hint={usual && `${usual} unless chosen otherwise`} problem={problem}>
+      {(attributes) =>
+        typeof parameter.default === "number" ? (
+          <NumberInput
+            {...attributes}
+            step={parameter.type === "int" ? 1 : "any"}
+            placeholder={usual}
+            value={typed === "" ? undefined : Number(typed)}
+            onChange={(number) => type(inOneLine(number), number)}
+          />
+        ) : parameter.choices.length ? (
+          <Select
+            {...attributes}
+            value={String(value)}
+            onChange={(event) => onChange(event.target.value)}
+            options={parameter.choices.map((choice) => ({ value: choice, label: words(choice) }))}
+          />
+        ) : parameter.type === "list" ? (
+          <TextInput
+            {...attributes}
+            placeholder="Values, separated by commas"
+            value={typed}
+            onChange={(event) => type(event.target.value, entriesOf(event.target.value, ","))}
+          />
+        ) : (
+          <TextInput
+            {...attributes}
+            placeholder={usual}
+            value={typed}
+            onChange={(event) => type(event.target.value, event.target.value)}
+          />
+        )
+      }
+    </Field>
+  );
+}
