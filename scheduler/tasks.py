@@ -6,12 +6,14 @@ from pathlib import Path
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from celery import shared_task
+from celery.signals import worker_process_shutdown
 
 from scheduler import hints
 from scheduler.core.errors import SchedulingError
 from scheduler.hints import ask_for_round, round_begins
 from scheduler.rounds import advising, answers, comparisons, forecasting
 from scheduler.rounds.run import run_round as run_one_round
+from scheduler.rounds.run import solver
 from scheduler.services import anomalies, housekeeping, leases
 from scheduler.simulation import sweep
 from scheduler.simulation.errors import InputError
@@ -24,6 +26,12 @@ _FORECAST_SECONDS = 50
 _ADVICE_SECONDS = 120
 _RENEWED_AT_ONCE = 10
 _FOR_OPERATORS = "It could not be worked out; operators find the cause in the log."
+
+
+@worker_process_shutdown.connect
+def end_solver(**_: object) -> None:
+    """Leave no process behind; one that is killed takes it along by itself."""
+    solver().close()
 
 
 # Hard limit: the backstop for a policy that never returns. Nothing is left behind by a killed round.

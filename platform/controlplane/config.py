@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +38,14 @@ class Config(BaseSettings):
     round_seconds: float = Field(default=5.0, gt=0)
     # How long a round may take before another may be started over it (it is then fenced).
     round_lease_seconds: float = Field(default=10.0, gt=0)
+    # What all computations of policies may take in a round together; then their views get a cheap policy.
+    solver_budget_seconds: float = Field(default=2.0, gt=0)
+    # The process in which they compute: how long its start may take, its address space, and after how many
+    # computations, or above how much memory, it is started anew.
+    solver_start_seconds: float = Field(default=5.0, gt=0)
+    solver_memory_bytes: int = Field(default=4 * 1024**3, ge=512 * 1024**2)
+    solver_recycle_calls: int = Field(default=1_000, ge=1)
+    solver_recycle_bytes: int = Field(default=1024**3, ge=256 * 1024**2)
     # A node's right to run what it was told, renewed by each report. Long enough that a restart of the
     # server or its database stops no job: stopping begins a quarter of the lease before it ends.
     node_lease_seconds: float = Field(default=30.0, gt=1)
@@ -47,6 +55,23 @@ class Config(BaseSettings):
     rounds_kept: int = Field(default=2_000, ge=1)
     request_bytes: int = Field(default=1_000_000, ge=10_000)
     log_bytes_per_attempt: int = Field(default=16 * 1024 * 1024, ge=65_536)
+    # Reads GET /metrics and nothing else, for a collector that has no account; empty: operators only.
+    metrics_token: SecretStr = SecretStr("")
+
+    @field_validator("solver_budget_seconds")
+    @classmethod
+    def _within_the_lease(cls, value: float, known: ValidationInfo) -> float:
+        lease_seconds = known.data.get("round_lease_seconds")
+        if lease_seconds is not None and value >= lease_seconds:
+            raise ValueError(f"must be less than ALLOT_ROUND_LEASE_SECONDS, {lease_seconds:g}")
+        return value
+
+    @field_validator("metrics_token")
+    @classmethod
+    def _empty_or_long_enough(cls, value: SecretStr) -> SecretStr:
+        if value.get_secret_value() and len(value.get_secret_value()) < 16:
+            raise ValueError("needs at least 16 characters, or none")
+        return value
 
     @field_validator("secret_key")
     @classmethod

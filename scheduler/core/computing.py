@@ -7,7 +7,7 @@ function of the core with values in and a value out, so that where it runs makes
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from scheduler.core.errors import PolicyError
 
@@ -23,6 +23,18 @@ class Compute(Protocol):
     """Calls a module-level function of the core; raises what it raises, or Overrun."""
 
     def __call__(self, function: Callable[..., T], /, *arguments: Any, **keywords: Any) -> T: ...
+
+
+@runtime_checkable
+class Accounts(Protocol):
+    """A Compute that wants to know for which view it computes."""
+
+    def of_view(self, view: str) -> Compute: ...
+
+
+def of_view(compute: Compute, view: str) -> Compute:
+    """Return how a view's policy computes."""
+    return compute.of_view(view) if isinstance(compute, Accounts) else compute
 
 
 def here(function: Callable[P, T], /, *arguments: P.args, **keywords: P.kwargs) -> T:

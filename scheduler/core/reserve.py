@@ -21,7 +21,7 @@ from typing import Any
 from scheduler.core.admit import Admission
 from scheduler.core.binding import Binding
 from scheduler.core.capacity import Capacity, Pending
-from scheduler.core.computing import Compute, here
+from scheduler.core.computing import Compute, here, of_view
 from scheduler.core.facts import Facts
 from scheduler.core.policy import View
 from scheduler.core.snapshot import AllocationId, Job, JobId, Running, VirtualCluster
@@ -167,7 +167,7 @@ class Reservation:
                 "running": running,
                 "prices": frame.prices,
                 "pair_speeds": frame.pair_speeds,
-                "compute": self._compute,
+                "compute": of_view(self._compute, name),
                 "rng": random.Random(f"{frame.round_number}:{name}"),
             },
         )

@@ -10,6 +10,7 @@ from scheduler.core.plan import ActionKind
 from scheduler.core.round import decide
 from scheduler.core.snapshot import JobId, Snapshot
 from scheduler.models import Leadership
+from scheduler.rounds.overruns import as_served
 from scheduler.rounds.snapshot import read_snapshot
 
 MOST_JOBS = 20
@@ -18,7 +19,7 @@ MOST_JOBS = 20
 def effects_of(layout: Layout) -> list[dict[str, Any]]:
     """Return by virtual cluster how many of its guaranteed jobs would lose their guarantee, and which."""
     newest = Leadership.objects.values_list("number", flat=True).first() or 0
-    return effects(read_snapshot(newest + 1), layout)
+    return effects(as_served(read_snapshot(newest + 1)), layout)
 
 
 def effects(facts: Snapshot, layout: Layout) -> list[dict[str, Any]]:

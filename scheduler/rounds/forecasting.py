@@ -15,6 +15,7 @@ from scheduler.core.sim.forecast import Prediction, forecast, waiting_jobs
 from scheduler.core.snapshot import JobId
 from scheduler.models import Forecast, Job, Leadership
 from scheduler.rounds.history import known_run_times
+from scheduler.rounds.overruns import as_served
 from scheduler.rounds.snapshot import read_snapshot
 
 #: Forecasts kept; the newest counts, the others are for whoever wonders.
@@ -35,7 +36,7 @@ def run_forecast() -> float:
     if Forecast.objects.filter(round_number=newest).exists():
         return 0.0
     began = time.perf_counter()
-    facts = read_snapshot(newest)
+    facts = as_served(read_snapshot(newest))
     if not waiting_jobs(facts):
         return 0.0
     made = forecast(facts, known_run_times())

@@ -8,6 +8,7 @@ from scheduler.core import snapshot as core
 from scheduler.core.plan import ActionKind, Reason
 from scheduler.core.round import decide
 from scheduler.models import Job, Leadership
+from scheduler.rounds.overruns import as_served
 from scheduler.rounds.snapshot import read_snapshot
 
 
@@ -18,7 +19,7 @@ def preview(job: core.Job) -> tuple[Reason, ...]:
     # The id it would get, or a later one: at equal priority and time, ids decide who comes first.
     job_id = core.JobId((Job.objects.aggregate(newest=Max("id"))["newest"] or 0) + 1)
     added = replace(job, id=job_id, submitted_at=facts.now)
-    plan = decide(replace(facts, jobs=(*facts.jobs, added)))
+    plan = decide(replace(as_served(facts), jobs=(*facts.jobs, added)))
     starts = any(action.kind is ActionKind.START and job_id in action.jobs for action in plan.actions)
     reasons = plan.reasons.get(job_id, ())
     return () if starts and not reasons else reasons

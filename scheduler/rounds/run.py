@@ -2,7 +2,9 @@
 
 import logging
 import time
+from functools import cache
 
+from django.conf import settings
 from django.db import transaction
 
 from scheduler.clock import database_now
@@ -14,10 +16,26 @@ from scheduler.models import Round
 from scheduler.models.rounds import RoundState
 from scheduler.rounds.apply import Applied, apply_plan
 from scheduler.rounds.leadership import Fenced, give_up, hold_fence, take_number
+from scheduler.rounds.overruns import Overruns
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.rounds.solver import Budget, Limits, Solver
 from scheduler.services.holds import promote_overdue
 
 log = logging.getLogger(__name__)
+
+
+@cache
+def solver() -> Solver:
+    """Return this process's: its child is made when a policy first computes."""
+    config = settings.CONFIG
+    return Solver(
+        Limits(
+            start_seconds=config.solver_start_seconds,
+            memory_bytes=config.solver_memory_bytes,
+            recycle_calls=config.solver_recycle_calls,
+            recycle_bytes=config.solver_recycle_bytes,
+        )
+    )
 
 
 def run_round() -> int | None:
@@ -41,8 +59,12 @@ def _run(number: int) -> None:
     promote_overdue()
     began = time.perf_counter()
     snapshot = read_snapshot(number)
+    overruns = Overruns(snapshot)
+    if overruns.expects_computations:
+        solver().warm_up()
+    budget = Budget(solver(), settings.CONFIG.solver_budget_seconds)
     read = time.perf_counter()
-    plan = decide(snapshot)
+    plan = decide(snapshot, budget, overruns.skipped)
     decided = time.perf_counter()
     stored = codec.dumps_snapshot(snapshot), codec.dumps_plan(plan)
     with transaction.atomic():
@@ -57,12 +79,15 @@ def _run(number: int) -> None:
             )
         )
         applied = apply_plan(snapshot, plan)
+        overruns.write(plan, budget, at=applied.at)
         _record(plan, stored, applied)
         if plan.reasons:
             # Robust: that a forecast is not made must not fail what was committed.
             transaction.on_commit(ask_for_forecast, robust=True)
     for view, problem in plan.degraded.items():
-        log.error("round %d: view %s is degraded: %s", number, view, problem)
+        # Said once for each attempt, and not in every round that does without one.
+        if view not in overruns.skipped:
+            log.error("round %d: view %s is degraded: %s", number, view, problem)
 
 
 def _write_timings(number: int, **seconds: float) -> None:

@@ -119,7 +119,7 @@ def test_a_settled_cluster_is_left_alone(research):
 def test_a_second_round_at_the_same_time_does_nothing(research, monkeypatch):
     inner = []
 
-    def decide_while_another_tries(snapshot):
+    def decide_while_another_tries(snapshot, *_):
         inner.append(run_round())
         return Plan(round_number=snapshot.round_number)
 
@@ -132,10 +132,10 @@ def test_an_overtaken_round_writes_nothing(research, monkeypatch):
     job = submit(research, gpus=4)
     real = run.decide
 
-    def decide_too_slowly(snapshot):
+    def decide_too_slowly(snapshot, *how):
         with connection.cursor() as cursor:
             cursor.execute("UPDATE scheduler_leadership SET number = number + 1")
-        return real(snapshot)
+        return real(snapshot, *how)
 
     monkeypatch.setattr(run, "decide", decide_too_slowly)
     number = run_round()
@@ -146,7 +146,7 @@ def test_an_overtaken_round_writes_nothing(research, monkeypatch):
 def test_a_round_that_breaks_is_recorded_and_the_next_one_runs(research, monkeypatch):
     job = submit(research, gpus=4)
 
-    def broken(snapshot):
+    def broken(*_):
         raise ZeroDivisionError("a bug in a policy's core")
 
     with monkeypatch.context() as patch:

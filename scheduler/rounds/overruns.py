@@ -1,0 +1,156 @@
+"""Views whose policy takes too long: since when, when it is tried again, and who is told.
+
+Such a view is served by a cheap policy. So that it does not cost every round the time that was too short, its
+own policy is tried again after 1 round, then after 2, 4 and so on up to 64; the first time that it decides in
+time ends the episode. Begin and end are events, and show on the page of virtual clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from django.db.models import F
+
+from scheduler import stream
+from scheduler.core.plan import Plan
+from scheduler.core.reserve import SPARE
+from scheduler.core.serve import CHEAP_POLICY
+from scheduler.core.snapshot import Snapshot
+from scheduler.models import Event, ViewComputing
+from scheduler.rounds.solver import Budget
+from tenants.models import VirtualCluster
+
+#: The longest pause between two attempts, in rounds.
+MOST_ROUNDS_SKIPPED = 64
+
+
+class Overruns:
+    """What is known of the computations of views, for one round."""
+
+    def __init__(self, facts: Snapshot) -> None:
+        self._policies = _policies(facts)
+        self._rows = {row.view: row for row in ViewComputing.objects.all()}
+        #: Views whose policy is not tried in this round, and why: what `decide()` is to be told.
+        self.skipped: Mapping[str, str] = {
+            view: _skipped(row)
+            for view, row in self._rows.items()
+            if row.rounds_to_skip and row.policy == self._policies.get(view)
+        }
+
+    @property
+    def expects_computations(self) -> bool:
+        """Whether some policy that is in use has computed before."""
+        return any(row.policy == self._policies.get(view) for view, row in self._rows.items())
+
+    def write(self, plan: Plan, budget: Budget, *, at: datetime) -> None:
+        """Write down what the round's computations took, and which episodes began and ended."""
+        actor = f"round {plan.round_number}"
+        concerned = {*self._rows, *budget.computations, *plan.overran} & set(self._policies)
+        begun, over, written = [], [], []
+        for view in sorted(concerned):
+            row = self._rows.get(view) or ViewComputing(view=view)
+            was_since, before = row.since, _values(row)
+            if row.policy != self._policies[view]:
+                # What was found out about another policy says nothing about this one.
+                row.policy, row.since, row.message = self._policies[view], None, ""
+                row.failures = row.rounds_to_skip = 0
+            if view in budget.computations:
+                row.computations += budget.computations[view]
+                row.last_seconds = budget.seconds[view]
+            if view in plan.overran:
+                self._overran(row, plan, budget, at=at)
+            else:
+                row.since, row.message, row.failures, row.rounds_to_skip = None, "", 0, 0
+            if was_since is not None and row.since != was_since:
+                over.append(row)
+            if row.since is not None and row.since != was_since:
+                begun.append(row)
+            if _values(row) != before:
+                written.append(row)
+        _store(written, gone=set(self._rows) - set(self._policies))
+        _tell("policy.in_time", {row.view: "its policy decides again" for row in over}, at, actor)
+        words = {row.view: f"{row.message}; {CHEAP_POLICY} decides meanwhile" for row in begun}
+        _tell("policy.too_slow", words, at, actor)
+
+    def _overran(self, row: ViewComputing, plan: Plan, budget: Budget, *, at: datetime) -> None:
+        row.since = row.since or at
+        if row.view in self.skipped:
+            row.rounds_to_skip -= 1
+            return
+        row.message = plan.degraded[row.view]
+        # One that was not let begin has not failed: it is tried again in the next round.
+        if row.view not in budget.crowded_out:
+            row.overruns += 1
+            row.failures += 1
+            row.rounds_to_skip = min(2 ** (row.failures - 1), MOST_ROUNDS_SKIPPED)
+
+
+def as_served(facts: Snapshot) -> Snapshot:
+    """Return the facts with a cheap policy wherever one decides at present, the view's own being too slow.
+
+    For whoever decides ahead of time where nobody ends a computation: previews, questions, forecasts.
+    """
+    policies = _policies(facts)
+    slow = {
+        row.view
+        for row in ViewComputing.objects.filter(since__isnull=False)
+        if row.policy == policies.get(row.view)
+    }
+    if not slow:
+        return facts
+    return replace(
+        facts,
+        virtual_clusters=tuple(
+            replace(vc, policy=CHEAP_POLICY, policy_parameters={}) if vc.name in slow else vc
+            for vc in facts.virtual_clusters
+        ),
+        spare_policy=CHEAP_POLICY if SPARE in slow else facts.spare_policy,
+    )
+
+
+def _policies(facts: Snapshot) -> dict[str, list[Any]]:
+    """Return name and parameters of each view's policy."""
+    named = {vc.name: [vc.policy, dict(vc.policy_parameters)] for vc in facts.virtual_clusters}
+    return {**named, SPARE: [facts.spare_policy, {}]}
+
+
+def _skipped(row: ViewComputing) -> str:
+    rounds = "in the next round" if row.rounds_to_skip == 1 else f"in {row.rounds_to_skip} rounds"
+    return f"{row.message}; it is tried again {rounds}"
+
+
+def _values(row: ViewComputing) -> tuple[Any, ...]:
+    return tuple(getattr(row, field.attname) for field in row._meta.concrete_fields)
+
+
+def _store(rows: list[ViewComputing], gone: Collection[str]) -> None:
+    columns = [field.name for field in ViewComputing._meta.concrete_fields if not field.primary_key]
+    ViewComputing.objects.bulk_create(
+        rows, update_conflicts=True, unique_fields=["view"], update_fields=columns
+    )
+    if gone:
+        ViewComputing.objects.filter(view__in=gone).delete()
+
+
+def _tell(kind: str, words: Mapping[str, str], at: datetime, actor: str) -> None:
+    if not words:
+        return
+    ids = dict(VirtualCluster.objects.filter(name__in=words).values_list("name", "id"))
+    Event.objects.bulk_create(
+        Event(
+            at=at,
+            kind=kind,
+            subject="virtual_cluster" if view in ids else "cluster",
+            subject_id=ids.get(view, 0),
+            actor=actor,
+            message=f"{view}: {what}"[:500],
+            data={"view": view},
+        )
+        for view, what in words.items()
+    )
+    # Pages keep the newest version of what they show.
+    VirtualCluster.objects.filter(id__in=ids.values()).update(version=F("version") + 1)
+    stream.publish_virtual_clusters(ids.values())

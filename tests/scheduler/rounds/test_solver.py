@@ -1,0 +1,254 @@
+"""The process in which policies compute: real ones, ended in every way that there is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from scheduler.core.allocation.checking import checked_instance
+from scheduler.core.allocation.errors import InstanceError, ObjectiveError
+from scheduler.core.allocation.solving import solve
+from scheduler.core.computing import Overrun, of_view
+from scheduler.core.errors import InvalidTransition
+from scheduler.core.lifecycle import JobEvent, JobState, job_step
+from scheduler.rounds.solver import MIB, Budget, Limits, Solver
+from tests.core.allocation.instances import large_instance
+from tests.up.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+#: Solved in some milliseconds, and in several seconds.
+SMALL = large_instance(20)
+LARGE = large_instance(600)
+SLOW = "hierarchical_fifo"
+
+
+@pytest.fixture(scope="module")
+def solver() -> Iterator[Solver]:
+    made = Solver()
+    yield made
+    made.close()
+
+
+def nobody_asks(seconds: float) -> None:
+    """For calls whose time does not matter."""
+
+
+def is_gone(process: int) -> bool:
+    """Whether it has ended; a zombie that nobody has collected yet runs no more either."""
+    try:
+        return psutil.Process(process).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_the_answer_is_the_one_that_is_computed_here(solver: Solver) -> None:
+    took: list[float] = []
+    there = solver.run(10, took.append, solve, SMALL, "max_min", seed=3)
+    assert there.throughput.tobytes() == solve(SMALL, "max_min", seed=3).throughput.tobytes()
+    assert len(took) == 1
+    assert 0 < took[0] < 10
+    first = solver.child
+    solver.run(10, nobody_asks, solve, SMALL)
+    assert solver.child == first is not None
+
+
+def test_it_knows_the_core_alone_and_has_one_thread(solver: Solver) -> None:
+    solver.run(10, nobody_asks, solve, SMALL)
+    process = psutil.Process(solver.child)
+    assert process.num_threads() == 1
+    own = process.environ()
+    assert not [name for name in own if name.startswith(("ALLOT_", "DATABASE_URL", "REDIS_URL"))]
+    assert {own["OMP_NUM_THREADS"], own["OPENBLAS_NUM_THREADS"]} == {"1"}
+    assert not [mapped.path for mapped in process.memory_maps() if "psycopg" in mapped.path]
+    assert os.getpgid(process.pid) == process.pid
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "kind", "message"),
+    [
+        (solve, (SMALL, "nonsense"), ObjectiveError, "there is no 'nonsense'"),
+        (checked_instance, (), InstanceError, "job 0"),
+        (job_step, (7, JobState.SUCCEEDED, JobEvent.CANCELLED), InvalidTransition, "cannot take the step"),
+    ],
+)
+def test_what_it_raises_is_raised_here(
+    solver: Solver, function: Any, arguments: Any, kind: type[Exception], message: str
+) -> None:
+    keywords = {"throughput": [[-1.0]], "gpus": [1]} if function is checked_instance else {}
+    with pytest.raises(kind, match=message) as told:
+        solver.run(10, nobody_asks, function, *arguments, **keywords)
+    with pytest.raises(kind) as here:
+        function(*arguments, **keywords)
+    assert str(told.value) == str(here.value)
+    assert vars(told.value) == vars(here.value)
+
+
+def test_only_functions_of_the_core_are_called(solver: Solver) -> None:
+    for function in (print, os.system, nobody_asks, lambda: 1, Solver.close):
+        with pytest.raises(TypeError, match="no function of a module of the core"):
+            solver.run(1, nobody_asks, function)
+    with pytest.raises(TypeError, match="can not be called in another process"):
+        solver.run(1, nobody_asks, solve, threading.Lock())
+
+
+def test_one_that_takes_too_long_is_ended_and_the_next_is_answered(solver: Solver) -> None:
+    solver.run(10, nobody_asks, solve, SMALL)
+    slow, took = solver.child, []
+    assert slow is not None
+    with pytest.raises(Overrun, match=r"longer than the 0\.2 s"):
+        solver.run(0.2, took.append, solve, LARGE, SLOW)
+    assert is_gone(slow)
+    assert 0.2 <= took[0] < 1.0
+    assert solver.run(10, nobody_asks, solve, SMALL).objective > 0
+
+
+def test_the_start_does_not_count_but_is_bounded(solver: Solver) -> None:
+    idle = solver.child
+    solver.close()
+    # No process starts in a time as short as this.
+    assert solver.run(0.25, nobody_asks, solve, SMALL).objective > 0
+    assert solver.child != idle
+    hasty = Solver(Limits(start_seconds=0.001))
+    with pytest.raises(Overrun, match=r"was not ready after 0\.001 s"):
+        hasty.run(10, nobody_asks, solve, SMALL)
+    assert hasty.child is None
+
+
+def once_busy(solver: Solver, then: Callable[[int], object]) -> threading.Thread:
+    """Start a thread that does something to the child as soon as that has computed for a while."""
+    process = psutil.Process(solver.child)
+    before = process.cpu_times().user
+
+    def watch() -> None:
+        wait_until(lambda: process.cpu_times().user > before + 0.05)
+        then(process.pid)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+def test_one_that_is_killed_overran_and_the_next_is_answered(solver: Solver) -> None:
+    solver.run(10, nobody_asks, solve, SMALL)
+    # As the kernel does when memory runs out, and the processor after a bad pointer.
+    for how in (signal.SIGKILL, signal.SIGSEGV):
+        thread = once_busy(solver, lambda process, how=how: os.kill(process, how))
+        with pytest.raises(Overrun, match=f"broke down: .* was ended by {how.name}"):
+            solver.run(30, nobody_asks, solve, LARGE, SLOW)
+        thread.join()
+        assert solver.run(10, nobody_asks, solve, SMALL).objective > 0
+
+
+def test_one_that_ends_between_two_calls_is_replaced(solver: Solver) -> None:
+    solver.run(10, nobody_asks, solve, SMALL)
+    idle = solver.child
+    assert idle is not None
+    os.kill(idle, signal.SIGKILL)
+    wait_until(lambda: is_gone(idle))
+    assert solver.run(10, nobody_asks, solve, SMALL).objective > 0
+    assert solver.child != idle
+
+
+def test_memory_is_limited() -> None:
+    small = Solver(Limits(memory_bytes=300 * MIB))
+    try:
+        with pytest.raises(Overrun, match="more than 300 MiB of memory"):
+            small.run(30, nobody_asks, solve, large_instance(50_000))
+        assert small.run(10, nobody_asks, solve, SMALL).objective > 0
+    finally:
+        small.close()
+
+
+@pytest.mark.parametrize("limits", [Limits(recycle_calls=1), Limits(recycle_bytes=1)])
+def test_it_is_started_anew_after_many_calls_and_when_it_has_grown(limits: Limits) -> None:
+    solver = Solver(limits)
+    solver.warm_up()
+    worn = solver.child
+    assert worn is not None
+    solver.run(10, nobody_asks, solve, SMALL)
+    assert solver.child not in (worn, None)
+    solver.close()
+    assert solver.child is None
+    assert is_gone(worn)
+
+
+def test_what_is_interrupted_does_not_answer_the_next_call(solver: Solver) -> None:
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    solver.run(10, nobody_asks, solve, SMALL)
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        # As a worker's soft time limit does.
+        thread = once_busy(solver, lambda _: os.kill(os.getpid(), signal.SIGUSR1))
+        with pytest.raises(Interrupted):
+            solver.run(30, nobody_asks, solve, LARGE, SLOW)
+        thread.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert solver.run(10, nobody_asks, solve, SMALL).instance.jobs == SMALL.jobs
+
+
+def test_a_fork_leaves_the_child_to_its_parent(solver: Solver) -> None:
+    solver.run(10, nobody_asks, solve, SMALL)
+    child = solver.child
+    fork = os.fork()
+    if not fork:
+        os._exit(0 if solver.child is None else 1)
+    assert os.waitpid(fork, 0)[1] == 0
+    assert solver.run(10, nobody_asks, solve, SMALL).objective > 0
+    assert solver.child == child
+
+
+PARENT = """
+import sys
+from scheduler.core.allocation.solving import solve
+from scheduler.rounds.solver import Solver
+from tests.core.allocation.instances import large_instance
+solver = Solver()
+solver.run(10, lambda seconds: None, solve, large_instance(20))
+print(solver.child, flush=True)
+solver.run(100, lambda seconds: None, solve, large_instance(4000), "hierarchical_fifo")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a busy child notices when it has computed")
+def test_a_busy_child_ends_with_its_parent_however_that_ends() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    busy = psutil.Process(child)
+    before = busy.cpu_times().user
+    wait_until(lambda: busy.cpu_times().user > before + 0.05)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    wait_until(lambda: is_gone(child))
+
+
+def test_all_computations_of_a_round_share_its_time(solver: Solver) -> None:
+    solver.run(10, nobody_asks, solve, SMALL)
+    budget = Budget(solver, 0.4)
+    first, second = of_view(budget, "first"), of_view(budget, "second")
+    assert first(solve, SMALL).objective > 0
+    assert 0 < budget.seconds["first"] < 0.4
+    with pytest.raises(Overrun, match=r"longer than the 0\.\d+ s that it had"):
+        first(solve, LARGE, SLOW)
+    with pytest.raises(Overrun, match="policies of other views took all the time"):
+        second(solve, SMALL)
+    with pytest.raises(Overrun, match=r"longer than the 0\.4 s that it had"):
+        first(solve, SMALL)
+    assert (budget.computations, budget.crowded_out) == ({"first": 2}, {"second"})
+    assert budget.seconds["second"] == 0
