@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 
 from django.db import connection
 
+from scheduler.core.perf.speed import kind_of
 from scheduler.core.sim.anomalies import Waited
 from scheduler.core.sim.run_times import Assumption, RunTimes
 from scheduler.core.sim.workload import Truth
 from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, Running
 from scheduler.rounds.snapshot import shape_of
+from scheduler.rounds.speeds import KnownSpeeds, known_speeds
 
 #: Those that were there at some time from one instant on until another, the newest first.
 _JOBS = """
@@ -136,28 +138,33 @@ def read_past(*, since: float, until: float, most: int, virtual_cluster: str = "
     """
     parameters = {"vc": virtual_cluster, "since": since, "until": until, "most": most}
     with connection.cursor() as cursor:
+        speeds = known_speeds(cursor)
         cursor.execute(_JOBS, parameters)
         rows = cursor.fetchall()
-    return [_past_job(row) for row in reversed(rows)]
+    return [_past_job(row, speeds) for row in reversed(rows)]
 
 
-def _past_job(row: Sequence) -> PastJob:
+def _past_job(row: Sequence, speeds: KnownSpeeds) -> PastJob:
+    """Return a job of the past; what is known of speeds today is taken to have been known then."""
     (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, time_limit_seconds,
         ended_at, limit_seconds, was_held, stays,
     ) = row  # fmt: skip
     told = shape_of(shape)
+    known = speeds.of(kind_of(tenant, told.application, name), told.gpus, told.throughput, shape)
     job = Job(
         id=JobId(job_id),
         tenant=tenant,
         virtual_cluster=virtual_cluster,
         submitted_at=submitted_at,
         tasks=told.tasks,
-        gpu_models=tuple(gpu_models),
+        gpu_models=known.accepted(tuple(gpu_models)),
         priority=priority,
         time_limit_seconds=time_limit_seconds,
         topology=told.topology,
-        throughput=told.throughput,
+        throughput=known.throughput,
+        estimated=known.estimated,
+        deadline_at=told.deadline_at(submitted_at),
         estimate_seconds=told.estimate_seconds,
         application=told.application,
         skew=told.skew,

@@ -5,7 +5,7 @@ Plain SQL through one cursor, since a round at 10,000 jobs and GPUs has no time 
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,6 +16,8 @@ from django.db import connection, transaction
 from scheduler.cells.in_force import specification_of
 from scheduler.core import snapshot as core
 from scheduler.core.cells.specification import Specification
+from scheduler.core.perf.speed import Kind, kind_of
+from scheduler.rounds.speeds import KnownSpeeds, known_speeds
 
 _NODES = """
 SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version
@@ -25,7 +27,7 @@ _GPUS = """
 SELECT node_id, id, index, socket, switch, healthy AND present FROM scheduler_gpu ORDER BY node_id, index
 """
 _JOBS = """
-SELECT j.id, t.name, v.name, extract(epoch FROM j.submitted_at)::float8, j.shape::text, j.gpu_models,
+SELECT j.id, j.name, t.name, v.name, extract(epoch FROM j.submitted_at)::float8, j.shape::text, j.gpu_models,
        j.priority, j.guaranteed, j.time_limit_seconds, coalesce(extract(epoch FROM j.eligible_at), 0)::float8,
        j.held, j.cancelling, j.service, j.attempts_started, j.version
 FROM scheduler_job j
@@ -64,6 +66,8 @@ def read_snapshot(round_number: int) -> core.Snapshot:
     with _one_instant() as cursor:
         cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
         (now,) = cursor.fetchone()
+        speeds = known_speeds(cursor)
+        jobs, kinds = _jobs(cursor, speeds)
         return core.Snapshot(
             round_number=round_number,
             now=now,
@@ -71,9 +75,11 @@ def read_snapshot(round_number: int) -> core.Snapshot:
             nodes=_nodes(cursor),
             tenants=_tenants(cursor),
             virtual_clusters=_virtual_clusters(cursor),
-            jobs=_jobs(cursor),
-            running=_running(cursor),
+            jobs=jobs,
+            running=_running(cursor, speeds, kinds),
             memory=_memory(cursor),
+            prices=speeds.prices,
+            pair_speeds=speeds.pairs([kind.application for kind in kinds.values()]),
             cells=_cells(cursor),
             **_spare(cursor),
         )
@@ -111,14 +117,18 @@ def _nodes(cursor: Any) -> tuple[core.Node, ...]:
     )
 
 
-def _jobs(cursor: Any) -> tuple[core.Job, ...]:
+def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[int, Kind]]:
+    """Return the jobs, and the kind of each."""
     cursor.execute(_JOBS)
     jobs = []
+    kinds = {}
     for (
-        job_id, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
+        job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
         time_limit_seconds, eligible_at, held, cancelling, service, attempts, version,
     ) in cursor.fetchall():  # fmt: skip
         told = shape_of(shape)
+        kind = kinds[job_id] = kind_of(tenant, told.application, name)
+        known = speeds.of(kind, told.gpus, told.throughput, shape)
         jobs.append(
             core.Job(
                 id=job_id,
@@ -126,7 +136,7 @@ def _jobs(cursor: Any) -> tuple[core.Job, ...]:
                 virtual_cluster=virtual_cluster,
                 submitted_at=submitted_at,
                 tasks=told.tasks,
-                gpu_models=tuple(gpu_models),
+                gpu_models=known.accepted(tuple(gpu_models)),
                 priority=priority,
                 guaranteed=guaranteed,
                 time_limit_seconds=time_limit_seconds,
@@ -134,7 +144,9 @@ def _jobs(cursor: Any) -> tuple[core.Job, ...]:
                 held=held,
                 cancelling=cancelling,
                 topology=told.topology,
-                throughput=told.throughput,
+                throughput=known.throughput,
+                estimated=known.estimated,
+                deadline_at=told.deadline_at(submitted_at),
                 estimate_seconds=told.estimate_seconds,
                 application=told.application,
                 skew=told.skew,
@@ -143,7 +155,7 @@ def _jobs(cursor: Any) -> tuple[core.Job, ...]:
                 version=version,
             )
         )
-    return tuple(jobs)
+    return tuple(jobs), kinds
 
 
 class Shape(NamedTuple):
@@ -151,10 +163,16 @@ class Shape(NamedTuple):
 
     tasks: tuple[core.Task, ...]
     topology: core.Topology | None
+    #: Size of the gang.
+    gpus: int
     throughput: dict[str, float]
     estimate_seconds: float | None
     application: str
     skew: float | None
+    deadline_seconds: float | None
+
+    def deadline_at(self, submitted_at: float) -> float | None:
+        return None if self.deadline_seconds is None else submitted_at + self.deadline_seconds
 
 
 # Thousands of jobs share a few shapes: each is built once.
@@ -169,11 +187,13 @@ def shape_of(text: str) -> Shape:
             for replicas, gpus, cpus, memory_bytes in shape["tasks"]
         ),
         topology=core.Topology(level=topology[0], required=topology[1]) if topology else None,
+        gpus=sum(replicas * gpus for replicas, gpus, _, _ in shape["tasks"]),
         throughput={model: float(rate) for model, rate in (shape.get("throughput") or {}).items()},
         # Jobs submitted before these could be stated lack them.
         estimate_seconds=_number(shape.get("estimate_seconds")),
         application=shape.get("application") or "",
         skew=_number(shape.get("skew")),
+        deadline_seconds=_number(shape.get("deadline_seconds")),
     )
 
 
@@ -181,7 +201,7 @@ def _number(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _running(cursor: Any) -> tuple[core.Running, ...]:
+def _running(cursor: Any, speeds: KnownSpeeds, kinds: Mapping[int, Kind]) -> tuple[core.Running, ...]:
     cursor.execute(_RUNNING)
     running = []
     for (
@@ -206,9 +226,21 @@ def _running(cursor: Any) -> tuple[core.Running, ...]:
                 since=since,
                 guaranteed=guaranteed,
                 stopping=stopping,
+                speeds=_beside(jobs, model, replicas, speeds, kinds) if len(jobs) == 2 else {},
             )
         )
     return tuple(running)
+
+
+def _beside(
+    jobs: list[int], gpu_model: str, replicas: Any, speeds: KnownSpeeds, kinds: Mapping[int, Kind]
+) -> dict[core.JobId, float]:
+    """Return how fast two jobs are that share GPUs, where that was measured of both."""
+    if not all(job in kinds for job in jobs):
+        return {}
+    gpus = sum(map(len, _json(replicas)))
+    found = speeds.beside(kinds[jobs[0]], kinds[jobs[1]], gpu_model, gpus)
+    return {} if found is None else {core.JobId(job): speed for job, speed in zip(jobs, found, strict=True)}
 
 
 def _virtual_clusters(cursor: Any) -> tuple[core.VirtualCluster, ...]:

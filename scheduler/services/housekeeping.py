@@ -10,6 +10,7 @@ from scheduler import stream
 from scheduler.clock import database_now
 from scheduler.core.lifecycle import HoldPhase
 from scheduler.models import AllocatedGpu, Gpu, Round, UsageSample, WhatIf
+from scheduler.services.measuring import prune_measurements
 from scheduler.services.questions import KEPT
 
 _USAGE_KEPT = timedelta(days=7)
@@ -42,3 +43,4 @@ def prune() -> None:
     Round.objects.filter(number__lte=newest - settings.CONFIG.rounds_kept).delete()
     UsageSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()
     WhatIf.objects.filter(asked_at__lt=database_now() - KEPT).delete()
+    prune_measurements()

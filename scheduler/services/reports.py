@@ -28,6 +28,7 @@ from scheduler.models.inventory import NodeState
 from scheduler.models.jobs import PartState
 from scheduler.services import attempts
 from scheduler.services.lost_work import settle_lost_work
+from scheduler.services.measuring import measure
 from scheduler.services.steps import lock_jobs, node_event
 
 #: So that several reports may be lost before the lease is.
@@ -139,7 +140,7 @@ def _part_apply(node: Node, report: PartReport, *, at: datetime) -> None:
     if job_id is None:
         return
     lock_jobs([job_id])
-    part = known.select_related("attempt__job", "attempt__allocation", "node").get()
+    part = known.select_related("attempt__job__tenant", "attempt__allocation", "node").get()
     if part.attempt.state not in ATTEMPT_LIVE or part.state == PartState.EXITED:
         return
     if report.progress:
@@ -187,7 +188,8 @@ def _progress_append(attempt: Attempt, report: PartReport) -> None:
     if 0 <= (total_steps := newest.values.get("total_steps", -1.0)) <= _STEPS_MOST:
         attempt.total_steps = int(total_steps)
     attempt.throughput = _throughput(attempt, newest)
-    attempt.save(update_fields=["step", "total_steps", "throughput"])
+    measure(attempt, newest, is_last=report.state == "exited")
+    attempt.save(update_fields=["step", "total_steps", "throughput", "measured_at"])
     stream.publish_progress(attempt, points)
 
 

@@ -26,6 +26,8 @@ from scheduler.models import (
     GpuModel,
     Job,
     Node,
+    SpeedCorrection,
+    SpeedMeasurement,
 )
 from tenants.models import (
     Guarantee,
@@ -289,3 +291,30 @@ def make_cells(document: Mapping[str, Any]) -> CellSpecification:
 def gpus_of(*nodes: Node) -> list[Gpu]:
     """Return the GPUs of these nodes, node by node, by index."""
     return [gpu for node in nodes for gpu in node.gpus.select_related("node__gpu_model").order_by("index")]
+
+
+def make_measurement(
+    tenant: Tenant,
+    application: str,
+    average: float,
+    *,
+    gpu_model: str = "V100",
+    gpus: int = 1,
+    **columns: Any,
+) -> SpeedMeasurement:
+    """Return what was measured of a kind; three windows, unless told otherwise."""
+    columns = {"samples": 3, "updated_at": timezone.now(), **columns}
+    return SpeedMeasurement.objects.create(
+        tenant=tenant, application=application, average=average, gpu_model=gpu_model, gpus=gpus, **columns
+    )
+
+
+def make_correction(
+    tenant: Tenant, application: str, value: float, *, gpu_model: str = "V100", gpus: int = 1, **columns: Any
+) -> SpeedCorrection:
+    """Return what somebody said a speed is."""
+    columns = {"at": timezone.now(), **columns}
+    columns.setdefault("by", make_user())
+    return SpeedCorrection.objects.create(
+        tenant=tenant, application=application, value=value, gpu_model=gpu_model, gpus=gpus, **columns
+    )

@@ -14,7 +14,10 @@ from tests.scheduler.builders import (
     gpus_of,
     make_attempt,
     make_cells,
+    make_correction,
+    make_gpu_model,
     make_job,
+    make_measurement,
     make_node,
     make_tenant,
     make_vc,
@@ -62,8 +65,16 @@ def test_every_field_is_filled_from_rows():
         "estimate_seconds": 20,
         "application": "bert",
         "skew": 0.25,
+        "deadline_seconds": 90,
     }
     job.save()
+    make_gpu_model("K80")
+    # So that there is something to compare with: half as fast there.
+    elsewhere = make_tenant()
+    for model, speed in (("V100", 10.0), ("K80", 5.0)):
+        make_measurement(elsewhere, "other", speed, gpu_model=model, gpus=4)
+    for first, second in (("bert", "bert"), ("bert", "gpt"), ("gpt", "bert")):
+        make_measurement(tenant, first, 0.5, partner=second, gpus=4)
     make_attempt(job, gpus_of(node), state="stopping")
     waiting = make_attempt(make_job(guaranteed=False), gpus_of(node)[:1], state="planned", phase="planned")
     PolicyMemory.objects.create(view="research", memory={"passes": [1, 2]})
@@ -93,7 +104,10 @@ def test_every_field_is_filled_from_rows():
     assert read_tenant.quota == {"*": 9, "V100": 8}
     (read_job,) = [each for each in snapshot.jobs if each.id == job.id]
     # Elastic gangs and preemption costs come with the policies that use them.
-    assert unset(read_job) == {"elastic", "preemption_cost_seconds"}
+    assert unset(read_job) == {"elastic", "preemption_cost_seconds", "training"}
+    assert read_job.throughput == {"K80": 1.5, "V100": 3.0}
+    assert read_job.estimated == ("K80",)
+    assert read_job.deadline_at == read_job.submitted_at + 90
     assert (read_job.estimate_seconds, read_job.application, read_job.skew) == (20.0, "bert", 0.25)
     assert read_job.gpus == 4
     assert read_job.eligible_at > snapshot.now > read_job.submitted_at
@@ -102,6 +116,8 @@ def test_every_field_is_filled_from_rows():
     assert [len(replica) for replica in stopping.replicas] == [2, 2]
     assert (planned.allocation, planned.phase) == (waiting.allocation_id, "planned")
     assert unset(snapshot) == {"spare_policy", "spare_placer", "levels"}
+    assert snapshot.prices == {"K80": 1.0, "V100": 1.0}
+    assert [pair.applications for pair in snapshot.pair_speeds] == [("bert", "bert")]
 
 
 def test_an_empty_specification_divides_nothing():
@@ -151,3 +167,72 @@ def test_unhealthy_and_vanished_gpus_are_marked():
 def test_which_nodes_take_new_work(columns, schedulable):
     make_node(gpus=1, **columns)
     assert read_snapshot(1).nodes[0].schedulable is schedulable
+
+
+def test_what_was_measured_overrules_what_was_declared_once_there_is_enough_of_it():
+    tenant = make_tenant()
+    job = make_job(tenant=tenant)
+    job.shape |= {"throughput": {"V100": 100.0}, "application": "bert"}
+    job.save()
+    make_node()
+
+    def read() -> float:
+        return read_snapshot(1).jobs[0].throughput["V100"]
+
+    assert read() == 100.0
+    measured = make_measurement(tenant, "bert", 80.0, samples=2)
+    assert read() == 100.0
+    measured.samples = 3
+    measured.save()
+    assert read() == 80.0
+    correction = make_correction(tenant, "bert", 90.0)
+    assert read() == 90.0
+    correction.delete()
+    assert read() == 80.0
+    # Another tenant's application of that name is another kind, and another size another speed.
+    make_measurement(make_tenant(), "bert", 7.0)
+    make_measurement(tenant, "bert", 150.0, gpus=2)
+    assert read() == 80.0
+
+
+def test_jobs_that_state_no_application_are_known_by_their_names():
+    tenant = make_tenant()
+    make_job(tenant=tenant, name="nightly")
+    make_job(tenant=tenant, name="daily")
+    make_node()
+    make_measurement(tenant, "name:nightly", 12.0)
+    nightly, daily = read_snapshot(1).jobs
+    assert (nightly.throughput, nightly.application) == ({"V100": 12.0}, "")
+    assert (daily.throughput, daily.estimated) == ({}, ())
+
+
+def test_a_job_is_kept_off_models_that_it_does_not_run_on():
+    tenant = make_tenant()
+    for model in ("K80", "P100", "V100"):
+        make_node(gpu_model=model)
+    for gpu_models in ((), ("K80", "V100", "P100"), ("K80",)):
+        job = make_job(tenant=tenant, gpu_models=gpu_models)
+        job.shape |= {"throughput": {"P100": 2.0, "V100": 3.0}, "application": "big"}
+        job.save()
+    make_correction(tenant, "big", 0.0, gpu_model="K80")
+    anywhere, in_order, nowhere = read_snapshot(1).jobs
+    assert anywhere.gpu_models == ("V100", "P100")
+    assert in_order.gpu_models == ("V100", "P100")
+    assert (nowhere.gpu_models, nowhere.throughput["K80"]) == (("K80",), 0.0)
+
+
+def test_two_jobs_that_share_gpus_are_as_fast_as_was_measured():
+    node = make_node()
+    tenant = make_tenant()
+    jobs = [make_job(tenant=tenant, name=name) for name in ("one", "two")]
+    first = make_attempt(jobs[0], gpus_of(node)[:1])
+    second = make_attempt(jobs[1], gpus_of(node)[1:2])
+    second.allocation.gpus.all().delete()
+    alone = second.allocation
+    second.allocation = first.allocation
+    second.save()
+    alone.delete()
+    make_measurement(tenant, "name:one", 0.7, partner="name:two")
+    assert read_snapshot(1).running[0].speeds == {}
+    make_measurement(tenant, "name:two", 0.6, partner="name:one")
+    assert read_snapshot(1).running[0].speeds == {jobs[0].id: 0.7, jobs[1].id: 0.6}
