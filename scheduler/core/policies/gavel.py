@@ -117,6 +117,8 @@ class _Round:
         self._targets: Targets = _targets(memory)
         self._asked: list[Any] = memory.get("asked", [])
         self._due = {unit_named(name): model for name, model in memory.get("due", {}).items()}
+        #: Jobs kept for a partner that has not left its old GPUs yet.
+        self._expects: set[JobId] = set()
         begun = max([running.since for running in view.running.values()], default=view.now)
         # Where memory is lost, the lease began when the last of those that run started.
         self._lease_ends = float(memory.get("lease_ends", begun + policy.lease_seconds))
@@ -139,7 +141,7 @@ class _Round:
         return outcome.decision(
             self._reasons(outcome),
             memory=self._remember(outcome),
-            wake_at=self._lease_ends if self._changes_later(outcome) else None,
+            wake_at=self._wakes_at(outcome),
         )
 
     def _decide_shares(self) -> None:
@@ -197,24 +199,37 @@ class _Round:
         lease = Lease(view, self._prospects, changing=False)
         if len(view.running) == len(view.jobs) or not lease.has_room:
             return lease.outcome(line)
-        expected: set[JobId] = set()
         for unit, model in self._due.items():
             if all(job in view.jobs and self._prospects.of(view.jobs[job]) for job in unit):
                 lease.start(unit, model)
-            elif view.now < self._lease_ends - self._policy.lease_seconds + PATIENCE_SECONDS:
-                expected.update(unit)
-        lease.fill([job for job in line if job.id not in view.running], turns, expected)
+            elif view.now < self._patience_ends - INSTANT_SECONDS:
+                self._expects.update(unit)
+        lease.fill([job for job in line if job.id not in view.running], turns, self._expects)
         return lease.outcome(line)
+
+    @property
+    def _patience_ends(self) -> float:
+        return self._lease_ends - self._policy.lease_seconds + PATIENCE_SECONDS
 
     def _runs(self, unit: Unit, model: str) -> bool:
         running = self._view.running.get(unit[0])
         return running is not None and running.jobs == unit and running.gpu_model == model
 
-    def _changes_later(self, outcome: Outcome) -> bool:
-        """Tell whether the next lease may be another one though nothing happens."""
-        if outcome.queue or outcome.grants:
-            return True
-        return any(not self._runs(unit, model) for unit, shares in self._targets.items() for model in shares)
+    def _wakes_at(self, outcome: Outcome) -> float | None:
+        """Return when to decide again though nothing happens: when places may change."""
+        view, running = self._view, self._view.running
+        if any(job in running and running[job].jobs != unit for unit in self._due for job in unit):
+            # Who joins another, or parts from it, stops first and starts in a round of its own.
+            return view.now + view.round_seconds
+        instants = [self._lease_ends]
+        if self._expects:
+            instants.append(self._patience_ends)
+        waits = outcome.queue or outcome.grants or self._expects
+        if waits or any(
+            not self._runs(unit, where) for unit in self._targets for where in self._targets[unit]
+        ):
+            return min(instants)
+        return None
 
     def _reasons(self, outcome: Outcome) -> dict[JobId, tuple[Reason, ...]]:
         shares = by_job(self._targets)
@@ -224,7 +239,7 @@ class _Round:
             if self._prospects.of(self._view.jobs[job]) is None:
                 said[job] = (runs_nowhere(self._view.jobs[job]),)
                 continue
-            own = tuple([(model, round(share, 2)) for model, share in shares.get(job, {}).items()])
+            own = tuple([(model, round(share, 2)) for model, share in _largest_first(shares.get(job, {}))])
             if own not in known:
                 known[own] = (_next_lease(own),)
             said[job] = known[own]
@@ -251,6 +266,10 @@ class _Round:
 def _targets(memory: Memory) -> Targets:
     known: Mapping[str, Mapping[str, float]] = {**memory.get("targets", {}), **memory.get("shared", {})}
     return {unit_named(name): dict(shares) for name, shares in known.items()}
+
+
+def _largest_first(shares: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(shares.items(), key=lambda entry: (-entry[1], entry[0]))
 
 
 def _rounded(shares: Mapping[str, float]) -> dict[str, float]:

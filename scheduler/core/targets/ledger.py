@@ -1,9 +1,8 @@
 """What units are owed on each GPU model, and what jobs received there.
 
-While a unit waits, the time it should have had there adds up; while it runs there, that time is paid off. A
-unit is owed nothing on a model for as long as all its jobs run on one that is as fast for them: whoever was
-given a better place in passing is not given the worse one on top of it. Nor does time had beyond the target
-count for more than one lease: idle GPUs taken are no debt.
+While a unit waits, the time it should have had there adds up; while it runs there, that time is paid off.
+Idle GPUs are no debt: time had beyond a target counts for one lease at most, and a job that was given a model
+on which it has no target is owed nothing for that time on models that are no faster for it.
 
 Gavel compares target and received share since the last allocation and forgets what it owed, but for ties,
 whenever shares are decided anew (section 5). Here it is carried over, so that a unit's part converges to its
@@ -82,7 +81,7 @@ class Ledger:
         self, job: JobId, model: str, ran: Mapping[JobId, tuple[Unit, str, float]], prospects: Prospects
     ) -> bool:
         there = ran.get(job)
-        if there is None or len(there[0]) > 1 or not there[2]:
+        if there is None or there[1] in self._owed.get(there[0], {}) or not there[2]:
             return False
         known = self._view.jobs[job]
         return prospects.speed(known, there[1]) >= prospects.speed(known, model)

@@ -83,7 +83,8 @@ class Turns:
                 first = min([(jobs[job].submitted_at, job) for job in unit])
                 priority = max([jobs[job].priority for job in unit]) if self._strict else 0
                 for model, share in shares.items():
-                    yield (-priority, -owed(unit, model), -share, first), unit, model
+                    speed = max([self._prospects.speed(jobs[job], model) for job in unit])
+                    yield (-priority, -owed(unit, model), -share, first, -speed), unit, model
 
     def _rank(self, job: Job) -> tuple[Any, ...]:
         owed = sum([self._ledger.owed((job.id,), model) for model in self._models])
