@@ -26,6 +26,7 @@ from scheduler.models import (
     Node,
     QueueOrder,
     Round,
+    ViewComputing,
 )
 from tenants.models import VirtualCluster
 
@@ -273,13 +274,23 @@ def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
         )
     }
     owned = _owned_cells()
+    slow = overruns([row.name for row in by_id.values()])
     return [
-        _virtual_cluster(
-            by_id[row_id], usage[row_id], owned.get(by_id[row_id].name, {}), *counts.get(row_id, (0, 0))
-        )
+        {
+            **_virtual_cluster(
+                by_id[row_id], usage[row_id], owned.get(by_id[row_id].name, {}), *counts.get(row_id, (0, 0))
+            ),
+            "overrun": slow.get(by_id[row_id].name),
+        }
         for row_id in ids
         if row_id in by_id
     ]
+
+
+def overruns(views: Collection[str]) -> dict[str, Representation]:
+    """Return those views for which a cheap policy decides at present, their own taking too long, and why."""
+    rows = ViewComputing.objects.filter(view__in=views, since__isnull=False)
+    return {row.view: {"since": iso(row.since), "message": row.message} for row in rows}
 
 
 def _owned_cells() -> Representation:

@@ -39,7 +39,7 @@ class Config(BaseSettings):
     # How long a round may take before another may be started over it (it is then fenced).
     round_lease_seconds: float = Field(default=10.0, gt=0)
     # What all computations of policies may take in a round together; then their views get a cheap policy.
-    solver_budget_seconds: float = Field(default=2.0, gt=0)
+    solver_budget_seconds: float = Field(default=2.0, gt=0, validate_default=True)
     # The process in which they compute: how long its start may take, its address space, and after how many
     # computations, or above how much memory, it is started anew.
     solver_start_seconds: float = Field(default=5.0, gt=0)

@@ -1,11 +1,14 @@
 """The cluster as a whole: GPU models, a summary, usage over time."""
 
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from scheduler import represent
 from scheduler.api import schemas
 from scheduler.api.job_details import checked
 from scheduler.api.virtual_clusters import PLUGIN_MOST
@@ -54,7 +57,7 @@ class ClusterSettings(APIView):
     @extend_schema(responses=schemas.ClusterSettings)
     def get(self, request: Request) -> Response:
         """How the spare GPUs are handed out."""
-        return Response(cluster_settings())
+        return Response(_with_overrun(cluster_settings()))
 
     @extend_schema(request=ClusterSettingsChange, responses=schemas.ClusterSettings)
     def patch(self, request: Request) -> Response:
@@ -63,7 +66,11 @@ class ClusterSettings(APIView):
         by.require_operator()
         given = ClusterSettingsChange(data=request.data)
         given.is_valid(raise_exception=True)
-        return Response(cluster_settings_change(by=by, **given.validated_data))
+        return Response(_with_overrun(cluster_settings_change(by=by, **given.validated_data)))
+
+
+def _with_overrun(settings: dict[str, str]) -> dict[str, Any]:
+    return {**settings, "overrun": represent.overruns([represent.SPARE_VIEW]).get(represent.SPARE_VIEW)}
 
 
 class ClusterUsage(APIView):

@@ -14,7 +14,7 @@ from scheduler.api import schemas
 from scheduler.api.filters import EventFilter
 from scheduler.api.lists import RepresentedList
 from scheduler.core import codec
-from scheduler.core.plan import Action
+from scheduler.core.plan import Action, Plan
 from scheduler.models import Event, Round
 from scheduler.selectors import events_visible, round_get
 from tenants.selectors import viewer
@@ -39,9 +39,13 @@ class RoundDetail(APIView):
         """One round with every action of its plan. For operators."""
         viewer(request).require_operator()
         row = round_get(number)
-        actions = codec.loads_plan(bytes(row.plan)).actions if row.plan is not None else ()
+        plan = codec.loads_plan(bytes(row.plan)) if row.plan is not None else Plan(round_number=number)
         return Response(
-            {**represent.rounds([number])[0], "actions": [_represented(action) for action in actions]}
+            {
+                **represent.rounds([number])[0],
+                "actions": [_represented(action) for action in plan.actions],
+                "overran": list(plan.overran),
+            }
         )
 
 

@@ -310,6 +310,11 @@ class VirtualClusterMember(serializers.Serializer):
     weight = serializers.FloatField()
 
 
+class Overrun(serializers.Serializer):
+    since = serializers.DateTimeField()
+    message = serializers.CharField()
+
+
 class VirtualCluster(serializers.Serializer):
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -327,6 +332,9 @@ class VirtualCluster(serializers.Serializer):
     usage = serializers.DictField(child=VirtualClusterUsage())
     queued = serializers.IntegerField()
     running = serializers.IntegerField()
+    overrun = Overrun(
+        allow_null=True, help_text="While a cheap policy decides, since its own takes too long."
+    )
     version = serializers.IntegerField()
 
 
@@ -351,6 +359,9 @@ class Plugins(serializers.Serializer):
 class ClusterSettings(serializers.Serializer):
     spare_policy = serializers.CharField()
     spare_placer = serializers.CharField()
+    overrun = Overrun(
+        allow_null=True, help_text="While a cheap policy decides, since the chosen one takes too long."
+    )
 
 
 class GpuModel(serializers.Serializer):
@@ -448,6 +459,9 @@ class RoundAction(serializers.Serializer):
 
 class RoundDetail(Round):
     actions = RoundAction(many=True)
+    overran = serializers.ListField(
+        child=serializers.CharField(), help_text="Views that a cheap policy served: theirs took too long."
+    )
 
 
 class Event(serializers.Serializer):
