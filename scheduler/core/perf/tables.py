@@ -1,0 +1,318 @@
+"""Tables of speeds as text: read with every wrong line named, and written so that they are read back.
+
+Two layouts, told apart by their content, both as `scheduler.simulation.throughputs` reads them too:
+
+- Our CSV: application, gpus, gpu_model, rate and, where measured, nodes (more than 1: spread) or other (the
+  application that shares the GPUs). Further columns are ignored.
+- Gavel's throughput JSON (stanford-futuredata/gavel, OSDI'20): GPU model (`*_unconsolidated`: spread) -> job
+  type and gang size -> rate alone ("null") and rates beside others, [its own, the other's].
+
+Rates are in samples (or steps) a second of the gang, beside a partner too; what is kept of the latter is
+relative to the rate alone in the same table, and a gain counts as 1. What is no name of an application is
+made one: "LM (batch size 5)" becomes LM-batch-size-5.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.core.perf.speed import HIGHEST, LARGEST_RATIO, Setting, problem_with, too_far_apart
+
+MOST_LINES = 20_000
+MOST_GPUS = 32_768
+CSV_COLUMNS = ("application", "gpus", "gpu_model", "rate", "nodes", "other", "source", "samples")
+
+_SPREAD = "_unconsolidated"
+_NAME = re.compile(r"(name:)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_JOB_TYPE = re.compile(r"\('(.*)', (\d{1,9})\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong at one place, such as "line 17", and what would be right."""
+
+    place: str
+    problem: str
+    expected: str = ""
+
+
+#: Application and setting; a line of a table says how fast it is.
+Key = tuple[str, Setting]
+
+
+@dataclass
+class Table:
+    """What a text says. `speeds` is only good for use when there are no problems."""
+
+    layout: str
+    #: Samples a second; relative to alone beside a partner.
+    speeds: dict[Key, float] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    #: Names as they stand in the text, where they had to be changed.
+    renamed: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, place: str, problem: str, expected: str = "") -> None:
+        self.problems.append(Problem(place, problem, expected))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line as it was written, not yet believed."""
+
+    place: str
+    application: Any
+    gpus: Any
+    gpu_model: Any
+    rate: Any
+    spread: bool = False
+    other: Any = ""
+
+
+def read_table(text: str) -> Table:
+    """Read a table in either layout; everything that is wrong is in its problems, nothing is raised."""
+    if text.lstrip("\ufeff \t\r\n").startswith("{"):
+        table = Table("gavel")
+        lines = _gavel_lines(table, text.lstrip("\ufeff"))
+    else:
+        table = Table("csv")
+        lines = _csv_lines(table, text.lstrip("\ufeff"))
+    _take(table, lines)
+    if not table.speeds and not table.problems:
+        table.refuse("line 1", "the table says nothing", "at least one line with a rate")
+    return table
+
+
+def _csv_lines(table: Table, text: str) -> Iterator[_Line]:
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        missing = [name for name in CSV_COLUMNS[:4] if name not in (rows.fieldnames or ())]
+        if missing:
+            expected = f"columns {', '.join(CSV_COLUMNS[:4])} and, if need be, nodes and other"
+            table.refuse("line 1", f"the header has no column {', '.join(missing)}", expected)
+            return
+        for row in rows:
+            place = f"line {rows.line_num}"
+            nodes = (row.get("nodes") or "").strip()
+            if nodes and not (nodes.isdecimal() and len(nodes) < 7 and int(nodes) > 0):
+                table.refuse(
+                    place, f"nodes: {_short(nodes)} is no number of nodes", "a whole number, or nothing"
+                )
+                continue
+            model, other = row["gpu_model"], (row.get("other") or "").strip()
+            spread = nodes not in ("", "1")
+            if spread and other:
+                table.refuse(place, "says both nodes and other", "one of them")
+                continue
+            yield _Line(place, row["application"], row["gpus"], model, row["rate"], spread, other)
+    except csv.Error as error:
+        table.refuse(f"line {rows.line_num}", f"is not CSV: {error}", "fields separated by commas")
+
+
+def _gavel_lines(table: Table, text: str) -> Iterator[_Line]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        table.refuse(
+            f"line {line}", f"is not JSON: {getattr(error, 'msg', 'nested too deeply')}", "one JSON object"
+        )
+        return
+    for model, entries in document.items():
+        spread = model.endswith(_SPREAD)
+        name = model.removesuffix(_SPREAD)
+        if not isinstance(entries, dict):
+            table.refuse(_short(model), f"{_short(entries)} is not an object", "job types with their rates")
+            continue
+        for key, rates in entries.items():
+            place, kind = f"{_short(model)}: {_short(key)}", _JOB_TYPE.fullmatch(key)
+            if kind is None or not isinstance(rates, dict):
+                expected = "a job type such as ('LM (batch size 5)', 2) with its rates"
+                table.refuse(place, "is not a job type with rates", expected)
+                continue
+            yield _Line(place, kind[1], kind[2], name, rates.get("null"), spread)
+            if not spread:
+                yield from _gavel_pairs(table, place, (kind[1], kind[2], name), rates)
+
+
+def _gavel_pairs(
+    table: Table, place: str, own: tuple[str, str, str], rates: Mapping[str, Any]
+) -> Iterator[_Line]:
+    application, gpus, model = own
+    for key, both in rates.items():
+        other = _JOB_TYPE.fullmatch(key)
+        if key == "null" or (other and int(other[2]) != int(gpus)):
+            continue
+        if other is None or not isinstance(both, list) or len(both) != 2:
+            table.refuse(
+                f"{place}: {_short(key)}", "is not a job type with two rates", "[its own, the other's]"
+            )
+            continue
+        yield _Line(f"{place}: {_short(key)}", application, gpus, model, both[0], other=other[1])
+
+
+def _take(table: Table, lines: Iterable[_Line]) -> None:
+    """Believe what can be believed. Rates alone come first: those beside partners are relative to them."""
+    beside: list[tuple[_Line, Key, float]] = []
+    places: dict[Key, str] = {}
+    for number, line in enumerate(lines):
+        if number >= MOST_LINES:
+            table.refuse(line.place, f"there are more than {MOST_LINES:,} lines", "several smaller tables")
+            return
+        key, rate = _key(table, line), _rate(table, line)
+        if key is None or rate is None:
+            continue
+        if key in places:
+            table.refuse(line.place, f"says the same as {places[key]}", "each setting once")
+            continue
+        places[key] = line.place
+        if line.other:
+            beside.append((line, key, rate))
+        else:
+            table.speeds[key] = rate
+    for line, (application, setting), rate in beside:
+        alone = table.speeds.get((application, setting._replace(partner="")))
+        if alone is None:
+            problem = f"{application} with {setting.gpus} GPUs on {setting.gpu_model} has no rate alone"
+            table.refuse(line.place, problem, "a line of it without other, to compare with")
+        elif alone > 0:
+            table.speeds[application, setting] = min(1.0, rate / alone)
+    _check_ratios(table, places)
+
+
+def _key(table: Table, line: _Line) -> Key | None:
+    application, partner = _application(table, line, line.application), ""
+    if line.other:
+        partner = _application(table, line, line.other) or ""
+    gpus, model = str(line.gpus or "").strip(), str(line.gpu_model or "").strip()
+    if not (gpus.isdecimal() and len(gpus) < 7 and 1 <= int(gpus) <= MOST_GPUS):
+        table.refuse(line.place, f"gpus: {_short(line.gpus)} is no size of a gang", f"1 to {MOST_GPUS}")
+        return None
+    if not _MODEL.fullmatch(model):
+        expected = "letters, digits, '.', '_' and '-'"
+        table.refuse(line.place, f"gpu_model: {_short(line.gpu_model)} is no model's name", expected)
+        return None
+    if application is None or (line.other and not partner):
+        return None
+    return application, Setting(model, int(gpus), line.spread, partner)
+
+
+def _application(table: Table, line: _Line, text: Any) -> str | None:
+    """Return a name that an application can have."""
+    written = str(text or "").strip()
+    if _NAME.fullmatch(written):
+        return written
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", written)[:63].strip(".-_")
+    if not name:
+        table.refuse(
+            line.place, f"application: {_short(text)} is no name", "letters, digits, '.', '_' and '-'"
+        )
+        return None
+    if any(was != written and now == name for was, now in table.renamed.items()):
+        table.refuse(
+            line.place, f"application: {_short(text)} would be called {name}, as another is", "another name"
+        )
+        return None
+    table.renamed[written] = name
+    return name
+
+
+def _rate(table: Table, line: _Line) -> float | None:
+    try:
+        rate = float(line.rate) if not isinstance(line.rate, bool) else math.nan
+    except (TypeError, ValueError, OverflowError):
+        rate = math.nan
+    problem = f"{_short(line.rate)} is not a number" if math.isnan(rate) else problem_with(rate)
+    if problem is None:
+        return rate
+    table.refuse(line.place, f"rate: {problem}", f"a number from 0 (does not run) to {HIGHEST:g}")
+    return None
+
+
+def _check_ratios(table: Table, places: Mapping[Key, str]) -> None:
+    rows: dict[tuple[str, int, bool], dict[Key, float]] = {}
+    for (application, setting), rate in table.speeds.items():
+        if not setting.partner:
+            row = rows.setdefault((application, setting.gpus, setting.spread), {})
+            row[application, setting] = rate
+    for row in rows.values():
+        if too_far_apart(list(row.values())):
+            slowest = min((key for key in row if row[key] > 0), key=lambda key: row[key])
+            problem = f"rate: {row[slowest]:g} is beyond belief beside {max(row.values()):g} on another model"
+            table.refuse(places[slowest], problem, f"within a factor of {LARGEST_RATIO:,.0f}")
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A speed with its origin, to be written."""
+
+    value: float
+    source: str
+    samples: int
+
+
+def write_csv(speeds: Mapping[Key, Written]) -> str:
+    """Return our CSV. Left out is what has no speed alone and near to compare with, and what was both spread
+    and shared."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for (application, setting), speed in _comparable(speeds):
+        alone = speeds[application, setting._replace(partner="", spread=False)].value
+        rate = speed.value * alone if setting.partner else speed.value
+        nodes = 2 if setting.spread else ""
+        where = (application, setting.gpus, setting.gpu_model)
+        writer.writerow((*where, f"{rate:.9g}", nodes, setting.partner, speed.source, speed.samples))
+    return text.getvalue()
+
+
+def write_gavel(speeds: Mapping[Key, Written]) -> str:
+    """Return Gavel's JSON, models in lower case as there. Pairs that lack a side are left out."""
+    document: dict[str, dict[str, dict[str, Any]]] = {}
+    for (application, setting), speed in sorted(speeds.items()):
+        if not setting.partner:
+            model = setting.gpu_model.lower() + (_SPREAD if setting.spread else "")
+            rates = document.setdefault(model, {}).setdefault(_job_type(application, setting.gpus), {})
+            rates["null"] = speed.value
+    for (application, setting), speed in sorted(speeds.items()):
+        partner = setting.partner
+        if not partner or setting.spread:
+            continue
+        alone = speeds.get((application, setting._replace(partner="")))
+        others_alone = speeds.get((partner, setting._replace(partner="")))
+        other = speeds.get((partner, setting._replace(partner=application)))
+        if alone and others_alone and other:
+            rates = document[setting.gpu_model.lower()][_job_type(application, setting.gpus)]
+            both = [speed.value * alone.value, other.value * others_alone.value]
+            rates[_job_type(partner, setting.gpus)] = both
+    return json.dumps(document, indent=1, sort_keys=True)
+
+
+def _job_type(application: str, gpus: int) -> str:
+    return f"('{application}', {gpus})"
+
+
+def _comparable(speeds: Mapping[Key, Written]) -> Iterator[tuple[Key, Written]]:
+    """Yield those that can be compared with a positive speed alone and near, or that are one; alone first."""
+    for (application, setting), speed in sorted(
+        speeds.items(), key=lambda each: (each[0][1].partner != "", each)
+    ):
+        near = speeds.get((application, setting._replace(partner="", spread=False)))
+        if (
+            near
+            and not (setting.partner and setting.spread)
+            and (near.value > 0 or not (setting.partner or setting.spread))
+        ):
+            yield (application, setting), speed
