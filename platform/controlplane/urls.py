@@ -1,4 +1,4 @@
-"""Mounts the two apps' APIs, the health checks and, for every other address, the dashboard."""
+"""Mounts the two apps' APIs, metrics, the health checks and, for every other address, the dashboard."""
 
 from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView
@@ -6,6 +6,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 from controlplane.dashboard import ApiDocs, dashboard
 from controlplane.errors import api_not_found
 from controlplane.health import healthz, readyz
+from scheduler.api.metrics import Metrics
 
 urlpatterns = [
     path("api/v1/", include("tenants.api.urls")),
@@ -13,6 +14,7 @@ urlpatterns = [
     path("api/agent/v1/", include("scheduler.api.agents")),
     path("api/schema", SpectacularJSONAPIView.as_view(), name="schema"),
     path("api/docs", ApiDocs.as_view(url_name="schema"), name="docs"),
+    path("metrics", Metrics.as_view()),
     path("healthz", healthz),
     path("readyz", readyz),
     re_path(r"^(api|ws)(/|$)", api_not_found),

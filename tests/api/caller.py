@@ -33,7 +33,7 @@ class Caller:
         self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None
     ) -> HttpResponse:
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        path = path if path.startswith(("/api", "/healthz", "/readyz")) else f"/api/v1{path}"
+        path = path if path.startswith(("/api", "/metrics", "/healthz", "/readyz")) else f"/api/v1{path}"
         return self.client.generic(
             method, path, content, content_type="application/json", headers=self.headers | (headers or {})
         )

@@ -94,6 +94,7 @@ GET    /api/schema                                401    200      200    200    
 GET    /api/docs                                  200    200      200    200    200   200      200       -
 POST   /api/agent/v1/sync                         401    401      401    401    401   401      401       401
 POST   /api/agent/v1/logs                         401    401      401    401    401   401      401       401
+GET    /metrics                                   401    403      403    403    403   200      200       -
 GET    /healthz                                   200    200      200    200    200   200      200       -
 GET    /readyz                                    200    200      200    200    200   200      200       -
 """
