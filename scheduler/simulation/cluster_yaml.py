@@ -82,7 +82,7 @@ def read_cluster_yaml(name: str, text: str) -> ClusterSpec:
         raise ClusterError(f"{name}:{line}: is not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise ClusterError(f"{name}: is not YAML: {error}") from None
-    root = _Entry(name, content, ("name", "racks", "nodes", "virtual_clusters", "cells", "tenants"))
+    root = _Entry(name, content, ("name", "racks", "nodes", "prices", "virtual_clusters", "cells", "tenants"))
     inventory = Inventory()
     for number, rack in enumerate(root.entries("racks", ("name", "count", "nodes")), 1):
         count = rack.count("count", 1)
@@ -111,6 +111,7 @@ def read_cluster_yaml(name: str, text: str) -> ClusterSpec:
         nodes=inventory.nodes,
         virtual_clusters=virtual_clusters or one_virtual_cluster(inventory.nodes),
         tenants=tenants,
+        prices=_prices(root, gpus),
     )
     cells = root.value.get("cells")
     if cells is None:
@@ -118,6 +119,18 @@ def read_cluster_yaml(name: str, text: str) -> ClusterSpec:
     if not isinstance(cells, dict):
         raise root.wrong("cells", "must have types, physical and virtual_clusters")
     return declared_cells(cluster, cells)
+
+
+def _prices(root: _Entry, gpus: Mapping[str, int]) -> dict[str, float]:
+    prices = root.value.get("prices", {})
+    if not isinstance(prices, dict):
+        raise root.wrong("prices", f"{prices!r} is not like {{V100: 2.48}}")
+    for model, price in prices.items():
+        if model not in gpus:
+            raise root.wrong("prices", f"there is no {model}; the nodes have {wording.either(sorted(gpus))}")
+        if not isinstance(price, int | float) or isinstance(price, bool) or not 0 < price < math.inf:
+            raise root.wrong(f"prices.{model}", f"{price!r} is not a price above 0 of a GPU for an hour")
+    return {model: float(price) for model, price in prices.items()}
 
 
 _NODE = ("name", "count", "gpu_model", "gpus", "cpus", "memory", "sockets", "switches")

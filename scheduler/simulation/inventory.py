@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scheduler.core.cells.specification import Specification
 from scheduler.core.snapshot import Gpu, GpuId, Node, NodeId, Tenant, VirtualCluster
@@ -27,6 +27,8 @@ class ClusterSpec:
     tenants: tuple[Tenant, ...] = ()
     #: None: guarantees are counts of GPUs.
     cells: Specification | None = None
+    #: What a GPU of each model costs for an hour; one that is not named costs 1.
+    prices: Mapping[str, float] = field(default_factory=dict)
     #: What was assumed, in sentences for the report.
     notes: tuple[str, ...] = ()
 

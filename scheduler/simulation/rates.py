@@ -7,11 +7,12 @@ smaller).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from scheduler.core import wording
+from scheduler.core.snapshot import PairSpeeds
 from scheduler.simulation.errors import ThroughputError
 
 
@@ -111,6 +112,23 @@ class ThroughputTable:
         """Return the steps a second by GPU model where this very gang size was measured: Job.throughput."""
         found = {model: self.alone.get((application, gpus, model)) for model in self.gpu_models}
         return {model: rate for model, rate in found.items() if rate}
+
+    def pair_speeds(
+        self, applications: Collection[str], gpu_models: Collection[str]
+    ) -> tuple[PairSpeeds, ...]:
+        """Return what was measured of two of these applications on the same GPUs of these models."""
+        known = []
+        for (one, other, gpus, model), speed in sorted(self.pairs.items()):
+            reverse = self.pairs.get((other, one, gpus, model))
+            if one > other or reverse is None or not {one, other} <= set(applications):
+                continue
+            speeds = min(1.0, speed), min(1.0, reverse)
+            known += [
+                PairSpeeds(applications=(one, other), gpus=gpus, gpu_model=name, speeds=speeds)
+                for name in gpu_models
+                if model in ("", name.lower())
+            ]
+        return tuple(known)
 
 
 def _between(speeds: Mapping[int, float], nodes: int) -> float:

@@ -16,10 +16,11 @@ from scheduler.core.sim.engine import Engine, Scripted
 from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.result import Result
 from scheduler.core.sim.workload import Arrival, Workload
-from scheduler.core.snapshot import Snapshot
+from scheduler.core.snapshot import PairSpeeds, Snapshot
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.private import PrivateClusters
+from scheduler.simulation.rates import ThroughputTable
 
 #: Seconds between rounds unless told otherwise; a minute is what most papers use.
 ROUND_SECONDS = 60.0
@@ -71,9 +72,19 @@ class Experiment:
             tenants=self.cluster.tenants,
             virtual_clusters=clusters,
             cells=self.cluster.cells,
+            prices=self.cluster.prices,
+            pair_speeds=self._pair_speeds(),
             spare_policy=self.policy or "fifo",
             spare_placer=self.placer or "consolidate",
         )
+
+    def _pair_speeds(self) -> tuple[PairSpeeds, ...]:
+        """Return what is known of the workload's applications on the same GPUs, for policies that use it."""
+        tables = self.rules.speeds.tables
+        if not isinstance(tables, ThroughputTable):
+            return ()
+        applications = {arrival.job.application for arrival in self.workload.arrivals}
+        return tables.pair_speeds(applications, sorted(self.cluster.gpus_by_model))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

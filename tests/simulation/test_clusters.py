@@ -89,6 +89,7 @@ racks:
       - {count: 2, gpu_model: V100, gpus: 8, cpus: 64, memory: 512GiB, sockets: 2, switches: 4}
 nodes:
   - {name: old, gpu_model: K80, gpus: 4}
+prices: {V100: 2.48}
 virtual_clusters:
   - name: research
     guaranteed: {V100: 24}
@@ -132,6 +133,7 @@ def test_a_file_describes_racks_nodes_virtual_clusters_and_tenants(tmp_path: Pat
         43_200,
     )
     assert anyone.members == ()
+    assert cluster.prices == {"V100": 2.48}
     assert cluster.tenants == (Tenant(name="speech", quota={"V100": 16, "*": 20}),)
 
 
@@ -146,6 +148,9 @@ WRONG = [
     ("{V100: 24}", "{V100: -1}", r"guaranteed\.V100: -1 is not a whole number of at least 0"),
     ("speech: 2", "speech: 0", r"members\.speech: 0 is not a weight above 0"),
     ("policy: fifo", "policy: fofi", "policy: there is no policy 'fofi'"),
+    ("V100: 2.48", "A100: 2.48", "prices: there is no A100; the nodes have K80 or V100"),
+    ("V100: 2.48", "V100: 0", r"prices\.V100: 0 is not a price above 0"),
+    ("{V100: 2.48}", "2.48", r"prices: 2\.48 is not like {V100: 2\.48}"),
     ("12h", "soon", "default_time_limit: 'soon' is not a duration such as 12h or 90m"),
     ("name: anyone", "name: research", "virtual_clusters: the name research is given twice"),
     ("name: example", "name: [", r"cluster\.yaml:\d+: is not YAML"),

@@ -76,6 +76,18 @@ def test_interference_is_each_ones_rate_relative_to_its_own_alone(table: Through
     assert table.interference("A (batch size 1)", "B", "v100", gpus=4) is None
 
 
+def test_pairs_are_told_to_policies_once_each_with_the_clusters_names_of_models(
+    table: ThroughputTable,
+) -> None:
+    a, b = "A (batch size 1)", "B"
+    known = {one.applications: (one.gpu_model, one.speeds) for one in table.pair_speeds({a, b}, ["V100"])}
+    assert known == {
+        (a, a): ("V100", (0.5, 0.5)), (a, b): ("V100", (0.75, 0.5)), (b, b): ("V100", (0.0, 0.0))
+    }  # fmt: skip
+    assert [one.applications for one in table.pair_speeds({a}, ["V100"])] == [(a, a)]
+    assert table.pair_speeds({a, b}, ["K80"]) == ()
+
+
 def test_a_gain_from_spreading_or_sharing_counts_as_none(tmp_path: Path) -> None:
     content = {
         "v100": {"('B', 4)": {"null": 32.0, "('B', 4)": [40.0, 40.0]}},

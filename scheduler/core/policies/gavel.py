@@ -103,6 +103,8 @@ class Gavel:
 
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Change places where a lease ends; else hand out what is idle."""
+        if not view.jobs:
+            return Decision(grants=(), keep_running=True)
         return _Round(self, view, memory if memory.get("policy") == "gavel" else {}).decision()
 
 
@@ -150,7 +152,9 @@ class _Round:
         is_known = bool(self._targets) and self._asked[:1] == [self._manner]
         if is_known and view.now < self._ledger.reset_at + policy.interval_seconds - INSTANT_SECONDS:
             return
-        question = question_of(view, self._prospects, by_tenant=policy.objective in HIERARCHICAL)
+        question = question_of(
+            view, self._prospects, by_tenant=policy.objective in HIERARCHICAL, sharing=policy.sharing
+        )
         if question is None:
             self._targets = {}
             return

@@ -23,6 +23,10 @@ from scheduler.core.targets.units import Targets, Unit, name_of, unit_named
 DIGITS = 3
 
 
+#: As what unit a job ran, on which model, for how many seconds.
+_Stretch = tuple[Unit, str, float]
+
+
 class Ledger:
     """Seconds owed by unit and model, and seconds received by job and model.
 
@@ -42,49 +46,50 @@ class Ledger:
         """Write down what happened since the last round."""
         view = self._view
         passed = max(0.0, view.now - self._at)
-        ran: dict[JobId, tuple[Unit, str, float]] = {}
-        received = {job: dict(had) for job, had in self.received.items() if int(job) in view.jobs}
-        for running in view.running.values():
-            seconds = 0.0 if running.phase == "planned" else view.now - max(running.since, self._at)
-            for job in running.jobs:
-                ran[job] = running.jobs, running.gpu_model, max(0.0, seconds)
-                had = received.setdefault(str(job), {})
-                had[running.gpu_model] = had.get(running.gpu_model, 0.0) + max(0.0, seconds)
-        self.received = received
-        owed = {}
+        ran = self._receive()
+        owed: dict[Unit, dict[str, float]] = {}
         for unit, shares in targets.items():
-            if all(job in view.jobs for job in unit):
-                before = self._owed.get(unit, {})
-                owed[unit] = {
-                    model: self._now_owed(unit, model, share * passed, before.get(model, 0.0), ran, prospects)
-                    for model, share in shares.items()
-                }
+            if not all(job in view.jobs for job in unit):
+                continue
+            before, here = self._owed.get(unit, {}), ran.get(unit[0])
+            owed[unit] = {}
+            for model, share in shares.items():
+                now_owed = before.get(model, 0.0) + share * passed
+                if here is not None and here[:2] == (unit, model):
+                    now_owed = max(now_owed - here[2], -self._most_ahead)
+                elif all(self._is_better_off(job, model, ran, targets, prospects) for job in unit):
+                    now_owed -= share * passed
+                owed[unit][model] = now_owed
         self._owed = owed
 
-    def _now_owed(
-        self,
-        unit: Unit,
-        model: str,
-        due: float,
-        before: float,
-        ran: Mapping[JobId, tuple[Unit, str, float]],
-        prospects: Prospects,
-    ) -> float:
-        there = ran.get(unit[0])
-        if there is not None and there[:2] == (unit, model):
-            return max(before + due - there[2], -self._most_ahead)
-        if all(self._fares_as_well(job, model, ran, prospects) for job in unit):
-            return before
-        return before + due
+    def _receive(self) -> Mapping[JobId, _Stretch]:
+        """Add up what jobs received, and return the latest of it by job."""
+        view = self._view
+        ran: dict[JobId, _Stretch] = {}
+        received = {job: dict(had) for job, had in self.received.items() if JobId(int(job)) in view.jobs}
+        for job, running in view.running.items():
+            if running.phase == "held":
+                seconds = max(0.0, view.now - max(running.since, self._at))
+                ran[job] = running.jobs, running.gpu_model, seconds
+                had = received.setdefault(str(job), {})
+                had[running.gpu_model] = had.get(running.gpu_model, 0.0) + seconds
+        self.received = received
+        return ran
 
-    def _fares_as_well(
-        self, job: JobId, model: str, ran: Mapping[JobId, tuple[Unit, str, float]], prospects: Prospects
+    def _is_better_off(
+        self,
+        job: JobId,
+        model: str,
+        ran: Mapping[JobId, _Stretch],
+        targets: Targets,
+        prospects: Prospects,
     ) -> bool:
-        there = ran.get(job)
-        if there is None or there[1] in self._owed.get(there[0], {}) or not there[2]:
+        """Tell whether the job was given another model in passing that is as fast for it."""
+        unit, there, seconds = ran.get(job, ((), "", 0.0))
+        if not seconds or there in targets.get(unit, {}):
             return False
         known = self._view.jobs[job]
-        return prospects.speed(known, there[1]) >= prospects.speed(known, model)
+        return prospects.speed(known, there) >= prospects.speed(known, model)
 
     def owed(self, unit: Unit, model: str) -> float:
         """Return the seconds that the unit is behind its share there; negative when it is ahead."""

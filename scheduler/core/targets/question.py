@@ -41,8 +41,8 @@ class Question:
         return digest
 
 
-def question_of(view: View, prospects: Prospects, *, by_tenant: bool) -> Question | None:
-    """Return the question; None when no job could run.
+def question_of(view: View, prospects: Prospects, *, by_tenant: bool, sharing: bool) -> Question | None:
+    """Return the question; None when no job could run. Pairs are asked about only when `sharing`.
 
     The weights of the view's members are their tenants', when the objective looks at them (`by_tenant`), and
     else those of each of their jobs. A job of priority p counts p + 1 times, below 0 1 / (1 - p) times.
@@ -75,7 +75,7 @@ def question_of(view: View, prospects: Prospects, *, by_tenant: bool) -> Questio
         entity_weight=list(weights.values()),
         kind=[kinds[_kind(job, prospect)] for job, prospect in rows],
         kinds=[str(place) for place in range(len(kinds))],
-        pairs=_pairs(view, kinds, models),
+        pairs=_pairs(view, kinds, models) if sharing else None,
     )
     return Question(instance, tuple([job.id for job, _ in rows]))
 

@@ -37,6 +37,7 @@ PARAMETERS = {
     "fair": {"half_life_seconds": 120.0, "minimum_run_seconds": 40.0},
     "gandiva": {"slice_seconds": 60.0},
     "allox": {"alpha": 0.5},
+    "gavel": {"lease_seconds": 60.0, "interval_seconds": 60.0},
 }
 
 
@@ -99,6 +100,7 @@ FIFO_SRTF = (("fifo", "consolidate"), ("srtf", "spread"))
 LAS_TIRESIAS = (("las", "fgd"), ("tiresias", "consolidate"))
 DRF_FAIR = (("drf", "spread"), ("fair", "consolidate"))
 LAS_ALLOX = (("las", "fgd"), ("allox", "consolidate"))
+GAVEL_FAIR = (("gavel", "consolidate"), ("fair", "spread"))
 SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
 
 
@@ -112,11 +114,13 @@ SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
         (*SJF_GANDIVA, 15, False),
         (*SJF_GANDIVA, 0, False),
         (*LAS_ALLOX, 15, False),
+        (*GAVEL_FAIR, 15, False),
         (*FIFO_SRTF, 15, True),
         (*LAS_TIRESIAS, 0, True),
         (*DRF_FAIR, 15, True),
         (*SJF_GANDIVA, 0, True),
         (*LAS_ALLOX, 0, True),
+        (*GAVEL_FAIR, 0, True),
     ],
     ids=lambda value: ":".join(value) if isinstance(value, tuple) else str(value),
 )
