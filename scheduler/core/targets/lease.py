@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from scheduler.core.capacity import Pending
 from scheduler.core.demand import demand_of_grant, shape_of
-from scheduler.core.ordering import Outcome
+from scheduler.core.ordering import MANY, Outcome
 from scheduler.core.plan import Grant, Mode
 from scheduler.core.policy import View
 from scheduler.core.snapshot import Job, JobId
@@ -47,6 +47,10 @@ class Lease:
                 continue
             self._capacity.keep(holding)
             self._settled.update(unit)
+        if len(self._capacity.pending) > MANY:
+            # Who of so many must leave is not worth choosing: those for whom there is room stay in the end.
+            for holding in list(self._capacity.pending.values()):
+                self._capacity.drop(holding)
 
     def start(self, unit: Unit, model: str) -> bool:
         """Start the unit, or move it, if it fits there; others that have no place yet may have to leave."""
