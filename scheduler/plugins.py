@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from scheduler.core.errors import UnknownPlugin
@@ -48,17 +48,16 @@ class Parameter:
 def parameters_of(plugin: type) -> list[Parameter]:
     """Return the parameters of a policy or placer in the order of their declaration."""
     hints = get_type_hints(plugin)
-    return [
-        _parameter(field.name, hints[field.name], None if field.default is MISSING else field.default)
-        for field in fields(plugin)
-    ]
+    return [_parameter(field, hints[field.name]) for field in fields(plugin)]
 
 
-def _parameter(name: str, hint: Any, default: Any) -> Parameter:
+def _parameter(field: Field[Any], hint: Any) -> Parameter:
+    name, default = field.name, None if field.default is MISSING else field.default
     if get_origin(hint) is Literal:
         return Parameter(name, "str", default, (str,), get_args(hint))
     if hint in _KINDS:
-        return Parameter(name, hint.__name__, default, _KINDS[hint])
+        # Where the type does not list the values, the declaration may.
+        return Parameter(name, hint.__name__, default, _KINDS[hint], field.metadata.get("choices", ()))
     return Parameter(name, "list", default, _KINDS.get(next(iter(get_args(hint)), object), (object,)))
 
 

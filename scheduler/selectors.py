@@ -5,13 +5,15 @@ else they do not exist. The cluster itself (nodes, virtual clusters, GPU models)
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import Count, Exists, Func, IntegerField, OuterRef, Q, QuerySet, Sum
 
 from scheduler import represent
 from scheduler.core.lifecycle import HoldPhase, JobState
+from scheduler.core.targets.units import by_job, unit_named
 from scheduler.models import (
     AllocatedGpu,
     Attempt,
@@ -21,6 +23,7 @@ from scheduler.models import (
     Job,
     LogChunk,
     Node,
+    PolicyMemory,
     ProgressPoint,
     Round,
     UsageSample,
@@ -111,6 +114,35 @@ def virtual_cluster_get(name: str) -> VirtualCluster:
     return virtual_cluster
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewTargets:
+    """What the policy of a view means its jobs to have of each GPU model."""
+
+    #: What the shares are the optimum of.
+    objective: str | None = None
+    #: When they were computed last.
+    decided_at: datetime | None = None
+    #: Parts of a job's time by GPU model, alone and in company.
+    shares: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    #: Seconds by GPU model that a job had since then.
+    received_seconds: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+
+
+def view_targets(view: str) -> ViewTargets:
+    """Return the targets of a view, as its policy remembers them (`core.policies.gavel`)."""
+    memory = PolicyMemory.objects.filter(view=view).values_list("memory", flat=True).first() or {}
+    if "targets" not in memory:
+        return ViewTargets()
+    reset_at = memory.get("reset_at")
+    named = {**memory["targets"], **memory.get("shared", {})}
+    return ViewTargets(
+        objective=memory.get("objective"),
+        decided_at=None if reset_at is None else datetime.fromtimestamp(reset_at, UTC),
+        shares=by_job({unit_named(name): parts for name, parts in named.items()}),
+        received_seconds={int(job): had for job, had in memory.get("received", {}).items()},
+    )
+
+
 def round_get(number: int) -> Round:
     row = Round.objects.defer("snapshot").filter(number=number).first()
     if row is None:
@@ -139,6 +171,7 @@ def gpu_models() -> list[dict[str, Any]]:
             "gpus": row.gpu_count,
             "gpus_free": free.get(row.id, 0),
             "nodes": row.node_count,
+            "price_per_hour": row.price_per_hour,
         }
         for row in rows.order_by("name")
     ]

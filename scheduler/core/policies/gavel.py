@@ -33,7 +33,7 @@ a lease on the same model is extended on the same GPUs. What is not:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -71,7 +71,7 @@ class Gavel:
     rotates: ClassVar[bool] = True
 
     #: One of `scheduler.core.allocation.solving.OBJECTIVES`.
-    objective: str = "max_min"
+    objective: str = field(default="max_min", metadata={"choices": tuple(sorted(OBJECTIVES))})
     #: Whether speeds count; else all models are alike.
     aware: bool = True
     #: Whether two jobs may have the same GPUs, where it is known how fast they are then.
