@@ -20,12 +20,15 @@ from allot.credentials import find_account
 from allot.objects import (
     Attempt,
     Check,
+    ClusterSettings,
     Event,
+    GpuModel,
     Job,
     JobSpec,
     LogPage,
     Me,
     Node,
+    Plugins,
     SubmittedJob,
     VirtualCluster,
     WhatIf,
@@ -180,6 +183,27 @@ class Client:
 
     def virtual_cluster(self, name: str) -> VirtualCluster:
         return cast(VirtualCluster, self._read(f"/virtual-clusters/{quote(name, safe='')}"))
+
+    def set_virtual_cluster(self, name: str, changes: Mapping[str, Any]) -> VirtualCluster:
+        """Change what is named (the body of PUT /virtual-clusters/NAME); the rest stays as it is."""
+        path = f"/virtual-clusters/{quote(name, safe='')}"
+        return cast(VirtualCluster, self._transport.request("PUT", path, body=dict(changes)))
+
+    def plugins(self) -> Plugins:
+        """The policies and placers that there are, with their parameters."""
+        return cast(Plugins, self._read("/policies"))
+
+    def gpu_models(self) -> list[GpuModel]:
+        return cast("list[GpuModel]", list(self._pages("/gpu-models", {}, None)))
+
+    def cluster_settings(self) -> ClusterSettings:
+        """How the spare GPUs are handed out."""
+        return cast(ClusterSettings, self._read("/cluster/settings"))
+
+    def set_cluster_settings(self, changes: Mapping[str, str]) -> ClusterSettings:
+        """Change how the spare GPUs are handed out; what is not named stays as it is."""
+        answer = self._transport.request("PATCH", "/cluster/settings", body=dict(changes))
+        return cast(ClusterSettings, answer)
 
     # Cells
 

@@ -8,7 +8,7 @@ import sys
 import typer
 import typer.core
 
-from allot.commands import advice, cluster, jobs, logs, session, submit, vc, what_if
+from allot.commands import advice, cluster, jobs, logs, policies, session, submit, vc, what_if
 from allot.describe import problem_lines
 from allot.errors import AllotError, NotSignedIn, Refused, Unreachable, WrongServer
 from allot.output import say
@@ -76,6 +76,7 @@ cluster.register(app)
 what_if.register(app)
 vc.register(app)
 advice.register(app)
+policies.register(app)
 
 
 def main() -> None:

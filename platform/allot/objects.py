@@ -286,6 +286,11 @@ class ModelUsage(TypedDict):
     opportunistic_in_use: int
 
 
+class Overrun(TypedDict):
+    since: str
+    message: str
+
+
 class VirtualCluster(TypedDict):
     name: str
     title: str
@@ -301,7 +306,44 @@ class VirtualCluster(TypedDict):
     usage: dict[str, ModelUsage]
     queued: int
     running: int
+    #: While a cheap policy decides, since its own takes too long.
+    overrun: Overrun | None
     version: int
+
+
+class PluginParameter(TypedDict):
+    name: str
+    #: "bool", "int", "float", "str" or "list".
+    type: str
+    default: Any
+    choices: list[str]
+
+
+class Plugin(TypedDict):
+    """A policy or a placer."""
+
+    name: str
+    summary: str
+    parameters: list[PluginParameter]
+
+
+class Plugins(TypedDict):
+    policies: list[Plugin]
+    placers: list[Plugin]
+
+
+class ClusterSettings(TypedDict):
+    spare_policy: str
+    spare_placer: str
+    overrun: Overrun | None
+
+
+class GpuModel(TypedDict):
+    name: str
+    memory_bytes: int
+    gpus: int
+    gpus_free: int
+    nodes: int
 
 
 class CreatedToken(TypedDict):

@@ -8,8 +8,8 @@ import typer
 
 from allot.commands.options import OutputOption, QuietOption, connect
 from allot.describe import limit_words
-from allot.objects import Node, VirtualCluster
-from allot.output import Format, gibibytes, print_line, print_objects, print_table, say, since
+from allot.objects import Node, Overrun, VirtualCluster
+from allot.output import Format, gibibytes, local_time, print_line, print_objects, print_table, say, since
 
 
 def nodes(
@@ -124,9 +124,9 @@ def vcs(
                 vc["name"],
                 vc["policy"],
                 vc["placer"],
-                _amounts(vc["guaranteed"]),
-                _amounts(_in_use(vc, "guaranteed")),
-                _amounts(_in_use(vc, "opportunistic")),
+                amounts(vc["guaranteed"]),
+                amounts(_in_use(vc, "guaranteed")),
+                amounts(_in_use(vc, "opportunistic")),
                 vc["running"],
                 vc["queued"],
                 ", ".join(member["tenant"] for member in vc["members"]),
@@ -147,7 +147,7 @@ def vcs(
         print_table(columns, rows, right=("RUNNING", "QUEUED"))
 
 
-def _amounts(gpus: dict[str, int]) -> str:
+def amounts(gpus: dict[str, int]) -> str:
     return ",".join(f"{model}:{count}" for model, count in gpus.items() if count) or "-"
 
 
@@ -164,6 +164,7 @@ def _print_vc(vc: VirtualCluster) -> None:
     for heading, text in (
         ("Policy", f"{vc['policy']}{' with ' + parameters if parameters else ''}"),
         ("Placer", vc["placer"]),
+        *overrun_lines(vc["overrun"]),
         ("Time limit", f"{limit_words(vc['default_time_limit_seconds'])} where a job names none"),
         (
             "Members",
@@ -181,6 +182,13 @@ def _print_vc(vc: VirtualCluster) -> None:
     ]
     columns = ["MODEL", "GUARANTEED", "IN USE", "EXTRA"]
     print_table(columns, rows, right=columns[1:])
+
+
+def overrun_lines(overrun: Overrun | None) -> list[tuple[str, str]]:
+    """Return what there is to say about a policy that takes too long: heading and text."""
+    if overrun is None:
+        return []
+    return [("Overrun", f"a cheap policy decides since {local_time(overrun['since'])}: {overrun['message']}")]
 
 
 def events(

@@ -1,0 +1,164 @@
+"""policies, vc policy, vc whole, spare: which policies there are, and who is served by which."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from allot.commands.cluster import amounts, overrun_lines
+from allot.commands.options import OutputOption, connect
+from allot.commands.vc import Name
+from allot.commands.vc import group as virtual_clusters
+from allot.errors import AllotError
+from allot.objects import Plugin, VirtualCluster
+from allot.output import Format, plural, print_line, print_objects, print_table
+
+spare_pool = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Text = Annotated[
+    str,
+    typer.Argument(
+        metavar="POLICY", help="A name, or name:parameter=value,... (`allot policies`).", show_default=False
+    ),
+]
+PlacerOption = Annotated[
+    str | None, typer.Option(metavar="PLACER", help="Change the placer, too: written likewise.")
+]
+
+
+def policies(
+    name: Annotated[str | None, typer.Argument(help="Show this policy or placer alone.")] = None,
+    output: OutputOption = Format.table,
+) -> None:
+    """List the policies and placers that there are, with their parameters and defaults."""
+    with connect() as client:
+        found = client.plugins()
+    every = {plugin["name"]: plugin for plugin in (*found["placers"], *found["policies"])}
+    if name is not None and name not in every:
+        raise AllotError(f"There is no policy or placer {name!r}; there are {', '.join(sorted(every))}.")
+    if output is not Format.table:
+        print_objects(found if name is None else every[name], output)
+    elif name is not None:
+        _print_one(every[name])
+    else:
+        for heading, plugins in (("POLICY", found["policies"]), ("PLACER", found["placers"])):
+            rows = [[plugin["name"], _defaults(plugin), plugin["summary"]] for plugin in plugins]
+            print_table([heading, "PARAMETERS", "WHAT IT DOES"], rows)
+            print_line("")
+        print_line("Choose one with `allot vc policy NAME POLICY`, or `allot spare policy POLICY`.")
+
+
+def _defaults(plugin: Plugin) -> str:
+    written = [f"{each['name']}={_value(each['default'])}" for each in plugin["parameters"]]
+    return ",".join(written) or "-"
+
+
+def _value(value: Any) -> str:
+    """Write a value as it is written after a policy's name."""
+    if isinstance(value, list):
+        return "|".join(map(_value, value)) + ("|" if len(value) == 1 else "")
+    if value is None:
+        return "unset"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _print_one(plugin: Plugin) -> None:
+    print_line(f"{plugin['name']}: {plugin['summary']}")
+    if plugin["parameters"]:
+        print_line("")
+        rows = [
+            [each["name"], each["type"], _value(each["default"]), ", ".join(each["choices"]) or "-"]
+            for each in plugin["parameters"]
+        ]
+        print_table(["PARAMETER", "TYPE", "DEFAULT", "CHOICES"], rows)
+
+
+@virtual_clusters.command()
+def policy(name: Name, text: Text, placer: PlacerOption = None) -> None:
+    """Choose a virtual cluster's policy; jobs that run go on. For operators.
+
+    `allot vc policy research "gavel:objective=max_min"`
+    """
+    # With no parameters of its own the text says everything: those of before would be left otherwise.
+    changes: dict[str, Any] = {"policy": text, "policy_parameters": {}}
+    with connect() as client:
+        changed = client.set_virtual_cluster(name, changes | _placer(placer))
+    now = f"{_chosen(changed)}, placer {changed['placer']}"
+    print_line(f"Virtual cluster {name}: {now}, from the next round on.")
+
+
+@virtual_clusters.command()
+def whole(
+    name: Name,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before others lose their guarantees.")
+    ] = False,
+) -> None:
+    """Guarantee every GPU of the cluster to one virtual cluster, and none to the others. For operators.
+
+    So that one policy decides about all of them. The other virtual clusters stay, and their guaranteed jobs
+    run on, but new ones wait for a guarantee. Enlarge it again when nodes were added.
+    """
+    with connect() as client:
+        if divided := client.cells()["gpu_models"]:
+            raise AllotError(
+                f"{', '.join(divided)} are divided by cells: give {name} all of them in a specification"
+                " (`allot vc propose`, `allot vc apply`)."
+            )
+        mine = client.virtual_cluster(name)
+        every = {model["name"]: model["gpus"] for model in client.gpu_models() if model["gpus"]}
+        others = [
+            vc for vc in client.virtual_clusters() if vc["name"] != name and any(vc["guaranteed"].values())
+        ]
+        if others and not yes:
+            losing = ", ".join(f"{vc['name']} ({amounts(vc['guaranteed'])})" for vc in others)
+            clusters = plural(len(others), "virtual cluster")
+            typer.confirm(f"Take away the guarantees of {clusters}, {losing}?", abort=True, err=True)
+        # First away, then given: at no time is more promised than there is.
+        for vc in others:
+            client.set_virtual_cluster(vc["name"], {"guaranteed": {}, "version": vc["version"]})
+        changed = client.set_virtual_cluster(name, {"guaranteed": every, "version": mine["version"]})
+    members = ", ".join(member["tenant"] for member in changed["members"]) or "nobody yet"
+    print_line(f"Virtual cluster {name} is guaranteed {amounts(changed['guaranteed'])}, all that there is.")
+    print_line(f"Its members, who can submit to it: {members}.")
+
+
+@spare_pool.command()
+def show(output: OutputOption = Format.table) -> None:
+    """Show how the GPUs that no guaranteed job uses are handed out."""
+    with connect() as client:
+        found = client.cluster_settings()
+    if output is not Format.table:
+        print_objects(found, output)
+        return
+    print_line("Spare GPUs, for opportunistic jobs")
+    lines = [("Policy", found["spare_policy"]), ("Placer", found["spare_placer"])]
+    for heading, text in (*lines, *overrun_lines(found["overrun"])):
+        print_line(f"  {heading:<12} {text}")
+
+
+@spare_pool.command(name="policy")
+def spare_policy(text: Text, placer: PlacerOption = None) -> None:
+    """Choose the policy of opportunistic jobs; jobs that run go on. For operators."""
+    changes = {"spare_policy": text}
+    if placer is not None:
+        changes["spare_placer"] = placer
+    with connect() as client:
+        changed = client.set_cluster_settings(changes)
+    now = f"policy {changed['spare_policy']}, placer {changed['spare_placer']}"
+    print_line(f"Spare GPUs: {now}, from the next round on.")
+
+
+def _placer(placer: str | None) -> dict[str, str]:
+    return {} if placer is None else {"placer": placer}
+
+
+def _chosen(vc: VirtualCluster) -> str:
+    given = ", ".join(f"{name}={_value(value)}" for name, value in vc["policy_parameters"].items())
+    return f"policy {vc['policy']}{' with ' + given if given else ''}"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(policies)
+    app.add_typer(spare_pool, name="spare", help="GPUs that no guaranteed job uses.")

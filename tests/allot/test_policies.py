@@ -1,0 +1,166 @@
+"""`allot policies`, `allot vc policy`, `allot vc whole` and `allot spare` against the real REST API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from allot import objects
+from allot.client import Client
+from scheduler.models import ClusterSettings, ViewComputing
+from tenants.models import VirtualCluster
+from tests.api.caller import make_token
+from tests.scheduler.builders import make_cells, make_node, make_tenant, make_user, make_vc
+
+Allot = Callable[..., Result]
+
+
+@pytest.fixture
+def allot(live_server: Any, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Allot:
+    """Signed in as an operator of a cluster of ten GPUs of two models and two virtual clusters."""
+    from allot.main import app
+
+    research = make_tenant("research")
+    make_vc("shared", members=[research], guaranteed={"V100": 2})
+    make_vc("speech", members=[make_tenant("speech")], guaranteed={"V100": 4, "K80": 1})
+    make_node("v100-1", gpus=8)
+    make_node("k80-1", gpus=2, gpu_model="K80")
+    monkeypatch.setenv("ALLOT_URL", str(live_server.url))
+    monkeypatch.setenv("ALLOT_TOKEN", make_token(make_user("olga", operator=True)))
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, stdin: str = "") -> Result:
+        result = CliRunner().invoke(app, list(arguments), input=stdin, prog_name="allot")
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run
+
+
+def test_policies_are_listed_with_their_defaults(allot: Allot) -> None:
+    every = allot("policies").stdout
+    assert "fifo" in every
+    assert "backfill=true" in every
+    assert "consolidate" in every
+    one = allot("policies", "fifo").stdout
+    assert one.splitlines()[2].split() == ["PARAMETER", "TYPE", "DEFAULT", "CHOICES"]
+    assert one.splitlines()[3].split()[:3] == ["backfill", "bool", "true"]
+    assert json.loads(allot("policies", "fifo", "-o", "json").stdout)["name"] == "fifo"
+    assert {"policies", "placers"} == set(json.loads(allot("policies", "-o", "json").stdout))
+    refused = allot("policies", "fifa")
+    assert refused.exit_code == 1
+    assert "There is no policy or placer 'fifa'; there are " in refused.stderr
+
+
+def test_a_virtual_cluster_gets_another_policy(allot: Allot) -> None:
+    done = allot("vc", "policy", "shared", "fifo:backfill=false", "--placer", "delay:relax_after_seconds=60")
+    assert done.stdout == (
+        "Virtual cluster shared: policy fifo with backfill=false, placer delay:relax_after_seconds=60,"
+        " from the next round on.\n"
+    )
+    vc = VirtualCluster.objects.get(name="shared")
+    assert (vc.policy, vc.policy_parameters) == ("fifo", {"backfill": False})
+    # Without parameters it means the defaults, whatever was chosen before.
+    allot("vc", "policy", "shared", "fifo")
+    vc.refresh_from_db()
+    assert (vc.policy, vc.policy_parameters) == ("fifo", {})
+    assert (vc.placer, vc.guarantees.get().gpus) == ("delay:relax_after_seconds=60", 2)
+
+
+def test_mistakes_are_told(allot: Allot) -> None:
+    for arguments, words in (
+        (("vc", "policy", "shared", "fifa"), "policy: there is no 'fifa'"),
+        (("vc", "policy", "shared", "fifo:backfill=often"), "policy: 'often' is no backfill of fifo"),
+        (("vc", "policy", "shared", "las", "--placer", "x"), "placer: there is no 'x'"),
+        (("spare", "policy", "fifa"), "spare_policy: there is no 'fifa'"),
+    ):
+        refused = allot(*arguments)
+        assert refused.exit_code == 1
+        assert words in refused.stderr
+    assert allot("vc", "policy", "nowhere", "fifo").exit_code == 3
+    assert VirtualCluster.objects.get(name="shared").policy == "fifo"
+
+
+def test_spare_gpus_get_another_policy(allot: Allot) -> None:
+    done = allot("spare", "policy", "tiresias:thresholds=60|600", "--placer", "spread")
+    assert done.stdout == (
+        "Spare GPUs: policy tiresias:thresholds=60|600, placer spread, from the next round on.\n"
+    ), done.stderr
+    assert ClusterSettings.objects.get().spare_placer == "spread"
+    allot("spare", "policy", "fifo")
+    row = ClusterSettings.objects.get()
+    assert (row.spare_policy, row.spare_placer) == ("fifo", "spread")
+    shown = allot("spare", "show").stdout
+    assert ["Placer", "spread"] in [line.split() for line in shown.splitlines()]
+
+
+def test_only_operators_choose(allot: Allot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLOT_TOKEN", make_token(make_user("ann")))
+    for arguments in (
+        ("vc", "policy", "shared", "las"),
+        ("spare", "policy", "las"),
+        ("vc", "whole", "shared", "-y"),
+    ):
+        assert allot(*arguments).exit_code == 3
+    assert allot("policies").exit_code == 0
+    assert VirtualCluster.objects.get(name="speech").guarantees.count() == 2
+
+
+def test_the_whole_cluster_as_one_virtual_cluster(allot: Allot) -> None:
+    asked = allot("vc", "whole", "shared", stdin="n\n")
+    assert "guarantees of 1 virtual cluster, speech (K80:1,V100:4)?" in asked.stderr
+    assert asked.exit_code == 1
+    assert VirtualCluster.objects.get(name="speech").guarantees.count() == 2
+    done = allot("vc", "whole", "shared", "-y").stdout.splitlines()
+    assert done[0] == "Virtual cluster shared is guaranteed K80:2,V100:8, all that there is."
+    assert done[1].endswith(": research.")
+    assert not VirtualCluster.objects.get(name="speech").guarantees.exists()
+    assert dict(VirtualCluster.objects.get(name="shared").guarantees.values_list("gpu_model", "gpus")) == {
+        "K80": 2,
+        "V100": 8,
+    }
+    # A second time nobody loses anything, so nobody is asked.
+    assert allot("vc", "whole", "shared").exit_code == 0
+    assert allot("vc", "whole", "nowhere", "-y").exit_code == 3
+
+
+def test_gpus_that_are_divided_by_cells_are_not_given_by_count(allot: Allot) -> None:
+    with Client.from_environment() as client:
+        make_cells(client.propose_cells())
+    refused = allot("vc", "whole", "shared", "-y")
+    assert refused.exit_code == 1
+    assert "divided by cells" in refused.stderr
+    assert VirtualCluster.objects.get(name="speech").guarantees.count() == 2
+
+
+def test_a_policy_that_takes_too_long_shows(allot: Allot) -> None:
+    since = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    for view in ("shared", "spare"):
+        ViewComputing.objects.create(view=view, since=since, message="its policy took too long")
+    for arguments in (("vc", "show", "shared"), ("spare", "show")):
+        assert "2026-11-21" in allot(*arguments).stdout
+        assert ": its policy took too long" in allot(*arguments).stdout
+    assert "Overrun" not in allot("vc", "show", "speech").stdout
+
+
+def test_answers_are_what_their_types_promise(allot: Allot) -> None:
+    ViewComputing.objects.create(view="spare", since=datetime.now(UTC), message="slow")
+    with Client.from_environment() as client:
+        answers = [
+            (client.plugins(), objects.Plugins),
+            (client.cluster_settings(), objects.ClusterSettings),
+            (client.gpu_models(), list[objects.GpuModel]),
+            (client.set_virtual_cluster("shared", {}), objects.VirtualCluster),
+        ]
+    for answer, kind in answers:
+        assert answer
+        msgspec.convert(answer, type=kind)
