@@ -7,7 +7,7 @@ number of queries however many ids there are.
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Case, Count, IntegerField, Prefetch, Q, When
@@ -80,6 +80,7 @@ def _job(
         "submitted_at": iso(job.submitted_at),
         "started_at": iso(job.started_at),
         "ended_at": iso(job.ended_at),
+        "deadline_at": _deadline_at(job),
         "attempts": job.attempts_started,
         "attempt": _attempt(attempt) if attempt else None,
         "guarantee_lapsed": _guarantee_lapsed(job, attempt),
@@ -94,6 +95,11 @@ def _job(
         "held": job.held,
         "version": job.version,
     }
+
+
+def _deadline_at(job: Job) -> str | None:
+    seconds = job.shape.get("deadline_seconds")
+    return None if seconds is None else iso(job.submitted_at + timedelta(seconds=seconds))
 
 
 def _guarantee_lapsed(job: Job, attempt: Attempt | None) -> bool:

@@ -69,6 +69,10 @@ class JobSpec(serializers.Serializer):
         required=False,
         help_text="How long it will probably run, like time_limit and not longer; null: unknown.",
     )
+    deadline = serializers.JSONField(
+        required=False,
+        help_text="Within what time of its submission it should have ended, like time_limit; null: whenever.",
+    )
     application = serializers.CharField(
         required=False,
         allow_null=True,
@@ -190,6 +194,9 @@ class Job(serializers.Serializer):
     submitted_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
+    deadline_at = serializers.DateTimeField(
+        allow_null=True, help_text="When it should have ended; null: whenever."
+    )
     attempts = serializers.IntegerField(help_text="Attempts started so far.")
     attempt = Attempt(allow_null=True, help_text="The one that runs, else the newest.")
     guarantee_lapsed = serializers.BooleanField(
@@ -370,6 +377,7 @@ class GpuModel(serializers.Serializer):
     gpus = serializers.IntegerField()
     gpus_free = serializers.IntegerField()
     nodes = serializers.IntegerField()
+    price_per_hour = serializers.FloatField(help_text="Of one GPU, in whatever unit operators reckon in.")
 
 
 class GpuModels(serializers.Serializer):

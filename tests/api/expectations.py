@@ -49,6 +49,13 @@ GET    /api/v1/jobs/<int:job_id>/events           401    404      200    200    
 GET    /api/v1/jobs/<int:job_id>/logs             401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/progress         401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/why              401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/speeds           401    404      200    200    200   200      200       -
+
+GET    /api/v1/speeds                             401    200      200    200    200   200      200       -
+PUT    /api/v1/speeds/correction                  401    404      403    403    200   200      403       403
+DELETE /api/v1/speeds/correction                  401    404      403    403    204   204      403       403
+GET    /api/v1/speeds/export                      401    404      200    200    200   200      200       -
+POST   /api/v1/speeds/import                      401    404      403    403    200   200      403       403
 
 POST   /api/v1/what-if                            401    404      403    202    202   202      403       403
 GET    /api/v1/what-if/<uuid:question_id>         401    404      404    200    404   200      200       -
@@ -70,6 +77,10 @@ GET    /api/v1/virtual-clusters/<str:name>/anomalies
                                                   401    200      200    200    200   200      200       -
 POST   /api/v1/virtual-clusters/<str:name>/anomalies
                                                   401    403      403    403    403   202      403       403
+GET    /api/v1/virtual-clusters/<str:name>/targets
+                                                  401    200      200    200    200   200      200       -
+GET    /api/v1/virtual-clusters/<str:name>/targets/jobs
+                                                  401    200      200    200    200   200      200       -
 GET    /api/v1/cells                              401    200      200    200    200   200      200       -
 PUT    /api/v1/cells                              401    403      403    403    403   200      403       403
 POST   /api/v1/cells/check                        401    403      403    403    403   200      403       403
@@ -82,6 +93,7 @@ POST   /api/v1/cells/advice/<uuid:advice_id>/apply
                                                   401    403      403    403    403   409      403       403
 GET    /api/v1/policies                           401    200      200    200    200   200      200       -
 GET    /api/v1/gpu-models                         401    200      200    200    200   200      200       -
+PATCH  /api/v1/gpu-models/<str:name>              401    403      403    403    403   200      403       403
 GET    /api/v1/cluster                            401    200      200    200    200   200      200       -
 GET    /api/v1/cluster/settings                   401    200      200    200    200   200      200       -
 PATCH  /api/v1/cluster/settings                   401    403      403    403    403   200      403       403
@@ -104,6 +116,14 @@ FALLBACKS = {r"/^(api|ws)(/|$)", r"/^static/", "/"}
 
 _SPEC = {"name": "trial", "tenant": "red", "command": ["true"], "resources": {"gpu": 1}}
 
+_SETTING = {"tenant": "red", "application": "bert", "gpu_model": "V100", "gpus": 1}
+
+#: The query parameters of routes that need some.
+QUERIES = {
+    ("DELETE", "/api/v1/speeds/correction"): _SETTING,
+    ("GET", "/api/v1/speeds/export"): {"tenant": "red"},
+}
+
 #: A body that is right, so that what refuses it is never the body.
 BODIES = {
     ("POST", "/api/v1/session"): {"username": "nobody-at-all", "password": "wrong"},
@@ -125,6 +145,12 @@ BODIES = {
         "tenant": "red",
         "spec": {name: value for name, value in _SPEC.items() if name != "tenant"},
     },
+    ("PUT", "/api/v1/speeds/correction"): {**_SETTING, "value": 2.5},
+    ("POST", "/api/v1/speeds/import"): {
+        "tenant": "red",
+        "content": "application,gpus,gpu_model,rate\nbert,1,V100,2.5\n",
+    },
+    ("PATCH", "/api/v1/gpu-models/<str:name>"): {"price_per_hour": 2.0},
     ("POST", "/api/v1/nodes"): {"name": "node-new", "rack": "rack-1"},
     ("PATCH", "/api/v1/nodes/<str:name>"): {"cordoned": True},
     ("PATCH", "/api/v1/cluster/settings"): {"spare_policy": "las"},

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from urllib.parse import urlencode
 
 import pytest
 from django.db import transaction
@@ -21,8 +22,17 @@ from scheduler.models import Advice, AnomalyReport, Event, Job, LogChunk, Round,
 from scheduler.rounds.comparisons import nothing_found
 from tenants.models import Role, Token, User, VirtualCluster
 from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error
-from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS
-from tests.scheduler.builders import make_attempt, make_job, make_node, make_tenant, make_user, make_vc
+from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS, QUERIES
+from tests.scheduler.builders import (
+    make_attempt,
+    make_correction,
+    make_job,
+    make_measurement,
+    make_node,
+    make_tenant,
+    make_user,
+    make_vc,
+)
 
 CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 METHODS = ("GET", *CHANGING)
@@ -78,15 +88,18 @@ class World:
 
     def send(self, who: str, method: str, route: str):
         body = BODIES.get((method, route))
+        path = self.path(route)
+        if query := QUERIES.get((method, route)):
+            path += f"?{urlencode(query)}"
         if who == "no csrf":
             client = Client(enforce_csrf_checks=True)
             client.force_login(self.people["operator"])
             content = json.dumps(body).encode() if body is not None else b""
-            return client.generic(method, self.path(route), content, content_type="application/json")
+            return client.generic(method, path, content, content_type="application/json")
         if who == "nobody":
-            return Caller().send(method, self.path(route), body)
+            return Caller().send(method, path, body)
         person = self.people["operator" if who == "read-only" else who]
-        return caller(person, read_only=who == "read-only").send(method, self.path(route), body)
+        return caller(person, read_only=who == "read-only").send(method, path, body)
 
 
 @pytest.fixture
@@ -129,6 +142,8 @@ def world(db, settings) -> World:
         asked_by=people["operator"], asked_at=timezone.now(), question={"days": 7.0}, problem=MARK
     )
     compared(unused, waiting)
+    make_correction(red, "bert", 3.0, by=people["admin"], reason=MARK)
+    make_measurement(red, MARK, 3.0)
     token = Token.objects.create(user=people["member"], name=MARK, key="0123456789ab", digest=b"x" * 32)
     parameters = {
         "tenants.name": "red",
@@ -136,6 +151,7 @@ def world(db, settings) -> World:
         "users.username": mia.username,
         "nodes.name": "spare",
         "virtual-clusters.name": "unused",
+        "gpu-models.name": "V100",
         "job_id": str(waiting.id),
         "number": "1",
         "question_id": str(question.id),
@@ -217,6 +233,9 @@ def test_nothing_of_a_tenant_is_told_to_others(world: World, who: str):
     [
         "/api/v1/jobs",
         "/api/v1/events",
+        "/api/v1/speeds",
+        "/api/v1/speeds/export",
+        "/api/v1/jobs/<int:job_id>/speeds",
         "/api/v1/jobs/<int:job_id>/events",
         "/api/v1/virtual-clusters/<str:name>/anomalies",
     ],

@@ -231,6 +231,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/gpu-models/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** @description Say what a GPU of this model costs for an hour. For operators. */
+        patch: operations["gpu_models_change"];
+        trace?: never;
+    };
     "/api/v1/jobs": {
         parameters: {
             query?: never;
@@ -379,6 +396,23 @@ export interface paths {
         put?: never;
         /** @description Let a held job be considered again. */
         post: operations["jobs_release"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/speeds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Say how fast the job is on each GPU model, what its policy aims at, and what it received there. */
+        get: operations["jobs_speeds_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -614,6 +648,78 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/speeds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What is known of speeds, kind by kind. */
+        get: operations["speeds_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/speeds/correction": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** @description Say what a speed is, whatever was measured. For admins of the tenant, and operators. */
+        put: operations["speeds_correction_set"];
+        post?: never;
+        /** @description Take a correction back. For admins of the tenant, and operators. */
+        delete: operations["speeds_correction_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/speeds/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What is corrected, measured or declared of a tenant's kinds, as a file. */
+        get: operations["speeds_export_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/speeds/import": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Take a file of speeds over as corrections, as a whole or not at all. For admins of the tenant, and
+         *     operators.
+         */
+        post: operations["speeds_import"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants": {
         parameters: {
             query?: never;
@@ -840,6 +946,40 @@ export interface paths {
         };
         /** @description The cells of a virtual cluster: how many it owns, which it has now, and which are doomed. */
         get: operations["virtual_clusters_cells_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/virtual-clusters/{name}/targets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How a virtual cluster's GPUs shall be divided among tenants, if its policy sets targets. */
+        get: operations["virtual_clusters_targets_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/virtual-clusters/{name}/targets/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The jobs of a virtual cluster that have targets, the newest first: those the reader may see. */
+        get: operations["virtual_clusters_targets_jobs_list"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1330,6 +1470,8 @@ export interface components {
         ClusterSettings: {
             spare_policy: string;
             spare_placer: string;
+            /** @description While a cheap policy decides, since the chosen one takes too long. */
+            overrun: components["schemas"]["Overrun"] | null;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         ComparisonQuestionRequest: {
@@ -1339,6 +1481,23 @@ export interface components {
              * @default 24
              */
             hours: number;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        CorrectionInputRequest: {
+            tenant: string;
+            application: string;
+            gpu_model: string;
+            gpus: number;
+            /** @default false */
+            spread: boolean;
+            partner?: string;
+            /**
+             * Format: double
+             * @description Samples a second of the gang, 0 to 1 beside a partner; 0: it does not run there.
+             */
+            value: number;
+            /** @default  */
+            reason: string;
         };
         /** @description Mean delays of the jobs submitted from then until the next point. */
         DelayPoint: {
@@ -1438,6 +1597,11 @@ export interface components {
             gpus: number;
             gpus_free: number;
             nodes: number;
+            /**
+             * Format: double
+             * @description Of one GPU, in whatever unit operators reckon in.
+             */
+            price_per_hour: number;
         };
         GpuModels: {
             results: components["schemas"]["GpuModel"][];
@@ -1455,6 +1619,19 @@ export interface components {
          * @enum {string}
          */
         GuaranteeEnum: "guaranteed" | "opportunistic";
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        ImportInputRequest: {
+            tenant: string;
+            /** @description The text of the file: our CSV or Gavel's JSON, told apart by their content. */
+            content: string;
+            /**
+             * @description Only say what would change.
+             * @default false
+             */
+            dry_run: boolean;
+            /** @default  */
+            reason: string;
+        };
         Job: {
             id: number;
             name: string;
@@ -1475,6 +1652,11 @@ export interface components {
             started_at: string | null;
             /** Format: date-time */
             ended_at: string | null;
+            /**
+             * Format: date-time
+             * @description When it should have ended; null: whenever.
+             */
+            deadline_at: string | null;
             /** @description Attempts started so far. */
             attempts: number;
             /** @description The one that runs, else the newest. */
@@ -1516,6 +1698,49 @@ export interface components {
             failed: number;
             cancelled: number;
         };
+        JobModelSpeed: {
+            gpu_model: string;
+            /** Format: double */
+            price_per_hour: number;
+            accepted: boolean;
+            /**
+             * Format: double
+             * @description Samples a second of the gang.
+             */
+            speed: number | null;
+            /**
+             * Format: double
+             * @description To the fastest model.
+             */
+            relative: number | null;
+            source: (components["schemas"]["SourceEnum"] | components["schemas"]["NullEnum"]) | null;
+            samples: number;
+            /** Format: double */
+            confidence: number;
+            /**
+             * Format: double
+             * @description Of its time, as its policy aims at; null: the policy has no targets.
+             */
+            target_share: number | null;
+            /**
+             * Format: double
+             * @description Since reset_at.
+             */
+            received_seconds: number | null;
+            /**
+             * Format: double
+             * @description Of the time since reset_at.
+             */
+            received_share: number | null;
+            /**
+             * Format: double
+             * @description In all, what runs now included.
+             */
+            attained_gpu_seconds: number;
+            /** Format: double */
+            attained_share: number | null;
+            runs_now: boolean;
+        };
         /**
          * @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas`
          *     and `env` may stand here instead of in `tasks`.
@@ -1534,6 +1759,8 @@ export interface components {
             time_limit?: unknown;
             /** @description How long it will probably run, like time_limit and not longer; null: unknown. */
             estimate?: unknown;
+            /** @description Within what time of its submission it should have ended, like time_limit; null: whenever. */
+            deadline?: unknown;
             /** @description Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. */
             application?: string | null;
             /**
@@ -1568,6 +1795,8 @@ export interface components {
             time_limit?: unknown;
             /** @description How long it will probably run, like time_limit and not longer; null: unknown. */
             estimate?: unknown;
+            /** @description Within what time of its submission it should have ended, like time_limit; null: whenever. */
+            deadline?: unknown;
             /** @description Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. */
             application?: string | null;
             /**
@@ -1583,6 +1812,24 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+        };
+        JobSpeeds: {
+            job: number;
+            tenant: string;
+            application: string;
+            gpus: number;
+            /** @description Whose policy considers the job. */
+            view: string;
+            policy: string;
+            objective: string | null;
+            /** Format: date-time */
+            reset_at: string | null;
+            /**
+             * Format: date-time
+             * @description When targets were decided last.
+             */
+            decided_at: string | null;
+            models: components["schemas"]["JobModelSpeed"][];
         };
         /**
          * @description * `queued` - queued
@@ -1608,6 +1855,8 @@ export interface components {
             time_limit?: unknown;
             /** @description How long it will probably run, like time_limit and not longer; null: unknown. */
             estimate?: unknown;
+            /** @description Within what time of its submission it should have ended, like time_limit; null: whenever. */
+            deadline?: unknown;
             /** @description Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. */
             application?: string | null;
             /**
@@ -1626,12 +1875,35 @@ export interface components {
             /** @description Needed by members of several tenants. */
             tenant?: string;
         };
+        JobTargets: {
+            job: number;
+            name: string;
+            tenant: string;
+            application: string;
+            gpus: number;
+            /** @description Where it runs now. */
+            gpu_model: string | null;
+            /** @description Parts of its time, by model. */
+            targets: {
+                [key: string]: number;
+            };
+            /** @description Parts of the time since shares were computed, by model. */
+            received: {
+                [key: string]: number;
+            };
+        };
         LargerGuaranteeRequest: {
             virtual_cluster: string;
             gpu_model: string;
             /** @description On top of what it has. */
             more_gpus: number;
         };
+        /**
+         * @description * `csv` - csv
+         *     * `gavel` - gavel
+         * @enum {string}
+         */
+        LayoutEnum: "csv" | "gavel";
         /**
          * @description * `rack` - rack
          *     * `node` - node
@@ -1784,6 +2056,8 @@ export interface components {
             /** @description For the node's agent; shown only now. */
             token: string;
         };
+        /** @enum {unknown} */
+        NullEnum: null;
         /**
          * @description * `` -
          *     * `succeeded` - succeeded
@@ -1794,6 +2068,11 @@ export interface components {
          * @enum {string}
          */
         OutcomeEnum: "succeeded" | "failed" | "preempted" | "cancelled" | "lost";
+        Overrun: {
+            /** Format: date-time */
+            since: string;
+            message: string;
+        };
         OwnedCells: {
             chain: string;
             type: string;
@@ -1853,6 +2132,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedJobTargetsList: {
+            results: components["schemas"]["JobTargets"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedMemberOutputList: {
             results: components["schemas"]["MemberOutput"][];
             /** @description Path of that page; null when none. */
@@ -1869,6 +2155,13 @@ export interface components {
         };
         PaginatedRoundList: {
             results: components["schemas"]["Round"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
+        PaginatedSpeedRowList: {
+            results: components["schemas"]["SpeedRow"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
@@ -1919,6 +2212,11 @@ export interface components {
             /** @description True: it accepts nothing new. */
             cordoned?: boolean;
             rack?: string;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        PatchedPriceInputRequest: {
+            /** Format: double */
+            price_per_hour?: number;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PatchedTenantChangeRequest: {
@@ -2129,6 +2427,8 @@ export interface components {
             waiting: number;
             error: string;
             actions: components["schemas"]["RoundAction"][];
+            /** @description Views that a cheap policy served: theirs took too long. */
+            overran: string[];
         };
         /**
          * @description * `applied` - applied
@@ -2157,8 +2457,113 @@ export interface components {
             username: string;
             password: string;
         };
+        /**
+         * @description * `corrected` - corrected
+         *     * `measured` - measured
+         *     * `declared` - declared
+         *     * `estimated` - estimated
+         *     * `assumed` - assumed
+         * @enum {string}
+         */
+        SourceEnum: "corrected" | "measured" | "declared" | "estimated" | "assumed";
         SpecificationBodyRequest: {
             specification: components["schemas"]["CellDocumentRequest"];
+        };
+        SpeedCell: {
+            gpu_model: string;
+            /**
+             * Format: double
+             * @description Samples a second of the gang, relative to being alone beside a partner; 0: it does not run there; null: unknown.
+             */
+            value: number | null;
+            source: (components["schemas"]["SourceEnum"] | components["schemas"]["NullEnum"]) | null;
+            samples: number;
+            /**
+             * Format: double
+             * @description 0 to 1.
+             */
+            confidence: number;
+            /**
+             * Format: double
+             * @description To the fastest of the row.
+             */
+            relative: number | null;
+            measured: components["schemas"]["SpeedMeasured"] | null;
+            /**
+             * Format: double
+             * @description By the newest unfinished job of the kind.
+             */
+            declared: number | null;
+            correction: components["schemas"]["SpeedCorrected"] | null;
+        };
+        SpeedChange: {
+            application: string;
+            gpu_model: string;
+            gpus: number;
+            spread: boolean;
+            partner: string;
+            /** Format: double */
+            before: number | null;
+            /** Format: double */
+            after: number;
+        };
+        SpeedCorrected: {
+            /** Format: double */
+            value: number;
+            reason: string;
+            by: string;
+            /** Format: date-time */
+            at: string;
+        };
+        SpeedImport: {
+            dry_run: boolean;
+            layout: components["schemas"]["LayoutEnum"];
+            added: number;
+            changed: number;
+            unchanged: number;
+            /** @description Of the file, which no node ever reported. */
+            unknown_models: string[];
+            /** @description Names that no application can have; the first 100. */
+            renamed: components["schemas"]["SpeedRenamed"][];
+            /** @description Added and changed; the first 200. */
+            changes: components["schemas"]["SpeedChange"][];
+        };
+        SpeedMeasured: {
+            /** Format: double */
+            average: number;
+            /** Format: double */
+            deviation: number;
+            /** @description Windows of about a minute. */
+            samples: number;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        SpeedRenamed: {
+            from: string;
+            to: string;
+        };
+        SpeedRow: {
+            tenant: string;
+            /** @description Of jobs that state none: `name:` and the job's name. */
+            application: string;
+            /** @description Size of the gang. */
+            gpus: number;
+            /** @description On more nodes than needed. */
+            spread: boolean;
+            /** @description The application that shares all its GPUs; empty: none. */
+            partner: string;
+            may_correct: boolean;
+            speeds: components["schemas"]["SpeedCell"][];
+        };
+        Targets: {
+            /** @description What the shares are the optimum of. */
+            objective: string | null;
+            /**
+             * Format: date-time
+             * @description When shares were computed last.
+             */
+            decided_at: string | null;
+            tenants: components["schemas"]["TenantTargets"][];
         };
         Task: {
             name: string;
@@ -2199,6 +2604,15 @@ export interface components {
             readonly created_at: string;
             /** Format: int64 */
             version?: number;
+        };
+        TenantTargets: {
+            /** @description "others": all tenants together that are not the reader's. */
+            tenant: string;
+            jobs: number;
+            /** @description GPUs meant for them on average, by model. */
+            gpus: {
+                [key: string]: number;
+            };
         };
         /**
          * @description * `never` - never
@@ -2330,6 +2744,8 @@ export interface components {
             };
             queued: number;
             running: number;
+            /** @description While a cheap policy decides, since its own takes too long. */
+            overrun: components["schemas"]["Overrun"] | null;
             version: number;
         };
         VirtualClusterCells: {
@@ -3652,6 +4068,94 @@ export interface operations {
             };
         };
     };
+    gpu_models_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedPriceInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GpuModel"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     jobs_list: {
         parameters: {
             query?: {
@@ -4417,6 +4921,63 @@ export interface operations {
             };
             /** @description This Idempotency-Key was used for another request. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_speeds_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobSpeeds"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5692,6 +6253,393 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    speeds_list: {
+        parameters: {
+            query?: {
+                /** @description A part of it. */
+                application?: string;
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Only rows that know it, and only its cell. */
+                gpu_model?: string;
+                gpus?: number;
+                /** @description Results in one page. */
+                page_size?: number;
+                /** @description Only speeds beside partners, or only others. */
+                partners?: boolean;
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedSpeedRowList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    speeds_correction_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CorrectionInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SpeedRow"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    speeds_correction_delete: {
+        parameters: {
+            query: {
+                application: string;
+                gpu_model: string;
+                gpus: number;
+                partner?: string;
+                spread?: boolean;
+                tenant: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    speeds_export_get: {
+        parameters: {
+            query: {
+                /**
+                 * @description * `csv` - csv
+                 *     * `gavel` - gavel
+                 */
+                layout?: "csv" | "gavel";
+                tenant: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    speeds_import: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SpeedImport"];
+                };
             };
             /** @description Malformed, or wrong fields. */
             400: {
@@ -7451,6 +8399,125 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["VirtualClusterCells"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    virtual_clusters_targets_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Targets"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    virtual_clusters_targets_jobs_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedJobTargetsList"];
                 };
             };
             /** @description Malformed, or wrong fields. */

@@ -1,0 +1,112 @@
+"""What the API says of speeds, for its schema."""
+
+from drf_spectacular.utils import inline_serializer
+from rest_framework import serializers
+
+from scheduler.core.perf.speed import Source
+
+SOURCES = [(source.value, source.value) for source in Source]
+LAYOUTS = [("csv", "csv"), ("gavel", "gavel")]
+
+
+class SpeedMeasured(serializers.Serializer):
+    average = serializers.FloatField()
+    deviation = serializers.FloatField()
+    samples = serializers.IntegerField(help_text="Windows of about a minute.")
+    updated_at = serializers.DateTimeField()
+
+
+class SpeedCorrected(serializers.Serializer):
+    value = serializers.FloatField()
+    reason = serializers.CharField(allow_blank=True)
+    by = serializers.CharField()
+    at = serializers.DateTimeField()
+
+
+class SpeedCell(serializers.Serializer):
+    gpu_model = serializers.CharField()
+    value = serializers.FloatField(
+        allow_null=True,
+        help_text="Samples a second of the gang, relative to being alone beside a partner; 0: it does not run"
+        " there; null: unknown.",
+    )
+    source = serializers.ChoiceField(choices=SOURCES, allow_null=True)
+    samples = serializers.IntegerField()
+    confidence = serializers.FloatField(help_text="0 to 1.")
+    relative = serializers.FloatField(allow_null=True, help_text="To the fastest of the row.")
+    measured = SpeedMeasured(allow_null=True)
+    declared = serializers.FloatField(allow_null=True, help_text="By the newest unfinished job of the kind.")
+    correction = SpeedCorrected(allow_null=True)
+
+
+class SpeedRow(serializers.Serializer):
+    tenant = serializers.CharField()
+    application = serializers.CharField(help_text="Of jobs that state none: `name:` and the job's name.")
+    gpus = serializers.IntegerField(help_text="Size of the gang.")
+    spread = serializers.BooleanField(help_text="On more nodes than needed.")
+    partner = serializers.CharField(
+        allow_blank=True, help_text="The application that shares all its GPUs; empty: none."
+    )
+    may_correct = serializers.BooleanField()
+    speeds = SpeedCell(many=True)
+
+
+class SpeedChange(serializers.Serializer):
+    application = serializers.CharField()
+    gpu_model = serializers.CharField()
+    gpus = serializers.IntegerField()
+    spread = serializers.BooleanField()
+    partner = serializers.CharField(allow_blank=True)
+    before = serializers.FloatField(allow_null=True)
+    after = serializers.FloatField()
+
+
+class SpeedImport(serializers.Serializer):
+    dry_run = serializers.BooleanField()
+    layout = serializers.ChoiceField(choices=LAYOUTS)
+    added = serializers.IntegerField()
+    changed = serializers.IntegerField()
+    unchanged = serializers.IntegerField()
+    unknown_models = serializers.ListField(
+        child=serializers.CharField(), help_text="Of the file, which no node ever reported."
+    )
+    renamed = inline_serializer(
+        "SpeedRenamed",
+        # `from` can not be the name of an attribute.
+        {"from": serializers.CharField(), "to": serializers.CharField()},
+        many=True,
+        help_text="Names that no application can have; the first 100.",
+    )
+    changes = SpeedChange(many=True, help_text="Added and changed; the first 200.")
+
+
+class JobModelSpeed(serializers.Serializer):
+    gpu_model = serializers.CharField()
+    price_per_hour = serializers.FloatField()
+    accepted = serializers.BooleanField()
+    speed = serializers.FloatField(allow_null=True, help_text="Samples a second of the gang.")
+    relative = serializers.FloatField(allow_null=True, help_text="To the fastest model.")
+    source = serializers.ChoiceField(choices=SOURCES, allow_null=True)
+    samples = serializers.IntegerField()
+    confidence = serializers.FloatField()
+    target_share = serializers.FloatField(
+        allow_null=True, help_text="Of its time, as its policy aims at; null: the policy has no targets."
+    )
+    received_seconds = serializers.FloatField(allow_null=True, help_text="Since reset_at.")
+    received_share = serializers.FloatField(allow_null=True, help_text="Of the time since reset_at.")
+    attained_gpu_seconds = serializers.FloatField(help_text="In all, what runs now included.")
+    attained_share = serializers.FloatField(allow_null=True)
+    runs_now = serializers.BooleanField()
+
+
+class JobSpeeds(serializers.Serializer):
+    job = serializers.IntegerField()
+    tenant = serializers.CharField()
+    application = serializers.CharField()
+    gpus = serializers.IntegerField()
+    view = serializers.CharField(help_text="Whose policy considers the job.")
+    policy = serializers.CharField()
+    objective = serializers.CharField(allow_null=True)
+    reset_at = serializers.DateTimeField(allow_null=True)
+    decided_at = serializers.DateTimeField(allow_null=True, help_text="When targets were decided last.")
+    models = JobModelSpeed(many=True)
