@@ -1,13 +1,16 @@
-"""A Celery worker that is killed takes its pool along."""
+"""A Celery worker that ends takes its pool along, and the process in which policies compute."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.up.busy_worker import never_end
+from tests.up.computing_worker import compute
 from tests.up.test_supervisor import is_alive
 from tests.up.waiting import wait_until
 
@@ -33,3 +36,36 @@ def test_a_busy_pool_ends_with_its_worker(redis_url: str, tmp_path: Path) -> Non
         worker.kill()
         worker.wait()
     wait_until(lambda: not any(is_alive(process.pid) for process in pool), said.read_text)
+
+
+@pytest.mark.parametrize(("jobs", "how"), [(20, signal.SIGTERM), (4_000, signal.SIGKILL)])
+def test_the_process_that_computes_ends_with_its_worker(
+    redis_url: str, tmp_path: Path, jobs: int, how: signal.Signals
+) -> None:
+    """Asked to end when the task is done, and killed in the middle of a computation."""
+    said, told = tmp_path / "output", tmp_path / "told"
+    queue = f"computing-{jobs}"
+    command = [sys.executable, "-m", "celery", "-A", "tests.up.computing_worker", "worker"]
+    command += ["--concurrency", "1", "--queues", queue, "--without-gossip", "--without-mingle"]
+    with said.open("wb") as output:
+        worker = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "platform"), str(ROOT)])},
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        compute.apply_async((str(told), jobs), queue=queue)
+        wait_until(lambda: told.exists() or worker.poll() is not None, said.read_text, 60)
+        pool, child = map(int, told.read_text().split())
+        busy = psutil.Process(child)
+        before = busy.cpu_times().user
+        if how == signal.SIGKILL:
+            wait_until(lambda: busy.cpu_times().user > before + 0.05, said.read_text)
+        worker.send_signal(how)
+        worker.wait(30)
+    finally:
+        worker.kill()
+        worker.wait()
+    wait_until(lambda: not is_alive(pool) and not is_alive(child), said.read_text)
