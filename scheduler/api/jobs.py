@@ -80,7 +80,7 @@ class JobsCheck(APIView):
             if not error.fields:
                 raise
             return Response(_refused(error))
-        reasons = preview(checked.core_job())
+        reasons = preview(checked.core_job(), checked.spec.name)
         return Response(
             {
                 "ok": True,

@@ -28,6 +28,7 @@ from scheduler.rounds.forecasting import instant
 from scheduler.rounds.history import known_run_times
 from scheduler.rounds.overruns import as_served
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.rounds.speeds import submitted_now
 from scheduler.services.questions import expires_at, is_given_up
 from tenants.selectors import Viewer
 
@@ -75,14 +76,14 @@ def _changes(question: Mapping[str, Any], facts: Snapshot) -> list[Change]:
     if "spec" in question:
         spec = parse(question["spec"])
         job = spec.core_job(tenant=question["tenant"])
-        changes.append(NewJob(job=_with_id(job, facts)))
+        changes.append(NewJob(job=_with_id(submitted_now(job, spec.name, facts.now))))
     return changes
 
 
-def _with_id(job: CoreJob, facts: Snapshot) -> CoreJob:
+def _with_id(job: CoreJob) -> CoreJob:
     # The id it would get, or a later one: at equal priority and time, ids decide who comes first.
     newest = Job.objects.aggregate(newest=Max("id"))["newest"] or 0
-    return replace(job, id=JobId(newest + 1), submitted_at=facts.now)
+    return replace(job, id=JobId(newest + 1))
 
 
 def _stored(compared: Comparison, row: WhatIf, facts: Snapshot) -> dict[str, Any]:

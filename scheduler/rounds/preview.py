@@ -10,15 +10,17 @@ from scheduler.core.round import decide
 from scheduler.models import Job, Leadership
 from scheduler.rounds.overruns import as_served
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.rounds.speeds import submitted_now
 
 
-def preview(job: core.Job) -> tuple[Reason, ...]:
-    """Decide on the present facts with the job added; return why it would wait, empty if it would start."""
+def preview(job: core.Job, name: str) -> tuple[Reason, ...]:
+    """Decide on the present facts with a job of that name added; return why it would wait, empty if it would
+    start."""
     newest = Leadership.objects.values_list("number", flat=True).first() or 0
     facts = read_snapshot(newest + 1)
     # The id it would get, or a later one: at equal priority and time, ids decide who comes first.
     job_id = core.JobId((Job.objects.aggregate(newest=Max("id"))["newest"] or 0) + 1)
-    added = replace(job, id=job_id, submitted_at=facts.now)
+    added = replace(submitted_now(job, name, facts.now), id=job_id)
     plan = decide(replace(as_served(facts), jobs=(*facts.jobs, added)))
     starts = any(action.kind is ActionKind.START and job_id in action.jobs for action in plan.actions)
     reasons = plan.reasons.get(job_id, ())
