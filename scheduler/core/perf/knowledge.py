@@ -8,8 +8,8 @@ For a gang of g GPUs of a kind, near and alone, on each model that is asked for:
    (`completion`). It also tells sizes that were never measured, as far as references tell them.
 3. Otherwise the nearest size at which this model is known or estimated (by ratio; the smaller of two as
    near), in proportion to the number of GPUs.
-4. Otherwise the slowest of what 1 knows (else of what 2 and 3 estimate): nothing unknown is preferred to
-   what is known. That is an assumption.
+4. Otherwise the slowest of what 1 knows (else of what 2 and 3 estimate, else of all that is known, in
+   proportion): nothing unknown is preferred to what is known. That is an assumption.
 
 Where not even a cell with a positive speed is known, 2 to 4 say nothing.
 
@@ -67,10 +67,10 @@ class Knowledge:
             return here
         found = {**here, **self._guessed(kind, gpus, missing, basis)}
         known = [speed.value for (_, size), speed in basis.items() if size == gpus]
-        slowest = min(known or [speed.value for speed in found.values() if speed.value > 0], default=None)
-        if slowest is not None:
-            found |= {model: Speed(slowest, Source.ASSUMED) for model in missing if model not in found}
-        return found
+        guessed = [speed.value for speed in found.values() if speed.value > 0]
+        in_proportion = [speed.value * gpus / size for (_, size), speed in basis.items()]
+        slowest = min(known or guessed or in_proportion)
+        return found | {model: Speed(slowest, Source.ASSUMED) for model in missing if model not in found}
 
     def beside(self, kind: Kind, setting: Setting) -> float | None:
         """Return the speed beside the setting's partner relative to being alone; None: nobody measured."""

@@ -113,7 +113,7 @@ def _csv_lines(table: Table, text: str) -> Iterator[_Line]:
                 continue
             yield _Line(place, row["application"], row["gpus"], model, row["rate"], spread, other)
     except csv.Error as error:
-        table.refuse(f"line {rows.line_num}", f"is not CSV: {error}", "fields separated by commas")
+        table.refuse(f"line {rows.line_num + 1}", f"is not CSV: {error}", "fields separated by commas")
 
 
 def _gavel_lines(table: Table, text: str) -> Iterator[_Line]:
