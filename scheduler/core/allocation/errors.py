@@ -34,5 +34,9 @@ class ObjectiveError(SchedulingError):
     """An objective that does not exist, or that can not do what is asked of it."""
 
 
+class PartitionError(ObjectiveError):
+    """So many parts that a gang fits into none of the models of its own."""
+
+
 class SolverError(SchedulingError):
     """The solver gave up on a problem that has a solution."""

@@ -16,14 +16,14 @@ import random
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.core.allocation.errors import ObjectiveError
+from scheduler.core.allocation.errors import PartitionError
 from scheduler.core.allocation.instance import Floats, Instance
 
 
 def parts_of(instance: Instance, parts: int, seed: int) -> list[tuple[NDArray[np.intp], Floats]]:
     """Return the jobs and the GPUs of each part.
 
-    Raises ObjectiveError when a job's gang fits into none of the models in a part.
+    Raises PartitionError when a job's gang fits into none of the models in a part.
     """
     if parts == 1:
         return [(np.arange(instance.jobs), instance.gpus)]
@@ -41,7 +41,7 @@ def parts_of(instance: Instance, parts: int, seed: int) -> list[tuple[NDArray[np
         room = instance.throughput[jobs] * (instance.gang[jobs][:, None] <= gpus)
         if (stuck := jobs[room.max(axis=1, initial=0.0) <= 0]).size:
             job = instance.names[stuck[0]]
-            raise ObjectiveError(
+            raise PartitionError(
                 f"parts: with {parts} of them job {job} fits into no model of its part; take fewer"
             )
         found.append((jobs, np.asarray(gpus, dtype=np.float64)))

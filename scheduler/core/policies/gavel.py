@@ -25,7 +25,8 @@ a lease on the same model is extended on the same GPUs. What is not:
 - `profiling` is the part of the view's GPUs that may be used at a time to let one job of a kind run on a
   model on which its speed is only estimated. The paper's estimator learns pairs only; speeds alone come from
   outside.
-- Where the program has no answer, each job has its equal part of every model, as far as it runs there.
+- Where a gang does not fit into its one of `parts` there are half as many, and so on. Where the program has
+  no answer, each job has its equal part of every model, as far as it runs there.
 - An elastic gang is planned at the largest size up to its own that fits. Speeds are those of a gang that is
   near together: the paper's split of each model into consolidated and spread GPUs is left to the placer.
 """
@@ -38,7 +39,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from scheduler.core.allocation.errors import SolverError
+from scheduler.core.allocation.errors import PartitionError, SolverError
 from scheduler.core.allocation.solving import OBJECTIVES, solve
 from scheduler.core.ordering import Outcome
 from scheduler.core.plan import Decision, Reason, Tier
@@ -169,15 +170,17 @@ class _Round:
         return f"{policy.objective} {policy.aware} {policy.sharing} {policy.parts}"
 
     def _solved(self, question: Question) -> Targets:
-        policy, instance = self._policy, question.instance
-        sharing = policy.sharing and instance.pairs is not None
-        try:
-            solution = self._view.compute(
-                solve, instance, policy.objective, aware=policy.aware, sharing=sharing, parts=policy.parts
-            )
-        except SolverError:
-            return _equal_parts(question)
-        return targets_of(solution, question.jobs)
+        policy, instance, parts = self._policy, question.instance, self._policy.parts
+        asked = {"aware": policy.aware, "sharing": policy.sharing and instance.pairs is not None}
+        while True:
+            try:
+                solution = self._view.compute(solve, instance, policy.objective, parts=parts, **asked)
+            except PartitionError:
+                parts //= 2
+            except SolverError:
+                return _equal_parts(question)
+            else:
+                return targets_of(solution, question.jobs)
 
     def _changed(self, turns: Turns) -> Outcome:
         """Begin a lease: everyone stands in line."""
