@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 
-import { activeJobsQuery, clusterQuery, nodesQuery } from "@/api/queries";
+import { activeJobsQuery, clusterQuery, nodesQuery, virtualClustersQuery } from "@/api/queries";
 import type { Job } from "@/api/types";
 import { plantGarden } from "@/components/gpu-map/garden";
 import { GpuMap } from "@/components/gpu-map/gpu-map";
@@ -11,9 +12,9 @@ import type { ColourBy } from "@/components/gpu-map/paint";
 import { Queue } from "@/features/overview/queue";
 import { Tiles } from "@/features/overview/tiles";
 import { UsagePanel } from "@/features/overview/usage-panel";
-import { useLiveState } from "@/live/live";
+import { useLiveState, useNewest } from "@/live/live";
 import { Segments } from "@/ui/choice";
-import { EmptyState, ErrorNotice, Skeleton } from "@/ui/feedback";
+import { EmptyState, ErrorNotice, Notice, Skeleton } from "@/ui/feedback";
 import { PageLayout, Panel } from "@/ui/layout";
 import styles from "@/features/overview/overview-page.module.css";
 
@@ -27,6 +28,7 @@ export function OverviewPage() {
   const oldestWait = useMemo(() => oldestQueued(state.job.values()), [state.job]);
   return (
     <PageLayout title="Overview">
+      <SlowPolicies />
       <Tiles racks={racks} cluster={cluster.data} oldestWait={oldestWait} loading={nodes.isPending} />
       <div className={styles.columns}>
         <MapPanel
@@ -39,6 +41,19 @@ export function OverviewPage() {
       </div>
       <UsagePanel tenants={tenants} />
     </PageLayout>
+  );
+}
+
+/** Names the virtual clusters for which a cheap policy decides at present. */
+function SlowPolicies() {
+  const clusters = useNewest("virtual_cluster", useQuery(virtualClustersQuery).data);
+  const slow = clusters.filter(({ overrun }) => overrun).map(({ name }) => name);
+  if (slow.length === 0) return null;
+  return (
+    <Notice>
+      {slow.length === 1 ? "The policy" : "Each policy"} of {slow.join(", ")} takes too long, and a cheap one decides
+      meanwhile: see <Link to="/virtual-clusters">virtual clusters</Link>.
+    </Notice>
   );
 }
 
