@@ -2,6 +2,7 @@
 
 import pytest
 
+from scheduler.core.allocation.solving import OBJECTIVES
 from scheduler.core.registry import PLACERS, POLICIES, make_placer, make_policy
 from scheduler.models import Round
 from scheduler.plugins import problems_with_placer, problems_with_policy
@@ -24,6 +25,8 @@ def test_everything_there_is_is_offered_with_what_it_takes(world: World) -> None
     discipline, thresholds = tiresias["parameters"][:2]
     assert discipline["choices"] == ["las", "gittins"]
     assert (thresholds["type"], thresholds["default"]) == ("list", [3250.0, 7200.0])
+    (gavel,) = [each for each in offered["policies"] if each["name"] == "gavel"]
+    assert gavel["parameters"][0]["choices"] == sorted(OBJECTIVES)
 
 
 def test_what_is_offered_as_default_is_accepted(world: World) -> None:
@@ -32,6 +35,14 @@ def test_what_is_offered_as_default_is_accepted(world: World) -> None:
         defaults = {known["name"]: known["default"] for known in each["parameters"]}
         assert problems_with_policy(each["name"], defaults) == []
         make_policy(each["name"], defaults)
+
+
+def test_a_value_that_is_not_among_those_listed_is_refused_at_its_parameter(world: World) -> None:
+    asked = {"policy": "gavel", "policy_parameters": {"objective": "everything"}}
+    body = is_error(world.operator.put("/virtual-clusters/research", asked), 400, "invalid")
+    (problem,) = body["fields"]
+    assert problem["field"] == "policy_parameters.objective"
+    assert "max_min" in problem["expected"]
 
 
 def test_a_placer_takes_parameters_in_its_text(world: World) -> None:
@@ -60,9 +71,10 @@ def test_the_spare_gpus_have_a_policy_and_placer_of_their_own(world: World) -> N
     assert world.member.get("/cluster/settings").json() == {
         "spare_policy": "fifo",
         "spare_placer": "consolidate",
+        "overrun": None,
     }
-    assert world.operator.patch("/cluster/settings", asked).json() == asked
-    assert world.member.get("/cluster/settings").json() == asked
+    assert world.operator.patch("/cluster/settings", asked).json() == {**asked, "overrun": None}
+    assert world.member.get("/cluster/settings").json() == {**asked, "overrun": None}
     entry = AuditEntry.objects.get(action="cluster.settings")
     assert (entry.before["spare_policy"], entry.after) == ("fifo", asked)
 
@@ -77,7 +89,7 @@ def test_the_spare_gpus_have_a_policy_and_placer_of_their_own(world: World) -> N
 def test_a_change_of_one_setting_keeps_the_other_and_none_is_no_entry(world: World) -> None:
     world.operator.patch("/cluster/settings", {"spare_policy": "las"})
     answer = world.operator.patch("/cluster/settings", {"spare_placer": "spread"}).json()
-    assert answer == {"spare_policy": "las", "spare_placer": "spread"}
+    assert answer == {"spare_policy": "las", "spare_placer": "spread", "overrun": None}
     world.operator.patch("/cluster/settings", {})
     assert AuditEntry.objects.filter(action="cluster.settings").count() == 2
 
