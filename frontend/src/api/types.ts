@@ -33,6 +33,7 @@ export type NewNode = Schemas["NodeWithToken"];
 export type Gpu = Schemas["Gpu"];
 export type GpuModel = Schemas["GpuModel"];
 export type VirtualCluster = Schemas["VirtualCluster"];
+export type Overrun = Schemas["Overrun"];
 export type Plugins = Schemas["Plugins"];
 export type PluginParameter = Schemas["PluginParameter"];
 export type Cluster = Schemas["Cluster"];

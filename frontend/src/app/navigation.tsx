@@ -1,5 +1,17 @@
 import { Link } from "@tanstack/react-router";
-import { Activity, Boxes, LayoutGrid, ListTree, Plus, ScrollText, Server, Timer, UserRound, Users } from "lucide-react";
+import {
+  Activity,
+  Boxes,
+  Gauge,
+  LayoutGrid,
+  ListTree,
+  Plus,
+  ScrollText,
+  Server,
+  Timer,
+  UserRound,
+  Users,
+} from "lucide-react";
 
 import { useSession } from "@/components/session";
 import { buttonClass } from "@/ui/button";
@@ -12,6 +24,7 @@ const PLACES = [
   { to: "/nodes", label: "Nodes", icon: Server },
   { to: "/virtual-clusters", label: "Virtual clusters", icon: ListTree },
   { to: "/cells", label: "Cells", icon: Boxes },
+  { to: "/speeds", label: "Speeds", icon: Gauge },
   { to: "/tenants", label: "Tenants", icon: Users },
   { to: "/rounds", label: "Rounds", icon: Timer },
   { to: "/events", label: "Events", icon: ScrollText },

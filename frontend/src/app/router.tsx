@@ -1,5 +1,6 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
 
+import type { SpeedFilters } from "@/api/speed-queries";
 import { NotFound, PageError } from "@/app/fallbacks";
 import { Shell } from "@/app/shell";
 import { OverviewPage } from "@/features/overview/overview-page";
@@ -86,6 +87,12 @@ const anomalies = createRoute({
   component: lazyRouteComponent(() => import("@/features/anomalies/anomalies-page"), "AnomaliesPage"),
 });
 
+const targets = createRoute({
+  getParentRoute: () => root,
+  path: "/virtual-clusters/$name/targets",
+  component: lazyRouteComponent(() => import("@/features/targets/targets-page"), "TargetsPage"),
+});
+
 const tenants = createRoute({
   getParentRoute: () => root,
   path: "/tenants",
@@ -108,6 +115,18 @@ const round = createRoute({
   getParentRoute: () => root,
   path: "/rounds/$number",
   component: lazyRouteComponent(() => import("@/features/rounds/round-page"), "RoundPage"),
+});
+
+const speeds = createRoute({
+  getParentRoute: () => root,
+  path: "/speeds",
+  validateSearch: (search: Record<string, unknown>): SpeedFilters => ({
+    tenant: text(search.tenant),
+    application: text(search.application),
+    gpu_model: text(search.gpu_model),
+    partners: search.partners === true || search.partners === "true" ? "true" : undefined,
+  }),
+  component: lazyRouteComponent(() => import("@/features/speeds/speeds-page"), "SpeedsPage"),
 });
 
 const events = createRoute({
@@ -137,6 +156,7 @@ export const router = createRouter({
     node,
     virtualClusters,
     anomalies,
+    targets,
     cells,
     cellEditor,
     advice,
@@ -144,6 +164,7 @@ export const router = createRouter({
     tenant,
     rounds,
     round,
+    speeds,
     events,
     account,
   ]),

@@ -40,6 +40,7 @@ export function aJob(given: Partial<Job>): Job {
     ended_at: null,
     attempts: 0,
     attempt: null,
+    deadline_at: null,
     guarantee_lapsed: false,
     reasons: [],
     position: null,

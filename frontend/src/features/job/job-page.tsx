@@ -14,6 +14,7 @@ import { JobActions } from "@/features/job/job-actions";
 import { LogPanel } from "@/features/job/log-view";
 import { PlacementPanel } from "@/features/job/placement-panel";
 import { ProgressPanel } from "@/features/job/progress-panel";
+import { SpeedsPanel } from "@/features/job/speeds-panel";
 import { TimelinePanel } from "@/features/job/timeline-panel";
 import { WaitingPanel } from "@/features/job/waiting-panel";
 import { JobWhatIf } from "@/features/job/job-what-if";
@@ -125,6 +126,7 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
       {job.state === "queued" && <WaitingPanel job={job} />}
       {job.state === "queued" && <JobWhatIf job={job} />}
       <TimelinePanel job={job} attempts={attempts} />
+      {job.gpus > 0 && <SpeedsPanel job={job} />}
       <div className={styles.columns}>
         <ProgressPanel job={job} />
         <Stack>

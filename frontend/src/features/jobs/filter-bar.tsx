@@ -1,12 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { Search } from "lucide-react";
-import { useEffect, useState } from "react";
 
 import { gpuModelsQuery, jobCountsQuery, tenantsQuery, virtualClustersQuery } from "@/api/queries";
 import { filtersOf, JOB_STATES, statesOf, type JobSearch } from "@/components/job-search";
 import { words } from "@/components/format";
+import { TypedSearch } from "@/components/typed-search";
 import { Button } from "@/ui/button";
-import { Select, TextInput } from "@/ui/field";
+import { Select } from "@/ui/field";
 import styles from "@/features/jobs/jobs-page.module.css";
 
 interface FilterBarProps {
@@ -14,8 +13,6 @@ interface FilterBarProps {
   onChange: (changed: Partial<JobSearch>) => void;
   onClear: () => void;
 }
-
-const TYPING_PAUSE_MS = 300;
 
 export function JobFilterBar({ search, onChange, onClear }: FilterBarProps) {
   const counts = useQuery(jobCountsQuery({ ...filtersOf(search), state: undefined }));
@@ -43,7 +40,7 @@ export function JobFilterBar({ search, onChange, onClear }: FilterBarProps) {
         ))}
       </div>
       <div className={styles.selects}>
-        <NameSearch value={search.q ?? ""} onChange={(q) => onChange({ q })} />
+        <TypedSearch label="Search by name" value={search.q ?? ""} onChange={(q) => onChange({ q })} />
         <Choice
           label="Tenant"
           value={search.tenant}
@@ -74,33 +71,6 @@ export function JobFilterBar({ search, onChange, onClear }: FilterBarProps) {
           </Button>
         )}
       </div>
-    </div>
-  );
-}
-
-/** Searches once the typing pauses. */
-function NameSearch({ value, onChange }: { value: string; onChange: (value: string) => void }) {
-  const [typed, setTyped] = useState(value);
-  const [known, setKnown] = useState(value);
-  if (value !== known) {
-    setKnown(value);
-    setTyped(value);
-  }
-  useEffect(() => {
-    if (typed === value) return;
-    const timer = setTimeout(() => onChange(typed), TYPING_PAUSE_MS);
-    return () => clearTimeout(timer);
-  }, [typed, value, onChange]);
-  return (
-    <div className={styles.search}>
-      <Search size={15} aria-hidden />
-      <TextInput
-        type="search"
-        aria-label="Search by name"
-        placeholder="Search by name"
-        value={typed}
-        onChange={(event) => setTyped(event.target.value)}
-      />
     </div>
   );
 }

@@ -43,7 +43,9 @@ export function RoundPage() {
       {round.error && <Notice tone="failed">{round.error}</Notice>}
       {Object.entries(round.degraded).map(([view, message]) => (
         <Notice key={view}>
-          View {view} is degraded, its jobs kept what they had: {message}
+          View {view} is degraded,{" "}
+          {round.overran.includes(view) ? "and was served by order of submission" : "its jobs kept what they had"}:{" "}
+          {message}
         </Notice>
       ))}
       <Panel title="Result">

@@ -18,6 +18,7 @@ const cluster: VirtualCluster = {
   usage: {},
   queued: 0,
   running: 0,
+  overrun: null,
   version: 7,
 };
 

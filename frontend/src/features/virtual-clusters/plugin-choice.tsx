@@ -78,7 +78,7 @@ function ParameterField({ parameter, value, problem, onChange }: ParameterFieldP
   }
   const usual = inOneLine(parameter.default);
   return (
-    <Field label={label} hint={usual && `${usual} unless chosen otherwise`} problem={problem}>
+    <Field label={label} hint={usual && `Default: ${usual}`} problem={problem}>
       {(attributes) =>
         typeof parameter.default === "number" ? (
           <NumberInput

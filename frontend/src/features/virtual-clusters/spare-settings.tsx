@@ -5,6 +5,7 @@ import { ApiError, request } from "@/api/client";
 import { policiesQuery } from "@/api/queries";
 import type { ClusterSettings, Plugins } from "@/api/types";
 import { useSession } from "@/components/session";
+import { OverrunNotice } from "@/features/virtual-clusters/overrun-notice";
 import { PluginChoice } from "@/features/virtual-clusters/plugin-choice";
 import { formatPlugin, inWords, parsePlugin } from "@/features/virtual-clusters/plugin-text";
 import { Button } from "@/ui/button";
@@ -26,6 +27,7 @@ export function SpareSettings() {
   if (!data) return null;
   return (
     <Panel title="Spare GPUs">
+      {data.overrun && <OverrunNotice policy={parsePlugin(data.spare_policy).name} overrun={data.overrun} />}
       {me.is_operator ? (
         <SpareForm key={`${data.spare_policy} ${data.spare_placer}`} settings={data} />
       ) : (
@@ -44,7 +46,8 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
   const say = useSay();
   const queries = useQueryClient();
   const plugins = useQuery(policiesQuery).data;
-  const [draft, setDraft] = useState(settings);
+  const { spare_policy, spare_placer } = settings;
+  const [draft, setDraft] = useState({ spare_policy, spare_placer });
   const save = useMutation({
     mutationFn: () => request<ClusterSettings>("PATCH", PATH, { body: draft }),
     onSuccess: (saved) => {
@@ -57,7 +60,7 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
     event.preventDefault();
     save.mutate();
   };
-  const choice = (label: string, name: keyof ClusterSettings, plugins: Plugins["policies"] | undefined) => (
+  const choice = (label: string, name: keyof typeof draft, plugins: Plugins["policies"] | undefined) => (
     <PluginChoice
       label={label}
       plugins={plugins}

@@ -11,6 +11,7 @@ import { useSession } from "@/components/session";
 import { ClusterCells } from "@/features/virtual-clusters/cluster-cells";
 import { BarsKey, GuaranteeBars } from "@/features/virtual-clusters/guarantee-bars";
 import { EnlargeWhatIf } from "@/features/virtual-clusters/enlarge-what-if";
+import { OverrunNotice } from "@/features/virtual-clusters/overrun-notice";
 import { inWords, parsePlugin } from "@/features/virtual-clusters/plugin-text";
 import { SpareSettings } from "@/features/virtual-clusters/spare-settings";
 import { VirtualClusterForm } from "@/features/virtual-clusters/virtual-cluster-form";
@@ -91,6 +92,7 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
       }
     >
       <div className={styles.card}>
+        {cluster.overrun && <OverrunNotice policy={cluster.policy} overrun={cluster.overrun} />}
         <GuaranteeBars cluster={cluster} totals={totals} />
         <ClusterCells cluster={cluster} />
         <Facts
@@ -108,6 +110,12 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
               </Link>,
             ],
             ["Policy", inWords({ name: cluster.policy, parameters: cluster.policy_parameters })],
+            [
+              "Targets",
+              <Link key="targets" to="/virtual-clusters/$name/targets" params={{ name: cluster.name }}>
+                by GPU model
+              </Link>,
+            ],
             ["Placer", inWords(parsePlugin(cluster.placer))],
             ["Default time limit", duration(cluster.default_time_limit_seconds)],
           ]}

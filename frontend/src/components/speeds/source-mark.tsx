@@ -1,0 +1,46 @@
+import { CircleHelp, FileText, Gauge, PencilLine, Sigma, type LucideIcon } from "lucide-react";
+
+import type { SpeedSource } from "@/api/speed-types";
+import { isGuess, percent, SOURCE_MEANINGS } from "@/components/speeds/sources";
+import styles from "@/components/speeds/speeds.module.css";
+
+const ICONS: Record<SpeedSource, LucideIcon> = {
+  corrected: PencilLine,
+  measured: Gauge,
+  declared: FileText,
+  estimated: Sigma,
+  assumed: CircleHelp,
+};
+
+interface SourceMarkProps {
+  source: SpeedSource | null;
+  samples?: number;
+  confidence?: number;
+}
+
+/** From where a speed is known: a word and a sign, and how much stands behind it. */
+export function SourceMark({ source, samples = 0, confidence }: SourceMarkProps) {
+  if (source === null) return <span className={styles.source}>nothing known</span>;
+  const Icon = ICONS[source];
+  const sureness = confidence === undefined ? "" : `; ${percent(confidence)} confident`;
+  return (
+    <span
+      className={styles.source}
+      data-guess={isGuess(source) || undefined}
+      title={SOURCE_MEANINGS[source] + sureness}
+    >
+      <Icon size={12} aria-hidden />
+      {source}
+      {source === "measured" && samples > 0 && <span className={styles.samples}>× {samples}</span>}
+    </span>
+  );
+}
+
+/** A length beside a figure, relative to the longest. */
+export function RelativeBar({ part, guess = false }: { part: number; guess?: boolean }) {
+  return (
+    <span className={styles.track} aria-hidden>
+      <span style={{ width: `${Math.max(0, Math.min(1, part)) * 100}%` }} data-guess={guess || undefined} />
+    </span>
+  );
+}

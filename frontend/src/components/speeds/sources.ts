@@ -1,0 +1,43 @@
+/** Speeds in words. Pure. */
+
+import type { SpeedSource } from "@/api/speed-types";
+import { count } from "@/components/format";
+
+/** Prefix of the kind of jobs that state no application: they are known by their name. */
+const BY_NAME = "name:";
+
+/** What a kind of job is called, and whether that is only the name of its jobs. */
+export function kindOf(application: string): { name: string; byName: boolean } {
+  return application.startsWith(BY_NAME)
+    ? { name: application.slice(BY_NAME.length), byName: true }
+    : { name: application, byName: false };
+}
+
+/** Not known from this kind of job itself. */
+export function isGuess(source: SpeedSource | null): boolean {
+  return source === "estimated" || source === "assumed" || source === null;
+}
+
+export const SOURCE_MEANINGS: Record<SpeedSource, string> = {
+  corrected: "A person put this value in place of all others",
+  measured: "From what running jobs reported of their progress",
+  declared: "As the jobs themselves state it",
+  estimated: "From other kinds of job that behave alike",
+  assumed: "Nothing is known: taken to be as fast as elsewhere",
+};
+
+/** "812", "81.3", "0.813": three digits that count. */
+export function speedText(value: number): string {
+  return value >= 100 ? count(Math.round(value)) : String(Number(value.toPrecision(3)));
+}
+
+export function percent(part: number): string {
+  const percentage = 100 * part;
+  return `${percentage > 0 && percentage < 1 ? "under 1" : Math.round(percentage)} %`;
+}
+
+/** How sure the platform is, in one word. */
+export function confidenceWord(confidence: number): string {
+  if (confidence >= 0.8) return "sure";
+  return confidence >= 0.5 ? "fairly sure" : "not sure";
+}

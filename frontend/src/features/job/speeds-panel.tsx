@@ -1,0 +1,154 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { Gauge } from "lucide-react";
+import { useEffect } from "react";
+
+import { jobSpeedsQuery } from "@/api/speed-queries";
+import type { JobSpeed, JobSpeeds } from "@/api/speed-types";
+import type { Job } from "@/api/types";
+import { ago, duration, gpuHours } from "@/components/format";
+import { useNow } from "@/components/now";
+import { RelativeBar, SourceMark } from "@/components/speeds/source-mark";
+import { isGuess, kindOf, percent, speedText } from "@/components/speeds/sources";
+import { Tag } from "@/components/state-badge";
+import { policyName, speedSentence, targetSentence } from "@/features/job/why-model";
+import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
+import { muted, numeric, oneLine, Panel, TableFrame } from "@/ui/layout";
+import styles from "@/features/job/job-page.module.css";
+
+/** Says that a job's speed is made up, and like what; examples/digits/pacing.py. */
+const EMULATED_LABEL = "emulated-speed";
+const LOOK_AGAIN_MS = 10_000;
+
+/** How fast the job is on each GPU model, what it shall have of each, and what it had. */
+export function SpeedsPanel({ job }: { job: Job }) {
+  const isOver = job.ended_at !== null;
+  const query = useQuery({ ...jobSpeedsQuery(job.id), refetchInterval: isOver ? false : LOOK_AGAIN_MS });
+  const { refetch } = query;
+  const model = job.attempt?.state === "ended" ? "" : (job.attempt?.gpu_model ?? "");
+  useEffect(() => void refetch(), [job.state, model, refetch]);
+  const now = useNow();
+  const speeds = query.data;
+  return (
+    <Panel
+      title={isOver ? "Speed by GPU model" : "Why this GPU model"}
+      flush
+      actions={
+        speeds && (
+          <Link to="/speeds" search={{ tenant: speeds.tenant, application: kindOf(speeds.application).name }}>
+            All speeds of {kindOf(speeds.application).name}
+          </Link>
+        )
+      }
+    >
+      {query.isError && <ErrorNotice error={query.error} onRetry={() => void refetch()} />}
+      {query.isPending && <SkeletonLines />}
+      {speeds && (
+        <>
+          {!isOver && (
+            <div className={styles.why}>
+              <p>{speedSentence(speeds)}</p>
+              <p>
+                {targetSentence(speeds)}{" "}
+                {speeds.decided_at && (
+                  <span className={muted}>
+                    By {policyName(speeds)}
+                    {speeds.objective && `, objective ${speeds.objective.replaceAll("_", " ")}`}, computed{" "}
+                    {ago(speeds.decided_at, now)}.
+                  </span>
+                )}
+              </p>
+            </div>
+          )}
+          {job.labels[EMULATED_LABEL] && (
+            <div className={styles.emulated}>
+              <Notice icon={<Gauge size={16} aria-hidden />}>
+                Emulated speed: on each GPU model the job slows itself down to the pace of {job.labels[EMULATED_LABEL]}.
+                It says nothing of a real GPU.
+              </Notice>
+            </div>
+          )}
+          <SpeedTable speeds={speeds} />
+        </>
+      )}
+    </Panel>
+  );
+}
+
+function SpeedTable({ speeds }: { speeds: JobSpeeds }) {
+  const { models } = speeds;
+  const hasTargets = models.some(({ target_share: share }) => share !== null);
+  const hasReceived = models.some(({ received_share: share }) => share !== null);
+  return (
+    <TableFrame label="Speed and share by GPU model">
+      <thead>
+        <tr>
+          <th>GPU model</th>
+          <th>Speed</th>
+          <th>Known from</th>
+          {hasTargets && <th className={numeric}>Target</th>}
+          {hasReceived && <th className={numeric}>Since the allocation</th>}
+          <th className={numeric}>In all</th>
+          <th className={numeric}>Price of an hour</th>
+        </tr>
+      </thead>
+      <tbody>
+        {models.map((model) => (
+          <tr key={model.gpu_model} className={model.accepted ? undefined : styles.declined}>
+            <th scope="row" className={oneLine}>
+              {model.gpu_model} {model.runs_now && <Tag>runs now</Tag>}
+              {!model.accepted && <Tag title="Its specification does not name this model">not accepted</Tag>}
+            </th>
+            <td>
+              <SpeedCell model={model} />
+            </td>
+            <td>
+              <SourceMark source={model.source} samples={model.samples} confidence={model.confidence} />
+            </td>
+            {hasTargets && <td className={numeric}>{share(model.target_share)}</td>}
+            {hasReceived && (
+              <td
+                className={`${numeric} ${oneLine}`}
+                title={model.received_seconds === null ? "" : duration(model.received_seconds)}
+              >
+                {share(model.received_share)}
+              </td>
+            )}
+            <td className={`${numeric} ${oneLine}`}>
+              {model.attained_gpu_seconds > 0 ? (
+                <>
+                  {gpuHours(model.attained_gpu_seconds)} <span className={muted}>{share(model.attained_share)}</span>
+                </>
+              ) : (
+                "–"
+              )}
+            </td>
+            <td className={numeric}>{model.price_per_hour.toFixed(2)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </TableFrame>
+  );
+}
+
+function SpeedCell({ model }: { model: JobSpeed }) {
+  const { speed, relative, source } = model;
+  if (speed === null) return <span className={muted}>not known</span>;
+  if (speed === 0) return <span className={muted}>does not run there</span>;
+  return (
+    <span className={styles.speed}>
+      <span>
+        <span className={oneLine}>
+          {isGuess(source) && "≈ "}
+          {speedText(speed)} samples/s
+        </span>
+        {relative !== null && <span className={muted}>{percent(relative)}</span>}
+      </span>
+      <RelativeBar part={relative ?? 0} guess={isGuess(source)} />
+    </span>
+  );
+}
+
+function share(part: number | null): string {
+  return part === null ? "–" : percent(part);
+}

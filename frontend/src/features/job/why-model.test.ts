@@ -1,0 +1,100 @@
+import { describe, expect, it } from "vitest";
+
+import type { JobSpeed, JobSpeeds } from "@/api/speed-types";
+import { speedSentence, targetSentence } from "@/features/job/why-model";
+
+function aModel(gpu_model: string, speed: number | null, given: Partial<JobSpeed> = {}): JobSpeed {
+  return {
+    gpu_model,
+    price_per_hour: 1,
+    accepted: true,
+    speed,
+    relative: null,
+    source: "measured",
+    samples: 3,
+    confidence: 0.9,
+    target_share: null,
+    received_seconds: null,
+    received_share: null,
+    attained_gpu_seconds: 0,
+    attained_share: null,
+    runs_now: false,
+    ...given,
+  };
+}
+
+function speedsOf(...models: JobSpeed[]): JobSpeeds {
+  return {
+    job: 1,
+    tenant: "vision",
+    application: "transformer",
+    gpus: 1,
+    view: "shared",
+    policy: "gavel:objective=max_min",
+    objective: "max_min",
+    decided_at: null,
+    reset_at: null,
+    models,
+  };
+}
+
+const RUNS = { runs_now: true };
+
+describe("why a job is on its GPU model", () => {
+  it("compares where it runs with the slowest", () => {
+    expect(speedSentence(speedsOf(aModel("K80", 100), aModel("V100", 490, RUNS)))).toBe(
+      "Runs on V100, its fastest: it is 4.9 times as fast there as on K80.",
+    );
+  });
+
+  it("says what it would gain elsewhere", () => {
+    const models = [aModel("K80", 100), aModel("P100", 320, RUNS), aModel("V100", 640)];
+    expect(speedSentence(speedsOf(...models))).toBe(
+      "Runs on P100: it is 3.2 times as fast there as on K80. On V100 it would be 2 times as fast.",
+    );
+    expect(speedSentence(speedsOf(aModel("K80", 100, RUNS), aModel("V100", 490)))).toBe(
+      "Runs on K80, its slowest. On V100 it would be 4.9 times as fast.",
+    );
+  });
+
+  it("tells of a job that waits where it would be best off", () => {
+    expect(speedSentence(speedsOf(aModel("K80", 100), aModel("V100", 490)))).toBe(
+      "It does not run now. It is fastest on V100: 4.9 times as fast as on K80.",
+    );
+  });
+
+  it("compares only models that the job may use and runs on", () => {
+    const models = [aModel("A100", 900, { accepted: false }), aModel("K80", 0), aModel("V100", 490, RUNS)];
+    expect(speedSentence(speedsOf(...models))).toBe("Runs on V100, the only model that is known to suit it.");
+  });
+
+  it("does not make much of small differences or of nothing", () => {
+    expect(speedSentence(speedsOf(aModel("K80", 100, RUNS), aModel("V100", 102)))).toBe(
+      "Runs on K80; it is as fast on every model that it may use.",
+    );
+    expect(speedSentence(speedsOf(aModel("K80", null, RUNS), aModel("V100", null)))).toMatch(/Nothing is known/);
+  });
+});
+
+describe("what the policy means to give it", () => {
+  it("lists targets and what it had, the largest first", () => {
+    const models = [
+      aModel("K80", 100, { target_share: 0.2, received_share: 0.5 }),
+      aModel("P100", 200, { target_share: 0, received_share: 0 }),
+      aModel("V100", 490, { target_share: 0.45, received_share: 0.3 }),
+    ];
+    expect(targetSentence(speedsOf(...models))).toBe(
+      "Its target is 45 % of the time on V100 and 20 % on K80. " +
+        "Since the last allocation it had 50 % of the time on K80 and 30 % on V100.",
+    );
+  });
+
+  it("says so when it has none, or when there are no targets at all", () => {
+    expect(targetSentence(speedsOf(aModel("K80", 100, { target_share: 0 })))).toMatch(
+      /no time at all for now.*it had none/,
+    );
+    expect(targetSentence({ ...speedsOf(aModel("K80", 100)), policy: "fifo" })).toBe(
+      "Policy fifo sets no targets by GPU model.",
+    );
+  });
+});

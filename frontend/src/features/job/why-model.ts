@@ -1,0 +1,71 @@
+/** Why a job is on its GPU model, in a sentence or two. Pure. */
+
+import type { JobSpeed, JobSpeeds } from "@/api/speed-types";
+import { percent } from "@/components/speeds/sources";
+import { count } from "@/components/format";
+
+/** Nearer than this, two models are equally fast for the job. */
+const SAME_SPEED = 1.05;
+
+/** Where it runs or would be best off, compared with the model that differs most. */
+export function speedSentence(speeds: JobSpeeds): string {
+  const usable = speeds.models.filter(({ accepted, speed }) => accepted && speed !== null && speed > 0);
+  const fastest = extreme(usable, (a, b) => a > b);
+  const slowest = extreme(usable, (a, b) => a < b);
+  const here = speeds.models.find(({ runs_now }) => runs_now);
+  const start = here ? `Runs on ${here.gpu_model}` : "It does not run now";
+  if (!fastest || !slowest)
+    return `${start}. Nothing is known of its speeds: it is taken to be as fast on every model.`;
+  if (usable.length === 1 && (!here || here.gpu_model === fastest.gpu_model))
+    return `${start}${here ? ", the only model that is known to suit it" : ""}.`;
+  if (times(fastest, slowest) < SAME_SPEED) return `${start}; it is as fast on every model that it may use.`;
+  if (here?.speed != null && here.speed > 0) {
+    if (here.gpu_model === fastest.gpu_model)
+      return `${start}, its fastest: it is ${factor(here, slowest)} as fast there as on ${slowest.gpu_model}.`;
+    const behind = ` On ${fastest.gpu_model} it would be ${factor(fastest, here)} as fast.`;
+    return times(here, slowest) < SAME_SPEED
+      ? `${start}, its slowest.${behind}`
+      : `${start}: it is ${factor(here, slowest)} as fast there as on ${slowest.gpu_model}.${behind}`;
+  }
+  return `${start}. It is fastest on ${fastest.gpu_model}: ${factor(fastest, slowest)} as fast as on ${slowest.gpu_model}.`;
+}
+
+/** What the policy means to give it of each model, and what it got. */
+export function targetSentence(speeds: JobSpeeds): string {
+  const targets = speeds.models.filter(({ target_share: share }) => share !== null);
+  if (targets.length === 0) return `Policy ${policyName(speeds)} sets no targets by GPU model.`;
+  const meant = listed(targets, ({ target_share: share }) => share);
+  const got = listed(speeds.models, ({ received_share: share }) => share);
+  const goal = meant
+    ? `Its target is ${meant}`
+    : "Its target is no time at all for now: others come first, and it takes what they leave";
+  return `${goal}. Since the last allocation it had ${got || "none"}.`;
+}
+
+export function policyName({ policy }: Pick<JobSpeeds, "policy">): string {
+  return policy.split(":")[0] ?? policy;
+}
+
+function listed(models: readonly JobSpeed[], shareOf: (model: JobSpeed) => number | null): string {
+  const parts = models
+    .map((model) => [shareOf(model) ?? 0, model.gpu_model] as const)
+    .filter(([share]) => share >= 0.005)
+    .sort(([a], [b]) => b - a)
+    .map(([share, model], place) => `${percent(share)}${place === 0 ? " of the time" : ""} on ${model}`);
+  return parts.length > 1 ? `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}` : (parts[0] ?? "");
+}
+
+function extreme(models: readonly JobSpeed[], wins: (a: number, b: number) => boolean): JobSpeed | undefined {
+  return models.reduce<JobSpeed | undefined>(
+    (best, each) => (best && !wins(each.speed ?? 0, best.speed ?? 0) ? best : each),
+    undefined,
+  );
+}
+
+function times(faster: JobSpeed, slower: JobSpeed): number {
+  return (faster.speed ?? 0) / (slower.speed ?? 1);
+}
+
+function factor(faster: JobSpeed, slower: JobSpeed): string {
+  return `${count(Number(times(faster, slower).toPrecision(2)))} times`;
+}

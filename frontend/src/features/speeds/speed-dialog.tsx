@@ -1,0 +1,122 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState, type SyntheticEvent } from "react";
+
+import { ApiError } from "@/api/client";
+import { correctSpeed, removeCorrection } from "@/api/speed-queries";
+import { ago, counted } from "@/components/format";
+import { useNow } from "@/components/now";
+import { confidenceWord, percent, SOURCE_MEANINGS } from "@/components/speeds/sources";
+import { describe, speedOn, valueText, type Chosen } from "@/features/speeds/rows";
+import { Button } from "@/ui/button";
+import { Dialog, DialogActions } from "@/ui/dialog";
+import { ErrorNotice } from "@/ui/feedback";
+import { Field, NumberInput, TextInput } from "@/ui/field";
+import { Facts, muted } from "@/ui/layout";
+import { useSay } from "@/ui/toasts";
+import styles from "@/features/speeds/speeds-page.module.css";
+
+interface SpeedDialogProps {
+  chosen: Chosen;
+  onClose: () => void;
+}
+
+/** Everything that is known of one speed, and a place to correct it. */
+export function SpeedDialog({ chosen: { row, gpu_model: model }, onClose }: SpeedDialogProps) {
+  const say = useSay();
+  const queries = useQueryClient();
+  const speed = speedOn(row, model);
+  const correction = speed?.correction ?? null;
+  const { tenant, application, gpus, spread, partner } = row;
+  const setting = { tenant, application, gpus, spread, partner, gpu_model: model };
+  const [value, setValue] = useState(correction?.value ?? (row.partner ? undefined : (speed?.value ?? undefined)));
+  const [reason, setReason] = useState(correction?.reason ?? "");
+  const done = (text: string) => {
+    void queries.invalidateQueries({ queryKey: ["speeds"] });
+    say("done", text);
+    onClose();
+  };
+  const save = useMutation({
+    mutationFn: (wanted: number) => correctSpeed({ ...setting, value: wanted, reason }),
+    onSuccess: () => done(`Corrected ${describe(row, model)}.`),
+  });
+  const remove = useMutation({
+    mutationFn: () => removeCorrection(setting),
+    onSuccess: () => done(`Removed the correction of ${describe(row, model)}.`),
+  });
+  const error = save.error ?? remove.error;
+  const refusal = save.error instanceof ApiError ? save.error : null;
+  const submit = (event: SyntheticEvent) => {
+    event.preventDefault();
+    if (value !== undefined) save.mutate(value);
+  };
+  return (
+    <Dialog open onClose={onClose} title={`Speed on ${model}`} description={describe(row, model)}>
+      <Known row={row} speed={speed} />
+      {row.may_correct ? (
+        <form className={styles.form} onSubmit={submit}>
+          {error && <ErrorNotice error={error} />}
+          <Field
+            label={row.partner ? "Part of its speed alone, 0 to 1" : "Samples per second of the whole gang"}
+            hint="0: it does not run there. It counts until it is removed, whatever is measured."
+            problem={refusal?.problem("value")}
+          >
+            {(attributes) => (
+              <NumberInput
+                {...attributes}
+                required
+                min={0}
+                max={row.partner ? 1 : undefined}
+                step="any"
+                value={value}
+                onChange={setValue}
+              />
+            )}
+          </Field>
+          <Field label="Reason" hint="Others read it here" problem={refusal?.problem("reason")}>
+            {(attributes) => (
+              <TextInput {...attributes} value={reason} onChange={(event) => setReason(event.target.value)} />
+            )}
+          </Field>
+          <DialogActions>
+            {correction && (
+              <Button busy={remove.isPending} onClick={() => remove.mutate()}>
+                Remove the correction
+              </Button>
+            )}
+            <Button type="submit" look="primary" busy={save.isPending}>
+              Correct
+            </Button>
+          </DialogActions>
+        </form>
+      ) : (
+        <p className={muted}>Admins of {row.tenant} and operators can correct it.</p>
+      )}
+    </Dialog>
+  );
+}
+
+function Known({ row, speed }: { row: Chosen["row"]; speed: ReturnType<typeof speedOn> }) {
+  const now = useNow();
+  if (!speed?.source) return <p>Nothing is known of it yet.</p>;
+  const { measured, declared, correction } = speed;
+  return (
+    <>
+      <p className={muted}>{SOURCE_MEANINGS[speed.source]}.</p>
+      <Facts
+        facts={[
+          ["In use", `${speed.value === null ? "–" : valueText(row, speed.value)}, ${speed.source}`],
+          ["Confidence", `${percent(speed.confidence)}, ${confidenceWord(speed.confidence)}`],
+          ...(measured
+            ? [
+                ["Measured", `${valueText(row, measured.average)} ± ${valueText(row, measured.deviation)}`] as const,
+                ["From", `${counted(measured.samples, "sample")}, last ${ago(measured.updated_at, now)}`] as const,
+              ]
+            : []),
+          ...(declared === null ? [] : [["Declared", valueText(row, declared)] as const]),
+          ...(correction ? [["Corrected", `by ${correction.by}, ${ago(correction.at, now)}`] as const] : []),
+        ]}
+      />
+      {correction?.reason && <p>“{correction.reason}”</p>}
+    </>
+  );
+}

@@ -1,0 +1,89 @@
+import type { Speed, SpeedRow } from "@/api/speed-types";
+import { Tag } from "@/components/state-badge";
+import { isGuess, kindOf } from "@/components/speeds/sources";
+import { RelativeBar, SourceMark } from "@/components/speeds/source-mark";
+import { describe, keyOf, speedOn, valueText, type Chosen } from "@/features/speeds/rows";
+import { muted, numeric, TableFrame } from "@/ui/layout";
+import styles from "@/features/speeds/speeds-page.module.css";
+
+interface SpeedTableProps {
+  rows: readonly SpeedRow[];
+  models: readonly string[];
+  onChoose: (chosen: Chosen) => void;
+}
+
+/** Kinds of job by GPU models; a cell opens what is known of it. */
+export function SpeedTable({ rows, models, onChoose }: SpeedTableProps) {
+  return (
+    <TableFrame label="Speeds by kind of job and GPU model">
+      <thead>
+        <tr>
+          <th>Kind of job</th>
+          <th className={numeric}>GPUs</th>
+          {models.map((model) => (
+            <th key={model}>{model}</th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map((row) => (
+          <tr key={keyOf(row)}>
+            <th scope="row">
+              <Kind row={row} />
+            </th>
+            <td className={numeric}>{row.gpus}</td>
+            {models.map((model) => (
+              <td key={model} className={styles.cell}>
+                <Cell row={row} model={model} speed={speedOn(row, model)} onChoose={onChoose} />
+              </td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </TableFrame>
+  );
+}
+
+function Kind({ row }: { row: SpeedRow }) {
+  const { name, byName } = kindOf(row.application);
+  return (
+    <div className={styles.kind}>
+      {name} <span className={muted}>{row.tenant}</span>{" "}
+      {byName && (
+        <Tag title="These jobs state no application: jobs of one name are taken to be of one kind">by name</Tag>
+      )}{" "}
+      {row.spread && <Tag title="Over more nodes than it needs">spread</Tag>}
+      {row.partner && <div className={muted}>beside {kindOf(row.partner).name}</div>}
+    </div>
+  );
+}
+
+interface CellProps {
+  row: SpeedRow;
+  model: string;
+  speed: Speed | undefined;
+  onChoose: (chosen: Chosen) => void;
+}
+
+function Cell({ row, model, speed, onChoose }: CellProps) {
+  const value = speed?.value ?? null;
+  const source = speed?.source ?? null;
+  if (!speed || (value === null && !row.may_correct)) return <span className={muted}>–</span>;
+  const guess = isGuess(source);
+  return (
+    <button
+      type="button"
+      className={styles.speed}
+      aria-label={`${describe(row, model)}: ${value === null ? "not known" : `${valueText(row, value)}, ${source ?? "assumed"}`}`}
+      onClick={() => onChoose({ row, gpu_model: model })}
+    >
+      <span className={styles.figure}>
+        <span data-guess={guess || undefined}>
+          {value === null ? "–" : `${guess ? "≈ " : ""}${valueText(row, value)}`}
+        </span>
+        <SourceMark source={source} samples={speed.samples} confidence={speed.confidence} />
+      </span>
+      <RelativeBar part={(row.partner ? value : speed.relative) ?? 0} guess={guess} />
+    </button>
+  );
+}

@@ -1,0 +1,125 @@
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+
+import { virtualClustersQuery } from "@/api/queries";
+import { jobTargetsQuery, targetsQuery } from "@/api/speed-queries";
+import type { Targets } from "@/api/speed-types";
+import type { VirtualCluster } from "@/api/types";
+import { ago, counted } from "@/components/format";
+import { useNow } from "@/components/now";
+import { JobTable } from "@/features/targets/job-table";
+import { gpusText, meantFor, modelsOf } from "@/features/targets/shares";
+import { Button } from "@/ui/button";
+import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { muted, numeric, PageLayout, Panel, TableFrame } from "@/ui/layout";
+import styles from "@/features/targets/targets.module.css";
+
+const route = getRouteApi("/virtual-clusters/$name/targets");
+
+/** Who shall have which part of each GPU model of a virtual cluster, and who had it. */
+export function TargetsPage() {
+  const { name } = route.useParams();
+  const query = useQuery(targetsQuery(name));
+  const cluster = useQuery(virtualClustersQuery).data?.find((each) => each.name === name);
+  const now = useNow();
+  const targets = query.data;
+  return (
+    <PageLayout
+      title={`${name}: targets by GPU model`}
+      lead={
+        <>
+          {cluster && <span>Policy {cluster.policy}</span>}
+          {targets?.objective && <span>objective {targets.objective.replaceAll("_", " ")}</span>}
+          {targets?.decided_at && <span>computed {ago(targets.decided_at, now)}</span>}
+          <Link to="/virtual-clusters">All virtual clusters</Link>
+        </>
+      }
+    >
+      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
+      {query.isPending && <SkeletonLines count={8} />}
+      {targets?.tenants.length === 0 && (
+        <EmptyState title="No targets">
+          {targets.decided_at
+            ? "No job of this virtual cluster waits or runs."
+            : `Policy ${cluster?.policy ?? ""} sets none, or has not decided yet. One that does, such as gavel, says which part of its time each job should spend on which GPU model.`}
+        </EmptyState>
+      )}
+      {targets && targets.tenants.length > 0 && <Shares name={name} cluster={cluster} targets={targets} />}
+    </PageLayout>
+  );
+}
+
+interface SharesProps {
+  name: string;
+  cluster: VirtualCluster | undefined;
+  targets: Targets;
+}
+
+function Shares({ name, cluster, targets }: SharesProps) {
+  const jobs = useInfiniteQuery(jobTargetsQuery(name));
+  const guaranteed = cluster?.guaranteed ?? {};
+  const models = modelsOf(guaranteed, targets.tenants);
+  const rows = jobs.data?.pages.flatMap((page) => page.results) ?? [];
+  return (
+    <>
+      <Panel title="GPUs meant for each tenant, on average" flush>
+        <TableFrame label="Targets by tenant">
+          <thead>
+            <tr>
+              <th>Tenant</th>
+              <th className={numeric}>Jobs</th>
+              {models.map((model) => (
+                <th key={model} className={numeric}>
+                  {model}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {targets.tenants.map(({ tenant, jobs: number, gpus }) => (
+              <tr key={tenant}>
+                <th scope="row">{tenant}</th>
+                <td className={numeric}>{number}</td>
+                {models.map((model) => (
+                  <td key={model} className={numeric}>
+                    {gpusText(gpus[model])}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+          <tfoot>
+            <tr>
+              <th scope="row">Together</th>
+              <td />
+              {models.map((model) => (
+                <td key={model} className={numeric}>
+                  <strong>{gpusText(meantFor(targets.tenants, model))}</strong>{" "}
+                  {guaranteed[model] !== undefined && <span className={muted}>of {guaranteed[model]}</span>}
+                </td>
+              ))}
+            </tr>
+          </tfoot>
+        </TableFrame>
+      </Panel>
+      <Panel title="Time meant for each job" flush>
+        {jobs.isError && <ErrorNotice error={jobs.error} onRetry={() => void jobs.refetch()} />}
+        {jobs.isPending && <SkeletonLines count={6} />}
+        {jobs.data && rows.length === 0 && <EmptyState title="None of these jobs is of a tenant of yours" />}
+        {rows.length > 0 && <JobTable jobs={rows} models={models} />}
+        {jobs.hasNextPage && (
+          <div className={styles.more}>
+            <Button busy={jobs.isFetchingNextPage} onClick={() => void jobs.fetchNextPage()}>
+              Show more
+            </Button>
+          </div>
+        )}
+      </Panel>
+      <p className={muted}>
+        A bar is the part of its time that a job shall spend on a model; the mark on it is what it had since the targets
+        were computed. GPUs that nobody is meant to have go to whoever gains by them.{" "}
+        {rows.length > 0 && `${counted(rows.length, "job")} shown.`}
+      </p>
+    </>
+  );
+}
