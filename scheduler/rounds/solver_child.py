@@ -15,8 +15,8 @@ import resource
 import signal
 import struct
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,32 +57,19 @@ def serve(parent: int, memory_bytes: int) -> None:
 
 
 def warm_up() -> None:
-    """Load what policies use, and run the solver once.
+    """Load what policies use, and run the solver once, with one thread.
 
-    HiGHS settles at its first run how many threads it will ever have, by the processors it may use then.
+    HiGHS settles at its first run how many threads it will ever have: half of the processors, unless told.
+    SciPy hands the option over, though it warns that it does not know it.
     """
-    import numpy as np
+    from scipy.optimize import OptimizeWarning, linprog
 
     from scheduler.core import round as _  # noqa: F401
-    from scheduler.core.allocation.checking import checked_instance
-    from scheduler.core.allocation.solving import solve
+    from scheduler.core.allocation import solving as _solving  # noqa: F401
 
-    with _one_processor():
-        solve(checked_instance(throughput=np.array([[1.0, 2.0]]), gpus=np.array([1, 1])))
-
-
-@contextmanager
-def _one_processor() -> Iterator[None]:
-    """Use one processor until the block ends, where the system lets us choose."""
-    allowed: set[int] = set()
-    with suppress(AttributeError, OSError):
-        allowed = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, {min(allowed)})
-    try:
-        yield
-    finally:
-        with suppress(AttributeError, OSError):
-            os.sched_setaffinity(0, allowed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OptimizeWarning)
+        linprog([-1.0], [[1.0]], [1.0], options={"threads": 1})
 
 
 def _end_with(parent: int) -> None:

@@ -72,6 +72,23 @@ def test_it_knows_the_core_alone_and_has_one_thread(solver: Solver) -> None:
     assert os.getpgid(process.pid) == process.pid
 
 
+WARM = """
+import warnings
+from scheduler.rounds.solver_child import warm_up
+from scipy.optimize import linprog
+warm_up()
+warnings.simplefilter("ignore")
+print(linprog([-1.0], [[1.0]], [1.0], options={"threads": 4}).success)
+print(linprog([-1.0], [[1.0]], [1.0]).success)
+"""
+
+
+def test_the_solver_has_one_thread_however_many_processors_there_are() -> None:
+    """HiGHS refuses to run with another number of threads than it began with."""
+    said = subprocess.run([sys.executable, "-c", WARM], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["False", "True"]
+
+
 @pytest.mark.parametrize(
     ("function", "arguments", "kind", "message"),
     [
