@@ -31,8 +31,6 @@ RANK = 10
 REGULARISER = 1e-2
 #: Alternations; each fits rows, then columns.
 ITERATIONS = 30
-#: Fewer cells than this do not make a row a reference.
-LEAST_CELLS = 2
 #: Of most known cells; more cost time and add little.
 MOST_REFERENCES = 256
 MOST_COLUMNS = 64
@@ -58,7 +56,7 @@ class References:
     """Rows to compare with, by kind: positive speeds by cell."""
 
     def __init__(self, rows: Mapping[Kind, Mapping[Cell, float]]) -> None:
-        useful = [kind for kind, row in rows.items() if len(row) >= LEAST_CELLS]
+        useful = [kind for kind, row in rows.items() if compares(row)]
         # Sorting is stable: of rows that know as much, the first.
         useful = sorted(useful, key=lambda kind: -len(rows[kind]))[:MOST_REFERENCES]
         seen: dict[Cell, int] = {}
@@ -98,6 +96,12 @@ class References:
             column: _rounded(scale * float(complete[nearest, at]), 6) for column, at in self._position.items()
         }
         return Estimated(told, min(1.0, max(0.0, float(likeness[nearest]))))
+
+
+def compares(row: Mapping[Cell, float]) -> bool:
+    """Whether a row knows two models for gangs of one size; others would spoil the factors."""
+    sizes = [gpus for _, gpus in row]
+    return len(set(sizes)) < len(sizes)
 
 
 # Measurements change with every minute, and in three digits hardly ever: what was fitted stays.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.perf.completion import References
+from scheduler.core.perf.completion import References, compares
 from scheduler.core.perf.knowledge import Knowledge, Pair
 from scheduler.core.perf.speed import Entry, Kind, Measured, Setting, Source, Speed
 
@@ -66,6 +66,14 @@ def test_a_kind_is_no_reference_of_itself() -> None:
     assert values(Knowledge(entries).speeds(MINE, 1, MODELS))["K80"] == pytest.approx(1.0, rel=0.02)
     alone = Knowledge({MINE: entries[MINE]})
     assert alone.speeds(MINE, 1, MODELS)["K80"] == Speed(2.0, Source.ASSUMED)
+
+
+def test_what_is_known_of_one_model_only_compares_nothing() -> None:
+    entries = {OTHER: corrected({("V100", 1): 10.0, ("V100", 2): 15.0})}
+    found = Knowledge(entries).speeds(MINE, 2, ["V100"], {})
+    assert found == {}
+    entries[MINE] = corrected({("V100", 1): 20.0})
+    assert values(Knowledge(entries).speeds(MINE, 2, ["V100"])) == {"V100": 40.0}
 
 
 def test_references_tell_how_a_kind_scales() -> None:
@@ -175,7 +183,7 @@ def test_estimates_are_within_what_the_references_say(
     references = References({Kind("x", str(number)): row for number, row in enumerate(rows)})
     estimated = references.estimate(known)
     if estimated is None:
-        assert not known.keys() & {cell for row in rows if len(row) > 1 for cell in row}
+        assert not known.keys() & {cell for row in rows if compares(row) for cell in row}
         return
     assert 0 <= estimated.likeness <= 1
     assert all(value > 0 and math.isfinite(value) for value in estimated.values.values())
