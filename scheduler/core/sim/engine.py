@@ -139,7 +139,9 @@ class Engine:
 
         Returns whether anything did: ends that were foreseen of attempts which ended otherwise do not.
         """
-        return self._agenda.pass_to(self._tick_from(instant))
+        happened = self._agenda.pass_to(self._tick_from(instant))
+        self._floor.tell()
+        return happened
 
     def _tick_from(self, instant: float) -> float:
         if not self._round_seconds:

@@ -15,6 +15,7 @@ from scheduler.core.facts import Facts
 from scheduler.core.lifecycle import AttemptState, JobEvent
 from scheduler.core.plan import Action, ActionKind
 from scheduler.core.sim.agenda import Agenda, nothing
+from scheduler.core.sim.batch_sizes import Schedule
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.failures import Failure, Failures
 from scheduler.core.sim.occupancy import Occupancy
@@ -23,7 +24,7 @@ from scheduler.core.sim.result import Stay, StayEnd
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.watch import Watch
 from scheduler.core.sim.workload import Truth
-from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, NodeId, Running, Snapshot
+from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, NodeId, Running, Snapshot, Training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,9 @@ class Floor:
         self.watch = Watch()
         self.occupancy = Occupancy()
         self._agenda = agenda
+        #: Of the jobs that tell of their epochs; and which of them run.
+        self._schedules: dict[JobId, Schedule] = {}
+        self._telling: set[JobId] = set()
         self._allocations = count(1 + max(facts.running, default=0))
         #: How the stay on an allocation that is stopping will have ended, and for whom it gave way.
         self._ends: dict[AllocationId, tuple[StayEnd, tuple[JobId, ...]]] = {}
@@ -147,6 +151,8 @@ class Floor:
         )
         best = self.rules.speeds.best(job, facts.cluster.models)
         self.progress[job.id] = Progress(told, truth, best)
+        if job.training is not None:
+            self._schedules[job.id] = Schedule(job.training, truth.phases, truth.work_seconds)
         facts.put_job(told)
 
     def take_over(self, facts: Snapshot, truths: Mapping[JobId, Truth]) -> None:
@@ -176,6 +182,19 @@ class Floor:
         self.progress[job].outcome = outcome
         self.watch.goes(self.progress[job].job)
         self.facts.drop_job(job)
+
+    def tell(self) -> None:
+        """Let the scheduler know how far the jobs that run have come, as far as they tell."""
+        for job in sorted(self._telling):
+            told = self.facts.jobs[job]
+            training = self._training(job)
+            if training != told.training:
+                self.facts.put_job(replace(told, training=training))
+
+    def _training(self, job: JobId) -> Training | None:
+        if job not in self._schedules:
+            return self.progress[job].job.training
+        return self._schedules[job].at(self.progress[job].done_seconds(self._agenda.now))
 
     def look(self, capacity: Capacity) -> None:
         """Take a look at the cluster after a round, which left this capacity."""
@@ -242,6 +261,8 @@ class Floor:
         self.watch.starts(progress.job)
         costs = Costs() if is_resumed else self.rules.costs
         progress.begin(self._agenda.now, running.gpus, self._rate(job, running), costs)
+        if job in self._schedules:
+            self._telling.add(job)
         self._foresee(job)
         limit = progress.job.time_limit_seconds
         since = running.since if is_resumed else self._agenda.now
@@ -267,6 +288,7 @@ class Floor:
 
     def _foresee(self, job: JobId) -> None:
         """Plan the end of the attempt, or the failure that comes before."""
+        self._foresee_batch_size(job)
         progress = self.progress[job]
         attempt, rules = progress.present, self.rules
         version, ends_at = attempt.version, progress.foresee_end()
@@ -279,6 +301,23 @@ class Floor:
                 self._agenda.note(strikes_at, partial(self._fail, job, attempt, version, failure))
                 return
         self._agenda.note(ends_at, partial(self._end, job, attempt, version))
+
+    def _foresee_batch_size(self, job: JobId) -> None:
+        """Plan the next change of its batch size, which asks for a round."""
+        progress = self.progress[job]
+        attempt, counted_at = progress.present, progress.present.counted_at
+        done = progress.done_seconds(counted_at)
+        change = self._schedules[job].next_change(done) if job in self._schedules else None
+        if change is not None:
+            instant = max(self._agenda.now, counted_at + (change - done) / attempt.rate)
+            self._agenda.note(instant, partial(self._change_batch_size, job, attempt, attempt.version))
+
+    def _change_batch_size(self, job: JobId, attempt: Attempt, version: int) -> bool:
+        if attempt.version != version or attempt.state is not AttemptState.RUNNING:
+            return False
+        attempt.count(self._agenda.now)
+        self._foresee_batch_size(job)
+        return True
 
     def _end(self, job: JobId, attempt: Attempt, version: int) -> bool:
         if attempt.version != version or attempt.state is not AttemptState.RUNNING:
@@ -371,7 +410,15 @@ class Floor:
         service = dict(told.attained_service)
         received = (self._agenda.now - running.since) * len(running.gpus)
         service[running.gpu_model] = service.get(running.gpu_model, 0.0) + received
-        facts.put_job(replace(told, attained_service=service, attempts=progress.attempts))
+        self._telling.discard(job)
+        facts.put_job(
+            replace(
+                told,
+                attained_service=service,
+                attempts=progress.attempts,
+                training=self._training(job),
+            )
+        )
 
     def _stay(
         self,

@@ -82,6 +82,15 @@ class Progress:
         assert self.attempt is not None
         return self.attempt
 
+    def done_seconds(self, now: float) -> float:
+        """Return the reference work done of which nothing has been lost so far."""
+        done = self.truth.work_seconds - self.remaining
+        attempt = self.attempt
+        if attempt is None:
+            return done
+        uncounted = now - attempt.counted_at if attempt.state is AttemptState.RUNNING else 0.0
+        return done + attempt.worked + max(0.0, uncounted) * attempt.rate
+
     def foresee_end(self) -> float:
         """Return when the work will be done if nothing changes."""
         attempt = self.present

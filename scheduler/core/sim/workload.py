@@ -12,12 +12,28 @@ Status = Literal["passed", "killed", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Epochs that a job trains one after the other with one batch size."""
+
+    batch_size: int
+    epochs: float
+    #: How long each takes the job's own gang alone on GPUs of the reference model.
+    epoch_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return self.epochs * self.epoch_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
     """What a job will turn out to be. A scheduler never sees it."""
 
     #: Seconds it runs with its own gang alone on GPUs of the reference model, as near as it can be.
     work_seconds: float
     status: Status = "passed"
+    #: Its batch sizes in their order, which together take `work_seconds`; none: as its facts say, throughout.
+    phases: tuple[Phase, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

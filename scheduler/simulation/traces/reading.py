@@ -11,7 +11,7 @@ from random import Random
 
 from scheduler.core import wording
 from scheduler.core.sim.workload import Arrival, Truth, Workload
-from scheduler.core.snapshot import Job, JobId, Task
+from scheduler.core.snapshot import Job, JobId, Task, Training
 from scheduler.simulation.errors import Problem
 from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.skew import skew_of
@@ -113,11 +113,23 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
                     estimate_seconds=estimate,
                     application=job.application,
                     skew=skews[job.application] if job.skew is None else job.skew,
+                    training=_training(job),
                 ),
-                truth=Truth(work_seconds=job.duration_seconds, status=job.status),
+                truth=Truth(work_seconds=job.duration_seconds, status=job.status, phases=job.phases),
             )
         )
     return tuple(arrivals)
+
+
+def _training(job: TracedJob) -> Training | None:
+    """Return what the scheduler is told of a job that changes its batch size, before it has run."""
+    if not job.phases:
+        return None
+    return Training(
+        epochs=sum([phase.epochs for phase in job.phases]),
+        batch_size=job.phases[0].batch_size,
+        regimes=job.regimes,
+    )
 
 
 def about_problems(problems: Sequence[Problem]) -> list[str]:

@@ -1,13 +1,19 @@
 """Shockwave (NSDI'23): our CSVs of its traces, with each job's schedule of batch sizes.
 
-The run time is that of the schedule: batch_size_schedule is `<batch>x<epochs>;...` and
-epoch_seconds_by_batch_size is `<batch>:<seconds>;...`, both made by the authors' generator for V100s (see
-the data's README). The simulator sees only the total, not the changes of speed in between. Weights: 1 is
+batch_size_schedule is `<batch>x<epochs>;...` and epoch_seconds_by_batch_size is `<batch>:<seconds>;...`, both
+made by the authors' generator for V100s (see the data's README). The simulator goes through the schedule; the
+scheduler is told how many epochs there are, which batch sizes the job uses, how long an epoch takes with
+each, and as it runs, how many are done with each. It is not told in which order they come or how many epochs
+there are of each; that it knows which ones will be used is as in the authors' simulator. Weights: 1 is
 priority 0, a larger one is that priority.
 """
 
 from __future__ import annotations
 
+from itertools import groupby
+
+from scheduler.core.sim.workload import Phase
+from scheduler.core.snapshot import Regime
 from scheduler.simulation.traces.fields import BadField, count, named, number, positive, seconds, shown
 from scheduler.simulation.traces.source import Source, TracedJob
 
@@ -24,36 +30,56 @@ _COLUMNS = (
 def read(source: Source) -> None:
     """Read the jobs; their kind is the job type at submission."""
     source.notes.append(
-        "A job's changes of batch size are in its run time; its speed is taken to be constant."
+        "Jobs change their batch sizes, and so their speeds, as they run; the scheduler sees only the past."
     )
 
     def job(row: tuple[str, ...]) -> TracedJob:
         arrival, kind, gpus, weight, schedule, epochs = row
         priority = number("priority_weight", weight)
+        regimes = _regimes(epochs)
+        phases = _phases(schedule, regimes)
         return TracedJob(
             seconds("arrival_s", arrival),
             count("scale_factor", gpus),
-            _run_seconds(schedule, epochs),
+            sum([phase.seconds for phase in phases]),
             application=named("job_type", kind),
             priority=0 if priority <= 1 else round(priority),
+            phases=phases,
+            regimes=regimes,
         )
 
     source.read(source.rows(_COLUMNS), job)
 
 
-def _run_seconds(schedule: str, epochs: str) -> float:
-    by_batch = {
-        batch: positive("epoch_seconds_by_batch_size", text, "seconds")
-        for batch, text in _pairs("epoch_seconds_by_batch_size", epochs, ":")
+def _regimes(text: str) -> tuple[Regime, ...]:
+    field = "epoch_seconds_by_batch_size"
+    known = {
+        count(field, batch, "samples a step"): positive(field, duration, "seconds")
+        for batch, duration in _pairs(field, text, ":")
     }
-    total = 0.0
-    for batch, times in _pairs("batch_size_schedule", schedule, "x"):
-        if batch not in by_batch:
-            raise BadField(
-                "batch_size_schedule", f"batch size {batch} has no entry in epoch_seconds_by_batch_size"
+    return tuple([Regime(batch_size=batch, epoch_seconds=known[batch]) for batch in sorted(known)])
+
+
+def _phases(text: str, regimes: tuple[Regime, ...]) -> tuple[Phase, ...]:
+    field = "batch_size_schedule"
+    by_batch = {regime.batch_size: regime.epoch_seconds for regime in regimes}
+    listed = []
+    for batch, times in _pairs(field, text, "x"):
+        size = count(field, batch, "samples a step")
+        if size not in by_batch:
+            raise BadField(field, f"batch size {batch} has no entry in epoch_seconds_by_batch_size")
+        listed.append((size, count(field, times, "epochs")))
+    # The authors' list names a batch size twice in a row where two of its rules agree.
+    return tuple(
+        [
+            Phase(
+                batch_size=size,
+                epochs=float(sum([epochs for _, epochs in run])),
+                epoch_seconds=by_batch[size],
             )
-        total += count("batch_size_schedule", times, "epochs") * by_batch[batch]
-    return total
+            for size, run in groupby(listed, key=lambda pair: pair[0])
+        ]
+    )
 
 
 def _pairs(field: str, text: str, between: str) -> list[tuple[str, str]]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from scheduler.core import wording
-from scheduler.core.sim.workload import Status
-from scheduler.core.snapshot import Task
+from scheduler.core.sim.workload import Phase, Status
+from scheduler.core.snapshot import Regime, Task
 from scheduler.simulation.errors import Problem, TraceError
 from scheduler.simulation.traces.fields import BadField, shown
 from scheduler.simulation.traces.options import TraceOptions
@@ -54,6 +54,9 @@ class TracedJob(NamedTuple):
     #: None: by the application's name.
     skew: float | None = None
     throughput: Mapping[str, float] = {}
+    #: Batch sizes in their order, where the job changes its own; and those that it may use.
+    phases: tuple[Phase, ...] = ()
+    regimes: tuple[Regime, ...] = ()
 
 
 class Source:

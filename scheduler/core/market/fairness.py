@@ -1,0 +1,52 @@
+"""By when a job would have ended had everyone always had the same share: what Shockwave holds itself to.
+
+At each plan the job's end is estimated anew, with the share that is everyone's now. The yardstick is nine
+tenths of the average of these estimates over the time that each stood, and one tenth of the latest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+AVERAGE_PART = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class FairEnd:
+    """Estimates of how long after its submission a job would end with its uniform share."""
+
+    #: Sum of the estimates before the latest, each times the seconds for which it stood; and these seconds.
+    weighted: float
+    stood_seconds: float
+    latest_seconds: float
+    #: When the latest was made.
+    at: float
+
+    @classmethod
+    def remembered(cls, values: Sequence[float]) -> FairEnd:
+        """Return what `to_json` gave."""
+        return cls(*map(float, values))
+
+    def to_json(self) -> list[float]:
+        """Return what `remembered` takes."""
+        return [self.weighted, self.stood_seconds, self.latest_seconds, self.at]
+
+    def with_estimate(self, estimate_seconds: float, now: float) -> FairEnd:
+        """Return the same with another estimate, made now."""
+        stood = max(0.0, now - self.at)
+        weighted = self.weighted + stood * self.latest_seconds
+        return FairEnd(weighted, self.stood_seconds + stood, estimate_seconds, now)
+
+    @property
+    def seconds(self) -> float:
+        """How long after its submission it ought to end, as of the latest estimate."""
+        if self.stood_seconds <= 0:
+            return self.latest_seconds
+        average = self.weighted / self.stood_seconds
+        return AVERAGE_PART * average + (1 - AVERAGE_PART) * self.latest_seconds
+
+
+def first_estimate(estimate_seconds: float, now: float) -> FairEnd:
+    """Return what is known of a job that was estimated once."""
+    return FairEnd(0.0, 0.0, estimate_seconds, now)
