@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.gavel_rounds import ROUND_SECONDS as GAVEL_SECONDS
 from scheduler.simulation.run import ROUND_SECONDS
 from scheduler.simulation.sweep import Case, expand
 from scheduler.simulation.traces.registry import FORMATS
@@ -48,7 +49,10 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--trace", metavar="FILE", default="", help="jobs; read as --format says")
     what.add_argument("--format", default="allot", choices=sorted(FORMATS), help="default: allot, our own")
     what.add_argument(
-        "--generate", metavar="FILE", default="", help="parameters of the generator, instead of a trace"
+        "--generate",
+        metavar="FILE",
+        default="",
+        help="parameters of the generator, instead of a trace; or Gavel's own: gavel:jobs=N,...",
     )
     what.add_argument("--scenario", metavar="FILE", help="timed events by hand; prints every decision")
     what.add_argument(
@@ -82,7 +86,16 @@ def parser() -> argparse.ArgumentParser:
         "--placer", default="", metavar="NAME[:K=V,...]", help="default: as the cluster says, consolidate"
     )
     how.add_argument(
-        "--round-seconds", type=float, metavar="S", help=f"default {ROUND_SECONDS:g}; 0: at every event"
+        "--round-seconds",
+        type=float,
+        metavar="S",
+        help=f"default {ROUND_SECONDS:g}; 0: at every event; default of Gavel's rounds {GAVEL_SECONDS:g}",
+    )
+    how.add_argument(
+        "--rounds",
+        default="",
+        metavar="gavel[:K=V,...]",
+        help="the rounds of Gavel's published simulator instead of ours",
     )
     how.add_argument("--seed", action="append", type=int, metavar="N", help="repeat to sweep; default 0")
     world = made.add_argument_group("what the world is like")
@@ -142,6 +155,10 @@ def understand(arguments: Sequence[str]) -> Order:
     given = parser().parse_args(arguments)
     if not given.cluster and not given.scenario and not given.export:
         raise InputError("there is no cluster: give --cluster v100=16:8, or a file")
+    if given.rounds and given.scenario:
+        raise InputError(
+            "--rounds is for a trace or a generator: a scenario is told in the platform's rounds"
+        )
     if given.private and given.scenario:
         raise InputError("--private is for a trace or a generator: a scenario has no private clusters")
     case = Case(
@@ -151,7 +168,8 @@ def understand(arguments: Sequence[str]) -> Order:
         generator=given.generate,
         placer=given.placer,
         throughputs=given.throughputs,
-        round_seconds=ROUND_SECONDS if given.round_seconds is None else given.round_seconds,
+        round_seconds=given.round_seconds,
+        rounds=given.rounds,
         limit=given.limit,
         strict=given.strict,
         window=_window(given.window),

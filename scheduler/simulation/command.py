@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from scheduler.core.errors import SchedulingError
 from scheduler.core.plugin_text import parse_plugin
 from scheduler.core.registry import make_placer, make_policy
+from scheduler.core.sim.gavel.choices import shares_named
 from scheduler.core.sim.result import Result
 from scheduler.simulation.arguments import Order, understand
 from scheduler.simulation.clusters import load_cluster
@@ -50,7 +51,10 @@ def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
 def _check_plugins(case: Case) -> None:
     """Find a wrong name before hours of reading and simulating."""
     parse_plugin(case.policy)
-    make_policy(case.policy)
+    if case.rounds:
+        shares_named(case.policy)
+    else:
+        make_policy(case.policy)
     if case.placer:
         make_placer(case.placer)
 

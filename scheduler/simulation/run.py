@@ -14,10 +14,12 @@ from scheduler.core.reserve import SPARE
 from scheduler.core.serve import Served
 from scheduler.core.sim.engine import Engine, Scripted
 from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.gavel.choices import rules_named, shares_named
 from scheduler.core.sim.result import Result
 from scheduler.core.sim.workload import Arrival, Workload
 from scheduler.core.snapshot import PairSpeeds, Snapshot
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.gavel_rounds import simulate_rounds
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.private import PrivateClusters
 from scheduler.simulation.rates import ThroughputTable
@@ -38,6 +40,8 @@ class Experiment:
     rules: Rules = field(default_factory=Rules)
     #: 0: a round whenever something happens.
     round_seconds: float = ROUND_SECONDS
+    #: Empty: the platform's rounds; else Gavel's own, as `core.sim.gavel.choices.rules_named` reads it.
+    rounds: str = ""
     #: First index and end of the jobs that are measured; the simulation ends with the last of them.
     window: tuple[int, int] | None = None
     script: Sequence[Scripted] = ()
@@ -47,7 +51,10 @@ class Experiment:
     def __post_init__(self) -> None:
         if not 0 <= self.round_seconds < float("inf"):
             raise InputError(f"round_seconds is {self.round_seconds}; it must be a number of at least 0")
-        if self.policy:
+        if self.rounds:
+            rules_named(self.rounds, round_seconds=self.round_seconds, seed=self.rules.seed)
+            shares_named(self.policy)
+        elif self.policy:
             make_policy(self.policy)
         if self.placer:
             make_placer(self.placer)
@@ -107,8 +114,10 @@ def simulate(
     """Run to the end, or until `is_interrupted`, which is asked after every round.
 
     A result that ends early is valid as far as it goes and says why in `cut_short`. `on_progress` is called
-    about a hundred times.
+    about a hundred times. Gavel's own rounds have no plans, so `on_round` is not called in them.
     """
+    if experiment.rounds:
+        return simulate_rounds(experiment, on_progress=on_progress, is_interrupted=is_interrupted)
     facts, arrivals = experiment.facts(), _arrivals(experiment)
     privately = PrivateClusters(facts, arrivals, experiment.rules) if experiment.private else None
     engine = Engine(

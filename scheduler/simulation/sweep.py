@@ -21,9 +21,11 @@ from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.result import Result
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Workload
+from scheduler.simulation import gavel_rounds
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.gavel_workload import generate_gavel, is_gavel, parse_gavel
 from scheduler.simulation.generate import generate
 from scheduler.simulation.generator_spec import read_generator
 from scheduler.simulation.inventory import ClusterSpec
@@ -52,7 +54,10 @@ class Case:
     policy: str = "fifo"
     placer: str = ""
     throughputs: str = ""
-    round_seconds: float = ROUND_SECONDS
+    #: None: a minute, or what Gavel's own rounds last.
+    round_seconds: float | None = None
+    #: Empty: the platform's rounds; else Gavel's own.
+    rounds: str = ""
     limit: int | None = None
     seed: int = 0
     strict: bool = False
@@ -76,6 +81,7 @@ class Prepared:
 
 def prepare(case: Case) -> Prepared:
     """Read the files of a case; raise InputError for what cannot be used."""
+    _check_rounds(case)
     table = _table(case)
     cluster = load_cluster(case.cluster)
     if case.cells:
@@ -95,11 +101,33 @@ def prepare(case: Case) -> Prepared:
         policy=case.policy,
         placer=case.placer,
         rules=rules,
-        round_seconds=case.round_seconds,
+        round_seconds=_round_seconds(case),
+        rounds=case.rounds,
         window=case.window,
         private=case.private,
     )
     return Prepared(experiment=experiment, problems=problems)
+
+
+def _round_seconds(case: Case) -> float:
+    if case.round_seconds is not None:
+        return case.round_seconds
+    return gavel_rounds.ROUND_SECONDS if case.rounds else ROUND_SECONDS
+
+
+def _check_rounds(case: Case) -> None:
+    """Refuse what Gavel's own rounds do not know."""
+    given = {
+        "cells": case.cells,
+        "private clusters": case.private,
+        "placers": bool(case.placer),
+        "costs": bool(case.costs),
+        "failures": bool(case.failures),
+        "locality": case.locality != 1.0,
+    }
+    strange = [name for name, is_given in given.items() if is_given]
+    if case.rounds and strange:
+        raise InputError(f"--rounds {case.rounds} knows no {wording.listed(strange)}: leave that out")
 
 
 def read_workload(case: Case, cluster: ClusterSpec | None = None) -> tuple[Workload, tuple[str, ...]]:
@@ -111,6 +139,8 @@ def read_workload(case: Case, cluster: ClusterSpec | None = None) -> tuple[Workl
     if case.generator:
         if case.trace:
             raise InputError("a trace and a generator exclude each other")
+        if is_gavel(case.generator):
+            return generate_gavel(parse_gavel(case.generator), seed=case.seed, options=options), ()
         return generate(read_generator(case.generator), seed=case.seed, options=options), ()
     if not case.trace:
         raise InputError("there is nothing to simulate: give a trace or a generator")

@@ -216,7 +216,7 @@ def evenly(polytope: Polytope, shares: Floats) -> Floats:
     time = polytope.time.of(shares) / np.maximum(polytope.time.of(weight), 1e-300)
     even = time[polytope.first] * weight
     before, after = polytope.use.of(shares), polytope.use.of(even)
-    over = after > polytope.gpus
+    over = after > np.maximum(polytope.gpus, before)
     # Both ends have the same value, and so has everything between them.
     room = (polytope.gpus - before)[over] / (after - before)[over]
     part = min(1.0, float(room.min(initial=1.0)))
