@@ -48,7 +48,7 @@ class Import:
 def speeds_import(*, by: Viewer, tenant: Tenant, content: str, dry_run: bool, reason: str = "") -> Import:
     """Take a table over as corrections; raise Invalid naming every wrong line, and then change nothing."""
     by.require(tenant, Role.ADMIN)
-    table = _with_known_models(read_table(content))
+    table = _with_known_models(read_table(content), tenant)
     problems = [FieldError(each.place, each.problem, each.expected) for each in table.problems]
     problems = problems or _misfits(table, tenant)
     if problems:
@@ -81,11 +81,17 @@ def speeds_import(*, by: Viewer, tenant: Tenant, content: str, dry_run: bool, re
     return done
 
 
-def _with_known_models(table: Table) -> Table:
-    """Return the table with models spelled as the cluster spells them; Gavel's are all in lower case."""
-    spelled = {
-        name.lower(): name for name in GpuModel.objects.order_by("-name").values_list("name", flat=True)
+def _with_known_models(table: Table, tenant: Tenant) -> Table:
+    """Return the table with models spelled as the cluster spells them, or what is on record: Gavel's are all
+    in lower case."""
+    on_record = {
+        setting.gpu_model
+        for kind, settings in read_knowledge().entries.items()
+        if kind.tenant == tenant.name
+        for setting in settings
     }
+    names = [*sorted(on_record), *GpuModel.objects.order_by("-name").values_list("name", flat=True)]
+    spelled = {name.lower(): name for name in names}
 
     def key(application: str, setting: Setting) -> Key:
         model = spelled.get(setting.gpu_model.lower(), setting.gpu_model)
