@@ -277,9 +277,21 @@ class TestLeases:
             assert max(gaps, default=0.0) <= 2 * LEASE / sum(shares.values())
 
     def test_lost_memory_ends_no_lease_early(self) -> None:
-        facts = snapshot(self.pair, nodes=cluster(1, 0))
-        running = (make_running(self.pair[0], [100], since=NOW - LEASE + 5),)
-        assert not decide(replace(facts, running=running)).memory["research"].get("due", {}).get("2")
+        jobs = [job(1, (1.0, 1.0), gpus=2), *self.pair[1:]]
+        facts = snapshot(jobs, nodes=cluster(2, 0))
+        running = (make_running(jobs[0], [100, 101], since=NOW - LEASE + 5),)
+        plan = decide(replace(facts, running=running))
+        assert plan.actions == ()
+        assert targets(plan)
+        later = decide(replace(facts, running=running, now=NOW + 5, memory=plan.memory))
+        assert {action.kind for action in later.actions} == {ActionKind.START, ActionKind.STOP}
+
+    def test_another_objective_holds_at_once(self) -> None:
+        jobs = [job(1, (9.0, 1.0)), job(2, (1.0, 1.0)), job(3, (1.0, 1.0))]
+        first = decide(snapshot(jobs, nodes=cluster(1, 0)))
+        other = snapshot(jobs, nodes=cluster(1, 0), objective="max_sum_throughput")
+        later = decide(replace(other, now=NOW + 20, memory=first.memory))
+        assert set(targets(later)) == {"1"}
 
     def test_memory_of_another_policy_is_no_concern(self) -> None:
         facts = snapshot(self.pair, nodes=cluster(1, 0))
