@@ -23,6 +23,8 @@ from scheduler.models import Event, ViewComputing
 from scheduler.rounds.solver import Budget
 from tenants.models import VirtualCluster
 
+#: Kinds of events.
+TOO_SLOW, IN_TIME = "virtual_cluster.policy_too_slow", "virtual_cluster.policy_in_time"
 #: The longest pause between two attempts, in rounds.
 MOST_ROUNDS_SKIPPED = 64
 
@@ -71,9 +73,14 @@ class Overruns:
             if _values(row) != before:
                 written.append(row)
         _store(written, gone=set(self._rows) - set(self._policies))
-        _tell("policy.in_time", {row.view: "its policy decides again" for row in over}, at, actor)
+        _tell(
+            "virtual_cluster.policy_in_time",
+            {row.view: "its policy decides again" for row in over},
+            at,
+            actor,
+        )
         words = {row.view: f"{row.message}; {CHEAP_POLICY} decides meanwhile" for row in begun}
-        _tell("policy.too_slow", words, at, actor)
+        _tell(TOO_SLOW, words, at, actor)
 
     def _overran(self, row: ViewComputing, plan: Plan, budget: Budget, *, at: datetime) -> None:
         row.since = row.since or at

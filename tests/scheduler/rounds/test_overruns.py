@@ -21,12 +21,15 @@ from scheduler.core.plan import Decision, Plan
 from scheduler.core.policies.fifo import Fifo
 from scheduler.core.policy import View
 from scheduler.core.snapshot import Memory
-from scheduler.models import ClusterSettings, Event, PolicyMemory, Round, ViewComputing
+from scheduler.models import ClusterSettings, Event, Forecast, PolicyMemory, Round, ViewComputing
 from scheduler.rounds import run
-from scheduler.rounds.overruns import MOST_ROUNDS_SKIPPED, Overruns, as_served
+from scheduler.rounds.forecasting import run_forecast
+from scheduler.rounds.overruns import IN_TIME, MOST_ROUNDS_SKIPPED, TOO_SLOW, Overruns, as_served
+from scheduler.rounds.preview import preview
 from scheduler.rounds.run import run_round
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.solver import Budget, Solver
+from tenants.models import VirtualCluster
 from tests.core.allocation.instances import large_instance
 from tests.scheduler.builders import make_job, make_node, make_tenant, make_vc
 
@@ -86,9 +89,8 @@ def next_round() -> Plan:
 
 
 def told() -> list[tuple[str, str]]:
-    return list(
-        Event.objects.filter(kind__startswith="policy.").order_by("id").values_list("kind", "subject")
-    )
+    events = Event.objects.filter(kind__in=(TOO_SLOW, IN_TIME)).order_by("id")
+    return list(events.values_list("kind", "subject"))
 
 
 def test_a_policy_that_is_in_time_is_counted_and_nothing_is_said() -> None:
@@ -117,7 +119,7 @@ def test_a_cheap_policy_decides_meanwhile_and_the_policy_recovers_by_itself() ->
     assert shown["overrun"]["message"] == plan.degraded["research"]
     assert shown["overrun"]["since"] == Round.objects.get(number=plan.round_number).started_at.isoformat()
     assert shown["version"] == vc.version + 1
-    assert told() == [("policy.too_slow", "virtual_cluster")]
+    assert told() == [(TOO_SLOW, "virtual_cluster")]
 
     del Computing.instances["research"]
     plan = next_round()
@@ -127,7 +129,10 @@ def test_a_cheap_policy_decides_meanwhile_and_the_policy_recovers_by_itself() ->
     assert next_round().degraded == {}
     assert PolicyMemory.objects.get(view="research").memory == {"rounds": 2}
     assert represent.virtual_clusters([vc.id])[0]["overrun"] is None
-    assert told() == [("policy.too_slow", "virtual_cluster"), ("policy.in_time", "virtual_cluster")]
+    assert told() == [
+        (TOO_SLOW, "virtual_cluster"),
+        (IN_TIME, "virtual_cluster"),
+    ]
     row = ViewComputing.objects.get()
     assert (row.computations, row.overruns, row.failures, row.message) == (3, 1, 0, "")
 
@@ -139,7 +144,7 @@ def test_the_spare_view_is_served_likewise() -> None:
     guest = make_job(tenant=job.tenant, virtual_cluster=job.virtual_cluster, gpus=1, guaranteed=False)
     assert next_round().overran == ("spare",)
     assert guest.attempts.exists()
-    assert told() == [("policy.too_slow", "cluster")]
+    assert told() == [(TOO_SLOW, "cluster")]
     assert set(represent.overruns(["spare"])) == {"spare"}
     assert as_served(read_snapshot(9)).spare_policy == "fifo"
 
@@ -167,7 +172,27 @@ def test_another_policy_is_tried_at_once() -> None:
     assert as_served(read_snapshot(9)).virtual_clusters[0].policy == "computing"
     del Computing.instances["research"]
     assert next_round().overran == ()
-    assert [kind for kind, _ in told()] == ["policy.too_slow", "policy.in_time"]
+    assert [kind for kind, _ in told()] == [
+        TOO_SLOW,
+        IN_TIME,
+    ]
+
+
+def test_a_preview_and_a_forecast_spare_themselves_what_takes_too_long(monkeypatch) -> None:
+    make_research()
+    Computing.instances["research"] = LARGE
+    next_round()
+    facts = read_snapshot(9)
+
+    def never(*_: object) -> Decision:
+        raise AssertionError("the policy that takes too long was asked")
+
+    monkeypatch.setattr(Computing, "allocate", never)
+    [job] = facts.jobs
+    assert preview(job, "new") == ()
+    make_job(tenant=make_tenant(), virtual_cluster=VirtualCluster.objects.get(), gpus=8)
+    assert run_forecast() > 0
+    assert Forecast.objects.get().predictions
 
 
 def test_what_is_known_of_a_view_goes_with_it() -> None:
@@ -194,4 +219,4 @@ def test_one_that_overruns_again_and_again_is_tried_ever_more_seldom() -> None:
     pauses = [later - earlier - 1 for earlier, later in itertools.pairwise(attempts)]
     assert pauses == [1, 2, 4, 8, 16, 32, 64, 64, 64][: len(pauses)]
     assert max(pauses) == MOST_ROUNDS_SKIPPED
-    assert [kind for kind, _ in told()] == ["policy.too_slow"]
+    assert [kind for kind, _ in told()] == [TOO_SLOW]
