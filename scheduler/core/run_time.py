@@ -32,7 +32,14 @@ GRACE_SECONDS = 60.0
 
 def relative_speeds(job: Job, models: Sequence[str], reference: str = "") -> dict[str, float]:
     """Return the job's speed on each model relative to the one its run time holds on; 0: it does not run."""
-    stated = {model: rate for model, rate in job.throughput.items() if math.isfinite(rate) and rate >= 0}
+    return relative_rates(job.throughput, models, reference)
+
+
+def relative_rates(
+    throughput: Mapping[str, float], models: Sequence[str], reference: str = ""
+) -> dict[str, float]:
+    """Return the same for a throughput."""
+    stated = {model: rate for model, rate in throughput.items() if math.isfinite(rate) and rate >= 0}
     running = [rate for rate in stated.values() if rate > 0]
     if not running:
         return {model: 0.0 if model in stated else 1.0 for model in models}

@@ -19,6 +19,7 @@ from scheduler.models.rounds import (
     ViewComputing,
 )
 from scheduler.models.speeds import SpeedCorrection, SpeedMeasurement
+from scheduler.models.training import TrainingProgress
 
 __all__ = [
     "Advice",
@@ -44,6 +45,7 @@ __all__ = [
     "Round",
     "SpeedCorrection",
     "SpeedMeasurement",
+    "TrainingProgress",
     "UsageSample",
     "ViewComputing",
     "WhatIf",

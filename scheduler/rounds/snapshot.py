@@ -18,6 +18,7 @@ from scheduler.core import snapshot as core
 from scheduler.core.cells.specification import Specification
 from scheduler.core.perf.speed import Kind, kind_of
 from scheduler.rounds.speeds import KnownSpeeds, known_speeds
+from scheduler.rounds.training import read_trainings
 
 _NODES = """
 SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version
@@ -122,6 +123,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
     cursor.execute(_JOBS)
     jobs = []
     kinds = {}
+    trainings = read_trainings()
     for (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
         time_limit_seconds, eligible_at, held, cancelling, service, attempts, version,
@@ -147,6 +149,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 throughput=known.throughput,
                 estimated=known.estimated,
                 deadline_at=told.deadline_at(submitted_at),
+                training=trainings.of(job_id, known.throughput),
                 estimate_seconds=told.estimate_seconds,
                 application=told.application,
                 skew=told.skew,

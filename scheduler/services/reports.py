@@ -30,6 +30,7 @@ from scheduler.services import attempts
 from scheduler.services.lost_work import settle_lost_work
 from scheduler.services.measuring import measure
 from scheduler.services.steps import lock_jobs, node_event
+from scheduler.services.training import training_note
 
 #: So that several reports may be lost before the lease is.
 _REPORTS_PER_LEASE = 6
@@ -190,6 +191,7 @@ def _progress_append(attempt: Attempt, report: PartReport) -> None:
     attempt.throughput = _throughput(attempt, newest)
     measure(attempt, newest, is_last=report.state == "exited")
     attempt.save(update_fields=["step", "total_steps", "throughput", "measured_at"])
+    training_note(attempt, points)
     stream.publish_progress(attempt, points)
 
 

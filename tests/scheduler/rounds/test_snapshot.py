@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from scheduler.core import snapshot as core
 from scheduler.core.cells.document import from_document
-from scheduler.models import PolicyMemory
+from scheduler.models import PolicyMemory, TrainingProgress
 from scheduler.rounds.snapshot import read_snapshot
 from tests.scheduler.builders import (
     gpus_of,
@@ -78,6 +78,16 @@ def test_every_field_is_filled_from_rows():
     make_attempt(job, gpus_of(node), state="stopping")
     waiting = make_attempt(make_job(guaranteed=False), gpus_of(node)[:1], state="planned", phase="planned")
     PolicyMemory.objects.create(view="research", memory={"passes": [1, 2]})
+    TrainingProgress.objects.create(
+        job=job,
+        attempt=1,
+        sequence=2,
+        at=0.0,
+        epoch=3.0,
+        epochs=10.0,
+        batch_size=64,
+        seen={"32": [2.0, {"K80": [2.0, 50.0]}], "64": [1.0, {}]},
+    )
 
     document = {
         "types": {"V100-NODE": {"of": "V100", "count": 4, "node": True}},
@@ -104,9 +114,15 @@ def test_every_field_is_filled_from_rows():
     assert read_tenant.quota == {"*": 9, "V100": 8}
     (read_job,) = [each for each in snapshot.jobs if each.id == job.id]
     # Elastic gangs and preemption costs come with the policies that use them.
-    assert unset(read_job) == {"elastic", "preemption_cost_seconds", "training"}
+    assert unset(read_job) == {"elastic", "preemption_cost_seconds"}
     assert read_job.throughput == {"K80": 1.5, "V100": 3.0}
     assert read_job.estimated == ("K80",)
+    # Half as fast there, and nothing was timed with the larger batch size.
+    regimes = (
+        core.Regime(batch_size=32, epochs=2.0, epoch_seconds=12.5),
+        core.Regime(batch_size=64, epochs=1.0, epoch_seconds=12.5),
+    )
+    assert read_job.training == core.Training(epochs=10.0, batch_size=64, regimes=regimes)
     assert read_job.deadline_at == read_job.submitted_at + 90
     assert (read_job.estimate_seconds, read_job.application, read_job.skew) == (20.0, "bert", 0.25)
     assert read_job.gpus == 4
