@@ -66,6 +66,16 @@ class Limits:
     recycle_bytes: int = 1024 * MIB
 
 
+@dataclass(slots=True)
+class TimeLeft:
+    """Seconds that are left, counted down as they are used."""
+
+    #: For computing.
+    computing: float
+    #: For waiting until a process is ready, which is no policy's fault.
+    starting: float
+
+
 class _Child:
     """One process, and the conversation with it."""
 
@@ -92,10 +102,10 @@ class _Child:
         os.set_blocking(self._calling.fileno(), False)
         os.set_blocking(self._answering.fileno(), False)
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self, deadline: float) -> None:
         """Return once it has loaded what it needs; raise _Late or _Ended."""
         if not self._is_ready:
-            if pickle.loads(self._receive(time.monotonic() + self._limits.start_seconds)) != READY:
+            if pickle.loads(self._receive(deadline)) != READY:
                 raise _Ended
             self._is_ready = True
 
@@ -183,29 +193,21 @@ class Solver:
         self._lock = threading.Lock()
         _solvers.add(self)
 
-    def run(
-        self,
-        seconds: float,
-        took: Callable[[float], object],
-        function: Callable[..., T],
-        /,
-        *arguments: Any,
-        **keywords: Any,
-    ) -> T:
-        """Return what the function returns, or raise what it raises; tell `took` the seconds it took.
+    def run(self, left: TimeLeft, function: Callable[..., T], /, *arguments: Any, **keywords: Any) -> T:
+        """Return what the function returns, or raise what it raises; count down the time that is left.
 
-        Raises Overrun when it takes longer than `seconds`, needs too much memory or does not survive, and
+        Raises Overrun when that is not enough, when it needs too much memory or does not survive, and
         TypeError for what is no function of the core or has arguments that can not be handed over.
         """
         message = _message(function, arguments, keywords)
         with self._lock:
-            child = self._ready()
-            began = time.monotonic()
+            child = self._ready(left)
+            had, began = left.computing, time.monotonic()
             try:
-                answer = child.call(message, began + seconds)
+                answer = child.call(message, began + had)
             except _Late:
                 self._renew()
-                raise Overrun(f"its policy took longer than the {seconds:.3g} s that it had") from None
+                raise Overrun(f"its policy took longer than the {had:.3g} s that it had") from None
             except _Ended:
                 raise Overrun(f"its policy broke down: the process that computed {self._renew()}") from None
             except BaseException:
@@ -213,7 +215,7 @@ class Solver:
                 self._renew()
                 raise
             finally:
-                took(time.monotonic() - began)
+                left.computing -= time.monotonic() - began
             if answer.out_of_memory or child.is_worn(answer):
                 self._renew()
         if answer.out_of_memory:
@@ -256,19 +258,21 @@ class Solver:
                 raise Overrun(f"the process that computes could not be started: {error}") from error
         return self._child
 
-    def _ready(self) -> _Child:
+    def _ready(self, left: TimeLeft) -> _Child:
+        began = time.monotonic()
         child = self._present()
         try:
-            child.wait_until_ready()
+            child.wait_until_ready(began + left.starting)
         except _Late:
             self._drop()
-            waited = f"{self.limits.start_seconds:g} s"
-            raise Overrun(f"the process that computes was not ready after {waited}") from None
+            raise Overrun("the process that computes was not ready in time") from None
         except _Ended:
             raise Overrun(f"the process that computes did not start: it {self._drop()}") from None
         except BaseException:
             self._drop()
             raise
+        finally:
+            left.starting -= time.monotonic() - began
         return child
 
     def _renew(self) -> str:
@@ -287,13 +291,13 @@ class Budget:
     """What all computations of a round may take together: a Compute for `decide()` that keeps count."""
 
     def __init__(self, solver: Solver, seconds: float) -> None:
-        self.seconds_left = seconds
         #: By view.
         self.computations: Counter[str] = Counter()
         self.seconds: Counter[str] = Counter()
         #: Views whose policy computed nothing, since those of others had taken all the time.
         self.crowded_out: set[str] = set()
         self._solver, self._seconds = solver, seconds
+        self._left = TimeLeft(computing=seconds, starting=solver.limits.start_seconds)
 
     def __call__(self, function: Callable[..., T], /, *arguments: Any, **keywords: Any) -> T:
         return self._compute("", function, *arguments, **keywords)
@@ -303,18 +307,17 @@ class Budget:
         return partial(self._compute, view)
 
     def _compute(self, view: str, function: Callable[..., T], /, *arguments: Any, **keywords: Any) -> T:
-        if self.seconds_left <= 0:
+        if self._left.computing <= 0:
             if not self.computations[view]:
                 self.crowded_out.add(view)
                 raise Overrun("policies of other views took all the time that a round has for computing")
             raise Overrun(f"its policy took longer than the {self._seconds:.3g} s that it had")
         self.computations[view] += 1
-        took = partial(self._took, view)
-        return self._solver.run(self.seconds_left, took, function, *arguments, **keywords)
-
-    def _took(self, view: str, seconds: float) -> None:
-        self.seconds[view] += seconds
-        self.seconds_left -= seconds
+        before = self._left.computing
+        try:
+            return self._solver.run(self._left, function, *arguments, **keywords)
+        finally:
+            self.seconds[view] += before - self._left.computing
 
 
 #: All there are: a process that is forked off must not hold on to the pipes of its parent's child.
@@ -358,6 +361,5 @@ def _rebuilt(
 def _wait_for(file: int, event: int, deadline: float) -> None:
     poll = select.poll()
     poll.register(file, event)
-    left = deadline - time.monotonic()
-    if left <= 0 or not poll.poll(left * 1_000):
+    if not poll.poll(max(0.0, deadline - time.monotonic()) * 1_000):
         raise _Late

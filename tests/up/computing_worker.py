@@ -8,18 +8,15 @@ from scheduler.core.allocation.solving import solve
 from tests.core.allocation.instances import large_instance
 
 
-def nobody_asks(seconds: float) -> None:
-    """The time does not matter."""
-
-
 @app.task
 def compute(told: str, jobs: int) -> None:
     """Write the numbers of this process and of the solver's; then compute, for ever with many jobs."""
     # Django is set up by the worker, after it has loaded this module.
     from scheduler.rounds.run import solver
+    from scheduler.rounds.solver import TimeLeft
 
-    solver().run(30, nobody_asks, solve, large_instance(20))
+    solver().run(TimeLeft(30, 30), solve, large_instance(20))
     written = Path(f"{told}.part")
     written.write_text(f"{os.getpid()} {solver().child}")
     written.rename(told)
-    solver().run(600, nobody_asks, solve, large_instance(jobs), "hierarchical_fifo")
+    solver().run(TimeLeft(600, 30), solve, large_instance(jobs), "hierarchical_fifo")
