@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 import weakref
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -293,7 +293,7 @@ class Budget:
     def __init__(self, solver: Solver, seconds: float) -> None:
         #: By view.
         self.computations: Counter[str] = Counter()
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
         #: Views whose policy computed nothing, since those of others had taken all the time.
         self.crowded_out: set[str] = set()
         self._solver, self._seconds = solver, seconds

@@ -109,8 +109,8 @@ def _failed(error: Exception) -> bytes:
         pickle.loads(message)
     except Exception:
         # Something that it carries can not travel.
-        said = RuntimeError, (f"{kind.__name__}: {error}",), {}
-        message = pickle.dumps(Answer(error=said, resident_bytes=_resident_bytes()))
+        said = f"{kind.__name__}: {error}"
+        message = pickle.dumps(Answer(error=(RuntimeError, (said,), {}), resident_bytes=_resident_bytes()))
     return message
 
 
