@@ -16,6 +16,8 @@ import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 
 const KEY = ["cluster-settings"];
 const PATH = "/cluster/settings";
+/** The stream does not tell when the policy begins to take too long, and when it no longer does. */
+const LOOK_AGAIN_MS = 10_000;
 
 /** How the GPUs that no virtual cluster uses are handed out to opportunistic jobs; operators change it. */
 export function SpareSettings() {
@@ -23,6 +25,7 @@ export function SpareSettings() {
   const { data } = useQuery({
     queryKey: KEY,
     queryFn: ({ signal }) => request<ClusterSettings>("GET", PATH, { signal }),
+    refetchInterval: LOOK_AGAIN_MS,
   });
   if (!data) return null;
   return (
