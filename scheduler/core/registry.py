@@ -19,6 +19,7 @@ from scheduler.core.policies.drf import Drf
 from scheduler.core.policies.fair import Fair
 from scheduler.core.policies.fifo import Fifo
 from scheduler.core.policies.gandiva import Gandiva
+from scheduler.core.policies.gandiva_fair import GandivaFair
 from scheduler.core.policies.gavel import Gavel
 from scheduler.core.policies.las import Las
 from scheduler.core.policies.shockwave import Shockwave
@@ -35,6 +36,7 @@ POLICIES: Mapping[str, type[Policy]] = {
     "fair": Fair,
     "fifo": Fifo,
     "gandiva": Gandiva,
+    "gandiva_fair": GandivaFair,
     "gavel": Gavel,
     "las": Las,
     "shockwave": Shockwave,

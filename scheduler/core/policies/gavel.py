@@ -33,7 +33,7 @@ a lease on the same model is extended on the same GPUs. What is not:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
@@ -107,7 +107,8 @@ class Gavel:
             profiling=self.profiling if self.aware else 0.0,
         )
         ask = partial(self._ask, view, prospects)
-        return Rounds(view, memory, prospects, rules, ask).decision({"objective": self.objective})
+        decision = Rounds(view, memory, prospects, rules, ask).decision()
+        return replace(decision, memory={**decision.memory, "objective": self.objective})
 
     def _ask(self, view: View, prospects: Prospects) -> Asked | None:
         by_tenant = self.objective in HIERARCHICAL

@@ -66,7 +66,7 @@ def question_of(view: View, prospects: Prospects, *, by_tenant: bool, sharing: b
         price=[_price(view.prices.get(model, 1.0)) for model in models],
         throughput=[[prospect.rates.get(model, 0.0) for model in models] for _, prospect in rows],
         gang=[prospect.gpus for _, prospect in rows],
-        weight=[_weight(job) * (1.0 if by_tenant else weights[job.tenant]) for job, _ in rows],
+        weight=[weight_of(job) * (1.0 if by_tenant else weights[job.tenant]) for job, _ in rows],
         steps_left=[prospects.steps_left(job) for job, _ in rows],
         age_seconds=[max(0.0, view.now - job.submitted_at) for job, _ in rows],
         slo_seconds=[math.inf if job.deadline_at is None else job.deadline_at - view.now for job, _ in rows],
@@ -84,7 +84,8 @@ def _kind(job: Job, prospect: Prospect) -> _Kind:
     return job.application, prospect.gpus, tuple(prospect.rates.items())
 
 
-def _weight(job: Job) -> float:
+def weight_of(job: Job) -> float:
+    """Return how many times as much as one of priority 0 the job counts."""
     return 1.0 + job.priority if job.priority >= 0 else 1 / (1.0 - job.priority)
 
 

@@ -87,7 +87,7 @@ class Rounds:
         begun = [running.since + rules.lease_seconds for running in view.running.values()]
         self._lease_ends = float(memory.get("lease_ends", max(begun, default=view.now)))
 
-    def decision(self, more_memory: Memory | None = None) -> Decision:
+    def decision(self) -> Decision:
         """Change places where a lease ends; else hand out what is idle."""
         view, rules = self._view, self._rules
         self._ledger.settle(self._targets, self._prospects)
@@ -100,7 +100,7 @@ class Rounds:
         outcome = self._changed(turns) if changing else self._filled(turns)
         return outcome.decision(
             self._reasons(outcome),
-            memory={**(more_memory or {}), **self._remember()},
+            memory=self._remember(),
             wake_at=self._wakes_at(outcome),
         )
 

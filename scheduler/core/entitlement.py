@@ -1,0 +1,76 @@
+"""Who is entitled to how many GPUs of each model: an equal part of every model for the same weight, as far as
+it is of use, and what others leave.
+
+Water filling as in S. Chaudhary et al., "Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for
+Deep Learning" (Gandiva-Fair), EuroSys 2020, section 4: of 8 GPUs and three users, one of whom needs 2, this
+one is entitled to 2 and the others to 3 each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+Claimant = TypeVar("Claimant", bound=Hashable)
+
+#: GPUs, also fractions of them, by claimant and model.
+Holdings = dict[Claimant, dict[str, float]]
+#: Less of a GPU is nothing.
+NOTHING = 1e-9
+#: Each round hands out all that is left or satisfies a claimant on a model; this is never reached.
+MOST_ROUNDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a claimant could use at once."""
+
+    weight: float
+    #: GPUs of all models together, and of each.
+    gpus: float
+    by_model: Mapping[str, float]
+
+
+def entitled(gpus: Mapping[str, float], claims: Mapping[Claimant, Claim]) -> Holdings[Claimant]:
+    """Return what each claimant is entitled to: no more than it claims, and of no model more than there is."""
+    held: Holdings[Claimant] = {claimant: {} for claimant in claims}
+    left = {model: count for model, count in gpus.items() if count > NOTHING}
+    for _ in range(MOST_ROUNDS):
+        parts = _parts(left, held, claims)
+        if not parts:
+            break
+        for claimant, wanted in parts.items():
+            for model, amount in wanted.items():
+                held[claimant][model] = held[claimant].get(model, 0.0) + amount
+                left[model] -= amount
+    return held
+
+
+def _parts(
+    left: Mapping[str, float], held: Holdings[Claimant], claims: Mapping[Claimant, Claim]
+) -> Holdings[Claimant]:
+    """Return what each gets of an even division of what is left, by weight, as far as it can use it."""
+    parts: Holdings[Claimant] = {}
+    for model, count in left.items():
+        if count <= NOTHING:
+            continue
+        unmet = {
+            claimant: claim.by_model.get(model, 0.0) - held[claimant].get(model, 0.0)
+            for claimant, claim in claims.items()
+            if claim.weight > 0
+        }
+        takers = {
+            claimant: want
+            for claimant, want in unmet.items()
+            if want > NOTHING and claims[claimant].gpus - sum(held[claimant].values()) > NOTHING
+        }
+        weight = sum([claims[claimant].weight for claimant in takers])
+        for claimant, want in takers.items():
+            even = count * claims[claimant].weight / weight
+            parts.setdefault(claimant, {})[model] = min(even, want)
+    for claimant, wanted in parts.items():
+        room = claims[claimant].gpus - sum(held[claimant].values())
+        if (much := sum(wanted.values())) > room:
+            parts[claimant] = {model: amount * room / much for model, amount in wanted.items()}
+    return parts
