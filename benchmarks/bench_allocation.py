@@ -1,6 +1,6 @@
 """Time Gavel's family of policies, each beside a straightforward cvxpy formulation of the same problem.
 
-    python benchmarks/bench_allocation.py [--growth] [--runs 3] [--data ../shared/data/gavel]
+    python benchmarks/bench_allocation.py [--growth [--plot FILE]] [--runs 3] [--data ../shared/data/gavel]
 
 Jobs are drawn as Gavel's generator does: one of 26 types, gangs of 1, 2, 4 and 8 (70, 10, 15 and 5 %), every
 fifth with weight 5; a quarter as many GPUs of each of three models as there are jobs. Throughputs, also those
@@ -41,6 +41,8 @@ except ImportError:
 
 MODELS = ("v100", "p100", "k80")
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
+#: CPU seconds by number of jobs.
+Curves = dict[str, list[tuple[int, float]]]
 #: No larger problem of the same kind is tried after one that took so long.
 PATIENCE_SECONDS = 30.0
 
@@ -59,6 +61,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--growth", action="store_true", help="only the growth, up to 100,000 jobs")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="of --growth, as SVG, PDF or PNG")
     parser.add_argument("--runs", type=int, default=3)
     data = Path(__file__).resolve().parents[2] / "shared" / "data" / "gavel"
     parser.add_argument("--data", type=Path, default=data)
@@ -71,7 +74,9 @@ def main() -> None:
         + ("" if path.exists() else " (made up)")
     )
     if options.growth:
-        print_growth(table)
+        curves = print_growth(table)
+        if options.plot is not None:
+            draw(curves, options.plot)
         return
     if cp is None:
         print("cvxpy is not installed, so nothing to compare with: pip install -e .[bench]")
@@ -122,8 +127,8 @@ def timed(run: Callable[[], float], runs: int) -> tuple[float, float]:
     return statistics.median(seconds), value
 
 
-def print_growth(table: Table) -> None:
-    """Print CPU seconds by number of jobs for programs of each shape, as a whole and in parts."""
+def print_growth(table: Table) -> Curves:
+    """Print, and return, CPU seconds by number of jobs for programs of each shape, as a whole and in parts."""
     cases: list[tuple[str, str, dict[str, Any]]] = [
         ("max-min", "max_min", {}),
         ("packed max-min", "max_min", {"sharing": True}),
@@ -139,14 +144,36 @@ def print_growth(table: Table) -> None:
     ]
     print(f"{'jobs':34}" + "".join(f"{size:>10,}" for size in SIZES))
     instances = {size: workload(table, size) for size in SIZES}
+    curves: Curves = {}
     for name, objective, how in cases:
         print(f"{name:34}", end="", flush=True)
         for size in SIZES:
             seconds, _ = timed(lambda: solve(instances[size], objective, **how).objective, 1)  # noqa: B023
             print(f"{seconds:8.2f} s", end="", flush=True)
+            curves.setdefault(name, []).append((size, seconds))
             if seconds > PATIENCE_SECONDS:
                 break
         print()
+    return curves
+
+
+def draw(curves: Curves, path: Path) -> None:
+    """Plot the time of a solution on logarithmic axes, with a line of slope 1 to compare."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
+    for name, curve in curves.items():
+        axes.loglog(*zip(*curve, strict=True), "o-", label=name)
+    axes.loglog([SIZES[0], SIZES[-1]], [0.01, 0.01 * SIZES[-1] / SIZES[0]], ":", color="grey", label="linear")
+    axes.set_xlabel("jobs")
+    axes.set_ylabel("processor time (s)")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(fontsize="small")
+    figure.savefig(path)
+    print(f"plot: {path}")
 
 
 def workload(table: Table, jobs: int, figure: Figure | None = None, seed: int = 0) -> Instance:
