@@ -128,7 +128,7 @@ def timed(run: Callable[[], float], runs: int) -> tuple[float, float]:
 
 
 def print_growth(table: Table) -> Curves:
-    """Print, and return, CPU seconds by number of jobs for programs of each shape, as a whole and in parts."""
+    """Print and return CPU seconds by number of jobs for programs of each shape, as a whole and in parts."""
     cases: list[tuple[str, str, dict[str, Any]]] = [
         ("max-min", "max_min", {}),
         ("packed max-min", "max_min", {"sharing": True}),
