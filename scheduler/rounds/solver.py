@@ -43,6 +43,8 @@ _PIPE_BYTES = 1 << 16
 _MOST_ANSWER_BYTES = 1 << 30
 #: How long a process may take to be gone once it was killed, or has closed its pipes.
 _ENDING_SECONDS = 1.0
+#: One that is not ready after so long never will be.
+_HOPELESS_SECONDS = 60.0
 MIB = 1024 * 1024
 
 
@@ -83,6 +85,7 @@ class _Child:
         self._limits = limits
         self._calls = 0
         self._is_ready = False
+        self._began = time.monotonic()
         self.process = subprocess.Popen(
             [
                 sys.executable,
@@ -105,9 +108,14 @@ class _Child:
     def wait_until_ready(self, deadline: float) -> None:
         """Return once it has loaded what it needs; raise _Late or _Ended."""
         if not self._is_ready:
-            if pickle.loads(self._receive(deadline)) != READY:
+            if self._receive_exactly(len(READY), deadline) != READY:
                 raise _Ended
             self._is_ready = True
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether it should have been ready long ago."""
+        return time.monotonic() > self._began + _HOPELESS_SECONDS
 
     def call(self, message: bytes, deadline: float) -> Answer:
         """Return what became of a call; raise _Late or _Ended."""
@@ -264,7 +272,9 @@ class Solver:
         try:
             child.wait_until_ready(began + left.starting)
         except _Late:
-            self._drop()
+            # On a busy machine; a later call will find it ready.
+            if child.is_hopeless:
+                self._drop()
             raise Overrun("the process that computes was not ready in time") from None
         except _Ended:
             raise Overrun(f"the process that computes did not start: it {self._drop()}") from None

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 #: Length of the message that follows, in bytes.
 HEADER = struct.Struct("!Q")
-#: The first message: modules are loaded, the solver has run once.
-READY = "ready"
+#: The first byte: modules are loaded, the solver has run once.
+READY = b"+"
 
 _PR_SET_PDEATHSIG = 1
 #: Where memory runs out, the kernel shall end this process rather than the worker (-1,000 to 1,000).
@@ -51,7 +51,7 @@ def serve(parent: int, memory_bytes: int) -> None:
         Path("/proc/self/oom_score_adj").write_text(str(_FIRST_TO_GO))
     calls, answers = _own_pipes()
     warm_up()
-    _write(answers, pickle.dumps(READY))
+    answers.write(READY)
     while (message := _read(calls)) is not None:
         _write(answers, _answered(message))
 

@@ -20,6 +20,7 @@ from scheduler.core.allocation.solving import solve
 from scheduler.core.computing import Overrun, of_view
 from scheduler.core.errors import InvalidTransition
 from scheduler.core.lifecycle import JobEvent, JobState, job_step
+from scheduler.rounds import solver as module
 from scheduler.rounds.solver import MIB, Budget, Limits, Solver, TimeLeft
 from tests.core.allocation.instances import large_instance
 from tests.up.waiting import wait_until
@@ -139,7 +140,26 @@ def test_the_start_does_not_count_but_is_bounded(solver: Solver) -> None:
         solver.run(left, solve, SMALL)
     assert left.computing == 10
     assert left.starting <= 0
-    assert solver.child is None
+    # It goes on getting ready for whoever comes later.
+    late = solver.child
+    solver.run(within(10), solve, SMALL)
+    assert solver.child == late is not None
+
+
+def test_one_that_is_never_ready_is_started_anew(solver: Solver, monkeypatch: pytest.MonkeyPatch) -> None:
+    solver.close()
+    solver.warm_up()
+    stopped = solver.child
+    assert stopped is not None
+    os.kill(stopped, signal.SIGSTOP)
+    with pytest.raises(Overrun, match="was not ready in time"):
+        solver.run(within(10, starting=0.001), solve, SMALL)
+    assert solver.child == stopped
+    monkeypatch.setattr(module, "_HOPELESS_SECONDS", 0.0)
+    with pytest.raises(Overrun, match="was not ready in time"):
+        solver.run(within(10, starting=0.001), solve, SMALL)
+    assert is_gone(stopped)
+    assert solver.run(within(10), solve, SMALL).objective > 0
 
 
 def once_busy(solver: Solver, then: Callable[[int], object]) -> threading.Thread:
