@@ -95,7 +95,8 @@ TENANTS: Sequence[DemoTenant] = (
 #: The virtual cluster in which all tenants have a share. Guaranteed to nobody: 2 V100, 4 P100, 4 K80.
 SHARED = "shared"
 SHARED_GUARANTEED: Mapping[str, int] = {"V100": 2, "K80": 4}
-SHARED_POLICY = "fifo"
+#: Shares by how much each application gains on a GPU model; of a minute, so that there is something to watch.
+SHARED_POLICY = "gavel:objective=max_min,lease_seconds=60,interval_seconds=120"
 
 #: V100 and K80 are divided by cells, P100 by counts. The cells come to the guarantees above.
 CELLS: Mapping[str, Any] = {
@@ -284,8 +285,8 @@ LATE_JOBS: Sequence[DemoJob] = (
     _competitor("speech", "digits-recommend-1", "recommendation", steps=9000, declares=True),
     _competitor("robotics", "digits-play-2", "a3c", steps=5000, declares=False),
     _competitor("vision", "digits-translate-2", "transformer", steps=5000, declares=False),
-    _competitor("robotics", "digits-play-3", "a3c", steps=4000, declares=False),
-    _competitor("vision", "digits-translate-3", "transformer", steps=4000, declares=False),
+    _competitor("vision", "digits-play-3", "a3c", steps=4000, declares=False),
+    _competitor("robotics", "digits-translate-3", "transformer", steps=4000, declares=False),
     _competitor("speech", "digits-recommend-2", "recommendation", steps=8000, declares=False),
 )
 PREEMPTED = "digits-spare"

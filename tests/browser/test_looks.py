@@ -13,6 +13,7 @@ pytestmark = pytest.mark.browser
 
 PAGES = ["/", "/jobs", "/submit", "/nodes", "/virtual-clusters", "/tenants", "/rounds", "/events", "/account"]
 PAGES += ["/cells", "/cells/edit", "/cells/advice", "/virtual-clusters/vision-vc/anomalies"]
+PAGES += ["/speeds", "/virtual-clusters/vision-vc/targets"]
 
 
 @pytest.mark.parametrize("width", [390, 1280])

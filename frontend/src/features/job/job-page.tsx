@@ -125,8 +125,8 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
       )}
       {job.state === "queued" && <WaitingPanel job={job} />}
       {job.state === "queued" && <JobWhatIf job={job} />}
+      <SpeedsPanel job={job} />
       <TimelinePanel job={job} attempts={attempts} />
-      {job.gpus > 0 && <SpeedsPanel job={job} />}
       <div className={styles.columns}>
         <ProgressPanel job={job} />
         <Stack>

@@ -68,17 +68,17 @@ export function SpeedsPanel({ job }: { job: Job }) {
               </Notice>
             </div>
           )}
-          <SpeedTable speeds={speeds} />
+          <SpeedTable speeds={speeds} isOver={isOver} />
         </>
       )}
     </Panel>
   );
 }
 
-function SpeedTable({ speeds }: { speeds: JobSpeeds }) {
+function SpeedTable({ speeds, isOver }: { speeds: JobSpeeds; isOver: boolean }) {
   const { models } = speeds;
-  const hasTargets = models.some(({ target_share: share }) => share !== null);
-  const hasReceived = models.some(({ received_share: share }) => share !== null);
+  const hasTargets = !isOver && models.some(({ target_share: share }) => share !== null);
+  const hasReceived = !isOver && models.some(({ received_share: share }) => share !== null);
   return (
     <TableFrame label="Speed and share by GPU model">
       <thead>

@@ -1,12 +1,17 @@
 import { Link } from "@tanstack/react-router";
+import { useState } from "react";
 
 import type { Attempt, Job } from "@/api/types";
 import { clockTime, duration, moment, secondsBetween, words } from "@/components/format";
 import { useNow } from "@/components/now";
 import { attemptLook, Badge } from "@/components/state-badge";
 import { stretchesOf, type StretchKind } from "@/features/job/timeline";
+import { Button } from "@/ui/button";
 import { Panel } from "@/ui/layout";
 import styles from "@/features/job/timeline-panel.module.css";
+
+/** Under a policy that takes turns a job has many. */
+const ATTEMPTS_SHOWN = 5;
 
 const KIND_TEXT: Record<StretchKind, string> = {
   waiting: "Waiting",
@@ -19,6 +24,9 @@ const KIND_TEXT: Record<StretchKind, string> = {
 /** When the job waited and ran, and what ended each attempt: who, and why. */
 export function TimelinePanel({ job, attempts }: { job: Job; attempts: readonly Attempt[] }) {
   const now = useNow();
+  const [all, setAll] = useState(false);
+  const newestFirst = [...attempts].sort((a, b) => b.number - a.number);
+  const shown = all ? newestFirst : newestFirst.slice(0, ATTEMPTS_SHOWN);
   const stretches = stretchesOf(job, attempts, now);
   const start = Date.parse(job.submitted_at);
   const span = Math.max(1000, (stretches.at(-1)?.to ?? now) - start);
@@ -45,14 +53,17 @@ export function TimelinePanel({ job, attempts }: { job: Job; attempts: readonly 
           </li>
         ))}
       </ul>
-      {attempts.length > 0 && (
+      {shown.length > 0 && (
         <ol className={styles.attempts}>
-          {[...attempts]
-            .sort((a, b) => b.number - a.number)
-            .map((attempt) => (
-              <AttemptEntry key={attempt.id} attempt={attempt} now={now} />
-            ))}
+          {shown.map((attempt) => (
+            <AttemptEntry key={attempt.id} attempt={attempt} now={now} />
+          ))}
         </ol>
+      )}
+      {shown.length < attempts.length && (
+        <Button look="quiet" onClick={() => setAll(true)}>
+          Show all {attempts.length} attempts
+        </Button>
       )}
     </Panel>
   );

@@ -65,7 +65,18 @@ describe("why a job is on its GPU model", () => {
 
   it("compares only models that the job may use and runs on", () => {
     const models = [aModel("A100", 900, { accepted: false }), aModel("K80", 0), aModel("V100", 490, RUNS)];
-    expect(speedSentence(speedsOf(...models))).toBe("Runs on V100, the only model that is known to suit it.");
+    expect(speedSentence(speedsOf(...models))).toBe("Runs on V100, the only model that suits it.");
+  });
+
+  it("does not compare with what is only assumed", () => {
+    const models = [aModel("K80", 100, { source: "assumed" }), aModel("P100", 100, RUNS)];
+    expect(speedSentence(speedsOf(...models))).toBe(
+      "Runs on P100. Its speed is known on P100 only, and taken to be the same on others.",
+    );
+    const elsewhere = [aModel("K80", 100), aModel("P100", 100, { source: "assumed", ...RUNS }), aModel("V100", 490)];
+    expect(speedSentence(speedsOf(...elsewhere))).toBe(
+      "Runs on P100, where its speed is not known yet. It is fastest on V100: 4.9 times as fast as on K80.",
+    );
   });
 
   it("does not make much of small differences or of nothing", () => {

@@ -9,17 +9,20 @@ const SAME_SPEED = 1.05;
 
 /** Where it runs or would be best off, compared with the model that differs most. */
 export function speedSentence(speeds: JobSpeeds): string {
-  const usable = speeds.models.filter(({ accepted, speed }) => accepted && speed !== null && speed > 0);
+  const accepted = speeds.models.filter((model) => model.accepted && model.speed !== 0);
+  // What is only assumed is no ground for a comparison.
+  const usable = accepted.filter(({ speed, source }) => speed !== null && source !== "assumed");
   const fastest = extreme(usable, (a, b) => a > b);
   const slowest = extreme(usable, (a, b) => a < b);
   const here = speeds.models.find(({ runs_now }) => runs_now);
   const start = here ? `Runs on ${here.gpu_model}` : "It does not run now";
+  if (accepted.length === 1) return `${start}${here ? ", the only model that suits it" : ""}.`;
   if (!fastest || !slowest)
     return `${start}. Nothing is known of its speeds: it is taken to be as fast on every model.`;
-  if (usable.length === 1 && (!here || here.gpu_model === fastest.gpu_model))
-    return `${start}${here ? ", the only model that is known to suit it" : ""}.`;
+  if (usable.length === 1)
+    return `${start}. Its speed is known on ${fastest.gpu_model} only, and taken to be the same on others.`;
   if (times(fastest, slowest) < SAME_SPEED) return `${start}; it is as fast on every model that it may use.`;
-  if (here?.speed != null && here.speed > 0) {
+  if (here && usable.includes(here)) {
     if (here.gpu_model === fastest.gpu_model)
       return `${start}, its fastest: it is ${factor(here, slowest)} as fast there as on ${slowest.gpu_model}.`;
     const behind = ` On ${fastest.gpu_model} it would be ${factor(fastest, here)} as fast.`;
@@ -27,7 +30,8 @@ export function speedSentence(speeds: JobSpeeds): string {
       ? `${start}, its slowest.${behind}`
       : `${start}: it is ${factor(here, slowest)} as fast there as on ${slowest.gpu_model}.${behind}`;
   }
-  return `${start}. It is fastest on ${fastest.gpu_model}: ${factor(fastest, slowest)} as fast as on ${slowest.gpu_model}.`;
+  const unknown = here ? ", where its speed is not known yet" : "";
+  return `${start}${unknown}. It is fastest on ${fastest.gpu_model}: ${factor(fastest, slowest)} as fast as on ${slowest.gpu_model}.`;
 }
 
 /** What the policy means to give it of each model, and what it got. */
