@@ -45,20 +45,22 @@ class KnownSpeeds:
 
     def __init__(self, knowledge: Knowledge, prices: Mapping[str, float]) -> None:
         self.knowledge, self.prices = knowledge, prices
+        self._entries: Mapping[tuple[str, str], object] = knowledge.entries
         self._found: dict[object, JobSpeeds] = {}
 
-    def of(self, kind: Kind, gpus: int, declared: Mapping[str, float], shape: object) -> JobSpeeds:
+    def of(self, kind: tuple[str, str], gpus: int, declared: Mapping[str, float], shape: object) -> JobSpeeds:
         """Return the speeds of a job: `shape` stands for what it declares and its size."""
-        known = self.knowledge.knows(kind)
+        known = kind in self._entries
         if not known and not declared:
             return _NOTHING
         # Of kinds that nothing is known of, all that declare the same are alike.
         key = (kind if known else None, shape)
-        if key not in self._found:
+        found = self._found.get(key)
+        if found is None:
             if len(self._found) >= _MOST_KEPT:
                 self._found.clear()
-            self._found[key] = self._think(kind, gpus, declared)
-        return self._found[key]
+            found = self._found[key] = self._think(Kind(*kind), gpus, declared)
+        return found
 
     def _think(self, kind: Kind, gpus: int, declared: Mapping[str, float]) -> JobSpeeds:
         models = sorted({*self.prices, *declared})
@@ -78,9 +80,11 @@ class KnownSpeeds:
         other = self.knowledge.beside(second, Setting(gpu_model, gpus, False, first.application))
         return None if one is None or other is None else (one, other)
 
-    def pairs(self, applications: Iterable[str]) -> tuple[core.PairSpeeds, ...]:
-        """Return how fast applications are beside each other, as far as both are among these."""
-        present = frozenset(applications)
+    def pairs(self, kinds: Iterable[tuple[str, str]]) -> tuple[core.PairSpeeds, ...]:
+        """Return how fast applications are beside each other, as far as both are among these kinds'."""
+        if not self.knowledge.pairs:
+            return ()
+        present = {application for _, application in kinds}
         return tuple(
             core.PairSpeeds(
                 applications=(pair.first, pair.second),
