@@ -171,16 +171,11 @@ def _cluster(
     pairs: dict[tuple[int, int], tuple[tuple[float, float], ...]] = {}
     for (one, gpus), first in kinds.items() if sharing else ():
         for (other, others_gpus), second in kinds.items():
-            keys = [(one, other, gpus, model.lower()) for model in models]
-            if gpus == others_gpus and all(key in table.pairs for key in keys):
+            known = any((one, other, gpus, model.lower()) in table.pairs for model in models)
+            if gpus == others_gpus and known:
+                # Also those that fit nowhere together: the published code has them in its tables.
                 pairs[first, second] = tuple(
-                    [
-                        (
-                            table.pairs[key] * _rate(table, one, gpus, key[3]),
-                            table.pairs[other, one, gpus, key[3]] * _rate(table, other, gpus, key[3]),
-                        )
-                        for key in keys
-                    ]
+                    [_rates_together(table, one, other, gpus, model) for model in models]
                 )
     return Cluster(
         models=models,
@@ -188,6 +183,16 @@ def _cluster(
         prices=tuple([spec.prices.get(model, 1.0) for model in models]),
         pairs=pairs,
     )
+
+
+def _rates_together(
+    table: ThroughputTable, one: str, other: str, gpus: int, model: str
+) -> tuple[float, float]:
+    """Return the rates of two jobs on the same GPUs; zeros where nothing was measured."""
+    model = model.lower()
+    first = table.pairs.get((one, other, gpus, model), 0.0)
+    second = table.pairs.get((other, one, gpus, model), 0.0)
+    return first * _rate(table, one, gpus, model), second * _rate(table, other, gpus, model)
 
 
 # The answer

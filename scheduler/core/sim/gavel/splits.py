@@ -53,18 +53,19 @@ class Gandiva:
                 self._partner.pop(other, None)
         units: list[Unit] = [(number,) for number in jobs]
         if sum(job.gang for job in jobs.values()) > sum(cluster.gpus):
-            singles = self._pair_up([number for number in jobs if number not in self._partner], jobs)
+            singles = self._pair_up([number for number in jobs if number not in self._partner], standing)
             couples = {(min(pair), max(pair)) for pair in self._partner.items()}
             units = [*[(number,) for number in singles], *sorted(couples)]
         return {unit: even_parts(cluster, jobs[unit[0]].gang, len(units)) for unit in units}
 
-    def _pair_up(self, alone: list[int], jobs: Mapping[int, RoundJob]) -> list[int]:
+    def _pair_up(self, alone: list[int], standing: Standing) -> list[int]:
         """Draw two jobs as often as there are jobs, make a pair of those that fit; return who is left."""
+        cluster, jobs = standing.cluster, standing.jobs
         for _ in range(len(alone)):
             if len(alone) < 2:
                 break
             one, other = self._random.sample(alone, 2)
-            if jobs[one].gang == jobs[other].gang:
+            if cluster.together(jobs[one], jobs[other]) is not None:
                 alone.remove(one)
                 alone.remove(other)
                 self._partner[one], self._partner[other] = other, one
