@@ -133,6 +133,11 @@ def test_jobs_are_submitted_once_and_some_start_at_once(tmp_path: Path) -> None:
     waiting = {jobs[name].id for name in ("digits-next", "digits-later")}
     assert waiting <= set(plan.reasons)
 
+    # Who gains most from a V100 shall have most of it: those that declare their speeds show it at once.
+    targets = plan.memory[demo.SHARED]["targets"]
+    on_v100 = {job.name: targets[str(jobs[job.name].id)].get("V100", 0.0) for job in demo.LATE_JOBS}
+    assert on_v100["digits-translate-1"] > 2 * on_v100["digits-recommend-1"]
+
 
 def test_every_job_is_labelled_with_its_pace_and_some_declare_it(
     monkeypatch: pytest.MonkeyPatch,
