@@ -343,7 +343,12 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def _environment(own: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in own.items() if not name.startswith(_NOT_INHERITED)}
+    kept = {
+        name: value
+        for name, value in own.items()
+        # By its home one tells which installation a process belongs to.
+        if name == "ALLOT_HOME" or not name.startswith(_NOT_INHERITED)
+    }
     path = os.pathsep.join(filter(None, (str(_ROOT), own.get("PYTHONPATH"))))
     return kept | _ONE_THREAD | {"PYTHONPATH": path}
 
