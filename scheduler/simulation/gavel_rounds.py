@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scheduler.core.sim.gavel.choices import rules_named, shares_named
+from scheduler.core.sim.gavel.choices import DEPARTURES, rules_named, shares_named
 from scheduler.core.sim.gavel.jobs import Cluster, RoundJob, Standing, Unit
 from scheduler.core.sim.gavel.rounds import Course, GavelRounds, Outcome, Rules, Shares, Turn
 from scheduler.core.sim.result import JobRecord, Result, Sample, Stay, StayEnd
@@ -226,9 +226,7 @@ def _record(arrival: Arrival, job: RoundJob, course: Course, table: ThroughputTa
 
 def _about(rules: Rules, outcome: Outcome, jobs: int) -> list[str]:
     departures = [
-        f"{name}={value}"
-        for name in ("reallocate_seconds", "order", "one_list", "newcomers", "start_seconds")
-        if (value := getattr(rules, name)) != getattr(Rules(), name)
+        f"{name}={value}" for name in DEPARTURES if (value := getattr(rules, name)) != getattr(Rules(), name)
     ]
     said = [
         "Gavel's own rounds" + (f", but {', '.join(departures)}." if departures else ", to the second."),

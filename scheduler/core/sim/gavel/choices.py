@@ -19,8 +19,8 @@ from scheduler.core.sim.gavel.splits import Gandiva, Isolated
 #: What `--rounds` must say.
 NAME = "gavel"
 ORDERS = ("published", "fixed", "shuffled")
-#: Of the rules, what `--rounds` does not set: round length and seed have options of their own.
-_ELSEWHERE = ("round_seconds", "seed")
+#: What `--rounds` can set: all rules but round length and seed, which have options of their own.
+DEPARTURES = tuple([each.name for each in fields(Rules) if each.name not in ("round_seconds", "seed")])
 
 _FLAG, _NUMBER, _COUNT, _WORD = (
     "true or false",
@@ -54,9 +54,7 @@ def rules_named(text: str, *, round_seconds: float, seed: int) -> Rules:
         raise UnknownPlugin(f"rounds of {NAME} last a number of seconds above 0, not {round_seconds:g}")
     hints = get_type_hints(Rules)
     kinds = {bool: _FLAG, float: _NUMBER}
-    known = {
-        each.name: kinds.get(hints[each.name], _WORD) for each in fields(Rules) if each.name not in _ELSEWHERE
-    }
+    known = {name: kinds.get(hints[name], _WORD) for name in DEPARTURES}
     _check(f"rounds {NAME}", given, known)
     if given.get("order", ORDERS[0]) not in ORDERS:
         raise UnknownPlugin(f"rounds {NAME}: order is {given['order']}; choose {wording.either(ORDERS)}")

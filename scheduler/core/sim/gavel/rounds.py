@@ -70,6 +70,8 @@ class Rules:
     one_list: bool = False
     #: Who came since shares were decided on runs on GPUs that are left over.
     newcomers: bool = False
+    #: Pairs of which nobody has a share run on GPUs that are left over, too.
+    leftover_pairs: bool = True
     #: What a start on other GPUs than in the round before takes of a round.
     start_seconds: float = 0.0
     seed: int = 0
@@ -305,6 +307,7 @@ class GavelRounds:
             leftovers=not self._shares.strict,
             one_list=rules.one_list,
             newcomers=rules.newcomers,
+            leftover_pairs=rules.leftover_pairs,
         )
         leases = leases_of(chosen, state.leases)
         renewed = {unit for unit, lease in leases.items() if state.leases.get(unit) == lease}

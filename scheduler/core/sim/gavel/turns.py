@@ -138,13 +138,20 @@ class Turns:
         self._decided[:] = True
 
     def choose(
-        self, order: Sequence[int], *, leftovers: bool, one_list: bool = False, newcomers: bool = False
+        self,
+        order: Sequence[int],
+        *,
+        leftovers: bool,
+        one_list: bool = False,
+        newcomers: bool = False,
+        leftover_pairs: bool = True,
     ) -> dict[int, list[Choice]]:
         """Return who runs next, by model, in the order in which they were taken.
 
         With `leftovers` GPUs that nobody has a share of go to whoever missed most; else they stay idle.
         With `one_list` models are not filled one after the other. With `newcomers` jobs that arrived since
-        shares were decided on run on leftovers; else they only keep others from them.
+        shares were decided on run on leftovers; else they only keep others from them. Without
+        `leftover_pairs` only single jobs get what is left over.
         """
         left = list(self._cluster.gpus)
         taken: set[int] = set()
@@ -154,7 +161,7 @@ class Turns:
             priorities = {model: self._priorities(model) for model in models}
             self._take(self._in_turn(models, priorities, positive=True), left, taken, chosen, newcomers)
             if leftovers and any(left[model] for model in models):
-                rest = self._in_turn(models, priorities, positive=False, taken=taken)
+                rest = self._in_turn(models, priorities, positive=False, taken=taken, pairs=leftover_pairs)
                 self._take(rest, left, taken, chosen, newcomers)
         return chosen
 
@@ -174,10 +181,11 @@ class Turns:
         *,
         positive: bool,
         taken: Collection[int] = (),
+        pairs: bool = True,
     ) -> list[tuple[int, int]]:
         """Return rows and models by falling priority, then deficit, then share; else as they came up."""
         rows, columns, keys = [], [], []
-        free = self._present
+        free = self._present if pairs else self._present & (self._second == NOBODY)
         if taken:
             busy = np.array(sorted(taken), dtype=np.int64)
             free = free & ~(np.isin(self._first, busy) | np.isin(self._second, busy))

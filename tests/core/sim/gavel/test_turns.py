@@ -95,6 +95,7 @@ def test_new_pairs_come_before_single_jobs_where_gpus_are_left_over() -> None:
     table = turns(where, job(0, 1), job(0, 1), sharing=True)
     table.decide({})
     assert units(table.choose([0], leftovers=True)) == {0: [(0, 1)]}
+    assert units(table.choose([0], leftovers=True, leftover_pairs=False)) == {0: [(0,)]}
 
 
 def test_who_has_gone_has_no_turns_and_nor_have_its_pairs() -> None:
