@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.sim.workload import Workload
-from scheduler.core.snapshot import Job, Task
+from scheduler.core.snapshot import Job, Regime, Task, Training
 from scheduler.simulation.errors import InputError, Problem, TraceError
 from scheduler.simulation.traces.options import TraceOptions, parse_options
 from scheduler.simulation.traces.reading import Reading, gang
@@ -149,7 +149,13 @@ def test_best_effort_jobs_can_be_opportunistic(tmp_path: Path) -> None:
 
 
 def test_shockwave_adds_up_the_schedule_of_batch_sizes(tmp_path: Path) -> None:
-    assert work(read(tmp_path, "shockwave", samples.SHOCKWAVE)) == [2 * 60.5 + 40]
+    reading = read(tmp_path, "shockwave", samples.SHOCKWAVE)
+    assert work(reading) == [2 * 60.5 + 40]
+    (arrival,) = reading.workload.arrivals
+    assert [(phase.batch_size, phase.epochs) for phase in arrival.truth.phases] == [(10, 2), (20, 1)]
+    # The scheduler is told of the batch sizes, and not of when they come.
+    regimes = (Regime(batch_size=10, epoch_seconds=60.5), Regime(batch_size=20, epoch_seconds=40.0))
+    assert arrival.job.training == Training(epochs=3.0, batch_size=10, regimes=regimes)
 
 
 def test_units_are_seconds_whatever_the_trace_has(tmp_path: Path) -> None:

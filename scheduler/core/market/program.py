@@ -37,6 +37,9 @@ GAP = 1e-3
 NODES = 500
 #: No job counts so many times more than another, or the solver's tolerance would show.
 MOST_WEIGHT = 1e6
+#: Slower than this, relative to where a job is fastest, is as good as not at all; and no job has less work
+#: left, in rounds.
+LEAST_SPEED, LEAST_WORK = 1e-3, 1e-2
 #: A value that is less than this off counts as whole.
 ROUNDING = 1e-6
 #: What SciPy's `milp` says when there is no solution.
@@ -53,7 +56,7 @@ class Program:
         self._of_bidder: list[list[int]] = [[] for _ in bidders]
         for place, bidder in enumerate(bidders):
             for model, speed in enumerate(bidder.speeds):
-                if speed > 0 and self._rounds_for(bidder, model) > 0:
+                if speed >= LEAST_SPEED and self._rounds_for(bidder, model) > 0:
                     self._of_bidder[place].append(len(self._pairs))
                     self._pairs.append((place, model))
 
@@ -78,19 +81,20 @@ class Program:
         return int((self._room[:, model] >= bidder.gpus).sum())
 
     def _work(self, place: int) -> list[tuple[int, float]]:
-        """Return the seconds of its work that the bidder does in a round of each of its variables."""
+        """Return how much of its work, in rounds where it is fastest, a round of each of its variables does."""
         speeds = self._bidders[place].speeds
-        return [
-            (pair, self._market.round_seconds * speeds[self._pairs[pair][1]])
-            for pair in self._of_bidder[place]
-        ]
+        return [(pair, speeds[self._pairs[pair][1]]) for pair in self._of_bidder[place]]
 
     def _most_work(self, place: int) -> float:
-        """Return an upper bound of the seconds of its work that the bidder does in all rounds."""
-        return self._market.rounds * max([seconds for _, seconds in self._work(place)], default=0.0)
+        """Return an upper bound of what the bidder does of its work in all rounds, in rounds."""
+        return self._market.rounds * max([speed for _, speed in self._work(place)], default=0.0)
+
+    def _left(self, place: int) -> float:
+        """Return the work that the bidder has left, in rounds."""
+        return max(self._bidders[place].left_seconds / self._market.round_seconds, LEAST_WORK)
 
     def _floors(self) -> Floats | None:
-        """Return the seconds of its work that each bidder must do to end in time; None when someone cannot.
+        """Return the work in rounds that each bidder must do to end in time; None when someone cannot.
 
         After the last round it is taken to have its uniform share, and to end no sooner than that round, as
         in the paper: whoever is due before cannot end in time by this count.
@@ -98,8 +102,8 @@ class Program:
         market = self._market
         floors = np.zeros(len(self._bidders))
         for place, bidder in enumerate(self._bidders):
-            later = bidder.due_seconds - market.rounds * market.round_seconds
-            floors[place] = max(0.0, bidder.left_seconds - later * market.uniform_share)
+            later = bidder.due_seconds / market.round_seconds - market.rounds
+            floors[place] = max(0.0, self._left(place) - later * market.uniform_share)
             if later < 0 or floors[place] > self._most_work(place):
                 return None
         return floors
@@ -127,8 +131,7 @@ class Program:
         """Nobody runs in more rounds than there are, nor in more than it needs."""
         for place, model in self._pairs:
             bidder = self._bidders[place]
-            seconds = bidder.speeds[model] * self._market.round_seconds
-            needed = max(1, math.ceil(bidder.left_seconds / seconds - ROUNDING))
+            needed = max(1, math.ceil(self._left(place) / bidder.speeds[model] - ROUNDING))
             rows.variable(most=min(self._rounds_for(bidder, model), needed))
         for pairs in self._of_bidder:
             if len(pairs) > 1:
@@ -153,13 +156,16 @@ class Program:
 
     def _add_utility(self, rows: _Rows, place: int, weight: float, floor: float) -> None:
         """The logarithm of what the bidder has done of its epochs, above that of now; and its floor."""
-        bidder = self._bidders[place]
-        work = self._work(place)
-        done_a_second = (1.0 - bidder.done) / bidder.left_seconds
-        pieces = [
-            (rows.variable(cost=-weight * slope, most=length), 1.0) for slope, length in _pieces(bidder.done)
-        ]
-        rows.add([*pieces, *((pair, -seconds * done_a_second) for pair, seconds in work)], most=0.0)
+        done, work = self._bidders[place].done, self._work(place)
+        a_round, reach = (1.0 - done) / self._left(place), self._most_work(place)
+        pieces = []
+        for slope, length in _pieces(done):
+            if reach > 0:
+                # In rounds, as all the program is, so that its numbers are of one size.
+                rounds = min(length / a_round, reach)
+                pieces.append((rows.variable(cost=-weight * slope * a_round, most=rounds), 1.0))
+                reach -= rounds
+        rows.add([*pieces, *((pair, -speed) for pair, speed in work)], most=0.0)
         if floor > 0:
             rows.add(work, least=floor - ROUNDING)
 
@@ -167,12 +173,12 @@ class Program:
         """How much longer the longest run that remains is than it must be."""
         market = self._market
         running = [place for place in range(len(self._bidders)) if self._of_bidder[place]]
-        left = {place: self._bidders[place].left_seconds for place in running}
-        must_be = max([max(0.0, left[place] - self._most_work(place)) for place in running])
-        more = rows.variable(cost=market.makespan_weight * len(self._bidders) * market.rounds)
+        must_be = max([max(0.0, self._left(place) - self._most_work(place)) for place in running])
+        a_round = market.makespan_weight * market.round_seconds * len(self._bidders) * market.rounds
+        more = rows.variable(cost=a_round)
         for place in running:
-            if left[place] > must_be:
-                rows.add([*self._work(place), (more, 1.0)], least=left[place] - must_be)
+            if self._left(place) > must_be:
+                rows.add([*self._work(place), (more, 1.0)], least=self._left(place) - must_be)
 
 
 class _Rows:
