@@ -34,6 +34,7 @@ from allot.objects import (
     WhatIf,
     Why,
 )
+from allot.speed_objects import JobSpeeds, SpeedImport, SpeedRow
 from allot.transport import Transport
 
 LARGEST_PAGE = 200
@@ -263,6 +264,42 @@ class Client:
     def apply_advice(self, advice_id: str) -> Cells:
         """Put advised cells in force; Refused when the cells have changed since."""
         return cast(Cells, self._write(f"/cells/advice/{quote(advice_id, safe='')}/apply"))
+
+    # How fast jobs are
+
+    def speeds(self, *, limit: int | None = None, **filters: str | int | bool | None) -> Iterator[SpeedRow]:
+        """What is known of speeds. Filters are those of GET /speeds: tenant, application, gpu_model, gpus,
+        partners."""
+        return cast("Iterator[SpeedRow]", self._pages("/speeds", filters, limit))
+
+    def job_speeds(self, job_id: int) -> JobSpeeds:
+        """How fast a job is on each GPU model, what its policy aims at, and what it received."""
+        return cast(JobSpeeds, self._read(f"/jobs/{job_id}/speeds"))
+
+    def correct_speed(self, setting: Mapping[str, Any], value: float, *, reason: str = "") -> SpeedRow:
+        """Say what a speed is. `setting`: tenant, application, gpu_model, gpus, and spread and partner."""
+        body = {**setting, "value": value, "reason": reason}
+        return cast(SpeedRow, self._transport.request("PUT", "/speeds/correction", body=body))
+
+    def uncorrect_speed(self, setting: Mapping[str, Any]) -> None:
+        """Take a correction back."""
+        self._transport.request("DELETE", "/speeds/correction", parameters=setting)
+
+    def export_speeds(self, tenant: str, layout: str = "csv") -> Any:
+        """What is known of a tenant's kinds: the text of a CSV file, or Gavel's JSON."""
+        return self._read("/speeds/export", {"tenant": tenant, "layout": layout})
+
+    def import_speeds(
+        self, tenant: str, content: str, *, dry_run: bool = False, reason: str = ""
+    ) -> SpeedImport:
+        """Take the text of a file over, whole or not at all; Refused names every wrong line."""
+        body = {"tenant": tenant, "content": content, "dry_run": dry_run, "reason": reason}
+        return cast(SpeedImport, self._write("/speeds/import", body))
+
+    def set_price(self, gpu_model: str, price_per_hour: float) -> GpuModel:
+        """Say what a GPU of a model costs for an hour."""
+        path = f"/gpu-models/{quote(gpu_model, safe='')}"
+        return cast(GpuModel, self._transport.request("PATCH", path, body={"price_per_hour": price_per_hour}))
 
     def _anomalies(self, virtual_cluster: str) -> str:
         return f"/virtual-clusters/{quote(virtual_cluster, safe='')}/anomalies"

@@ -8,7 +8,7 @@ import sys
 import typer
 import typer.core
 
-from allot.commands import advice, cluster, jobs, logs, policies, session, submit, vc, what_if
+from allot.commands import advice, cluster, jobs, logs, policies, session, speeds, submit, vc, what_if
 from allot.describe import problem_lines
 from allot.errors import AllotError, NotSignedIn, Refused, Unreachable, WrongServer
 from allot.output import say
@@ -77,6 +77,7 @@ what_if.register(app)
 vc.register(app)
 advice.register(app)
 policies.register(app)
+speeds.register(app)
 
 
 def main() -> None:

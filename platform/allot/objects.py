@@ -344,6 +344,7 @@ class GpuModel(TypedDict):
     gpus: int
     gpus_free: int
     nodes: int
+    price_per_hour: float
 
 
 class CreatedToken(TypedDict):

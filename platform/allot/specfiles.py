@@ -211,19 +211,25 @@ def _read(path: str) -> list[Source]:
     return sources
 
 
-def _text(path: str, where: str, hint: str) -> str:
+def read_text(path: str, *, most_bytes: int) -> str:
+    """The text of a file that is no specification."""
+    where = "standard input" if path == "-" else path
+    return _text(path, where, "Give the name of one that exists, or - for standard input.", most_bytes)
+
+
+def _text(path: str, where: str, hint: str, most_bytes: int = LARGEST_FILE_BYTES) -> str:
     try:
         if path == "-":
-            content = sys.stdin.buffer.read(LARGEST_FILE_BYTES + 1)
+            content = sys.stdin.buffer.read(most_bytes + 1)
         else:
             with Path(path).open("rb") as file:
-                content = file.read(LARGEST_FILE_BYTES + 1)
+                content = file.read(most_bytes + 1)
     except FileNotFoundError:
         raise WrongUse(f"There is no file {path!r}. {hint}") from None
     except OSError as error:
         raise WrongUse(f"Cannot read {where}: {error.strerror}.") from None
-    if len(content) > LARGEST_FILE_BYTES:
-        raise WrongUse(f"{where} is larger than {LARGEST_FILE_BYTES:,} bytes; split it.")
+    if len(content) > most_bytes:
+        raise WrongUse(f"{where} is larger than {most_bytes:,} bytes; split it.")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:

@@ -84,7 +84,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         retry_for_seconds: float = 0.0,
     ) -> Any:
-        """Return the decoded JSON answer (None for an empty one).
+        """Return the decoded JSON answer (None for an empty one, the text of a CSV file).
 
         Repeats after lost connections and busy answers until `retry_for_seconds` have passed.
         Raises Unreachable, or a Refused saying what the server said.
@@ -136,6 +136,8 @@ class Transport:
     def _value(self, answer: httpx.Response) -> Any:
         if answer.status_code == 204 or not answer.content:
             return None
+        if answer.headers.get("Content-Type", "").startswith("text/csv"):
+            return answer.text
         try:
             return answer.json()
         except ValueError:

@@ -1,0 +1,293 @@
+"""speeds: how fast kinds of jobs are on each GPU model: list, show, correct, import, export, price."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from allot.commands.options import JobId, OutputOption, connect
+from allot.errors import AllotError, WrongUse
+from allot.output import Format, plural, print_line, print_objects, print_table, say
+from allot.specfiles import read_text
+
+if TYPE_CHECKING:
+    from allot.client import Client
+    from allot.speed_objects import JobModelSpeed, JobSpeeds, SpeedCell, SpeedImport, SpeedRow
+
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+#: As it lies there; without white space it must fit into a request of 1 MB.
+LARGEST_FILE_BYTES = 4_000_000
+#: Changes that `import` prints; `-o json` has more.
+CHANGES_SHOWN = 20
+#: After a speed that nobody measured or stated.
+MARKS = {"estimated": "~", "assumed": "?"}
+
+TenantOption = Annotated[str | None, typer.Option(help="Needed by members of several tenants.")]
+ModelOption = Annotated[
+    str | None, typer.Option("--gpu-model", "--model", "-m", help="Only what is known of this GPU model.")
+]
+
+
+@group.command(name="list")
+def list_all(
+    application: Annotated[str | None, typer.Argument(help="A part of the application's name.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant's.")] = None,
+    gpu_model: ModelOption = None,
+    partners: Annotated[
+        bool, typer.Option("--partners", help="Speeds beside others on the same GPUs, relative to alone.")
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Rows at most.", min=1)] = 200,
+    output: OutputOption = Format.table,
+) -> None:
+    """List how fast applications are: samples a second of the gang, by GPU model.
+
+    Marks: ~ estimated from how other applications compare, ? assumed, * corrected by hand. 0: it does not run
+    there.
+    """
+    with connect() as client:
+        rows = list(
+            client.speeds(
+                limit=limit,
+                application=application,
+                tenant=tenant,
+                gpu_model=gpu_model,
+                partners="true" if partners else None,
+            )
+        )
+    if output is not Format.table:
+        print_objects(rows, output)
+        return
+    models = sorted({cell["gpu_model"] for row in rows for cell in row["speeds"]})
+    headings = ["APPLICATION", "TENANT", "GPUS", *(["BESIDE"] if partners else []), "NODES", *models]
+    print_table(headings, [_row(row, models, partners) for row in rows], right=["GPUS", *models])
+
+
+def _row(row: SpeedRow, models: list[str], partners: bool) -> list[object]:
+    cells = {cell["gpu_model"]: _value(cell) for cell in row["speeds"]}
+    beside = [row["partner"]] if partners else []
+    nodes = "spread" if row["spread"] else "near"
+    return [
+        row["application"],
+        row["tenant"],
+        row["gpus"],
+        *beside,
+        nodes,
+        *(cells.get(model, "-") for model in models),
+    ]
+
+
+def _value(cell: SpeedCell) -> str:
+    if cell["value"] is None:
+        return "-"
+    mark = "*" if cell["source"] == "corrected" else MARKS.get(cell["source"] or "", "")
+    return f"{cell['value']:.4g}{mark}"
+
+
+@group.command()
+def show(job_id: JobId, output: OutputOption = Format.table) -> None:
+    """Show why a job is on the GPU model it is on: its speeds, its target, what it received."""
+    with connect() as client:
+        found = client.job_speeds(job_id)
+    if output is not Format.table:
+        print_objects(found, output)
+        return
+    print_line(f"Job {job_id}: {found['application']}, {plural(found['gpus'], 'GPU')}")
+    print_line(f"Policy {found['policy']}, of {found['view']}")
+    if said := reason_of(found):
+        print_line(said)
+    print_line("")
+    headings = ["GPU MODEL", "SPEED", "RELATIVE", "SOURCE", "TARGET", "RECEIVED", "IN ALL", "PRICE/H", "NOW"]
+    print_table(headings, [_model(model) for model in found["models"]], right=headings[1:3] + headings[4:8])
+
+
+def reason_of(found: JobSpeeds) -> str:
+    """Say in a sentence where the job runs and how that compares; empty while it runs nowhere."""
+    here = next((model for model in found["models"] if model["runs_now"]), None)
+    if here is None:
+        return ""
+    said = f"It runs on {here['gpu_model']}"
+    slower = [
+        model
+        for model in found["models"]
+        if model["accepted"] and model["speed"] and here["speed"] and model["speed"] < here["speed"]
+    ]
+    if slower:
+        other = min(slower, key=lambda model: model["speed"] or 0.0)
+        said += (
+            f", {(here['speed'] or 0.0) / (other['speed'] or 1.0):.1f}x as fast as on {other['gpu_model']}"
+        )
+    aims = [
+        f"{model['target_share']:.0%} of its time on {model['gpu_model']}"
+        for model in found["models"]
+        if model["target_share"]
+    ]
+    return f"{said}; its target is {' and '.join(aims)}." if aims else f"{said}."
+
+
+def _model(model: JobModelSpeed) -> list[str]:
+    speed = "-" if model["speed"] is None else f"{model['speed']:.4g}"
+    source: str = model["source"] or "-"
+    if model["source"] == "measured":
+        source = f"measured ({model['samples']})"
+    return [
+        model["gpu_model"] if model["accepted"] else f"{model['gpu_model']} (not accepted)",
+        speed,
+        _percent(model["relative"]),
+        source,
+        _percent(model["target_share"]),
+        _percent(model["received_share"]),
+        _percent(model["attained_share"]),
+        f"{model['price_per_hour']:g}",
+        "runs" if model["runs_now"] else "",
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+@group.command()
+def correct(
+    application: Annotated[str, typer.Argument(help="Or name:JOB for jobs that state none.")],
+    gpu_model: Annotated[str, typer.Argument(metavar="MODEL")],
+    value: Annotated[
+        float | None, typer.Argument(help="Samples a second of the gang; 0: it does not run there.")
+    ] = None,
+    gpus: Annotated[int, typer.Option("--gpus", "-g", help="Size of the gang.", min=1)] = 1,
+    spread: Annotated[bool, typer.Option("--spread", help="On more nodes than needed.")] = False,
+    beside: Annotated[
+        str, typer.Option(metavar="APPLICATION", help="Beside this one; VALUE is then relative to alone.")
+    ] = "",
+    tenant: TenantOption = None,
+    reason: Annotated[str, typer.Option(help="Why; others read it.")] = "",
+    remove: Annotated[bool, typer.Option("--remove", help="Take the correction back.")] = False,
+) -> None:
+    """Say how fast an application is, whatever was measured. For admins of the tenant, and operators.
+
+    `allot speeds correct bert V100 812.5 -g 4`, `allot speeds correct bert V100 -g 4 --remove`.
+    """
+    if (value is None) != remove:
+        raise WrongUse("Give a speed, or --remove to take the correction back.")
+    where = f"{application} with {plural(gpus, 'GPU')} on {gpu_model}"
+    with connect() as client:
+        setting: dict[str, Any] = {
+            "tenant": _tenant(client, tenant),
+            "application": application,
+            "gpu_model": gpu_model,
+            "gpus": gpus,
+            "spread": spread,
+            "partner": beside,
+        }
+        if value is None:
+            client.uncorrect_speed(setting)
+            print_line(f"{where}: what was measured, declared or estimated counts again.")
+            return
+        row = client.correct_speed(setting, value, reason=reason)
+    now = next(cell for cell in row["speeds"] if cell["gpu_model"] == gpu_model)
+    print_line(f"{where}: {now['value']:g}, from the next round on.")
+
+
+@group.command(name="import")
+def import_file(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV, or Gavel's JSON; - is standard input.")],
+    tenant: TenantOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    reason: Annotated[str, typer.Option(help="Why; others read it.")] = "",
+    output: OutputOption = Format.table,
+) -> None:
+    """Take a file of speeds over, whole or not at all. For admins of the tenant, and operators."""
+    content = _compact(read_text(file, most_bytes=LARGEST_FILE_BYTES))
+    with connect() as client:
+        done = client.import_speeds(_tenant(client, tenant), content, dry_run=dry_run, reason=reason)
+    if output is not Format.table:
+        print_objects(done, output)
+    else:
+        _print_import(done)
+
+
+def _compact(text: str) -> str:
+    """Return JSON without its white space: Gavel's table is then half as large, and fits into a request."""
+    if not text.lstrip("\ufeff \t\r\n").startswith("{"):
+        return text
+    try:
+        return json.dumps(json.loads(text.lstrip("\ufeff")), separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return text  # The server says what is wrong with it.
+
+
+def _print_import(done: SpeedImport) -> None:
+    would = "would be " if done["dry_run"] else ""
+    added, changed = f"{plural(done['added'], 'speed')} {would}added", f"{done['changed']} {would}changed"
+    print_line(f"{added}, {changed}, {done['unchanged']} unchanged.")
+    if done["unknown_models"]:
+        say(f"allot: the cluster has no GPUs of {', '.join(done['unknown_models'])}.")
+    for each in done["renamed"][:CHANGES_SHOWN]:
+        print_line(f"  {each['from']} is called {each['to']}.")
+    if done["changes"]:
+        print_line("")
+        rows = [
+            [
+                each["application"] + (f" beside {each['partner']}" if each["partner"] else ""),
+                each["gpus"],
+                each["gpu_model"],
+                "-" if each["before"] is None else f"{each['before']:.4g}",
+                f"{each['after']:.4g}",
+            ]
+            for each in done["changes"][:CHANGES_SHOWN]
+        ]
+        print_table(
+            ["APPLICATION", "GPUS", "MODEL", "BEFORE", "AFTER"], rows, right=["GPUS", "BEFORE", "AFTER"]
+        )
+    more = done["added"] + done["changed"] - CHANGES_SHOWN
+    if more > 0:
+        print_line(f"and {more} more.")
+
+
+@group.command()
+def export(
+    tenant: TenantOption = None,
+    layout: Annotated[str, typer.Option(help="csv, or gavel for Gavel's JSON.")] = "csv",
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", metavar="FILE", help="Write it there, not to stdout.")
+    ] = None,
+) -> None:
+    """Print what is corrected, measured or declared as a file that `import` and `simulate` read."""
+    with connect() as client:
+        found = client.export_speeds(_tenant(client, tenant), layout)
+    text = found if isinstance(found, str) else json.dumps(found, indent=1) + "\n"
+    if file is None:
+        print_line(text.rstrip("\n"))
+        return
+    try:
+        file.write_text(text)
+    except OSError as error:
+        raise AllotError(f"Can not write {file}: {error.strerror}.") from None
+
+
+@group.command()
+def price(
+    gpu_model: Annotated[str, typer.Argument(metavar="MODEL")],
+    price_per_hour: Annotated[float, typer.Argument(metavar="PRICE", help="Of one GPU for an hour.", min=0)],
+) -> None:
+    """Say what a GPU of a model costs for an hour, for policies that minimise cost. For operators."""
+    with connect() as client:
+        now = client.set_price(gpu_model, price_per_hour)
+    print_line(f"{gpu_model}: {now['price_per_hour']:g} an hour, from the next round on.")
+
+
+def _tenant(client: Client, name: str | None) -> str:
+    """Return the tenant that is meant: the one named, or the only one that one is a member of."""
+    if name is not None:
+        return name
+    mine = [tenant["name"] for tenant in client.me()["tenants"]]
+    if len(mine) != 1:
+        raise WrongUse(f"Say which tenant with --tenant: {', '.join(mine) or 'you are a member of none'}.")
+    return mine[0]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(group, name="speeds", help="How fast applications are on each GPU model.")
