@@ -45,8 +45,7 @@ def serve(parent: int, memory_bytes: int) -> None:
     """Answer calls until the parent closes its end."""
     _end_with(parent)
     faulthandler.enable()
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit(memory_bytes)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_FIRST_TO_GO))
     calls, answers = _own_pipes()
@@ -78,6 +77,16 @@ def _end_with(parent: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def _limit(memory_bytes: int) -> None:
+    """Let this process have so much address space, unless it may have only less; and write no core dump."""
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    if most == resource.RLIM_INFINITY or memory_bytes < most:
+        # Some systems other than Linux know no such limit.
+        with suppress(*(() if sys.platform == "linux" else (ValueError, OSError))):
+            resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _own_pipes() -> tuple[io.FileIO, io.FileIO]:
