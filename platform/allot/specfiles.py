@@ -50,6 +50,7 @@ class Flags:
     memory: str | None = None
     time_limit: str | None = None
     estimate: str | None = None
+    deadline: str | None = None
     application: str | None = None
     topology: str | None = None
     topology_required: bool | None = None
@@ -86,6 +87,7 @@ class Flags:
             "guarantee": self.guarantee,
             "time_limit": self.time_limit,
             "estimate": self.estimate,
+            "deadline": self.deadline,
             "application": self.application,
         }
         spec.update({key: value for key, value in plain.items() if value is not None})

@@ -70,6 +70,9 @@ def submit(
     estimate: Annotated[
         str | None, typer.Option(help="How long it will probably run, within its limit; for predictions.")
     ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(help="Within what time of now it should have ended: 12h.")
+    ] = None,
     application: Annotated[
         str | None, typer.Option(help="Kind of training job; those of one kind are taken to run alike.")
     ] = None,
@@ -113,6 +116,7 @@ def submit(
         priority=priority,
         time_limit=time_limit,
         estimate=estimate,
+        deadline=deadline,
         application=application,
         topology=topology.value if topology else None,
         topology_required=topology_required,

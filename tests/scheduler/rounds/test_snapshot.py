@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from scheduler.core import snapshot as core
 from scheduler.core.cells.document import from_document
+from scheduler.core.round import decide
 from scheduler.models import PolicyMemory, TrainingProgress
 from scheduler.rounds.snapshot import read_snapshot
 from tests.scheduler.builders import (
@@ -252,3 +253,20 @@ def test_two_jobs_that_share_gpus_are_as_fast_as_was_measured():
     assert read_snapshot(1).running[0].speeds == {}
     make_measurement(tenant, "name:two", 0.6, partner="name:one")
     assert read_snapshot(1).running[0].speeds == {jobs[0].id: 0.7, jobs[1].id: 0.6}
+
+
+def test_a_job_that_runs_where_it_is_said_not_to_run_is_no_harm():
+    tenant = make_tenant()
+    vc = make_vc(members=[tenant], guaranteed={"V100": 8, "K80": 8})
+    node = make_node()
+    make_node(gpu_model="K80")
+    job = make_job(tenant=tenant, virtual_cluster=vc)
+    make_attempt(job, gpus_of(node)[:1])
+    make_correction(tenant, f"name:{job.name}", 0.0)
+    make_correction(tenant, f"name:{job.name}", 5.0, gpu_model="K80")
+    snapshot = read_snapshot(1)
+    assert snapshot.jobs[0].gpu_models == ("K80",)
+    plan = decide(snapshot)
+    # It runs, whatever anybody says, and is left alone; had it to start anew, it would start elsewhere.
+    assert not plan.degraded
+    assert plan.actions == ()
