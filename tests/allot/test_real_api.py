@@ -106,7 +106,7 @@ def test_everything_that_flags_can_say_is_taken_and_shown(allot: Allot) -> None:
     flags = (
         "--name x --gpus 2 --model V100 --replicas 2 --opportunistic --vc shared --tenant research --cpu 1 "
         "--memory 4GiB --time-limit 1h --env K=V --label team=vision --priority 5 --topology rack "
-        "--topology-required --grace 60 --max-attempts 2 -- python train.py --lr 1"
+        "--deadline 2h --topology-required --grace 60 --max-attempts 2 -- python train.py --lr 1"
     )
     checked = allot("submit", "--dry-run", *flags.split(" "))
     assert checked.exit_code == 0, checked.stderr
@@ -115,7 +115,7 @@ def test_everything_that_flags_can_say_is_taken_and_shown(allot: Allot) -> None:
     submitted = allot("submit", *flags.split(" "))
     assert submitted.exit_code == 0, submitted.stderr
     spec = json.loads(allot("show", str(job_of("x").id), "-o", "json").stdout)["spec"]
-    assert spec["time_limit"] == 3600
+    assert (spec["time_limit"], spec["deadline"]) == (3600, 7200)
     assert spec["topology"] == {"level": "rack", "required": True}
     assert spec["tasks"][0]["resources"] == {"gpu": 2, "gpu_model": ["V100"], "cpu": 1.0, "memory": 4 * 2**30}
     shown = allot("show", str(job_of("x").id)).stdout

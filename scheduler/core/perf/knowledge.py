@@ -4,8 +4,9 @@ For a gang of g GPUs of a kind, near and alone, on each model that is asked for:
 
 1. What is on record for this very size, or declared for the job at hand, in the order of `speed`.
 2. Otherwise an estimate from the kind's other cells (model x size, of any source above) and the reference
-   kinds: all others of which two models are known at one size, whoever's they are; who they are is told to
-   nobody (`completion`). It also tells sizes that were never measured, as far as references tell them.
+   kinds: all others of which two models are on record at one size, whoever's they are; who they are is told
+   to nobody (`completion`). What others declare is only their word, and left out. It also tells sizes that
+   were never measured, as far as references tell them.
 3. Otherwise the nearest size at which this model is known or estimated (by ratio; the smaller of two as
    near), in proportion to the number of GPUs.
 4. Otherwise the slowest of what 1 knows (else of what 2 and 3 estimate, else of all that is known, in
