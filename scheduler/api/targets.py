@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from scheduler import represent
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import AttemptState
+from scheduler.core.lifecycle import AttemptState, JobState
 from scheduler.models import Attempt, Job
 from scheduler.selectors import OTHERS, ViewTargets, jobs_visible, view_targets, virtual_cluster_get
 from tenants.selectors import Viewer, viewer
@@ -69,7 +69,7 @@ class VirtualClusterJobTargets(ListAPIView):
     serializer_class = JobTargets
 
     def get_queryset(self) -> QuerySet[Job]:
-        return jobs_visible(viewer(self.request)).select_related("tenant")
+        return _unfinished(jobs_visible(viewer(self.request))).select_related("tenant")
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         known = view_targets(virtual_cluster_get(self.kwargs["name"]).name)
@@ -77,9 +77,14 @@ class VirtualClusterJobTargets(ListAPIView):
         return self.get_paginated_response(_represented(page or (), known))
 
 
+def _unfinished(jobs: QuerySet[Job]) -> QuerySet[Job]:
+    """Leave out those that ended since their policy decided."""
+    return jobs.filter(state__in=[JobState.QUEUED, JobState.RUNNING])
+
+
 def _by_tenant(known: ViewTargets, by: Viewer) -> list[dict[str, Any]]:
     sums: dict[str, dict[str, Any]] = {}
-    jobs = Job.objects.filter(id__in=list(known.shares))
+    jobs = _unfinished(Job.objects.all()).filter(id__in=list(known.shares))
     for job, tenant_id, tenant, gpus in jobs.values_list("id", "tenant_id", "tenant__name", "gpus"):
         name = tenant if by.is_operator or tenant_id in by.roles else OTHERS
         line = sums.setdefault(name, {"tenant": name, "jobs": 0, "gpus": {}})

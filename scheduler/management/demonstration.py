@@ -252,7 +252,7 @@ JOBS: Sequence[DemoJob] = (
         name="digits-mistake",
         options="--batch 3",
         gpu_model="K80",
-        fields={"virtual_cluster": SHARED},
+        fields=OPPORTUNISTIC,
     ),
     DemoJob(
         tenant="robotics",

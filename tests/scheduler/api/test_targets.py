@@ -25,6 +25,12 @@ def test_a_policy_without_targets_has_none(world: World) -> None:
 def test_shares_alone_and_in_company_add_up_and_time_had_is_a_part_of_what_passed(world: World) -> None:
     mine = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster, gpus=2, name="mine")
     other = make_job(tenant=make_tenant("red"), virtual_cluster=world.virtual_cluster, name="theirs")
+    ended = make_job(
+        tenant=world.tenant,
+        virtual_cluster=world.virtual_cluster,
+        state="failed",
+        columns={"ended_at": database_now()},
+    )
     make_attempt(mine, gpus_of(world.node)[:2])
     remember(
         policy="gavel",
@@ -33,7 +39,7 @@ def test_shares_alone_and_in_company_add_up_and_time_had_is_a_part_of_what_passe
         targets={
             str(mine.id): {"V100": 0.5, "K80": 0.25},
             str(other.id): {"K80": 1.0},
-            "999999": {"K80": 1.0},
+            str(ended.id): {"K80": 1.0},
         },
         shared={f"{mine.id}+{other.id}": {"V100": 0.125}},
         received={str(mine.id): {"V100": 40.0}},

@@ -40,7 +40,7 @@ export function TargetsPage() {
       {targets?.tenants.length === 0 && (
         <EmptyState title="No targets">
           {targets.decided_at
-            ? "No job of this virtual cluster waits or runs."
+            ? "None of its jobs has a target at present."
             : `Policy ${cluster?.policy ?? ""} sets none, or has not decided yet. One that does, such as gavel, says which part of its time each job should spend on which GPU model.`}
         </EmptyState>
       )}
