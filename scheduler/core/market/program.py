@@ -81,7 +81,7 @@ class Program:
         return int((self._room[:, model] >= bidder.gpus).sum())
 
     def _work(self, place: int) -> list[tuple[int, float]]:
-        """Return how much of its work, in rounds where it is fastest, a round of each of its variables does."""
+        """Return how much of its work, in rounds where it is fastest, each of its variables does."""
         speeds = self._bidders[place].speeds
         return [(pair, speeds[self._pairs[pair][1]]) for pair in self._of_bidder[place]]
 

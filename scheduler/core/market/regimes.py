@@ -9,8 +9,8 @@ Departures from the authors' code: epochs count by parts of them, not when they 
 all batch sizes together is what the job has left, though more was seen of one than is expected in all.
 
 What is wrong in the facts is passed over: a batch size whose epoch takes no time, or no finite one, is as if
-it were not there, and so are all facts of a job that has no batch size left, or no finite number of epochs
-above 0. Who has done as many epochs as there are, or more, is expected to do one more.
+it were not there, and so are all facts of a job that has no batch size left, or no number of epochs above 0
+that makes sense. Who has done as many epochs as there are, or more, is expected to do one more.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.core.snapshot import Regime, Training
+
+#: No job has more.
+MOST_EPOCHS = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +38,9 @@ class Outlook:
 def outlook(training: Training) -> Outlook | None:
     """Return how far the job is by its epochs; None where the facts say nothing that can be used."""
     regimes = [regime for regime in training.regimes if 0 < regime.epoch_seconds < math.inf]
-    if not regimes or not 0 < training.epochs < math.inf:
+    if not regimes or not 0 < training.epochs <= MOST_EPOCHS:
         return None
-    seen = [regime.epochs if 0 < regime.epochs < math.inf else 0.0 for regime in regimes]
+    seen = [regime.epochs if 0 < regime.epochs <= MOST_EPOCHS else 0.0 for regime in regimes]
     all_seen = sum(seen)
     epochs = training.epochs if all_seen < training.epochs else all_seen + 1.0
     done_seconds = _seconds(seen, regimes)

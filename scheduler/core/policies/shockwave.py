@@ -123,7 +123,7 @@ class Shockwave:
             fairness_bound=self.fairness_bound,
             fairness_power=self.fairness_power,
             solve_seconds=self.solve_seconds,
-            levels=_levels(view, needs, known, models, share),
+            levels=_levels(view, needs, known, models, share, self.fairness_bound),
         )
         table = view.compute(plan, market) if market.levels else ({},) * market.rounds
         rounds = [{JobId(job): models[model] for job, model in runs.items()} for runs in table]
@@ -139,9 +139,12 @@ def _facts(view: View) -> Facts:
 
 
 def _levels(
-    view: View, needs: _Needs, known: _Known, models: Sequence[str], share: float
+    view: View, needs: _Needs, known: _Known, models: Sequence[str], share: float, bound: float
 ) -> tuple[tuple[Bidder, ...], ...]:
-    """Return who bids, by priority, the highest first: all that can run on what there is."""
+    """Return who bids, by priority, the highest first: all that can run on what there is.
+
+    `share` is everyone's, and `bound` how much later than by it a job may end.
+    """
     levels: dict[int, list[Bidder]] = {}
     for job in sorted(view.jobs.values(), key=lambda job: job.id):
         seconds = needs.seconds_on(job)
@@ -157,7 +160,7 @@ def _levels(
             speeds=tuple([min(1.0, left / each) if each > 0 else 1.0 for each in there]),
             done=min(needs.done(job), 1.0 - INSTANT_SECONDS),
             left_seconds=left,
-            due_seconds=fair - age,
+            due_seconds=bound * fair - age,
             lateness=(age + left / share) / fair,
             runs_on=models.index(running.gpu_model) if running and running.gpu_model in models else -1,
         )

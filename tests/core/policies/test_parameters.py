@@ -19,6 +19,7 @@ VARIANTS = [
     "gavel:objective=water_filling,lease_seconds=20.0,interval_seconds=0.0",
     "gavel:objective=hierarchical,parts=2,lease_seconds=60.0",
     "gavel:aware=false,lease_seconds=5.0",
+    "shockwave:round_seconds=10.0,horizon_rounds=3",
     "sjf:aging=0.5,strict=true",
     "srtf:by_service=true,hysteresis=0",
     "tiresias:discipline=gittins,thresholds=50|200",
