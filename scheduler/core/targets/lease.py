@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from scheduler.core.capacity import Pending
 from scheduler.core.demand import demand_of_grant, shape_of
+from scheduler.core.holding import Holding
 from scheduler.core.ordering import MANY, Outcome
 from scheduler.core.plan import Grant, Mode
 from scheduler.core.policy import View
@@ -32,11 +33,13 @@ class Lease:
         if not changing:
             self._capacity.keep_all()
             self._settled.update(view.running)
+        #: GPUs of each model that could be had at most: cheaper to ask than a place.
+        self._left = {model: self._capacity.offered(model) for model in self._capacity.models}
 
     @property
     def has_room(self) -> bool:
         """Tell whether a GPU may still be handed out."""
-        return any(self._capacity.offered(model) > 0 for model in self._capacity.models)
+        return any(left > 0 for left in self._left.values())
 
     def extend(self, chosen: Mapping[Unit, str]) -> None:
         """Let units stay that run on the model on which they have their turn."""
@@ -45,8 +48,7 @@ class Lease:
             holding = self._capacity.pending.get(unit)
             if holding is None or holding.model != model or holding.gpus > self._capacity.room(model):
                 continue
-            self._capacity.keep(holding)
-            self._settled.update(unit)
+            self._keep(unit, holding)
         if len(self._capacity.pending) > MANY:
             # Who of so many must leave is not worth choosing: those for whom there is room stay in the end.
             for holding in list(self._capacity.pending.values()):
@@ -57,6 +59,8 @@ class Lease:
         if not self._settled.isdisjoint(unit):
             return False
         gpus, jobs = gpus_of(unit, self._view.jobs, self._prospects), self._view.jobs
+        if gpus > self._left[model]:
+            return False
         shape = tuple([shape_of(jobs[job]) for job in unit]), gpus, model
         if shape in self._misfits:
             return False
@@ -67,6 +71,7 @@ class Lease:
             self._misfits.add(shape)
             return False
         self._capacity.take(fit)
+        self._left[model] -= gpus
         for held in [held for held in self._capacity.pending if not set(held).isdisjoint(unit)]:
             self._capacity.drop(self._capacity.pending[held])
             self._misfits.clear()
@@ -78,12 +83,13 @@ class Lease:
         """Let everyone stay in whose place nobody came."""
         for jobs, holding in list(self._capacity.pending.items()):
             if holding.gpus <= self._capacity.room(holding.model):
-                self._capacity.keep(holding)
-                self._settled.update(jobs)
+                self._keep(jobs, holding)
 
     def fill(self, jobs: Iterable[Job], turns: Turns, waiting_for: Collection[JobId] = ()) -> None:
         """Start jobs on what is still idle, each on the fastest model that has room; some are waited for."""
         for job in jobs:
+            if not self.has_room:
+                return
             if job.id not in self._settled and job.id not in waiting_for:
                 any(self.start((job.id,), model) for model in turns.preferred(job))
 
@@ -100,6 +106,11 @@ class Lease:
             queue=tuple([job.id for job in line if job.id not in self._settled]),
             stops=tuple(stops.values()),
         )
+
+    def _keep(self, unit: Unit, holding: Holding) -> None:
+        self._capacity.keep(holding)
+        self._left[holding.model] -= holding.gpus
+        self._settled.update(unit)
 
     def _by_importance(self, chosen: Mapping[Unit, str]) -> Pending:
         """Return the holdings, those without a turn last: the last ones give way first."""

@@ -48,6 +48,8 @@ class Prospects:
         self.gpus: Mapping[str, int] = {model: gpus for model, gpus in offered.items() if gpus > 0}
         self._sizes: dict[object, tuple[int, tuple[str, ...]]] = {}
         self._known: dict[JobId, Prospect | None] = {}
+        #: Jobs that ask for the same and are as fast have the same before them.
+        self._alike: dict[object, Prospect | None] = {}
 
     def of(self, job: Job) -> Prospect | None:
         """Return what awaits the job."""
@@ -71,10 +73,13 @@ class Prospects:
 
     def _look(self, job: Job) -> Prospect | None:
         shape = shape_in(self._empty.cluster, job)
-        if shape not in self._sizes:
-            self._sizes[shape] = self._fitting(job)
-        size, models = self._sizes[shape]
-        return self._prospect(job, size, models) if models else None
+        alike = shape, *job.throughput.items()
+        if alike not in self._alike:
+            if shape not in self._sizes:
+                self._sizes[shape] = self._fitting(job)
+            size, models = self._sizes[shape]
+            self._alike[alike] = self._prospect(job, size, models) if models else None
+        return self._alike[alike]
 
     def _fitting(self, job: Job) -> tuple[int, tuple[str, ...]]:
         """Return the largest size at which the gang fits anywhere, and the models on which it does then."""
@@ -88,7 +93,7 @@ class Prospects:
 
     def _prospect(self, job: Job, gpus: int, models: Sequence[str]) -> Prospect | None:
         known = believed(job)
-        speeds = relative_speeds(known, [*models, *job.attained_service], self._reference)
+        speeds = relative_speeds(known, models, self._reference)
         best = max([speeds[model] for model in models])
         if best <= 0:
             return None

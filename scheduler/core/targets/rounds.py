@@ -129,7 +129,7 @@ class Rounds:
             lease.start(unit, model)
         lease.spare_others()
         line = turns.in_line(view.jobs.values())
-        lease.fill(line if lease.has_room else (), turns)
+        lease.fill(line, turns)
         self._due = {unit: model for unit, model in turns.chosen.items() if not self._runs(unit, model)}
         return lease.outcome(line)
 
