@@ -41,12 +41,23 @@ _NOTHING = JobSpeeds()
 
 
 class KnownSpeeds:
-    """Answers for many jobs of few kinds: each kind and shape is thought about once."""
+    """Answers for many jobs of few kinds: each kind and shape is thought about once, and again when something
+    else is known of it. `before`: who answered so far."""
 
-    def __init__(self, knowledge: Knowledge, prices: Mapping[str, float]) -> None:
+    def __init__(
+        self, knowledge: Knowledge, prices: Mapping[str, float], before: "KnownSpeeds | None" = None
+    ) -> None:
         self.knowledge, self.prices = knowledge, prices
         self._entries: Mapping[tuple[str, str], object] = knowledge.entries
-        self._found: dict[object, JobSpeeds] = {}
+        self._found: dict[tuple[tuple[str, str] | None, object], JobSpeeds] = {}
+        if (
+            before is not None
+            and before.prices == prices
+            and before.knowledge.references is knowledge.references
+        ):
+            was = before.knowledge.entries
+            changed = {kind for kind, entries in knowledge.entries.items() if was.get(kind) != entries}
+            self._found = {key: found for key, found in before._found.items() if key[0] not in changed}
 
     def of(self, kind: tuple[str, str], gpus: int, declared: Mapping[str, float], shape: object) -> JobSpeeds:
         """Return the speeds of a job: `shape` stands for what it declares and its size."""
@@ -125,5 +136,5 @@ def known_speeds(cursor: Any) -> KnownSpeeds:
     prices = dict(cursor.fetchall())
     newest = _newest
     if newest.knowledge is not knowledge or newest.prices != prices:
-        newest = _newest = KnownSpeeds(knowledge, prices)
+        newest = _newest = KnownSpeeds(knowledge, prices, newest)
     return newest

@@ -5,6 +5,8 @@ this is plain SQL, and what is read at once is bounded: the settings measured la
 corrections.
 """
 
+import math
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,9 +19,14 @@ from scheduler.core.perf.speed import Entry, Kind, Measured, Setting
 MOST_MEASUREMENTS = 5_000
 MOST_CORRECTIONS = 50_000
 
+#: How old the kinds that others are compared with may be, while only averages move: fitting them takes longer
+#: than all else, and with many jobs running something has moved in every round.
+REFERENCES_KEPT_SECONDS = 60.0
+
 #: Differ when the tables do: every change of a row brings a new time stamp, and every measurement a sample.
 _MARKS = """
-SELECT (SELECT row(count(*), max(id), max(updated_at), sum(samples))::text FROM scheduler_speedmeasurement),
+SELECT (SELECT row(max(updated_at), sum(samples))::text FROM scheduler_speedmeasurement),
+       (SELECT row(count(*), max(id))::text FROM scheduler_speedmeasurement),
        (SELECT row(count(*), max(id), max(at))::text FROM scheduler_speedcorrection),
        (SELECT row(count(*), max(id), max(name))::text FROM tenants_tenant)
 """
@@ -36,13 +43,16 @@ ORDER BY s.at DESC, s.id DESC LIMIT %s
 
 
 class _Kept(NamedTuple):
+    #: Of the averages, of which settings there are, of corrections, and of tenants.
     marks: tuple[str, ...]
     measured: Sequence[tuple]
     corrected: Sequence[tuple]
     knowledge: Knowledge
+    #: When its references were made, by the monotonic clock.
+    compared_at: float
 
 
-_kept = _Kept(("", "", ""), (), (), Knowledge({}))
+_kept = _Kept(("", "", "", ""), (), (), Knowledge({}), -math.inf)
 
 
 def read_knowledge(cursor: Any = None) -> Knowledge:
@@ -60,17 +70,21 @@ def read_knowledge(cursor: Any = None) -> Knowledge:
     if marks == kept.marks:
         return kept.knowledge
     measured, corrected = kept.measured, kept.corrected
-    if (marks[0], marks[2]) != (kept.marks[0], kept.marks[2]):
+    if marks[:2] != kept.marks[:2] or marks[3] != kept.marks[3]:
         cursor.execute(_MEASURED, [MOST_MEASUREMENTS])
         measured = cursor.fetchall()
-    if marks[1:] != kept.marks[1:]:
+    if marks[2:] != kept.marks[2:]:
         cursor.execute(_CORRECTED, [MOST_CORRECTIONS])
         corrected = cursor.fetchall()
-    _kept = _Kept(marks, measured, corrected, _knowledge(measured, corrected))
-    return _kept.knowledge
+    references, compared_at = None, time.monotonic()
+    if marks[1:] == kept.marks[1:] and compared_at < kept.compared_at + REFERENCES_KEPT_SECONDS:
+        references, compared_at = kept.knowledge.references, kept.compared_at
+    knowledge = Knowledge(_entries(measured, corrected), references)
+    _kept = _Kept(marks, measured, corrected, knowledge, compared_at)
+    return knowledge
 
 
-def _knowledge(measured: Sequence[tuple], corrected: Sequence[tuple]) -> Knowledge:
+def _entries(measured: Sequence[tuple], corrected: Sequence[tuple]) -> dict[Kind, dict[Setting, Entry]]:
     entries: dict[Kind, dict[Setting, Entry]] = defaultdict(dict)
     for tenant, application, model, gpus, spread, partner, average, variance, samples in measured:
         setting = Setting(model, gpus, spread, partner)
@@ -79,4 +93,4 @@ def _knowledge(measured: Sequence[tuple], corrected: Sequence[tuple]) -> Knowled
         here, setting = entries[Kind(tenant, application)], Setting(model, gpus, spread, partner)
         known = here.get(setting)
         here[setting] = Entry(corrected=value, measured=known.measured if known else None)
-    return Knowledge(dict(entries))
+    return dict(entries)

@@ -70,7 +70,7 @@ class References:
         }
         cells = {kind: row for kind, row in cells.items() if any(row)}
         self._place = {kind: place for place, kind in enumerate(cells)}
-        self._factors = _fit(tuple(cells.values())) if cells else None
+        self._matrix = tuple(cells.values())
 
     def estimate(self, known: Mapping[Cell, float], but: Kind | None = None) -> Estimated | None:
         """Return estimates for a row of which some positive speeds are known; None: nothing compares.
@@ -79,14 +79,14 @@ class References:
         """
         shared = [column for column in known if column in self._position]
         others = len(self._place) - (but in self._place)
-        if self._factors is None or not shared or not others:
+        if not shared or not others:
             return None
-        columns, complete = self._factors
+        columns, complete, lengths = _fit(self._matrix)
         places = np.array([self._position[column] for column in shared])
         values = np.array([known[column] for column in shared])
         row = np.clip(columns @ _ridge(columns[places], values / values.max()), 0.0, 1.0)
         row[places] = values / values.max()
-        likeness = complete @ row / (np.linalg.norm(complete, axis=1) * np.linalg.norm(row))
+        likeness = complete @ row / (lengths * np.linalg.norm(row))
         if but in self._place:
             likeness[self._place[but]] = -1.0
         # Of references that are as near but for a rounding error, the first.
@@ -106,8 +106,8 @@ def compares(row: Mapping[Cell, float]) -> bool:
 
 # Measurements change with every minute, and in three digits hardly ever: what was fitted stays.
 @lru_cache(maxsize=4)
-def _fit(matrix: tuple[tuple[float, ...], ...]) -> tuple[Floats, Floats]:
-    """Return the columns' factors, columns x rank, and the completed rows, each at most 1."""
+def _fit(matrix: tuple[tuple[float, ...], ...]) -> tuple[Floats, Floats, Floats]:
+    """Return the columns' factors, columns x rank, the completed rows, each at most 1, and their lengths."""
     cells = np.array(matrix)
     cells /= cells.max(axis=1, keepdims=True)
     known = cells > 0
@@ -120,7 +120,8 @@ def _fit(matrix: tuple[tuple[float, ...], ...]) -> tuple[Floats, Floats]:
         rows = _ridges(columns, cells, known)
         columns = _ridges(rows, cells.T, known.T)
     guessed = np.clip(rows @ columns.T, _SLOWEST, 1.0)
-    return columns, np.where(known, np.maximum(cells, _SLOWEST), guessed)
+    complete = np.where(known, np.maximum(cells, _SLOWEST), guessed)
+    return columns, complete, np.linalg.norm(complete, axis=1)
 
 
 def _ridges(factors: Floats, cells: Floats, known: NDArray[np.bool_]) -> Floats:

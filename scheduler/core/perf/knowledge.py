@@ -43,10 +43,12 @@ class Pair(NamedTuple):
 
 
 class Knowledge:
-    """What is on record, by kind and setting."""
+    """What is on record, by kind and setting. `references`: those to compare with, where they are known
+    already; they may be a little older than the rest."""
 
-    def __init__(self, entries: Mapping[Kind, Entries]) -> None:
+    def __init__(self, entries: Mapping[Kind, Entries], references: References | None = None) -> None:
         self.entries = entries
+        self._given = references
 
     def knows(self, kind: Kind) -> bool:
         return kind in self.entries
@@ -117,7 +119,7 @@ class Knowledge:
     ) -> dict[str, Speed]:
         known = {cell: speed.value for cell, speed in sorted(basis.items())}
         trust = 0.5 * sum(speed.confidence for speed in basis.values()) / len(basis)
-        estimated = self._references.estimate(known, but=kind)
+        estimated = self.references.estimate(known, but=kind)
         told: dict[Cell, Speed] = {}
         if estimated is not None:
             confidence = trust * estimated.likeness
@@ -137,8 +139,10 @@ class Knowledge:
         return guessed
 
     @cached_property
-    def _references(self) -> References:
+    def references(self) -> References:
         """Every kind by what is on record of it, near and alone, with positive speed."""
+        if self._given is not None:
+            return self._given
         rows = {}
         for kind in sorted(self.entries):
             cells = sorted(self._cells(kind, 0, {}).items())

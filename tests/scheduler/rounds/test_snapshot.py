@@ -11,6 +11,7 @@ from scheduler.core.cells.document import from_document
 from scheduler.core.round import decide
 from scheduler.models import PolicyMemory, TrainingProgress
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.services import known_speeds
 from tests.scheduler.builders import (
     gpus_of,
     make_attempt,
@@ -270,3 +271,35 @@ def test_a_job_that_runs_where_it_is_said_not_to_run_is_no_harm():
     # It runs, whatever anybody says, and is left alone; had it to start anew, it would start elsewhere.
     assert not plan.degraded
     assert plan.actions == ()
+
+
+def test_estimates_follow_what_is_measured_at_once_and_the_references_within_a_minute(monkeypatch):
+    tenant, other = make_tenant(), make_tenant()
+    make_job(tenant=tenant, name="nightly")
+    for model in ("K80", "V100"):
+        make_node(gpu_model=model)
+    mine = make_measurement(tenant, "name:nightly", 100.0)
+    make_measurement(other, "bert", 50.0)
+    reference = make_measurement(other, "bert", 10.0, gpu_model="K80")
+
+    def on_k80():
+        (job,) = read_snapshot(1).jobs
+        assert job.estimated == ("K80",)
+        return job.throughput["K80"]
+
+    def measured(row, average):
+        row.average, row.samples, row.updated_at = average, row.samples + 1, timezone.now()
+        row.save()
+
+    assert on_k80() == 20.0
+    measured(mine, 200.0)
+    assert on_k80() == 40.0
+    measured(reference, 25.0)
+    assert on_k80() == 40.0
+    monkeypatch.setattr(known_speeds, "REFERENCES_KEPT_SECONDS", 0.0)
+    measured(mine, 100.0)
+    assert on_k80() == 50.0
+    # Of a correction nobody has to wait for the effect.
+    monkeypatch.undo()
+    make_correction(other, "bert", 5.0, gpu_model="K80")
+    assert on_k80() == 10.0
