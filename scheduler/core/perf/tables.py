@@ -15,7 +15,6 @@ made one: "LM (batch size 5)" becomes LM-batch-size-5.
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 import re
@@ -91,7 +90,8 @@ def read_table(text: str) -> Table:
 
 
 def _csv_lines(table: Table, text: str) -> Iterator[_Line]:
-    rows = csv.DictReader(io.StringIO(text, newline=""))
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    rows = csv.DictReader(f"{line}\n" for line in lines)
     try:
         missing = [name for name in CSV_COLUMNS[:4] if name not in (rows.fieldnames or ())]
         if missing:
@@ -266,16 +266,15 @@ class Written:
 def write_csv(speeds: Mapping[Key, Written]) -> str:
     """Return our CSV. Left out is what has no speed alone and near to compare with, and what was both spread
     and shared."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
+    # No name has anything in it that would have to be quoted.
+    rows: list[tuple[object, ...]] = [CSV_COLUMNS]
     for (application, setting), speed in _comparable(speeds):
         alone = speeds[application, setting._replace(partner="", spread=False)].value
         rate = speed.value * alone if setting.partner else speed.value
         nodes = 2 if setting.spread else ""
         where = (application, setting.gpus, setting.gpu_model)
-        writer.writerow((*where, f"{rate:.9g}", nodes, setting.partner, speed.source, speed.samples))
-    return text.getvalue()
+        rows.append((*where, f"{rate:.9g}", nodes, setting.partner, speed.source, speed.samples))
+    return "".join([",".join(map(str, row)) + "\n" for row in rows])
 
 
 def write_gavel(speeds: Mapping[Key, Written]) -> str:

@@ -33,6 +33,13 @@ def test_our_csv() -> None:
     }
 
 
+def test_lines_may_end_as_on_any_machine_and_fields_may_be_quoted() -> None:
+    text = '"application",gpus,"gpu_model",rate\r\n"bert",1,V100,5\r\n\r\n"gpt",1,V100,x\r\n'
+    table = read_table(text)
+    assert table.speeds == {("bert", Setting("V100", 1)): 5.0}
+    assert [problem.place for problem in table.problems] == ["line 4"]
+
+
 def test_gavels_layout() -> None:
     table = read_table(json.dumps(GAVEL))
     assert (table.layout, table.problems) == ("gavel", [])
