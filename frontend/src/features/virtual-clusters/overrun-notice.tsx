@@ -1,20 +1,17 @@
-import type { VirtualCluster } from "@/api/types";
-import { clockAhead } from "@/components/format";
+import { Hourglass } from "lucide-react";
+
+import type { Overrun } from "@/api/types";
+import { duration, secondsBetween } from "@/components/format";
 import { useNow } from "@/components/now";
 import { Notice } from "@/ui/feedback";
 
-interface Props {
-  policy: string;
-  overrun: NonNullable<VirtualCluster["overrun"]>;
-}
-
-/** Says that a policy takes too long, since when, and who decides meanwhile. */
-export function OverrunNotice({ policy, overrun }: Props) {
-  const now = useNow();
+/** Says that the chosen policy does not decide at present, since when and why. */
+export function OverrunNotice({ policy, overrun }: { policy: string; overrun: Overrun }) {
+  const seconds = secondsBetween(overrun.since, null, useNow()) ?? 0;
   return (
-    <Notice>
-      Policy {policy} takes too long. Since {clockAhead(overrun.since, now)} a cheap one decides, in order of
-      submission: {overrun.message}. Policy {policy} is tried again by itself.
+    <Notice icon={<Hourglass size={16} aria-hidden />}>
+      For {duration(seconds)} now order of submission has decided in place of {policy}: {overrun.message}. It is tried
+      again by itself.
     </Notice>
   );
 }
