@@ -24,6 +24,10 @@ Ints = NDArray[np.int64]
 
 #: Stands for a unit without a partner.
 NOBODY = -1
+#: What the table knows of each row.
+_COLUMNS = (
+    "_first", "_second", "_gang", "_runs", "_received", "_deficit", "_share", "_decided", "_present",
+)  # fmt: skip
 #: The priority of a unit with a whole share that never ran.
 NEVER_RAN = 1e9
 
@@ -103,18 +107,8 @@ class Turns:
         if 2 * len(self._row) < len(self._first):
             # Rows of who has gone are let go of from time to time: with pairs there are very many.
             kept = self._present
-            for name in (
-                "first",
-                "second",
-                "gang",
-                "runs",
-                "received",
-                "deficit",
-                "share",
-                "decided",
-                "present",
-            ):
-                setattr(self, f"_{name}", getattr(self, f"_{name}")[kept])
+            for name in _COLUMNS:
+                setattr(self, name, getattr(self, name)[kept])
             self._row = {self._unit(row): row for row in range(len(self._first))}
 
     def credit(self, unit: Unit, model: int, seconds: float) -> None:
