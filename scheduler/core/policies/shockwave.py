@@ -177,7 +177,7 @@ def _begin_round(view: View, needs: _Needs, planned: Planned, known: _Known) -> 
     placed = {job for grant in granted for job in grant.jobs}
     waiting = [job for job in order if job.id not in placed]
     return Decision(
-        grants=tuple([grant for grant in granted if not _runs_so(grant, view)]),
+        grants=tuple([grant for grant in granted if not _stays(grant, view)]),
         memory=known.remember(planned),
         reasons={job.id: (_reason(job, needs, planned),) for job in waiting},
         queue=tuple([job.id for job in waiting]),
@@ -221,10 +221,13 @@ def _wishes(job: Job, model: str | None, view: View) -> list[Grant]:
     return [*planned, *[Grant(jobs=(job.id,), gpus=size) for size in sizes_of(job)]]
 
 
-def _runs_so(grant: Grant, view: View) -> bool:
-    """Whether that is what the job has: a grant without a model keeps it where it is."""
+def _stays(grant: Grant, view: View) -> bool:
+    """Whether the grant is what its jobs have: one without a model keeps them where they may stay."""
     running = view.running.get(grant.jobs[0])
-    return running is not None and grant.gpu_model is None
+    if running is None or grant.gpu_model is not None:
+        return False
+    accepted = [view.jobs[job].gpu_models for job in grant.jobs]
+    return all(not models or running.gpu_model in models for models in accepted)
 
 
 def _reason(job: Job, needs: _Needs, planned: Planned) -> Reason:

@@ -208,6 +208,22 @@ def test_a_gang_runs_on_the_model_that_was_planned() -> None:
     assert placed == {1: "P100", 2: "V100"}
 
 
+def test_who_may_not_stay_where_it_runs_moves() -> None:
+    picky = replace(job(1, 5_000.0), gpu_models=("P100",))
+    jobs = [picky, job(2, 5_000.0), job(3, 5_000.0)]
+    vc = make_virtual_cluster(
+        guaranteed={"V100": 1, "P100": 1}, policy="shockwave", policy_parameters=PARAMETERS
+    )
+    nodes = [make_node(1, gpus=1), make_node(2, gpus=1, gpu_model="P100")]
+    holds = make_running(1, [100], since=NOW)
+    snapshot = make_snapshot(
+        nodes=nodes, jobs=jobs, running=[holds], virtual_clusters=[vc], round_seconds=0.0
+    )
+    plan = decided(snapshot)
+    assert acts(plan)[1] is ActionKind.MOVE
+    assert len(acts(plan)) == 2
+
+
 def test_a_job_that_runs_nowhere_waits_and_says_so() -> None:
     plan = decided(market(job(1, 50.0), job(2, 50.0), job(3, 9.0, throughput={"V100": 0.0})))
     assert "no_model_runs_it" in [reason.code for reason in plan.reasons[3]]
