@@ -146,6 +146,8 @@ def _part_apply(node: Node, report: PartReport, *, at: datetime) -> None:
         return
     if report.progress:
         _progress_append(part.attempt, report)
+    elif report.state == "exited":
+        _measure_rest(part.attempt)
     if report.state == "ready":
         attempts.part_ready(part, master_port=report.master_port)
     elif report.state == "running":
@@ -193,6 +195,14 @@ def _progress_append(attempt: Attempt, report: PartReport) -> None:
     attempt.save(update_fields=["step", "total_steps", "throughput", "measured_at"])
     training_note(attempt, points)
     stream.publish_progress(attempt, points)
+
+
+def _measure_rest(attempt: Attempt) -> None:
+    """Measure what an attempt did last, its end being reported after its last line."""
+    newest = ProgressPoint.objects.filter(attempt=attempt).order_by("-sequence").first()
+    if newest is not None:
+        measure(attempt, newest, is_last=True)
+        attempt.save(update_fields=["measured_at"])
 
 
 def _throughput(attempt: Attempt, newest: ProgressPoint) -> float | None:

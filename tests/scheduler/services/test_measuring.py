@@ -84,6 +84,14 @@ def test_a_job_that_ends_within_the_minute_is_measured_as_well() -> None:
     assert known() == [(f"name:{attempt.job.name}", 20.0, 1)]
 
 
+def test_the_end_may_be_reported_after_the_last_line() -> None:
+    node = make_node()
+    attempt = running(node)
+    progress(node, attempt, (0, 0), (10, 100), (25, 400))
+    progress(node, attempt, state="exited")
+    assert known() == [("bert", 20.0, 1)]
+
+
 def test_what_says_nothing_is_not_recorded(caplog: pytest.LogCaptureFixture) -> None:
     node = make_node()
     attempt = running(node)
