@@ -25,6 +25,7 @@ from scheduler.core.perf.knowledge import Knowledge
 from scheduler.core.perf.speed import Entry, Kind, Setting
 from scheduler.core.perf.tables import read_table
 
+TABLE = "simulation_throughputs.json"
 Rows = dict[Kind, dict[Cell, float]]
 
 
@@ -37,6 +38,9 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=20, help="Random draws of each kind.")
     options = parser.parse_args()
     print(describe_machine())
+    if not (options.data / TABLE).exists():
+        print(f"the public data are not here: {options.data / TABLE}")
+        return
     rows = gavel_rows(options.data)
     print(f"{len(rows)} kinds, {options.hidden:.0%} of a kind's cells hidden, {options.draws} draws of each")
     print("relative error of hidden cells         median    mean     90 %")
@@ -50,7 +54,7 @@ def main() -> None:
 
 def gavel_rows(data: Path) -> Rows:
     """Return the speeds alone and near of each type; those of 0 are left out."""
-    table = read_table((data / "simulation_throughputs.json").read_text())
+    table = read_table((data / TABLE).read_text())
     rows: Rows = {}
     for (application, setting), speed in table.speeds.items():
         if speed > 0 and not (setting.spread or setting.partner):
