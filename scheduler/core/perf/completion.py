@@ -1,8 +1,8 @@
 """What is missing in a row of speeds, told by rows of other kinds.
 
-The method is Gavel's throughput estimator (OSDI'20, section 4.3; figures of its code in
-`shared/research/heterogeneity.md` 1.7): complete the rows by regularised low-rank factors, then take the
-reference nearest by cosine. Exactly:
+The method is that of Gavel's throughput estimator (OSDI'20), with the rank, regulariser and distance of its
+published code: complete the rows by regularised low-rank factors, then take the reference nearest by cosine.
+Gavel completes speeds beside partners; here it is speeds by GPU model and size of the gang. Exactly:
 
 1. Reference rows are divided by their largest value. Factors of rank 10 at most are fitted to the known
    cells by alternating ridge regression (regulariser 0.01), beginning with the singular vectors of the rows
