@@ -124,22 +124,24 @@ class ViewTargets:
     decided_at: datetime | None = None
     #: Parts of a job's time by GPU model, alone and in company.
     shares: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    #: Seconds by GPU model that a job had since then.
+    #: Seconds by GPU model that a job had since then, and for how long that was counted.
     received_seconds: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    counted_seconds: float = 0.0
 
 
 def view_targets(view: str) -> ViewTargets:
-    """Return the targets of a view, as its policy remembers them (`core.policies.gavel`)."""
+    """Return the targets of a view, as its policy remembers them (`core.targets.rounds`)."""
     memory = PolicyMemory.objects.filter(view=view).values_list("memory", flat=True).first() or {}
     if "targets" not in memory:
         return ViewTargets()
-    reset_at = memory.get("reset_at")
+    reset_at, at = memory.get("reset_at"), memory.get("at")
     named = {**memory["targets"], **memory.get("shared", {})}
     return ViewTargets(
         objective=memory.get("objective"),
         decided_at=None if reset_at is None else datetime.fromtimestamp(reset_at, UTC),
         shares=by_job({unit_named(name): parts for name, parts in named.items()}),
         received_seconds={int(job): had for job, had in memory.get("received", {}).items()},
+        counted_seconds=0.0 if reset_at is None or at is None else max(0.0, at - reset_at),
     )
 
 
