@@ -7,12 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from tests.allot.fake_api import TOKEN, FakeApi, serving
+from tests.allot.in_process import Allot, signed_in
 
 SOURCES = Path(__file__).resolve().parents[2] / "platform"
 
@@ -75,20 +74,9 @@ def command(api: FakeApi, tmp_path: Path) -> Command:
 
 
 @pytest.fixture
-def allot(api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def allot(api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Allot:
     """`allot("ls", "-q")` inside this process, which is faster than a process of its own."""
-    from allot.main import app
-
-    monkeypatch.setenv("ALLOT_URL", api.url)
-    monkeypatch.setenv("ALLOT_TOKEN", TOKEN)
     monkeypatch.setenv("ALLOT_CONFIG", str(tmp_path / "config.json"))
-    monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str, stdin: str = "") -> Result:
-        result = CliRunner().invoke(app, list(arguments), input=stdin, prog_name="allot")
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result
-
-    return run
+    return signed_in(monkeypatch, api.url, TOKEN)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 from django.utils import timezone
-from typer.testing import CliRunner, Result
 
 from allot import advice_objects
 from allot.client import Client
 from scheduler.models import Allocation, CellSpecification, Event
 from scheduler.rounds import advising, comparisons, history
+from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
 from tests.scheduler.builders import (
     gpus_of,
@@ -27,14 +26,10 @@ from tests.scheduler.builders import (
     make_vc,
 )
 
-Allot = Callable[..., Result]
-
 
 @pytest.fixture
 def allot(live_server: Any, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Allot:
     """Signed in as an operator. shared is guaranteed one node of two, and had two jobs of a node at once."""
-    from allot.main import app
-
     tenant = make_tenant("research")
     shared = make_vc("shared", members=[tenant], guaranteed={"V100": 4})
     now = timezone.now()
@@ -66,18 +61,9 @@ def allot(live_server: Any, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(history, "_read", None)
     monkeypatch.setattr("scheduler.services.advice.ask_for_advice", advising.work_out)
     monkeypatch.setattr("scheduler.services.anomalies.ask_for_comparison", comparisons.run_comparison)
-    monkeypatch.setenv("ALLOT_URL", str(live_server.url))
-    monkeypatch.setenv("ALLOT_TOKEN", make_token(make_user("olga", operator=True)))
-    monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setattr("allot.commands.advice.PAUSE_SECONDS", 0.01)
 
-    def run(*arguments: str) -> Result:
-        result = CliRunner().invoke(app, ["vc", *arguments], prog_name="allot")
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result
-
-    return run
+    return signed_in(monkeypatch, str(live_server.url), make_token(make_user("olga", operator=True)), "vc")
 
 
 def test_who_waited_longer_is_told_with_the_cause(allot: Allot) -> None:

@@ -3,47 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner, Result
 
 from allot import objects
 from allot.client import Client
 from scheduler.models import ClusterSettings, ViewComputing
 from tenants.models import VirtualCluster
+from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
 from tests.scheduler.builders import make_cells, make_node, make_tenant, make_user, make_vc
-
-Allot = Callable[..., Result]
 
 
 @pytest.fixture
 def allot(live_server: Any, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Allot:
     """Signed in as an operator of a cluster of ten GPUs of two models and two virtual clusters."""
-    from allot.main import app
-
     research = make_tenant("research")
     make_vc("shared", members=[research], guaranteed={"V100": 2})
     make_vc("speech", members=[make_tenant("speech")], guaranteed={"V100": 4, "K80": 1})
     make_node("v100-1", gpus=8)
     make_node("k80-1", gpus=2, gpu_model="K80")
-    monkeypatch.setenv("ALLOT_URL", str(live_server.url))
-    monkeypatch.setenv("ALLOT_TOKEN", make_token(make_user("olga", operator=True)))
-    monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str, stdin: str = "") -> Result:
-        result = CliRunner().invoke(app, list(arguments), input=stdin, prog_name="allot")
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result
-
-    return run
+    return signed_in(monkeypatch, str(live_server.url), make_token(make_user("olga", operator=True)))
 
 
 def test_policies_are_listed_with_their_defaults(allot: Allot) -> None:

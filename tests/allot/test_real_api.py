@@ -4,14 +4,13 @@ does not keep."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from django.utils import timezone
-from typer.testing import CliRunner, Result
 
 from allot import objects
 from allot.client import Client
@@ -19,6 +18,7 @@ from allot.errors import NotSignedIn, Refused
 from scheduler.core.lifecycle import AttemptState, HoldPhase, JobState
 from scheduler.models import Job, LogChunk, Node
 from tenants.models import Role
+from tests.allot.in_process import Allot, run
 from tests.scheduler.builders import (
     gpus_of,
     make_attempt,
@@ -29,7 +29,6 @@ from tests.scheduler.builders import (
     make_vc,
 )
 
-Allot = Callable[..., Result]
 PASSWORD = "correct horse battery"
 
 
@@ -47,19 +46,11 @@ def url(live_server: Any, redis_url: str, settings: Any) -> str:
 @pytest.fixture
 def allot(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Allot:
     """Signed in as ann by password."""
-    from allot.main import app
-
     for name in ("ALLOT_URL", "ALLOT_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ALLOT_CONFIG", str(tmp_path / "config.json"))
     monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str, stdin: str = "") -> Result:
-        result = CliRunner().invoke(app, list(arguments), input=stdin, prog_name="allot")
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result
 
     signed_in = run("login", url, "-u", "ann", "--password-stdin", stdin=PASSWORD + "\n")
     assert signed_in.exit_code == 0, signed_in.stderr

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner, Result
 
 from allot import speed_objects
 from allot.client import Client
 from scheduler.models import GpuModel, PolicyMemory, SpeedCorrection
 from tenants.models import Tenant
+from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
 from tests.scheduler.builders import (
     gpus_of,
@@ -28,32 +27,19 @@ from tests.scheduler.builders import (
     make_vc,
 )
 
-Allot = Callable[..., Result]
-
 
 @pytest.fixture
 def allot(live_server: Any, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Allot:
     """Signed in as an admin of a tenant of which something is known."""
-    from allot.main import app
-
     tenant = make_tenant("vision")
     make_node("v100-1", gpus=4)
     make_node("k80-1", gpus=4, gpu_model="K80")
     make_measurement(tenant, "bert", 812.5, gpus=4)
     make_measurement(tenant, "bert", 100.0, gpus=4, gpu_model="K80")
     make_measurement(tenant, "bert", 0.5, gpus=4, partner="gpt")
-    monkeypatch.setenv("ALLOT_URL", str(live_server.url))
-    monkeypatch.setenv("ALLOT_TOKEN", make_token(make_member(tenant, "ada", role="admin")))
-    monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str, stdin: str = "") -> Result:
-        result = CliRunner().invoke(app, list(arguments), input=stdin, prog_name="allot")
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result
-
-    return run
+    return signed_in(monkeypatch, str(live_server.url), make_token(make_member(tenant, "ada", role="admin")))
 
 
 def test_speeds_are_listed_and_corrected(allot: Allot) -> None:

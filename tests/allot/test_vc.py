@@ -3,45 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
 from allot import cell_objects
 from allot.client import Client
 from scheduler.models import CellSpecification
 from scheduler.rounds.run import run_round
+from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
 from tests.scheduler.builders import make_job, make_node, make_tenant, make_user, make_vc
-
-Allot = Callable[..., Result]
 
 
 @pytest.fixture
 def allot(live_server: Any, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Allot:
     """Signed in as an operator of a cluster of two nodes; shared is guaranteed six GPUs."""
-    from allot.main import app
-
     make_vc("shared", members=[make_tenant("research")], guaranteed={"V100": 6})
     for name in ("v100-1", "v100-2"):
         make_node(name, gpus=4)
-    monkeypatch.setenv("ALLOT_URL", str(live_server.url))
-    monkeypatch.setenv("ALLOT_TOKEN", make_token(make_user("olga", operator=True)))
-    monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str, stdin: str = "") -> Result:
-        result = CliRunner().invoke(app, list(arguments), input=stdin, prog_name="allot")
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result
-
-    return run
+    return signed_in(monkeypatch, str(live_server.url), make_token(make_user("olga", operator=True)))
 
 
 def write(document: dict[str, Any]) -> str:
