@@ -33,7 +33,7 @@ class Claim:
 
 
 def entitled(gpus: Mapping[str, float], claims: Mapping[Claimant, Claim]) -> Holdings[Claimant]:
-    """Return what each claimant is entitled to: no more than it claims, and of no model more than there is."""
+    """Return what each claimant is entitled to: no more than it claims, no model more than it has."""
     held: Holdings[Claimant] = {claimant: {} for claimant in claims}
     left = {model: count for model, count in gpus.items() if count > NOTHING}
     for _ in range(MOST_ROUNDS):

@@ -32,10 +32,9 @@ from typing import Any, ClassVar
 from scheduler.core.entitlement import Claim, Holdings, entitled
 from scheduler.core.plan import Decision
 from scheduler.core.policy import View
-from scheduler.core.sharing import weights_of
 from scheduler.core.snapshot import Job, Memory
 from scheduler.core.targets.prospects import Prospect, Prospects
-from scheduler.core.targets.question import question_of, weight_of
+from scheduler.core.targets.question import believed_weights, question_of, weight_of
 from scheduler.core.targets.rounds import Asked, Rounds, Rules
 from scheduler.core.targets.units import NEGLIGIBLE_SHARE, Targets
 from scheduler.core.trading import Trade, trade
@@ -99,7 +98,7 @@ class _Books:
 
     def _decided(self) -> Targets:
         users = self._users()
-        weights, gpus = weights_of(self._view), self._prospects.gpus
+        weights, gpus = believed_weights(self._view), self._prospects.gpus
         claims = {user: _claim(weights[user], jobs) for user, jobs in users.items()}
         before = entitled(gpus, claims)
         held, trades = before, list[Trade]()

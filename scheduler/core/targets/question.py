@@ -54,7 +54,7 @@ def question_of(view: View, prospects: Prospects, *, by_tenant: bool, sharing: b
     ]
     if not rows:
         return None
-    models, weights = tuple(prospects.gpus), weights_of(view)
+    models, weights = tuple(prospects.gpus), believed_weights(view)
     tenants = {tenant: place for place, tenant in enumerate(weights)}
     kinds: dict[_Kind, int] = {}
     for job, prospect in rows:
@@ -82,6 +82,12 @@ def question_of(view: View, prospects: Prospects, *, by_tenant: bool, sharing: b
 
 def _kind(job: Job, prospect: Prospect) -> _Kind:
     return job.application, prospect.gpus, tuple(prospect.rates.items())
+
+
+def believed_weights(view: View) -> dict[str, float]:
+    """Return the weight of each tenant; what is no number counts as 0, and all are equal when all are 0."""
+    stated = {tenant: weight if 0 <= weight <= ABSURD else 0.0 for tenant, weight in weights_of(view).items()}
+    return stated if any(stated.values()) else dict.fromkeys(stated, 1.0)
 
 
 def weight_of(job: Job) -> float:

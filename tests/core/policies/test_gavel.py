@@ -393,6 +393,14 @@ class TestOddFacts:
         assert engine.run() == ""
         assert not engine.degraded
 
+    @pytest.mark.parametrize("weight", [0.0, float("nan"), -1.0])
+    @pytest.mark.parametrize("objective", ["max_min", "hierarchical", "water_filling"])
+    def test_tenants_without_any_weight_are_equals(self, objective: str, weight: float) -> None:
+        jobs = [job(1, (4.0, 1.0)), job(2, (4.0, 1.0), tenant="speech")]
+        weights = {"vision": weight, "speech": weight}
+        found = targets(decide(snapshot(jobs, nodes=cluster(1, 0), weights=weights, objective=objective)))
+        assert found["1"]["V100"] == pytest.approx(found["2"]["V100"]) == pytest.approx(0.5)
+
     def test_an_unknown_objective_names_those_there_are(self) -> None:
         with pytest.raises(UnknownPlugin, match="objective is 'max-min'; there are fifo, finish_time"):
             make_policy("gavel:objective=max-min")
