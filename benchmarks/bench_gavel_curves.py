@@ -262,8 +262,10 @@ def main() -> None:
         if given.policy and run.policy not in given.policy:
             continue
         result = run_case(case_of(run, given.data))
-        if result.cut_short or (run.jobs_per_hour and len(result.jobs) == run.window[1] + MORE):
-            raise SystemExit(f"{run}: {result.cut_short or 'all jobs had arrived before the end'}")
+        if result.cut_short:
+            raise SystemExit(f"{run}: {result.cut_short}")
+        if run.jobs_per_hour and len(result.jobs) == run.window[1] + MORE:
+            print(f"{run}: load fell, as all jobs had arrived before the end", file=sys.stderr)
         for row in _done(run, result):
             table.writerow(row)
             sys.stdout.flush()
