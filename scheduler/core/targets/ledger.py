@@ -46,12 +46,14 @@ class Ledger:
         """Write down what happened since the last round."""
         view = self._view
         passed = max(0.0, view.now - self._at)
-        ran = self._receive()
+        ran = self._receive(targets)
         owed: dict[Unit, dict[str, float]] = {}
         for unit, shares in targets.items():
-            if not all(job in view.jobs for job in unit):
-                continue
             before, here = self._owed.get(unit, {}), ran.get(unit[0])
+            if not all(job in view.jobs for job in unit):
+                # Of a job that is still leaving its GPUs, as of one that is held, the debts wait for it.
+                owed[unit] = before
+                continue
             owed[unit] = {}
             for model, share in shares.items():
                 now_owed = before.get(model, 0.0) + share * passed
@@ -62,11 +64,12 @@ class Ledger:
                 owed[unit][model] = now_owed
         self._owed = owed
 
-    def _receive(self) -> Mapping[JobId, _Stretch]:
+    def _receive(self, targets: Targets) -> Mapping[JobId, _Stretch]:
         """Add up what jobs received, and return the latest of it by job."""
         view = self._view
         ran: dict[JobId, _Stretch] = {}
-        received = {job: dict(had) for job, had in self.received.items() if JobId(int(job)) in view.jobs}
+        known = {str(job) for unit in targets for job in unit}.union(map(str, view.jobs))
+        received = {job: dict(had) for job, had in self.received.items() if job in known}
         for job, running in view.running.items():
             if running.phase == "held":
                 seconds = max(0.0, view.now - max(running.since, self._at))

@@ -73,6 +73,13 @@ def test_what_was_had_in_passing_on_a_model_as_fast_is_not_owed_again(k80: float
     assert settled(view, {}).owed((TWO,), "V100") == pytest.approx(owed)
 
 
+def test_a_job_that_is_away_for_a_moment_keeps_its_debts_and_what_it_received() -> None:
+    memory = {"owed": {"1": {"V100": 9.0}}, "received": {"1": {"V100": 60.0}}}
+    ledger = settled(view_of([job(2)]), memory)
+    assert ledger.owed((ONE,), "V100") == 9.0
+    assert ledger.received["1"] == {"V100": 60.0}
+
+
 def test_units_that_are_gone_or_have_no_target_any_more_are_forgotten() -> None:
     memory = {"owed": {"1": {"V100": 9.0}, "2": {"V100": 7.0}, "5": {"V100": 5.0}}}
     ledger = settled(view_of([job(1), job(2)]), memory, {(ONE,): {"K80": 1.0}})
