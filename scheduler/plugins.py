@@ -61,6 +61,11 @@ def _parameter(field: Field[Any], hint: Any) -> Parameter:
     return Parameter(name, "list", default, _KINDS.get(next(iter(get_args(hint)), object), (object,)))
 
 
+def has_targets(policy: str) -> bool:
+    """Whether the policy of that name means each job to have a share of each GPU model."""
+    return getattr(POLICIES.get(policy), "has_targets", False)
+
+
 def described_plugins() -> dict[str, list[dict[str, Any]]]:
     """Return every policy and placer, JSON-ready."""
     return {"policies": _described(POLICIES), "placers": _described(PLACERS)}

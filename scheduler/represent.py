@@ -28,6 +28,7 @@ from scheduler.models import (
     Round,
     ViewComputing,
 )
+from scheduler.plugins import has_targets
 from tenants.models import VirtualCluster
 
 #: The view that serves the opportunistic jobs of every virtual cluster.
@@ -286,6 +287,7 @@ def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
             **_virtual_cluster(
                 by_id[row_id], usage[row_id], owned.get(by_id[row_id].name, {}), *counts.get(row_id, (0, 0))
             ),
+            "has_targets": has_targets(by_id[row_id].policy),
             "overrun": slow.get(by_id[row_id].name),
         }
         for row_id in ids

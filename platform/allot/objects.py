@@ -306,6 +306,8 @@ class VirtualCluster(TypedDict):
     usage: dict[str, ModelUsage]
     queued: int
     running: int
+    #: Whether its policy means each job to have a share of each GPU model.
+    has_targets: bool
     #: While a cheap policy decides, since its own takes too long.
     overrun: Overrun | None
     version: int

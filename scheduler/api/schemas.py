@@ -339,6 +339,9 @@ class VirtualCluster(serializers.Serializer):
     usage = serializers.DictField(child=VirtualClusterUsage())
     queued = serializers.IntegerField()
     running = serializers.IntegerField()
+    has_targets = serializers.BooleanField(
+        help_text="Whether its policy means each job to have a share of each GPU model."
+    )
     overrun = Overrun(
         allow_null=True, help_text="While a cheap policy decides, since its own takes too long."
     )

@@ -61,6 +61,7 @@ VC: dict[str, Any] = {
     },
     "queued": 3,
     "running": 1,
+    "has_targets": False,
     "overrun": None,
     "version": 1,
 }

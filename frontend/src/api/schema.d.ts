@@ -2744,6 +2744,8 @@ export interface components {
             };
             queued: number;
             running: number;
+            /** @description Whether its policy means each job to have a share of each GPU model. */
+            has_targets: boolean;
             /** @description While a cheap policy decides, since its own takes too long. */
             overrun: components["schemas"]["Overrun"] | null;
             version: number;

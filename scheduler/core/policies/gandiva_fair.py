@@ -49,6 +49,8 @@ class GandivaFair:
 
     #: Who waits has its turn in a later quantum, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
+    #: It means each job to have a share of each GPU model, and remembers which.
+    has_targets: ClassVar[bool] = True
 
     quantum_seconds: float = 60.0
     #: Entitlements and trades are not decided anew more often than this.

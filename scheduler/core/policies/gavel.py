@@ -60,6 +60,8 @@ class Gavel:
 
     #: Who waits has its turn in a later lease, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
+    #: It means each job to have a share of each GPU model, and remembers which.
+    has_targets: ClassVar[bool] = True
 
     #: One of `scheduler.core.allocation.solving.OBJECTIVES`.
     objective: str = field(default="max_min", metadata={"choices": tuple(sorted(OBJECTIVES))})

@@ -18,6 +18,7 @@ const cluster: VirtualCluster = {
   usage: {},
   queued: 0,
   running: 0,
+  has_targets: false,
   overrun: null,
   version: 7,
 };

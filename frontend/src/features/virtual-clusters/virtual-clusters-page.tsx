@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { HelpCircle, Pencil, Plus } from "lucide-react";
-import { useMemo, useState } from "react";
+import { type ReactNode, useMemo, useState } from "react";
 
 import { cellsQuery } from "@/api/cell-queries";
 import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
@@ -110,12 +110,7 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
               </Link>,
             ],
             ["Policy", inWords({ name: cluster.policy, parameters: cluster.policy_parameters })],
-            [
-              "Targets",
-              <Link key="targets" to="/virtual-clusters/$name/targets" params={{ name: cluster.name }}>
-                by GPU model
-              </Link>,
-            ],
+            ...(cluster.has_targets ? [targets(cluster.name)] : []),
             ["Placer", inWords(parsePlugin(cluster.placer))],
             ["Default time limit", duration(cluster.default_time_limit_seconds)],
           ]}
@@ -133,4 +128,13 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
       </div>
     </Panel>
   );
+}
+
+function targets(name: string): readonly [string, ReactNode] {
+  return [
+    "Targets",
+    <Link key="targets" to="/virtual-clusters/$name/targets" params={{ name }}>
+      by GPU model
+    </Link>,
+  ];
 }
