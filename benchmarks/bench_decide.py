@@ -1,12 +1,15 @@
 """Time decide(): one round over 1,000 and 10,000 GPUs with 10,000 jobs in 200 virtual clusters.
 
     python benchmarks/bench_decide.py [--runs 15] [--gpus 1000 10000] [--jobs 10000] [--seed 0] [--cells]
+                                      [--clusters 200] [--policy fifo]
 
 Two rounds are timed. *cold*: the cluster is empty and every job waits, so whole gangs are placed by the
 thousand. *steady*: what the cold round started runs, every fiftieth of it has ended meanwhile, and everyone
 else waits; that is the round a busy cluster sees every few seconds.
 
-With --cells the same is timed beside it with every guarantee divided by cells, nodes first.
+With --cells the same is timed beside it with every guarantee divided by cells, nodes first. With --policy
+another policy serves all views, jobs are of 26 kinds whose speeds on the models differ, and a third round is
+timed: *later*, six minutes and a second after the cold one, when the leases of policies that give any end.
 
 Times are of one core's processor time, so that neighbours on the machine do not count. Two floors are printed
 beside them: reading each fact of the same snapshot once in plain Python, below which no round in this
@@ -110,6 +113,18 @@ def make_cold(gpus: int, jobs: int, clusters: int, seed: int) -> Snapshot:
     )
 
 
+def served_by(policy: str, cold: Snapshot, seed: int) -> Snapshot:
+    """The same under another policy, with jobs that are faster on one GPU model than on another."""
+    dice = random.Random(seed)
+    kinds = [(f"kind-{number}", {model: dice.uniform(1, 9) for model in MODELS}) for number in range(26)]
+    jobs = []
+    for job in cold.jobs:
+        application, throughput = dice.choice(kinds)
+        jobs.append(replace(job, application=application, throughput=throughput))
+    vcs = tuple([replace(vc, policy=policy) for vc in cold.virtual_clusters])
+    return replace(cold, jobs=tuple(jobs), virtual_clusters=vcs, spare_policy=policy)
+
+
 def make_steady(cold: Snapshot, plan: Plan) -> Snapshot:
     """The cold round was carried out five minutes ago, and every fiftieth job has ended since."""
     starts = [action for action in plan.actions if action.kind is ActionKind.START]
@@ -185,6 +200,7 @@ def main() -> None:
     parser.add_argument("--clusters", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cells", action="store_true")
+    parser.add_argument("--policy", help="serves every view, instead of fifo")
     options = parser.parse_args()
     print(describe_machine())
     print(f"ten million additions: {min(seconds(add_up, 3)):.2f} s")
@@ -193,8 +209,13 @@ def main() -> None:
     )
     for gpus in options.gpus:
         cold = make_cold(gpus, options.jobs, options.clusters, options.seed)
+        if options.policy:
+            cold = served_by(options.policy, cold, options.seed)
         plan = report(f"{gpus} GPUs, cold", cold, options.runs)
-        report(f"{gpus} GPUs, steady", make_steady(cold, plan), options.runs)
+        steady = make_steady(cold, plan)
+        report(f"{gpus} GPUs, steady", steady, options.runs)
+        if options.policy:
+            report(f"{gpus} GPUs, later", replace(steady, now=NOW + 361), options.runs)
         if options.cells:
             plan = report(f"{gpus} GPUs in cells, cold", in_cells(cold), options.runs)
             report(f"{gpus} GPUs in cells, steady", make_steady(in_cells(cold), plan), options.runs)
