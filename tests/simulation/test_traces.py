@@ -82,7 +82,7 @@ def test_gavel_divides_steps_by_the_rate_of_the_gang_on_the_reference_model(tmp_
     resnet, language = jobs(reading)
     assert work(reading) == [3000 / 30, 500 / 100]
     assert resnet.throughput == {"v100": 30.0, "k80": 6.0}
-    assert (language.submitted_at, language.priority, language.gpus) == (120.5, 5, 2)
+    assert (language.submitted_at, language.priority, language.gpus) == (120.5, 4, 2)
     assert resnet.priority == 0
 
 

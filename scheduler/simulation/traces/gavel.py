@@ -8,8 +8,8 @@ Two layouts of the published `.trace` files, told apart by the number of fields 
 Work is steps: seconds = total_steps / the job type's steps a second on the reference model (v100),
 consolidated, for its gang size. A gang size that was never measured runs at the rate of the largest smaller
 one measured. The traces/msr files were made with one rate a job type whatever the gang; their multi-GPU
-jobs are therefore shorter here than in the log they were drawn from. Weights: 1 is priority 0, a larger one
-is that priority. SLOs are not used.
+jobs are therefore shorter here than in the log they were drawn from. A job of weight w
+gets priority w - 1, which policy gavel weighs as w. SLOs are not used.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read(source: Source) -> None:
             vc or ANY_TENANT,
             vc or ANY_VIRTUAL_CLUSTER,
             application=kind,
-            priority=0 if weight <= 1 else round(weight),
+            priority=max(0, round(weight) - 1),
             throughput=rates[key],
         )
 

@@ -4,8 +4,8 @@ batch_size_schedule is `<batch>x<epochs>;...` and epoch_seconds_by_batch_size is
 made by the authors' generator for V100s (see the data's README). The simulator goes through the schedule; the
 scheduler is told how many epochs there are, which batch sizes the job uses, how long an epoch takes with
 each, and as it runs, how many are done with each. It is not told in which order they come or how many epochs
-there are of each; that it knows which ones will be used is as in the authors' simulator. Weights: 1 is
-priority 0, a larger one is that priority.
+there are of each; that it knows which ones will be used is as in the authors' simulator. A job of
+weight w gets priority w - 1.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ def read(source: Source) -> None:
 
     def job(row: tuple[str, ...]) -> TracedJob:
         arrival, kind, gpus, weight, schedule, epochs = row
-        priority = number("priority_weight", weight)
         regimes = _regimes(epochs)
         phases = _phases(schedule, regimes)
         return TracedJob(
@@ -43,7 +42,7 @@ def read(source: Source) -> None:
             count("scale_factor", gpus),
             sum([phase.seconds for phase in phases]),
             application=named("job_type", kind),
-            priority=0 if priority <= 1 else round(priority),
+            priority=max(0, round(number("priority_weight", weight)) - 1),
             phases=phases,
             regimes=regimes,
         )
