@@ -93,6 +93,5 @@ class JobSpeeds(TypedDict):
     view: str
     policy: str
     objective: str | None
-    reset_at: str | None
     decided_at: str | None
     models: list[JobModelSpeed]

@@ -92,8 +92,8 @@ class JobModelSpeed(serializers.Serializer):
     target_share = serializers.FloatField(
         allow_null=True, help_text="Of its time, as its policy aims at; null: the policy has no targets."
     )
-    received_seconds = serializers.FloatField(allow_null=True, help_text="Since reset_at.")
-    received_share = serializers.FloatField(allow_null=True, help_text="Of the time since reset_at.")
+    received_seconds = serializers.FloatField(allow_null=True, help_text="Since decided_at.")
+    received_share = serializers.FloatField(allow_null=True, help_text="Of the time since decided_at.")
     attained_gpu_seconds = serializers.FloatField(help_text="In all, what runs now included.")
     attained_share = serializers.FloatField(allow_null=True)
     runs_now = serializers.BooleanField()
@@ -107,6 +107,5 @@ class JobSpeeds(serializers.Serializer):
     view = serializers.CharField(help_text="Whose policy considers the job.")
     policy = serializers.CharField()
     objective = serializers.CharField(allow_null=True)
-    reset_at = serializers.DateTimeField(allow_null=True)
     decided_at = serializers.DateTimeField(allow_null=True, help_text="When targets were decided last.")
     models = JobModelSpeed(many=True)

@@ -34,7 +34,6 @@ def job_speeds(job: Job) -> dict[str, Any]:
         "view": view,
         "policy": _policy(job),
         "objective": known.objective,
-        "reset_at": iso(known.decided_at),
         "decided_at": iso(known.decided_at),
         "models": [
             {

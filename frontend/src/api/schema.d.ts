@@ -1724,12 +1724,12 @@ export interface components {
             target_share: number | null;
             /**
              * Format: double
-             * @description Since reset_at.
+             * @description Since decided_at.
              */
             received_seconds: number | null;
             /**
              * Format: double
-             * @description Of the time since reset_at.
+             * @description Of the time since decided_at.
              */
             received_share: number | null;
             /**
@@ -1822,8 +1822,6 @@ export interface components {
             view: string;
             policy: string;
             objective: string | null;
-            /** Format: date-time */
-            reset_at: string | null;
             /**
              * Format: date-time
              * @description When targets were decided last.

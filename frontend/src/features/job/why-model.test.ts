@@ -33,7 +33,6 @@ function speedsOf(...models: JobSpeed[]): JobSpeeds {
     policy: "gavel:objective=max_min",
     objective: "max_min",
     decided_at: null,
-    reset_at: null,
     models,
   };
 }
