@@ -39,16 +39,17 @@ sys.exit(0 if done == work else 1)
 
 @pytest.fixture(scope="module")
 def mixed(platform: Installation) -> Installation:
-    """One GPU of each model for a virtual cluster."""
+    """One GPU of each model for a virtual cluster of a tenant of its own."""
     for model in SPEEDS["keen"]:
         platform.add_node(f"one-{model.lower()}", gpus=1, gpu_model=model, rack="rack-3")
+    platform.call("POST", "tenants", {"name": "hardware", "title": "Hardware"})
     platform.call(
         "POST",
         "virtual-clusters",
         {
             "name": "mixed",
             "guaranteed": dict.fromkeys(SPEEDS["keen"], 1),
-            "members": [{"tenant": "vision", "weight": 1}],
+            "members": [{"tenant": "hardware", "weight": 1}],
         },
     )
     return platform
@@ -57,7 +58,7 @@ def mixed(platform: Installation) -> Installation:
 def spec(kind: str) -> dict:
     return {
         "name": kind,
-        "tenant": "vision",
+        "tenant": "hardware",
         "virtual_cluster": "mixed",
         "application": kind,
         "throughput": SPEEDS[kind],
