@@ -1,5 +1,6 @@
 """One round: snapshot, decide, apply. Two short transactions with the thinking between them."""
 
+import atexit
 import logging
 import time
 from functools import cache
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 def solver() -> Solver:
     """Return this process's: its child is made when a policy first computes."""
     config = settings.CONFIG
-    return Solver(
+    made = Solver(
         Limits(
             start_seconds=config.solver_start_seconds,
             memory_bytes=config.solver_memory_bytes,
@@ -36,6 +37,9 @@ def solver() -> Solver:
             recycle_bytes=config.solver_recycle_bytes,
         )
     )
+    # A command that ends takes its child along; in workers that Celery forks off, `tasks.end_solver` does.
+    atexit.register(made.close)
+    return made
 
 
 def run_round() -> int | None:
