@@ -73,12 +73,7 @@ class Overruns:
             if _values(row) != before:
                 written.append(row)
         _store(written, gone=set(self._rows) - set(self._policies))
-        _tell(
-            "virtual_cluster.policy_in_time",
-            {row.view: "its policy decides again" for row in over},
-            at,
-            actor,
-        )
+        _tell(IN_TIME, {row.view: "its policy decides again" for row in over}, at, actor)
         words = {row.view: f"{row.message}; {CHEAP_POLICY} decides meanwhile" for row in begun}
         _tell(TOO_SLOW, words, at, actor)
 

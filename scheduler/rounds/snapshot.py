@@ -149,7 +149,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 topology=told.topology,
                 throughput=known.throughput,
                 estimated=known.estimated,
-                deadline_at=told.deadline_seconds and submitted_at + told.deadline_seconds,
+                deadline_at=told.deadline_at(submitted_at),
                 training=trainings.of(job_id, known.throughput),
                 estimate_seconds=told.estimate_seconds,
                 application=told.application,

@@ -86,11 +86,15 @@ class Instance:
         best: Floats = self.throughput.max(axis=1, initial=0.0)
         return best
 
+    def isolated_shares(self) -> Floats:
+        """Return an m-th of every model for each of m jobs, as far as it runs there: job × model."""
+        shares = np.where(self.throughput > 0, self.gpus / (self.jobs * self.gang[:, None]), 0.0)
+        within_its_time: Floats = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
+        return within_its_time
+
     def isolated_throughput(self) -> Floats:
         """Return what each job gets on its own m-th part of every model (Gavel's isolated policy)."""
-        shares = np.where(self.throughput > 0, self.gpus / (self.jobs * self.gang[:, None]), 0.0)
-        time = np.maximum(shares.sum(axis=1), 1.0)
-        isolated: Floats = (self.throughput * shares).sum(axis=1) / time
+        isolated: Floats = (self.throughput * self.isolated_shares()).sum(axis=1)
         return isolated
 
     def take(self, jobs: NDArray[Any], gpus: Floats | None = None) -> Instance:

@@ -37,8 +37,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
-import numpy as np
-
 from scheduler.core.allocation.errors import PartitionError, SolverError
 from scheduler.core.allocation.solving import OBJECTIVES, solve
 from scheduler.core.plan import Decision
@@ -135,10 +133,8 @@ class Gavel:
 
 def _equal_parts(question: Question) -> Targets:
     """Return an m-th of every model for each of m jobs."""
-    instance = question.instance
-    shares = np.where(instance.throughput > 0, instance.gpus / (instance.jobs * instance.gang[:, None]), 0.0)
-    shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
+    models, shares = question.instance.models, question.instance.isolated_shares()
     return {
-        (job,): {model: share for model, share in zip(instance.models, row, strict=True) if share > 0}
+        (job,): {model: share for model, share in zip(models, row, strict=True) if share > 0}
         for job, row in zip(question.jobs, shares.tolist(), strict=True)
     }

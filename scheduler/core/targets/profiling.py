@@ -21,7 +21,7 @@ def profile(view: View, prospects: Prospects, turns: Turns, part: float) -> set[
         if job in view.jobs
     }
     sent: set[JobId] = set()
-    for job in turns.in_line(view.jobs.values()):
+    for job in turns.line:
         if not job.estimated:
             continue
         prospect = prospects.of(job)

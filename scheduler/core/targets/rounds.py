@@ -128,14 +128,13 @@ class Rounds:
         for unit, model in turns.chosen.items():
             lease.start(unit, model)
         lease.spare_others()
-        line = turns.in_line(view.jobs.values())
-        lease.fill(line, turns)
+        lease.fill(turns.line, turns)
         self._due = {unit: model for unit, model in turns.chosen.items() if not self._runs(unit, model)}
-        return lease.outcome(line)
+        return lease.outcome(turns.line)
 
     def _filled(self, turns: Turns) -> Outcome:
         """Within a lease: start who is due, then whoever waits, on what is idle."""
-        view, line = self._view, turns.in_line(self._view.jobs.values())
+        view, line = self._view, turns.line
         lease = Lease(view, self._prospects, changing=False)
         if len(view.running) == len(view.jobs) or not lease.has_room:
             return lease.outcome(line)

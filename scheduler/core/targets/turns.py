@@ -9,6 +9,7 @@ model instead, so that at low load a job takes an idle V100 before anyone asks t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from scheduler.core.policy import View
@@ -56,7 +57,7 @@ class Turns:
 
         Who is `settled` stays on the model that was chosen.
         """
-        jobs = self.in_line([job for job in self._view.jobs.values() if self._prospects.of(job)])
+        jobs = [job for job in self.line if self._prospects.of(job)]
         for _ in self._models:
             for job in jobs:
                 if job.id not in self._taken and any(self._free.values()):
@@ -64,9 +65,10 @@ class Turns:
             if not self._move_up(settled):
                 return
 
-    def in_line(self, jobs: Iterable[Job]) -> list[Job]:
-        """Return jobs in the order in which they get what is left over: who is owed most first."""
-        return sorted(jobs, key=self._rank)
+    @cached_property
+    def line(self) -> list[Job]:
+        """All jobs in the order in which they get what is left over: who is owed most first."""
+        return sorted(self._view.jobs.values(), key=self._rank)
 
     def preferred(self, job: Job) -> Sequence[str]:
         """Return the models the job can run on, the fastest first; the one it has if about as good."""
