@@ -79,6 +79,12 @@ class JobSpec(serializers.Serializer):
         max_length=63,
         help_text='Kind of training job, such as "resnet50": jobs of one kind are taken to run alike.',
     )
+    search = serializers.CharField(
+        required=False,
+        allow_null=True,
+        max_length=63,
+        help_text="Jobs of a tenant that name the same search are one app to policies that are fair to apps.",
+    )
     skew = serializers.FloatField(
         required=False,
         allow_null=True,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from scheduler.core.lending.terms import MarketAction
 from scheduler.core.snapshot import AllocationId, GpuId, JobId, Memory
 
 
@@ -40,6 +41,36 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerLine:
+    """Something that was bid, won, paid, traded or lent in a round; deciding it again gives it again."""
+
+    #: Such as "bid", "lease", "trade"; docs/ledger.md has them all.
+    kind: str
+    #: The tenant, or in the market between virtual clusters the virtual cluster, whose line it is; empty: it
+    #: is about everyone in the view.
+    party: str = ""
+    #: The other side, if there is one.
+    counterparty: str = ""
+    jobs: tuple[JobId, ...] = ()
+    #: GPUs by model that the party gets, is entitled to or bids for; fractions are parts of the time.
+    gpus: Mapping[str, float] = field(default_factory=dict)
+    #: GPUs by model that it gives.
+    given: Mapping[str, float] = field(default_factory=dict)
+    #: What is paid: the part of a lease that is withheld, slow GPUs for a fast one, or millicredits for a GPU
+    #: and an hour, as the kind says.
+    price: float | None = None
+    #: For how long.
+    seconds: float | None = None
+    #: Finish-time fairness without and with it.
+    rho_before: float | None = None
+    rho_after: float | None = None
+    #: One sentence in plain words.
+    message: str = ""
+    #: What else this kind has; JSON.
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """A policy's answer for its view: grants, most important first, and what it wants to remember."""
 
@@ -55,6 +86,8 @@ class Decision:
     stops: tuple[JobId, ...] = ()
     #: The next instant at which it would decide otherwise though nothing happened; None: it never would.
     wake_at: float | None = None
+    #: What was bid, won, paid or traded.
+    ledger: tuple[LedgerLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,3 +179,7 @@ class Plan:
     degraded: Mapping[str, str] = field(default_factory=dict)
     #: Those of them whose policy took too long, and that were served by a cheap one.
     overran: tuple[str, ...] = ()
+    #: By view: what was bid, won, paid or traded; under `lending.terms.MARKET` between virtual clusters.
+    ledger: Mapping[str, tuple[LedgerLine, ...]] = field(default_factory=dict)
+    #: What virtual clusters do by their rules in the market between them.
+    market: tuple[MarketAction, ...] = ()

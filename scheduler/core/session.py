@@ -88,4 +88,7 @@ class Session:
             wake_at=min(wakes, default=None),
             degraded={outcome.view.name: outcome.failure for outcome in outcomes if outcome.failure},
             overran=tuple([outcome.view.name for outcome in outcomes if outcome.overran]),
+            ledger={
+                outcome.view.name: outcome.decision.ledger for outcome in outcomes if outcome.decision.ledger
+            },
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NewType
 
 from scheduler.core.cells.specification import Specification
+from scheduler.core.lending.terms import Lending
 
 JobId = NewType("JobId", int)
 NodeId = NewType("NodeId", int)
@@ -144,6 +145,10 @@ class Job:
     virtual_cluster: str
     submitted_at: float
     tasks: tuple[Task, ...]
+    #: Who submitted it; empty: nobody says.
+    user: str = ""
+    #: Jobs of a tenant that name the same search are one app, as in a search for hyper-parameters.
+    search: str = ""
     #: Acceptable models, the preferred first; empty means any.
     gpu_models: tuple[str, ...] = ()
     #: Higher wins.
@@ -161,6 +166,8 @@ class Job:
     throughput: Mapping[str, float] = field(default_factory=dict)
     #: The GPU models for which that is no more than an estimate.
     estimated: tuple[str, ...] = ()
+    #: How fast its gang is over several nodes relative to near together, by GPU model, where known.
+    spread_speeds: Mapping[str, float] = field(default_factory=dict)
     #: When it should have ended; None: whenever.
     deadline_at: float | None = None
     #: None: nobody told, or its batch size never changes.
@@ -232,5 +239,7 @@ class Snapshot:
     pair_speeds: tuple[PairSpeeds, ...] = ()
     #: How GPUs are divided by cells; None: every model is divided by counts.
     cells: Specification | None = None
+    #: What virtual clusters offer, lend and borrow; None: there is no market.
+    lending: Lending | None = None
     #: Names of the topology's levels, widest first, as in Node.path + (node,) + Gpu.path.
     levels: tuple[str, ...] = ("rack", "node", "socket", "switch")

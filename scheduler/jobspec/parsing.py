@@ -102,6 +102,7 @@ def _job(fields: Fields) -> JobSpec:
         estimate_seconds=_estimate(fields, time_limit_seconds),
         deadline_seconds=fields.duration("deadline", most_seconds=MAX_TIME_LIMIT_SECONDS),
         application=fields.word("application", _NAME, _NAME_EXPECTED, default=""),
+        search=fields.word("search", _NAME, _NAME_EXPECTED, default=""),
         skew=_skew(fields),
         max_attempts=_only(fields.object("retry"), "max_attempts", default=3, least=1, most=MAX_ATTEMPTS),
         grace_seconds=_only(

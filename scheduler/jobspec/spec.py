@@ -46,6 +46,8 @@ class JobSpec:
     deadline_seconds: float | None
     #: Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. Empty: not said.
     application: str
+    #: Jobs of a tenant that name the same search belong together, as in a search for hyper-parameters.
+    search: str
     #: Largest tensor's part of the model, 0 to 1; None: not said.
     skew: float | None
     max_attempts: int
@@ -87,6 +89,7 @@ class JobSpec:
             "estimate": None if self.estimate_seconds is None else _plain(self.estimate_seconds),
             "deadline": None if self.deadline_seconds is None else _plain(self.deadline_seconds),
             "application": self.application or None,
+            "search": self.search or None,
             "skew": self.skew,
             "retry": {"max_attempts": self.max_attempts},
             "checkpoint": {"grace_seconds": self.grace_seconds},
@@ -102,6 +105,7 @@ class JobSpec:
             "throughput": dict(self.throughput),
             "estimate_seconds": self.estimate_seconds,
             "application": self.application,
+            "search": self.search,
             "skew": self.skew,
             "deadline_seconds": self.deadline_seconds,
         }
@@ -126,6 +130,7 @@ class JobSpec:
             deadline_at=None if self.deadline_seconds is None else submitted_at + self.deadline_seconds,
             estimate_seconds=self.estimate_seconds,
             application=self.application,
+            search=self.search,
             skew=self.skew,
         )
 
@@ -157,6 +162,7 @@ _FIELDS = (
     "estimate",
     "deadline",
     "application",
+    "search",
     "skew",
     "retry",
     "checkpoint",

@@ -167,6 +167,7 @@ def _past_job(row: Sequence, speeds: KnownSpeeds) -> PastJob:
         deadline_at=told.deadline_at(submitted_at),
         estimate_seconds=told.estimate_seconds,
         application=told.application,
+        search=told.search,
         skew=told.skew,
     )
     return PastJob(

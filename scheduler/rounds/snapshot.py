@@ -30,8 +30,9 @@ SELECT node_id, id, index, socket, switch, healthy AND present FROM scheduler_gp
 _JOBS = """
 SELECT j.id, j.name, t.name, v.name, extract(epoch FROM j.submitted_at)::float8, j.shape::text, j.gpu_models,
        j.priority, j.guaranteed, j.time_limit_seconds, coalesce(extract(epoch FROM j.eligible_at), 0)::float8,
-       j.held, j.cancelling, j.service, j.attempts_started, j.version
+       j.held, j.cancelling, j.service, j.attempts_started, j.version, u.username
 FROM scheduler_job j
+JOIN tenants_user u ON u.id = j.submitted_by_id
 JOIN tenants_tenant t ON t.id = j.tenant_id
 JOIN tenants_virtualcluster v ON v.id = j.virtual_cluster_id
 WHERE j.state IN ('queued', 'running') ORDER BY j.id
@@ -126,7 +127,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
     trainings = read_trainings()
     for (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
-        time_limit_seconds, eligible_at, held, cancelling, service, attempts, version,
+        time_limit_seconds, eligible_at, held, cancelling, service, attempts, version, user,
     ) in cursor.fetchall():  # fmt: skip
         told = shape_of(shape)
         # A plain tuple, equal to a Kind and made in a third of the time.
@@ -138,6 +139,8 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 tenant=tenant,
                 virtual_cluster=virtual_cluster,
                 submitted_at=submitted_at,
+                user=user,
+                search=told.search,
                 tasks=told.tasks,
                 gpu_models=known.accepted(tuple(gpu_models)) if known.not_on else tuple(gpu_models),
                 priority=priority,
@@ -149,6 +152,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 topology=told.topology,
                 throughput=known.throughput,
                 estimated=known.estimated,
+                spread_speeds=known.spread,
                 deadline_at=told.deadline_at(submitted_at),
                 training=trainings.of(job_id, known.throughput),
                 estimate_seconds=told.estimate_seconds,
@@ -172,6 +176,7 @@ class Shape(NamedTuple):
     throughput: dict[str, float]
     estimate_seconds: float | None
     application: str
+    search: str
     skew: float | None
     deadline_seconds: float | None
 
@@ -196,6 +201,7 @@ def shape_of(text: str) -> Shape:
         # Jobs submitted before these could be stated lack them.
         estimate_seconds=_number(shape.get("estimate_seconds")),
         application=shape.get("application") or "",
+        search=shape.get("search") or "",
         skew=_number(shape.get("skew")),
         deadline_seconds=_number(shape.get("deadline_seconds")),
     )

@@ -8,7 +8,7 @@ from django.db import connection
 
 from scheduler.core import snapshot as core
 from scheduler.core.perf.knowledge import Knowledge
-from scheduler.core.perf.speed import Kind, Setting, Source, kind_of
+from scheduler.core.perf.speed import Kind, Setting, Source, Speed, kind_of
 from scheduler.services.known_speeds import read_knowledge
 
 _MODELS = "SELECT name, price_per_hour FROM scheduler_gpumodel ORDER BY name"
@@ -22,6 +22,8 @@ class JobSpeeds(NamedTuple):
     throughput: Mapping[str, float] = {}
     #: The models for which that is an estimate.
     estimated: tuple[str, ...] = ()
+    #: How fast it is over several nodes relative to near together, where both are on record.
+    spread: Mapping[str, float] = {}
     #: Models on which it is on record, or declared, not to run.
     not_on: frozenset[str] = frozenset()
 
@@ -82,8 +84,17 @@ class KnownSpeeds:
         return JobSpeeds(
             throughput={model: speed.value for model, speed in told.items()},
             estimated=tuple(model for model, speed in told.items() if speed.source is Source.ESTIMATED),
+            spread=self._spread(kind, gpus, told),
             not_on=frozenset(model for model, speed in told.items() if speed.value == 0),
         )
+
+    def _spread(self, kind: Kind, gpus: int, near: Mapping[str, Speed]) -> dict[str, float]:
+        spread = {model: self.knowledge.at(kind, Setting(model, gpus, True, "")) for model in near}
+        return {
+            model: min(1.0, speed.value / near[model].value)
+            for model, speed in spread.items()
+            if speed is not None and near[model].value > 0
+        }
 
     def beside(self, first: Kind, second: Kind, gpu_model: str, gpus: int) -> tuple[float, float] | None:
         """Return how fast jobs of two kinds are that share GPUs, relative to alone; None: not known."""

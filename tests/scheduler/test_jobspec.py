@@ -49,6 +49,7 @@ def test_defaults_are_filled_in() -> None:
         "estimate": None,
         "deadline": None,
         "application": None,
+        "search": None,
         "skew": None,
         "retry": {"max_attempts": 3},
         "checkpoint": {"grace_seconds": 30},
@@ -72,6 +73,7 @@ def test_everything_can_be_stated() -> None:
             estimate="9h30m",
             deadline="2d",
             application="bert-large",
+            search="rates",
             skew=0.3,
             retry={"max_attempts": 1},
             checkpoint={"grace_seconds": 0},
@@ -91,12 +93,14 @@ def test_everything_can_be_stated() -> None:
         "throughput": {"V100": 120.5, "K80": 0.0},
         "estimate_seconds": 34_200.0,
         "application": "bert-large",
+        "search": "rates",
         "skew": 0.3,
         "deadline_seconds": 172_800.0,
     }
     core = parsed.core_job(tenant="vision", submitted_at=1_000.0)
     assert core.deadline_at == 173_800.0
     assert (core.gpus, core.guaranteed, core.priority) == (9, False, -5)
+    assert core.search == "rates"
     assert (core.estimate_seconds, core.application, core.skew) == (34_200.0, "bert-large", 0.3)
 
 
@@ -111,7 +115,8 @@ def test_an_estimate_is_not_longer_than_the_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("estimate", "soon"), ("estimate", 0), ("application", "a b"), ("skew", 1.5)]
+    ("field", "value"),
+    [("estimate", "soon"), ("estimate", 0), ("application", "a b"), ("search", "a b"), ("skew", 1.5)],
 )
 def test_what_is_told_of_a_job_is_checked(field: str, value: object) -> None:
     found = problems(spec(**{field: value}))

@@ -1763,6 +1763,8 @@ export interface components {
             deadline?: unknown;
             /** @description Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. */
             application?: string | null;
+            /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
+            search?: string | null;
             /**
              * Format: double
              * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.
@@ -1799,6 +1801,8 @@ export interface components {
             deadline?: unknown;
             /** @description Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. */
             application?: string | null;
+            /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
+            search?: string | null;
             /**
              * Format: double
              * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.
@@ -1857,6 +1861,8 @@ export interface components {
             deadline?: unknown;
             /** @description Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. */
             application?: string | null;
+            /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
+            search?: string | null;
             /**
              * Format: double
              * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.

@@ -66,10 +66,12 @@ def test_every_field_is_filled_from_rows():
         "throughput": {"V100": 3.0},
         "estimate_seconds": 20,
         "application": "bert",
+        "search": "rates",
         "skew": 0.25,
         "deadline_seconds": 90,
     }
     job.save()
+    make_measurement(tenant, "bert", 1.5, gpus=4, spread=True)
     make_gpu_model("K80")
     # So that there is something to compare with: half as fast there.
     elsewhere = make_tenant()
@@ -127,13 +129,16 @@ def test_every_field_is_filled_from_rows():
     assert read_job.training == core.Training(epochs=10.0, batch_size=64, regimes=regimes)
     assert read_job.deadline_at == read_job.submitted_at + 90
     assert (read_job.estimate_seconds, read_job.application, read_job.skew) == (20.0, "bert", 0.25)
+    assert (read_job.user, read_job.search) == (job.submitted_by.username, "rates")
+    assert read_job.spread_speeds == {"V100": 0.5}
     assert read_job.gpus == 4
     assert read_job.eligible_at > snapshot.now > read_job.submitted_at
     stopping, planned = snapshot.running
     assert (stopping.jobs, stopping.stopping, stopping.phase) == ((job.id,), True, "held")
     assert [len(replica) for replica in stopping.replicas] == [2, 2]
     assert (planned.allocation, planned.phase) == (waiting.allocation_id, "planned")
-    assert unset(snapshot) == {"spare_policy", "spare_placer", "levels"}
+    # The market comes with the tables of offers and loans.
+    assert unset(snapshot) == {"lending", "spare_policy", "spare_placer", "levels"}
     assert snapshot.prices == {"K80": 1.0, "V100": 1.0}
     assert [pair.applications for pair in snapshot.pair_speeds] == [("bert", "bert")]
 
