@@ -7,6 +7,7 @@ from scheduler.models.events import Event
 from scheduler.models.forecasts import Forecast, WhatIf
 from scheduler.models.inventory import Gpu, GpuModel, Node
 from scheduler.models.jobs import Attempt, AttemptPart, Job, LogChunk, ProgressPoint
+from scheduler.models.market import Allowance, CreditAccount, CreditTransfer, Loan, MarketRule, Offer
 from scheduler.models.rounds import (
     AllocatedGpu,
     Allocation,
@@ -25,11 +26,14 @@ __all__ = [
     "Advice",
     "AllocatedGpu",
     "Allocation",
+    "Allowance",
     "AnomalyReport",
     "Attempt",
     "AttemptPart",
     "CellSpecification",
     "ClusterSettings",
+    "CreditAccount",
+    "CreditTransfer",
     "Event",
     "Explanation",
     "Forecast",
@@ -37,8 +41,11 @@ __all__ = [
     "GpuModel",
     "Job",
     "Leadership",
+    "Loan",
     "LogChunk",
+    "MarketRule",
     "Node",
+    "Offer",
     "PolicyMemory",
     "ProgressPoint",
     "QueueOrder",

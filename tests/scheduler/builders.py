@@ -22,13 +22,19 @@ from scheduler.models import (
     Attempt,
     AttemptPart,
     CellSpecification,
+    CreditAccount,
+    CreditTransfer,
     Gpu,
     GpuModel,
     Job,
+    Loan,
+    MarketRule,
     Node,
+    Offer,
     SpeedCorrection,
     SpeedMeasurement,
 )
+from scheduler.models.market import BANK
 from tenants.models import (
     Guarantee,
     Membership,
@@ -317,4 +323,92 @@ def make_correction(
     columns.setdefault("by", make_user())
     return SpeedCorrection.objects.create(
         tenant=tenant, application=application, value=value, gpu_model=gpu_model, gpus=gpus, **columns
+    )
+
+
+def make_account(virtual_cluster: VirtualCluster, credits: float = 0) -> CreditAccount:
+    """Return the account of a virtual cluster, which was granted so many credits."""
+    bank, _ = CreditAccount.objects.get_or_create(id=BANK)
+    account, _ = CreditAccount.objects.get_or_create(virtual_cluster=virtual_cluster)
+    if credits:
+        CreditTransfer.objects.create(
+            at=timezone.now(),
+            kind="grant",
+            debit=bank,
+            credit=account,
+            amount=round(credits * 1_000),
+            by="user olga",
+        )
+        account.refresh_from_db()
+    return account
+
+
+def make_offer(
+    lender: VirtualCluster,
+    gpus: Mapping[str, int] | None = None,
+    *,
+    cells: Mapping[str, int] | None = None,
+    hours: float = 2.0,
+    starts_in_hours: float | None = None,
+    **columns: Any,
+) -> Offer:
+    """Return an open offer that ends `hours` from now; of cells, say what they come to by `gpus` too."""
+    now = timezone.now()
+    columns = {"made_by": "user lena", "made_at": now, **columns}
+    if columns.get("state", "open") != "open":
+        columns.setdefault("closed_at", now)
+    columns.setdefault("lot", {"gpus": {}, "cells": dict(cells)} if cells else {"gpus": gpus, "cells": {}})
+    return Offer.objects.create(
+        lender=lender,
+        gpus=dict(gpus or {}),
+        starts_at=None if starts_in_hours is None else now + timedelta(hours=starts_in_hours),
+        ends_at=now + timedelta(hours=hours),
+        **columns,
+    )
+
+
+def make_loan(
+    lender: VirtualCluster,
+    borrower: VirtualCluster,
+    gpus: Mapping[str, int] | None = None,
+    *,
+    cells: Mapping[str, int] | None = None,
+    since_hours: float = 1.0,
+    hours: float = 2.0,
+    in_return: Mapping[str, Any] | None = None,
+    **columns: Any,
+) -> Loan:
+    """Return a loan from `since_hours` ago (less than 0: it is still to come) until `hours` from now."""
+    now = timezone.now()
+    offer = make_offer(lender, gpus, cells=cells, hours=hours, in_return=in_return, state="taken")
+    columns = {"taken_by": "user bob", "taken_at": now - timedelta(hours=max(since_hours, 0)), **columns}
+    return Loan.objects.create(
+        offer=offer,
+        borrower=borrower,
+        starts_at=now - timedelta(hours=since_hours),
+        ends_at=offer.ends_at,
+        **columns,
+    )
+
+
+def make_lend_rule(
+    virtual_cluster: VirtualCluster,
+    gpus: Mapping[str, int] | None = None,
+    *,
+    cells: Mapping[str, int] | None = None,
+    **columns: Any,
+) -> MarketRule:
+    """Return a rule that offers what was idle for ten minutes for an hour, for nothing."""
+    columns = {"idle_seconds": 600.0, "lend_seconds": 3_600.0, "made_by": "user lena", **columns}
+    lot = {"gpus": dict(gpus or {}), "cells": dict(cells or {})}
+    return MarketRule.objects.create(
+        virtual_cluster=virtual_cluster, kind="lend", lot=lot, made_at=timezone.now(), **columns
+    )
+
+
+def make_borrow_rule(virtual_cluster: VirtualCluster, *, most_gpus: int = 4, **columns: Any) -> MarketRule:
+    """Return a rule that borrows for jobs that have waited for a minute, for nothing."""
+    columns = {"waiting_seconds": 60.0, "made_by": "user bob", **columns}
+    return MarketRule.objects.create(
+        virtual_cluster=virtual_cluster, kind="borrow", most_gpus=most_gpus, made_at=timezone.now(), **columns
     )
