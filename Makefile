@@ -29,7 +29,8 @@ up: ## Run the whole platform on this machine (ARGS="--port 8001 --no-demo")
 test: ## Run all tests but the slow ones, browser tests included (ARGS="-k name")
 	@$(MAKE) --no-print-directory -j2 setup-dev
 	@scripts/browser
-	$(PYTEST) -m "not slow and not gpu" $(ARGS)
+	$(PYTEST) -n logical --maxprocesses 8 --dist loadfile -m "not (slow or gpu or alone)" $(ARGS) || [ $$? -eq $(NO_TESTS) ]
+	$(PYTEST) -m "alone and not (slow or gpu)" $(ARGS) || [ $$? -eq $(NO_TESTS) ]
 	$(NPM) test
 
 test-slow: ## Run the exhaustive tests

@@ -2,10 +2,22 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.servers import started
+
+#: Folders whose tests run whole platforms, which take all the processors there are.
+ALONE = ("browser", "e2e", "up")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark those that other tests must not run beside."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).parts[0] in ALONE:
+            item.add_marker(pytest.mark.alone)
 
 
 @pytest.fixture(scope="session")

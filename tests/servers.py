@@ -3,6 +3,8 @@
 Settings want to know that when they are imported, before any conftest is and long before a test is
 chosen. So the addresses are settled here, at import, and the servers start when the first test needs
 them. `DATABASE_URL` and `REDIS_URL` in the environment name servers of one's own instead.
+
+Where tests run in several processes, each process has servers of its own.
 """
 
 import os
@@ -32,6 +34,9 @@ def _remove_left_behind() -> None:
 
 
 _remove_left_behind()
+# Processes that run tests beside each other inherit what was settled for the one that started them.
+for inherited in os.environ.pop("ALLOT_TEST_SETTLED", "").split():
+    del os.environ[inherited]
 HOME = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
 SERVERS: dict[str, Server] = {}
 if "DATABASE_URL" not in os.environ:
@@ -42,6 +47,9 @@ if "DATABASE_URL" not in os.environ:
 if "REDIS_URL" not in os.environ:
     SERVERS["redis"] = Redis(folder=HOME / "redis", password=secrets.token_urlsafe(16), port=ports.pick())
     os.environ["REDIS_URL"] = SERVERS["redis"].url
+os.environ["ALLOT_TEST_SETTLED"] = " ".join(
+    {"postgres": "DATABASE_URL", "redis": "REDIS_URL"}[name] for name in SERVERS
+)
 os.environ["ALLOT_HOME"] = str(HOME)
 os.environ["ALLOT_SECRET_KEY"] = "only-for-tests-" + secrets.token_urlsafe(32)
 
