@@ -19,6 +19,7 @@ from scheduler.core.lifecycle import AttemptState, HoldPhase, JobState
 from scheduler.models import Job, LogChunk, Node
 from tenants.models import Role
 from tests.allot.in_process import Allot, run
+from tests.api.caller import forget_wrong_passwords
 from tests.scheduler.builders import (
     gpus_of,
     make_attempt,
@@ -35,6 +36,7 @@ PASSWORD = "correct horse battery"
 @pytest.fixture
 def url(live_server: Any, redis_url: str, settings: Any) -> str:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    forget_wrong_passwords()
     user = make_user("ann", password=PASSWORD)
     tenant = make_tenant("research", members={user: Role.MEMBER})
     make_vc("shared", members=[tenant], guaranteed={"V100": 8})
