@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NewType
 
+from scheduler.core.cells.specification import VirtualCells
+
 OfferId = NewType("OfferId", int)
 LoanId = NewType("LoanId", int)
 RuleId = NewType("RuleId", int)
@@ -56,6 +58,8 @@ class Loan:
     in_return: Lot | None = None
     starts_at: float
     ends_at: float
+    #: The rule that made its offer.
+    rule: RuleId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +85,7 @@ class BorrowRule:
     virtual_cluster: str
     #: GPU models that are wanted; empty: those that the waiting jobs accept.
     gpu_models: tuple[str, ...] = ()
-    #: GPUs borrowed at once by this rule.
+    #: GPUs of these models that the virtual cluster has borrowed at once, however it came by them.
     most_gpus: int
     #: How long a job must have waited.
     waiting_seconds: float
@@ -116,6 +120,12 @@ class Lending:
     offers: tuple[Offer, ...] = ()
     #: Those that have not ended; one that starts later counts for its lender until then.
     loans: tuple[Loan, ...] = ()
+    #: Those that ended a short while ago: why guarantees lapse now.
+    ended: tuple[Loan, ...] = ()
+    #: By virtual cluster what it is guaranteed itself, whatever it has lent or borrowed: GPUs by model, those
+    #: of its cells included; and its cells.
+    own_gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    own_cells: Mapping[str, VirtualCells] = field(default_factory=dict)
     lend_rules: tuple[LendRule, ...] = ()
     borrow_rules: tuple[BorrowRule, ...] = ()
     #: What each virtual cluster can pay.

@@ -1,0 +1,215 @@
+"""Whether an offer, a loan or an operator's change leaves everybody with what was promised, at every instant.
+
+What is guaranteed changes only when a loan begins or ends, so those instants are looked at and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from scheduler.core.cells.errors import Problem
+from scheduler.core.lending.in_force import Guarantees, Lack, active, given_and_got, lacks
+from scheduler.core.lending.lots import cells_of, kinds_of, words_of
+from scheduler.core.lending.terms import Loan, LoanId, Lot, Offer
+
+#: Stands for whoever will take an offer.
+NOBODY = ""
+
+
+def problems(
+    own: Guarantees,
+    loans: Sequence[Loan],
+    wanted: Offer | Loan,
+    now: float,
+    *,
+    promised: Iterable[Offer] = (),
+) -> list[Problem]:
+    """Return what stands against an offer, or a loan, beside the loans there are; nothing: it can be kept.
+
+    `own`: what everybody is guaranteed without loans. `promised`: offers that count as though they had been
+    taken, such as other open ones of the same lender, so that nothing is offered twice.
+    """
+    loan = _as_loan(wanted, now)
+    found = [*_problems_with_lot("lot", loan.lot, loan.lender, own)]
+    if loan.in_return is not None:
+        if loan.borrower != NOBODY or isinstance(wanted, Loan):
+            found += _problems_with_lot("in_return", loan.in_return, loan.borrower, own)
+        else:
+            found += _problems_with_form("in_return", loan.in_return, own)
+    if not loan.ends_at > max(loan.starts_at, now):
+        expected = "a later instant" if loan.ends_at > now else "an instant that is yet to come"
+        found.append(Problem("ends_at", f"{_instant(loan.ends_at)} is too early", expected))
+    if loan.lender == loan.borrower:
+        found.append(Problem("virtual_cluster", f"{loan.lender} can not borrow of itself", "another one"))
+    if found:
+        return found
+    beside = [*loans, *[_as_loan(offer, now) for offer in promised]]
+    for instant in _instants(beside, loan, now):
+        there = active(beside, instant)
+        before = {(lack.virtual_cluster, lack.name) for lack in lacks(own, there)}
+        for lack in lacks(own, [*there, loan]):
+            if (lack.virtual_cluster, lack.name) not in before:
+                found.append(_too_much(lack, loan, there, own, instant))
+        if found:
+            return found
+    return []
+
+
+def problems_with_change(own: Guarantees, loans: Sequence[Loan], now: float) -> list[Problem]:
+    """Return which loans could not be kept if everybody were guaranteed this from now on.
+
+    `own`: guarantees and cells as an operator wants them, without loans.
+    """
+    found: dict[str, Problem] = {}
+    for instant in sorted({now} | {each for each in _boundaries(loans) if each > now}):
+        there = active(loans, instant)
+        for lack in lacks(own, there):
+            field = (
+                f"guaranteed.{lack.name}"
+                if lack.part == "gpus"
+                else f"virtual_clusters.{lack.virtual_cluster}.cells.{lack.name}"
+            )
+            key = f"{lack.virtual_cluster} {field}"
+            relying = _lenders_loans(lack, there, own)
+            if key not in found and relying:
+                until = max(loan.ends_at for loan in relying)
+                found[key] = Problem(
+                    field,
+                    f"{lack.virtual_cluster} would have {lack.available} {lack.name} to lend, and has lent"
+                    f" {lack.wanted}: {_listed(relying)}",
+                    f"at least {lack.wanted} until {_instant(until)}, or end the loan first",
+                )
+    return list(found.values())
+
+
+def _as_loan(wanted: Offer | Loan, now: float) -> Loan:
+    if isinstance(wanted, Loan):
+        return wanted
+    return Loan(
+        id=LoanId(0),
+        lender=wanted.lender,
+        borrower=NOBODY,
+        lot=wanted.lot,
+        # Whose it would be is not known before somebody takes the offer.
+        in_return=None,
+        starts_at=now if wanted.starts_at is None else wanted.starts_at,
+        ends_at=wanted.ends_at,
+    )
+
+
+def _boundaries(loans: Iterable[Loan]) -> Iterator[float]:
+    for loan in loans:
+        yield loan.starts_at
+        yield loan.ends_at
+
+
+def _instants(loans: Iterable[Loan], loan: Loan, now: float) -> list[float]:
+    """Return when anything begins or ends while a loan is in force, its own beginning first."""
+    first = max(now, loan.starts_at)
+    return sorted({first} | {each for each in _boundaries(loans) if first < each < loan.ends_at})
+
+
+def _problems_with_form(field: str, lot: Lot, own: Guarantees) -> Iterator[Problem]:
+    layout = own.layout
+    if not lot.gpus and not lot.cells:
+        yield Problem(field, "is empty", "GPUs by model, or cells by type")
+    for part, counts in (("gpus", lot.gpus), ("cells", lot.cells)):
+        for name, count in counts.items():
+            if count < 1:
+                yield Problem(f"{field}.{part}.{name}", f"{count} is less than 1", "a whole number from 1")
+    divided = layout.gpu_models if layout is not None else frozenset[str]()
+    for model in lot.gpus:
+        if model in divided:
+            hint = f"cells of {model}, such as {', '.join(_types(own, model)[:3])}"
+            yield Problem(f"{field}.gpus.{model}", f"GPU model {model} is divided by cells", hint)
+    for path in lot.cells:
+        kinds = [] if layout is None else kinds_of(path, layout)
+        if not kinds:
+            known = ", ".join(_types(own)) or "none: no GPU model is divided by cells"
+            yield Problem(f"{field}.cells.{path}", f"there are no cells of type {path}", f"one of: {known}")
+        elif len(kinds) > 1:
+            options = " or ".join(f"{name}/{path}" for name, _ in kinds)
+            yield Problem(f"{field}.cells.{path}", f"there is {path} in several kinds of hardware", options)
+
+
+def _problems_with_lot(field: str, lot: Lot, owner: str, own: Guarantees) -> Iterator[Problem]:
+    """Yield what is wrong with a lot by itself, whatever else its owner has lent."""
+    wrong = list(_problems_with_form(field, lot, own))
+    yield from wrong
+    if wrong:
+        return
+    alone = Loan(id=LoanId(0), lender=owner, borrower=NOBODY, lot=lot, starts_at=0.0, ends_at=1.0)
+    for lack in lacks(own, [alone]):
+        yield Problem(
+            f"{field}.{lack.part}.{lack.name}",
+            f"{owner} owns {lack.available} {lack.name}, not {lack.wanted}",
+            f"at most {lack.available}; {_own_words(lack, own)}",
+        )
+
+
+def _own_words(lack: Lack, own: Guarantees) -> str:
+    layout = own.layout
+    pinned = layout.pinned.get(lack.virtual_cluster, {}) if layout is not None else {}
+    if lack.part == "cells" and pinned:
+        return "what is borrowed or pinned can not be lent"
+    return "what is borrowed can not be lent"
+
+
+def _too_much(lack: Lack, loan: Loan, there: Sequence[Loan], own: Guarantees, instant: float) -> Problem:
+    others = _lenders_loans(lack, there, own)
+    is_lot = lack.virtual_cluster == loan.lender
+    left = max(0, lack.available - sum(_count(other, lack) for other in others))
+    return Problem(
+        f"{'lot' if is_lot else 'in_return'}.{lack.part}.{lack.name}",
+        f"from {_instant(instant)} on {lack.virtual_cluster} would have lent {lack.wanted} {lack.name} and"
+        f" owns {lack.available} to lend: {_listed(others)}",
+        f"at most {left}, or until {_instant(instant)}" if instant > loan.starts_at else f"at most {left}",
+    )
+
+
+def _count(loan: Loan, lack: Lack) -> int:
+    counts = 0
+    for giver, _, lot in given_and_got([loan]):
+        if giver == lack.virtual_cluster:
+            counts += (lot.gpus if lack.part == "gpus" else lot.cells).get(lack.name, 0)
+    return counts
+
+
+def _lenders_loans(lack: Lack, loans: Iterable[Loan], own: Guarantees) -> list[Loan]:
+    """Return the loans by which a virtual cluster gives what it lacks, or cells of the same hardware."""
+    layout = own.layout
+    found = []
+    for loan in loans:
+        for giver, _, lot in given_and_got([loan]):
+            if giver != lack.virtual_cluster:
+                continue
+            if lack.part == "gpus":
+                is_of_it = lack.name in lot.gpus
+            else:
+                chains = set() if layout is None else {name for name, _ in kinds_of(lack.name, layout)}
+                # A type that is gone is found by its name alone.
+                is_of_it = lack.name in lot.cells or any(name in chains for name, _ in cells_of(lot, layout))
+            if is_of_it:
+                found.append(loan)
+    return found
+
+
+def _listed(loans: Sequence[Loan]) -> str:
+    """Say "loan 7 of 2 P100 from speech to vision until ...", the offers that are only promised as such."""
+    words = []
+    for loan in loans:
+        what = f"loan {loan.id}" if loan.id else "an open offer"
+        to = f" to {loan.borrower}" if loan.borrower else ""
+        words.append(f"{what} of {words_of(loan.lot)} from {loan.lender}{to} until {_instant(loan.ends_at)}")
+    return "; ".join(words[:5]) + (f"; and {len(words) - 5} more" if len(words) > 5 else "")
+
+
+def _types(own: Guarantees, model: str | None = None) -> list[str]:
+    layout = own.layout
+    chains = [] if layout is None else layout.chains.values()
+    return sorted({kind for chain in chains if model in (None, chain.gpu_model) for kind in chain.types})
+
+
+def _instant(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%H:%M:%S UTC on %-d %B}"

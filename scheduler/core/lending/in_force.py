@@ -1,0 +1,238 @@
+"""What virtual clusters may rely on at an instant: their own guarantees, less what is lent, and what is
+borrowed.
+
+A pure function of time, so that a guarantee returns to its owner at the stated moment whatever else happens.
+Cells change hands by type and number, as they are owned: which hardware they stand for is found afterwards.
+Where the lender has a cell only as part of a larger one, the smallest such cell is split and the other parts
+stay the lender's; when the loan ends it has the whole cell again. Hardware from which all could be had that
+is owned can be split into what is lent as well (cells nest evenly), and whoever borrows has only what
+another gave: so sums never change, and what is feasible without loans stays so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from scheduler.core.cells.chains import Layout
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.specification import Specification, VirtualCells
+from scheduler.core.lending.lots import Cells, cells_of, kinds_of
+from scheduler.core.lending.terms import Lending, Loan, Lot
+
+#: The last changes of hands, and the specifications they came to: every round asks for the same one.
+_recent: deque[tuple[Specification, Mapping[str, Cells], Specification]] = deque(maxlen=16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantees:
+    """What virtual clusters may rely on."""
+
+    #: By virtual cluster and GPU model, those of its cells included.
+    gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    cells: Specification | None = None
+
+    @property
+    def layout(self) -> Layout | None:
+        return None if self.cells is None else compiled(self.cells)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """Something that a virtual cluster lends without having it."""
+
+    virtual_cluster: str
+    #: "gpus" or "cells", and the model or type.
+    part: str
+    name: str
+    wanted: int
+    available: int
+
+
+def own_of(lending: Lending, cells: Specification | None) -> Guarantees:
+    """Return what virtual clusters are guaranteed themselves; `cells`: those in force, or None."""
+    own = None if cells is None else replace(cells, virtual_clusters=lending.own_cells)
+    return Guarantees(gpus=lending.own_gpus, cells=_known(own) if own else None)
+
+
+#: The last specifications of their owners: made anew from every snapshot, and numbered once.
+_owned: deque[Specification] = deque(maxlen=4)
+
+
+def _known(specification: Specification) -> Specification:
+    for known in _owned:
+        if known == specification:
+            return known
+    _owned.append(specification)
+    return specification
+
+
+def active(loans: Iterable[Loan], now: float) -> tuple[Loan, ...]:
+    """Return the loans that have begun and not ended."""
+    return tuple([loan for loan in loans if loan.starts_at <= now < loan.ends_at])
+
+
+def next_change(loans: Iterable[Loan], now: float) -> float | None:
+    """Return the next instant at which a loan begins or ends; None when none does."""
+    instants = [instant for loan in loans for instant in (loan.starts_at, loan.ends_at)]
+    return min([instant for instant in instants if instant > now], default=None)
+
+
+def in_force(own: Guarantees, loans: Sequence[Loan], now: float) -> Guarantees:
+    """Return what everybody may rely on at that instant.
+
+    A loan that can not be kept, because its lender does not own so much any more, counts for nothing:
+    services refuse changes that lead there (`checking`), and a round must go on whatever happened.
+    """
+    kept: list[Loan] = []
+    now_active = active(loans, now)
+    if not lacks(own, now_active):
+        kept = list(now_active)
+    else:
+        for loan in sorted(now_active, key=lambda loan: (loan.starts_at, loan.id)):
+            if not lacks(own, [*kept, loan]):
+                kept.append(loan)
+    return _moved(own, kept) if kept else own
+
+
+def given_and_got(loans: Iterable[Loan]) -> Iterable[tuple[str, str, Lot]]:
+    """Yield who gives what to whom."""
+    for loan in loans:
+        yield loan.lender, loan.borrower, loan.lot
+        if loan.in_return is not None:
+            yield loan.borrower, loan.lender, loan.in_return
+
+
+def lacks(own: Guarantees, loans: Iterable[Loan]) -> list[Lack]:
+    """Return what virtual clusters lend without owning it, when all of these loans are in force at once.
+
+    Only what is one's own can be lent, so the order of the loans does not matter.
+    """
+    layout = own.layout
+    divided = layout.gpu_models if layout is not None else frozenset[str]()
+    gpus: dict[str, Counter[str]] = {}
+    cells: dict[str, Cells] = {}
+    found = []
+    for giver, _, lot in given_and_got(loans):
+        gpus.setdefault(giver, Counter()).update(lot.gpus)
+        cells.setdefault(giver, Counter()).update(cells_of(lot, layout))
+        found += [
+            Lack(virtual_cluster=giver, part="cells", name=path, wanted=count, available=0)
+            for path, count in sorted(lot.cells.items())
+            if layout is None or len(kinds_of(path, layout)) != 1
+        ]
+    for giver, counts in gpus.items():
+        for model, wanted in sorted(counts.items()):
+            available = 0 if model in divided else own.gpus.get(giver, {}).get(model, 0)
+            if wanted > available:
+                lack = Lack(
+                    virtual_cluster=giver, part="gpus", name=model, wanted=wanted, available=available
+                )
+                found.append(lack)
+    for giver, taken in cells.items():
+        if layout is not None:
+            found += _lacking_cells(layout, giver, taken)
+    return found
+
+
+def _lacking_cells(layout: Layout, giver: str, taken: Cells) -> Iterable[Lack]:
+    left = Counter(layout.owned.get(giver, {}))
+    for kind in _largest_first(taken):
+        before = left.copy()
+        for done in range(taken[kind]):
+            if not _take_one(layout, left, kind):
+                yield Lack(
+                    virtual_cluster=giver,
+                    part="cells",
+                    name=name_of(layout, kind),
+                    wanted=taken[kind],
+                    available=done,
+                )
+                left = before
+                break
+
+
+def _largest_first(cells: Cells) -> list[tuple[str, int]]:
+    """Return the kinds of cells; large ones can not be had from what small ones were split out of."""
+    return sorted(cells, key=lambda kind: (-kind[1], kind[0]))
+
+
+def _take_one(layout: Layout, owned: Cells, kind: tuple[str, int]) -> bool:
+    """Take a cell out of those owned, splitting the smallest larger one if need be."""
+    name, level = kind
+    chain = layout.chains[name]
+    source = next((each for each in range(level, chain.top + 1) if owned[name, each] > 0), None)
+    if source is None:
+        return False
+    owned[name, source] -= 1
+    for lower in range(level, source):
+        owned[name, lower] += chain.fanouts[lower + 1] - 1
+    return True
+
+
+def split(layout: Layout, owned: Mapping[tuple[str, int], int], taken: Cells) -> Cells | None:
+    """Return what is left of cells when some are taken out, larger ones split; None: they are not there."""
+    left = Counter(owned)
+    for kind in _largest_first(taken):
+        for _ in range(taken[kind]):
+            if not _take_one(layout, left, kind):
+                return None
+    return +left
+
+
+def name_of(layout: Layout, kind: tuple[str, int]) -> str:
+    """Return how a kind of cells is called in a lot and in a specification."""
+    name, level = kind
+    cell_type = layout.chains[name].types[level]
+    is_unique = sum(cell_type in chain.types for chain in layout.chains.values()) == 1
+    return cell_type if is_unique else f"{name}/{cell_type}"
+
+
+def _moved(own: Guarantees, loans: Sequence[Loan]) -> Guarantees:
+    """Let the loans change hands; their lenders own it all."""
+    layout = own.layout
+    gpus = {vc: Counter(counts) for vc, counts in own.gpus.items()}
+    given: dict[str, Cells] = {}
+    got: dict[str, Cells] = {}
+    for giver, taker, lot in given_and_got(loans):
+        gpus.setdefault(giver, Counter()).subtract(lot.gpus)
+        gpus.setdefault(taker, Counter()).update(lot.gpus)
+        given.setdefault(giver, Counter()).update(cells_of(lot, layout))
+        got.setdefault(taker, Counter()).update(cells_of(lot, layout))
+    cells = own.cells
+    if layout is not None and cells is not None:
+        wanted = {}
+        for vc in given.keys() | got.keys():
+            left = split(layout, layout.owned.get(vc, {}), given.get(vc, Counter()))
+            assert left is not None
+            wanted[vc] = left + got.get(vc, Counter())
+        cells = _specification(cells, layout, wanted)
+        after = compiled(cells)
+        for vc in wanted:
+            counts = {model: n for model, n in gpus.get(vc, {}).items() if model not in layout.gpu_models}
+            gpus[vc] = Counter(counts | after.guaranteed(vc))
+    return Guarantees(
+        gpus={vc: {model: n for model, n in sorted(counts.items()) if n} for vc, counts in gpus.items()},
+        cells=cells,
+    )
+
+
+def _specification(
+    specification: Specification, layout: Layout, wanted: Mapping[str, Cells]
+) -> Specification:
+    """Return the specification in which these virtual clusters own these cells; the same object each time."""
+    wanted = {vc: cells for vc, cells in wanted.items() if cells != layout.owned.get(vc, {})}
+    if not wanted:
+        return specification
+    for known, known_wanted, found in _recent:
+        if known is specification and known_wanted == wanted:
+            return found
+    virtual = dict(specification.virtual_clusters)
+    for vc, cells in sorted(wanted.items()):
+        pinned = virtual[vc].pinned if vc in virtual else {}
+        counts = {name_of(layout, kind): count for kind, count in sorted(cells.items())}
+        virtual[vc] = VirtualCells(cells=counts, pinned=pinned)
+    found = replace(specification, virtual_clusters=virtual)
+    _recent.append((specification, wanted, found))
+    return found
