@@ -5,7 +5,7 @@ message is harmless (DESIGN 1.9). Nothing here may fail what was committed: send
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,9 @@ from channels.layers import get_channel_layer
 from django.db import transaction
 
 from scheduler import represent
+from scheduler.lending import objects as market_objects
 from scheduler.models import Job
+from tenants.models import VirtualClusterMember
 
 EVERYONE = "everyone"
 OPERATORS = "operators"
@@ -51,6 +53,19 @@ def publish_nodes(ids: Iterable[int]) -> None:
 
 def publish_virtual_clusters(ids: Iterable[int]) -> None:
     _on_commit(_send_virtual_clusters, sorted(set(ids)))
+
+
+def publish_offers(ids: Iterable[int]) -> None:
+    _on_commit(_send_offers, sorted(set(ids)))
+
+
+def publish_loans(ids: Iterable[int]) -> None:
+    _on_commit(_send_loans, sorted(set(ids)))
+
+
+def publish_accounts(virtual_clusters: Iterable[int]) -> None:
+    """An account is its members' and the operators' business alone."""
+    _on_commit(_send_accounts, sorted(set(virtual_clusters)))
 
 
 def publish_round(number: int) -> None:
@@ -128,6 +143,26 @@ def publish_usage(point: Mapping[str, Any]) -> None:
     _on_commit(_send, [(OPERATORS, {"type": "live.usage", "point": dict(point)})])
 
 
+def publish_ledger(
+    lines: Sequence[tuple[dict[str, Any], Collection[str]]], owners: Mapping[int, str]
+) -> None:
+    """`lines` with the groups that hear of each; whoever forwards them hides what their reader may not see.
+
+    `owners` are the tenants of the jobs that lines name.
+    """
+    by_group: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for line, groups in lines:
+        for group in groups:
+            by_group[group].append(line)
+    messages = []
+    for group, told in by_group.items():
+        for batch in _batches(told):
+            jobs = {job for line in batch for job in line["jobs"]}
+            known = {str(job): owners[job] for job in sorted(jobs) if owners.get(job)}
+            messages.append((group, {"type": "live.ledger", "lines": batch, "owners": known}))
+    _on_commit(_send, messages)
+
+
 def wake_nodes(ids: Iterable[int]) -> None:
     """Let the agents fetch their desired state now rather than with their next report."""
     _on_commit(_send, [(node_group(node_id), {"type": "agent.wake"}) for node_id in sorted(set(ids))])
@@ -166,6 +201,28 @@ def _send_nodes(ids: list[int]) -> None:
 
 def _send_virtual_clusters(ids: list[int]) -> None:
     _send_to_everyone([_object("virtual_cluster", vc) for vc in represent.virtual_clusters(ids)])
+
+
+def _send_offers(ids: list[int]) -> None:
+    _send_to_everyone([_object("offer", offer) for offer in market_objects.offers(ids)])
+
+
+def _send_loans(ids: list[int]) -> None:
+    _send_to_everyone([_object("loan", loan) for loan in market_objects.loans(ids)])
+
+
+def _send_accounts(virtual_clusters: list[int]) -> None:
+    tenants: dict[int, list[str]] = defaultdict(list)
+    members = VirtualClusterMember.objects.filter(virtual_cluster__in=virtual_clusters)
+    for virtual_cluster, tenant in members.values_list("virtual_cluster_id", "tenant__name"):
+        tenants[virtual_cluster].append(tenant)
+    _send(
+        [
+            (group, {"type": "live.objects", "objects": [_object("account", account)]})
+            for account in market_objects.accounts(virtual_clusters)
+            for group in (*map(tenant_group, tenants[account["id"]]), OPERATORS)
+        ]
+    )
 
 
 def _send_round(numbers: list[int]) -> None:

@@ -53,6 +53,8 @@ class Config(BaseSettings):
     # deadline is the lease itself, has stopped everything by then even with an imperfect clock.
     node_lease_margin_seconds: float = Field(default=5.0, ge=0)
     rounds_kept: int = Field(default=2_000, ge=1)
+    # Lines of the ledger are deleted after so many days, and in no other way.
+    ledger_days_kept: int = Field(default=400, ge=1)
     request_bytes: int = Field(default=1_000_000, ge=10_000)
     log_bytes_per_attempt: int = Field(default=16 * 1024 * 1024, ge=65_536)
     # Reads GET /metrics and nothing else, for a collector that has no account; empty: operators only.

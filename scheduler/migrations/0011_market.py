@@ -79,7 +79,7 @@ DROP FUNCTION credit_transfer_carried;
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('scheduler', '0009_training_progress'),
+        ('scheduler', '0010_ledger_and_fairness'),
         ('tenants', '0003_placer_parameters'),
     ]
 

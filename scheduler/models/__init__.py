@@ -4,9 +4,11 @@ from scheduler.models.anomalies import Advice, AnomalyReport
 from scheduler.models.cells import CellSpecification
 from scheduler.models.cluster import ClusterSettings
 from scheduler.models.events import Event
+from scheduler.models.fairness import FairnessProgress, FairnessSample, FairnessState, FairnessViolation
 from scheduler.models.forecasts import Forecast, WhatIf
 from scheduler.models.inventory import Gpu, GpuModel, Node
 from scheduler.models.jobs import Attempt, AttemptPart, Job, LogChunk, ProgressPoint
+from scheduler.models.ledger import LedgerLine
 from scheduler.models.market import Allowance, CreditAccount, CreditTransfer, Loan, MarketRule, Offer
 from scheduler.models.rounds import (
     AllocatedGpu,
@@ -36,11 +38,16 @@ __all__ = [
     "CreditTransfer",
     "Event",
     "Explanation",
+    "FairnessProgress",
+    "FairnessSample",
+    "FairnessState",
+    "FairnessViolation",
     "Forecast",
     "Gpu",
     "GpuModel",
     "Job",
     "Leadership",
+    "LedgerLine",
     "Loan",
     "LogChunk",
     "MarketRule",

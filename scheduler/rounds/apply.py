@@ -34,6 +34,7 @@ from scheduler.models import (
 from scheduler.models.jobs import PartState, StopCause
 from scheduler.rounds.copying import copy_rows, reserve_ids
 from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_queues
+from scheduler.rounds.ledger import write_lines
 from scheduler.rounds.regrade import problem_with_regrade, regrade
 from scheduler.services.attempts import attempt_stop
 from scheduler.services.holds import touch_nodes
@@ -124,6 +125,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> Applied:
     write_explanations(plan, tenants, at=at)
     write_queues(plan, tenants)
     _write_memory(snapshot, plan)
+    write_lines(plan, tenants, at=at)
     stream.publish_round(plan.round_number)
     if facts.dropped:
         hint_round()

@@ -6,8 +6,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from scheduler.core import codec
 from scheduler.core.plan import Plan
-from scheduler.core.round import decide
 from scheduler.models import Round
+from scheduler.rounds.ledger import decided_again, lines_that_differ
 
 
 class Command(BaseCommand):
@@ -29,7 +29,8 @@ class Command(BaseCommand):
             if options["print"]:
                 self.stdout.write(codec.plan_json(plan).decode())
             self.stdout.write(
-                f"Round {number}: identical plan ({len(plan.actions)} actions, {len(plan.reasons)} waiting)."
+                f"Round {number}: identical plan ({len(plan.actions)} actions, {len(plan.reasons)} waiting,"
+                f" {sum(map(len, plan.ledger.values()))} lines of the ledger)."
             )
 
 
@@ -42,11 +43,11 @@ def _decided_again(number: int) -> Plan:
         raise CommandError(f"There is no round {number}; {span}.")
     if record.snapshot is None or record.plan is None:
         raise CommandError(f"Round {number} failed before it had a plan: {record.error}")
-    stored = codec.loads_plan(bytes(record.plan))
-    overran = {view: stored.degraded[view] for view in stored.overran}
-    again = decide(codec.loads_snapshot(bytes(record.snapshot)), overran=overran)
+    stored, again = codec.loads_plan(bytes(record.plan)), decided_again(record)
     if codec.plan_json(again) != codec.plan_json(stored):
         raise CommandError(f"Round {number} decides differently now:\n{_difference(stored, again)}")
+    if differing := lines_that_differ(again):
+        raise CommandError(f"Round {number} decides other lines of the ledger:\n" + "\n".join(differing))
     return again
 
 

@@ -1,0 +1,108 @@
+"""The ledger: lines of rounds and of people, appended for good, told to the dashboards, pruned by age."""
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from math import isfinite
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from scheduler import stream
+from scheduler.clock import database_now
+from scheduler.core.lending.terms import MARKET
+from scheduler.core.plan import LedgerLine as Line
+from scheduler.models import LedgerLine
+from scheduler.represent import SPARE_VIEW, iso
+from tenants.models import VirtualClusterMember
+
+#: Fields of a line as the API tells them, in this order; the columns of its CSV file too.
+FIELDS = (
+    "id", "at", "round_number", "view", "position", "kind", "party", "counterparty", "jobs", "gpus", "given",
+    "price", "seconds", "rho_before", "rho_after", "message", "details", "person",
+)  # fmt: skip
+#: Of the newest lines of a round so many are streamed; a page reads the others when it next reads.
+MOST_STREAMED = 500
+_PRUNED_AT_ONCE = 20_000
+
+
+def ledger_write(line: Line, *, person: str, at: datetime, view: str = MARKET) -> LedgerLine:
+    """Append what a person did, such as "user vera", in the transaction of the deed itself."""
+    row = row_of(line, view=view, at=at, person=person)
+    row.save(force_insert=True)
+    publish_lines([row])
+    return row
+
+
+def row_of(line: Line, *, view: str, at: datetime, **columns: Any) -> LedgerLine:
+    """Return a line as a row that is not yet written."""
+    return LedgerLine(
+        at=at,
+        view=view,
+        kind=line.kind,
+        party=line.party,
+        counterparty=line.counterparty,
+        jobs=list(line.jobs),
+        gpus=_finite(line.gpus),
+        given=_finite(line.given),
+        price=_finite(line.price),
+        seconds=_finite(line.seconds),
+        rho_before=_finite(line.rho_before),
+        rho_after=_finite(line.rho_after),
+        message=line.message,
+        details=_finite(line.details),
+        **columns,
+    )
+
+
+def _finite(value: Any) -> Any:
+    """Return it with null for what is infinite or no number: JSON knows neither, and no round may fail."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(each) for key, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def represented(row: LedgerLine) -> dict[str, Any]:
+    """Return a line as the API tells it; prices of the market in credits."""
+    shown = {name: getattr(row, name) for name in FIELDS}
+    price = row.price / 1_000 if row.price is not None and row.view == MARKET else row.price
+    return {**shown, "at": iso(row.at), "price": price}
+
+
+def publish_lines(rows: Collection[LedgerLine], owners: Mapping[int, str] | None = None) -> None:
+    """Tell the dashboards once this is committed. `owners` are the tenants of jobs that lines name."""
+    newest = list(rows)[-MOST_STREAMED:]
+    views = {row.view for row in newest}
+    members: dict[str, list[str]] = {}
+    pairs = VirtualClusterMember.objects.filter(virtual_cluster__name__in=views)
+    for view, tenant in pairs.values_list("virtual_cluster__name", "tenant__name"):
+        members.setdefault(view, []).append(tenant)
+    stream.publish_ledger(
+        [(represented(row), _groups(row, members)) for row in newest],
+        {job: (owners or {}).get(job, "") for row in newest for job in row.jobs},
+    )
+
+
+def _groups(row: LedgerLine, members: Mapping[str, Iterable[str]]) -> set[str]:
+    """Return who hears of a line: as in `ledger_reading.lines_visible`."""
+    if row.view == MARKET:
+        return {stream.EVERYONE}
+    if row.party:
+        concerned = {row.party, row.counterparty} - {""}
+    elif row.view == SPARE_VIEW:
+        return {stream.EVERYONE}
+    else:
+        concerned = set(members.get(row.view, ()))
+    return {stream.OPERATORS, *map(stream.tenant_group, concerned)}
+
+
+def prune_ledger() -> int:
+    """Delete the oldest lines that are older than ALLOT_LEDGER_DAYS_KEPT; return how many."""
+    kept_since = database_now() - timedelta(days=settings.CONFIG.ledger_days_kept)
+    old = LedgerLine.objects.filter(at__lt=kept_since).order_by("id").values("id")[:_PRUNED_AT_ONCE]
+    with transaction.atomic(), connection.cursor() as cursor:
+        # What the table's trigger asks for; forgotten at the end of the transaction.
+        cursor.execute("SELECT set_config('allot.ledger_kept_since', %s, true)", [kept_since.isoformat()])
+        return LedgerLine.objects.filter(id__in=old).delete()[0]
