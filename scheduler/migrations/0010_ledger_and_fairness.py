@@ -42,6 +42,7 @@ class Migration(migrations.Migration):
                 ('round_number', models.PositiveBigIntegerField()),
                 ('policy', models.CharField(max_length=63)),
                 ('tenants', models.JSONField(default=list)),
+                ('memory', models.JSONField(default=dict)),
             ],
         ),
         migrations.CreateModel(

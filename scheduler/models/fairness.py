@@ -27,6 +27,8 @@ class FairnessState(models.Model):
     policy = models.CharField(max_length=63)
     #: A list, one object a tenant; see `scheduler.rounds.fairness`.
     tenants = models.JSONField(default=list)
+    #: What the next account goes on from; may be lost without harm.
+    memory = models.JSONField(default=dict)
 
 
 class FairnessSample(models.Model):
