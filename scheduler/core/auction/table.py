@@ -1,0 +1,129 @@
+"""Bids: what bundles of goods are worth to whom.
+
+A good is anything with a number of pieces on offer: GPUs of a model, places for eight of them on one machine.
+A bid is a table of rows, each saying what a bundle is worth; a bidder gets one row of its table or nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Good = Hashable
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """So many pieces of these goods are worth `worth`, on any scale of the bidder's own."""
+
+    worth: float
+    takes: Mapping[Good, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bid:
+    """What a bidder would give for what: one row, or nothing."""
+
+    #: What it is worth to get nothing; above 0, on the scale of the rows.
+    nothing: float
+    rows: Sequence[Row] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row that may be chosen: the logarithm of what it is worth compared with nothing, always above 0."""
+
+    row: int
+    gain: float
+    takes: Mapping[Good, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Bids made comparable, whatever the scale of each: one table a bidder, the best entries first."""
+
+    supply: Mapping[Good, int]
+    tables: tuple[tuple[Entry, ...], ...]
+    #: Goods in the order of the columns of `matrix`.
+    goods: tuple[Good, ...] = field(default=())
+
+    def without(self, bidder: int) -> Tables:
+        """Return what is left when one of the bidders stays away."""
+        tables = tuple([() if place == bidder else table for place, table in enumerate(self.tables)])
+        return Tables(self.supply, tables, self.goods)
+
+
+def tables_of(bids: Sequence[Bid], supply: Mapping[Good, int]) -> Tables:
+    """Return the bids with those rows that can win anything.
+
+    A row is left out that asks for more than there is, is worth nothing or is no number, or is worth no more
+    than getting nothing. Raises ValueError for a worth of nothing, or a number of pieces, that can not be.
+    """
+    if any(pieces < 0 for pieces in supply.values()):
+        raise ValueError("a supply is below 0")
+    tables = []
+    for place, bid in enumerate(bids):
+        if not (0 < bid.nothing < math.inf):
+            raise ValueError(
+                f"to bidder {place} getting nothing is worth {bid.nothing}, not a number above 0"
+            )
+        entries = []
+        for number, row in enumerate(bid.rows):
+            if any(pieces < 0 for pieces in row.takes.values()):
+                raise ValueError(f"row {number} of bidder {place} takes less than 0 pieces of something")
+            if not bid.nothing < row.worth < math.inf:
+                continue
+            takes = {good: pieces for good, pieces in row.takes.items() if pieces}
+            if all(pieces <= supply.get(good, 0) for good, pieces in takes.items()):
+                entries.append(Entry(number, math.log(row.worth) - math.log(bid.nothing), takes))
+        tables.append(tuple(sorted(entries, key=lambda entry: (-entry.gain, entry.row))))
+    return Tables(dict(supply), tuple(tables), tuple(supply))
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """Tables as arrays: entries of all bidders one after the other."""
+
+    gain: Floats
+    #: Entry x good.
+    takes: Floats
+    bidder: Ints
+    #: Place of the entry in its bidder's table.
+    place: Ints
+    supply: Floats
+    bidders: int
+
+
+def arrays_of(tables: Tables) -> Arrays:
+    """Return the tables as arrays."""
+    columns = {good: column for column, good in enumerate(tables.goods)}
+    gain: list[float] = []
+    bidder: list[int] = []
+    place: list[int] = []
+    where: tuple[list[int], list[int]] = ([], [])
+    pieces: list[int] = []
+    for owner, table in enumerate(tables.tables):
+        for number, entry in enumerate(table):
+            for good, count in entry.takes.items():
+                where[0].append(len(gain))
+                where[1].append(columns[good])
+                pieces.append(count)
+            gain.append(entry.gain)
+            bidder.append(owner)
+            place.append(number)
+    takes = np.zeros((len(gain), len(columns)))
+    takes[where] = pieces
+    return Arrays(
+        gain=np.array(gain, dtype=np.float64),
+        takes=takes,
+        bidder=np.array(bidder, dtype=np.int64),
+        place=np.array(place, dtype=np.int64),
+        supply=np.array([tables.supply[good] for good in tables.goods], dtype=np.float64),
+        bidders=len(tables.tables),
+    )
