@@ -15,7 +15,7 @@ from scheduler.clock import database_now
 from scheduler.core.lending.lots import cost
 from scheduler.lending.owners import acts_for
 from scheduler.models import Allowance, CreditAccount, CreditTransfer, Loan, MarketRule, Offer
-from scheduler.models.market import BANK, OfferState, TransferKind
+from scheduler.models.market import BANK, BANK_NAME, OfferState, TransferKind
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
 
@@ -207,4 +207,4 @@ def transfers(rows: Iterable[CreditTransfer]) -> list[Representation]:
 
 
 def _holder(account: CreditAccount) -> str:
-    return "bank" if account.id == BANK else account.virtual_cluster.name
+    return BANK_NAME if account.id == BANK else account.virtual_cluster.name

@@ -105,6 +105,7 @@ class Migration(migrations.Migration):
                 ('taken_by', models.CharField(max_length=80)),
                 ('taken_at', models.DateTimeField()),
                 ('round_number', models.PositiveBigIntegerField(null=True)),
+                ('begun', models.BooleanField(default=False)),
                 ('ended_at', models.DateTimeField(null=True)),
                 ('ended_by', models.CharField(blank=True, max_length=80)),
                 ('version', models.PositiveBigIntegerField(default=1)),

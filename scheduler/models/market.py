@@ -12,6 +12,8 @@ from tenants.models import VirtualCluster
 
 #: The primary key of the bank's account, the only one that may be below 0.
 BANK = 0
+#: How transfers name it.
+BANK_NAME = "bank"
 
 
 class CreditAccount(models.Model):
@@ -154,8 +156,8 @@ class Offer(models.Model):
 class Loan(models.Model):
     """An offer that was taken: its lot is the borrower's from `starts_at` until `ends_at`, or `ended_at`.
 
-    Whether it is in force follows from the clock alone; `ended_at` is also written, for the record, when it
-    has come to its own end.
+    Whether it is in force follows from the clock alone; `begun` and `ended_at` are written afterwards by
+    whoever looks what has begun and ended (`services.settling`), so that everybody is told once.
     """
 
     #: Each offer is taken once.
@@ -167,6 +169,7 @@ class Loan(models.Model):
     taken_at = models.DateTimeField()
     #: The round in which a rule took it.
     round_number = models.PositiveBigIntegerField(null=True)
+    begun = models.BooleanField(default=False)
     ended_at = models.DateTimeField(null=True)
     #: Who ended it before its time; empty: nobody.
     ended_by = models.CharField(max_length=80, blank=True)

@@ -19,7 +19,9 @@ from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.document import from_document, to_document
 from scheduler.core.cells.errors import Problem, SpecificationError
+from scheduler.core.lending.in_force import Guarantees
 from scheduler.hints import hint_round
+from scheduler.lending.in_force import own_guarantees, problems_with_loans
 from scheduler.models import CellSpecification, Event
 from scheduler.services.cell_inventory import (
     MOST_PROBLEMS,
@@ -107,6 +109,19 @@ def _problems_now(layout: Layout, before: Layout) -> Iterator[Problem]:
     # A node that was removed since must not keep an operator from changing something else.
     yield from problems_with_hardware(layout, inventory(), before.specification.physical)
     yield from _problems_with_counts(layout, before)
+    yield from _problems_with_loans(layout)
+
+
+def _problems_with_loans(layout: Layout) -> Iterator[Problem]:
+    """Yield what virtual clusters have lent and would no longer own."""
+    own = own_guarantees()
+    gpus = {
+        name: {model: n for model, n in own.gpus.get(name, {}).items() if model not in layout.gpu_models}
+        | layout.guaranteed(name)
+        for name in {*own.gpus, *layout.specification.virtual_clusters}
+    }
+    after = Guarantees(gpus=gpus, cells=layout.specification if layout.chains else None)
+    yield from problems_with_loans(own, after, database_now())
 
 
 def _problems_with_counts(layout: Layout, before: Layout) -> Iterator[Problem]:

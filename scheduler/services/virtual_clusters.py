@@ -7,16 +7,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import Count, F
+from django.db.models import Count, F, Q
 
 from scheduler import stream
 from scheduler.cells.in_force import cells_in_force
 from scheduler.clock import database_now
 from scheduler.core.binding import CELLS
+from scheduler.core.lending.terms import MARKET
 from scheduler.core.lifecycle import JOB_FINAL
 from scheduler.hints import hint_round
 from scheduler.jobspec import did_you_mean
-from scheduler.models import Event, Gpu, GpuModel, Job
+from scheduler.lending.in_force import own_guarantees, problems_with_loans
+from scheduler.models import CreditTransfer, Event, Gpu, GpuModel, Job, Loan, Offer
+from scheduler.models.market import BANK_NAME, OfferState
 from scheduler.plugins import problems_with_placer, problems_with_policy, split_policy
 from scheduler.represent import SPARE_VIEW
 from tenants.errors import Conflict, FieldError, Invalid, QuotaExceeded
@@ -99,6 +102,7 @@ def virtual_cluster_delete(*, virtual_cluster: VirtualCluster, actor: str) -> No
             f"Virtual cluster {virtual_cluster.name} is named in the specification of cells; take it out"
             " there first (PUT /cells)."
         )
+    _check_market(virtual_cluster)
     _record(virtual_cluster, "virtual_cluster.deleted", actor=actor, before=_facts(virtual_cluster))
     virtual_cluster.delete()
     hint_round()
@@ -111,11 +115,20 @@ def lock_guarantees() -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_GUARANTEES_LOCK])
 
 
+def try_lock_guarantees() -> bool:
+    """Do the same unless somebody else is at it; return whether it is done."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_GUARANTEES_LOCK])
+        return bool(cursor.fetchone()[0])
+
+
 def _write(row: VirtualCluster, wanted: Wanted, *, actor: str, kind: str) -> VirtualCluster:
     tenants = _check(wanted)
     before = _facts(row) if row.pk else {}
     wanted = _with_cells(wanted)
     _check_guarantees(row, wanted)
+    if row.pk:
+        _check_loans(row, wanted)
     for name in ("title", "placer", "default_time_limit_seconds"):
         setattr(row, name, getattr(wanted, name))
     row.policy, row.policy_parameters = split_policy(wanted.policy, wanted.policy_parameters)
@@ -158,8 +171,8 @@ def _check(wanted: Wanted) -> dict[str, Tenant]:
 
 
 def _problems_with_name(name: str) -> list[FieldError]:
-    if name in (SPARE_VIEW, CELLS):
-        # Views and cells are remembered by these names.
+    if name in (SPARE_VIEW, CELLS, MARKET, BANK_NAME):
+        # Views, cells and the market are remembered by these names, and transfers name the bank.
         return [FieldError("name", f"{name!r} is used by the platform itself", "another name")]
     if not SLUG.regex.fullmatch(name):
         return [FieldError("name", f"{name[:80]!r} can not be used", str(SLUG.message))]
@@ -220,6 +233,35 @@ def _check_guarantees(row: VirtualCluster, wanted: Wanted) -> None:
             problems.append(FieldError(f"guaranteed.{model}", problem, f"at most {left}"))
     if problems:
         raise QuotaExceeded(_summary(problems), problems)
+
+
+def _check_loans(row: VirtualCluster, wanted: Wanted) -> None:
+    """Raise Conflict when what the virtual cluster has lent would no longer be its own."""
+    own, now = own_guarantees(), database_now()
+    after = replace(own, gpus={**own.gpus, row.name: wanted.guaranteed})
+    if found := problems_with_loans(own, after, now):
+        problems = [FieldError(problem.field, problem.problem, problem.hint) for problem in found]
+        raise Conflict(_summary(problems), problems)
+
+
+def _check_market(row: VirtualCluster) -> None:
+    """Raise Conflict when the virtual cluster takes part in the market, or did."""
+    now = database_now()
+    mine = Q(offer__lender=row) | Q(borrower=row)
+    going_on = Loan.objects.filter(mine, ended_at=None, ends_at__gt=now).order_by("id")
+    offers = Offer.objects.filter(lender=row, state=OfferState.OPEN, ends_at__gt=now).order_by("id")
+    if going_on or offers:
+        named = [f"loan {loan.id}" for loan in going_on[:5]] + [f"offer {offer.id}" for offer in offers[:5]]
+        raise Conflict(
+            f"Virtual cluster {row.name} takes part in the market ({', '.join(named)}); end its loans and"
+            " withdraw its offers first."
+        )
+    paid = Q(debit__virtual_cluster=row) | Q(credit__virtual_cluster=row)
+    if Loan.objects.filter(mine).exists() or CreditTransfer.objects.filter(paid).exists():
+        raise Conflict(
+            f"Virtual cluster {row.name} is part of the history of the market; take away its guarantees"
+            " and members instead."
+        )
 
 
 def _facts(row: VirtualCluster) -> dict[str, Any]:

@@ -32,11 +32,11 @@ def problems(
     """
     loan = _as_loan(wanted, now)
     found = [*_problems_with_lot("lot", loan.lot, loan.lender, own)]
-    if loan.in_return is not None:
-        if loan.borrower != NOBODY or isinstance(wanted, Loan):
-            found += _problems_with_lot("in_return", loan.in_return, loan.borrower, own)
+    if wanted.in_return is not None:
+        if isinstance(wanted, Loan):
+            found += _problems_with_lot("in_return", wanted.in_return, wanted.borrower, own)
         else:
-            found += _problems_with_form("in_return", loan.in_return, own)
+            found += _problems_with_form("in_return", wanted.in_return, own)
     if not loan.ends_at > max(loan.starts_at, now):
         expected = "a later instant" if loan.ends_at > now else "an instant that is yet to come"
         found.append(Problem("ends_at", f"{_instant(loan.ends_at)} is too early", expected))

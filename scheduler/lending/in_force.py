@@ -1,0 +1,82 @@
+"""What virtual clusters own, which loans there are, and what everybody may rely on now."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from scheduler.cells.in_force import cells_in_force
+from scheduler.core.cells.chains import Layout
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.errors import Problem
+from scheduler.core.cells.specification import Specification
+from scheduler.core.lending import terms as core
+from scheduler.core.lending.checking import problems_with_change
+from scheduler.core.lending.in_force import Guarantees, in_force
+from scheduler.models import Loan
+from tenants.models import Guarantee
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketNow:
+    """The guarantees of everybody at one instant, and the loans that move them."""
+
+    own: Guarantees
+    #: In force, or still to come.
+    loans: tuple[core.Loan, ...]
+    in_force: Guarantees
+
+    @property
+    def layout(self) -> Layout:
+        """The cells in force, compiled; of no chain at all where GPUs are only counted."""
+        return self.in_force.layout or compiled(_NO_CELLS)
+
+
+_NO_CELLS = Specification()
+
+
+def market_now(now: datetime) -> MarketNow:
+    """Return what is guaranteed to whom at that instant."""
+    own, loans = own_guarantees(), loans_not_ended(now)
+    return MarketNow(own=own, loans=loans, in_force=in_force(own, loans, now.timestamp()))
+
+
+def own_guarantees() -> Guarantees:
+    """Return what virtual clusters are guaranteed themselves, lent or not."""
+    gpus: dict[str, dict[str, int]] = defaultdict(dict)
+    for name, model, count in Guarantee.objects.values_list("virtual_cluster__name", "gpu_model", "gpus"):
+        gpus[name][model] = count
+    specification = cells_in_force().layout.specification
+    return Guarantees(gpus=gpus, cells=specification if specification.physical else None)
+
+
+def loans_not_ended(now: datetime) -> tuple[core.Loan, ...]:
+    """Return the loans that are in force, or will be."""
+    rows = Loan.objects.filter(ended_at=None, ends_at__gt=now).order_by("id")
+    return tuple(
+        core.Loan(
+            id=core.LoanId(row.id),
+            lender=row.offer.lender.name,
+            borrower=row.borrower.name,
+            lot=lot_of(row.offer.lot),
+            in_return=None if row.offer.in_return is None else lot_of(row.offer.in_return),
+            starts_at=row.starts_at.timestamp(),
+            ends_at=row.ends_at.timestamp(),
+            rule=None if row.offer.rule_id is None else core.RuleId(row.offer.rule_id),
+        )
+        for row in rows.select_related("offer__lender", "borrower")
+    )
+
+
+def problems_with_loans(before: Guarantees, after: Guarantees, now: datetime) -> list[Problem]:
+    """Return which loans could not be kept any more with other guarantees of their own."""
+    loans, instant = loans_not_ended(now), now.timestamp()
+    if not loans:
+        return []
+    known = problems_with_change(before, loans, instant)
+    return [problem for problem in problems_with_change(after, loans, instant) if problem not in known]
+
+
+def lot_of(document: Mapping[str, Mapping[str, int]]) -> core.Lot:
+    """Return the lot that a row has as JSON."""
+    return core.Lot(gpus=document.get("gpus", {}), cells=document.get("cells", {}))
