@@ -14,6 +14,7 @@ from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from scheduler import stream
 from scheduler.models import Node
 from scheduler.selectors import job_visible
+from scheduler.services.ledger_reading import Sight
 from scheduler.services.nodes import node_of_token
 from tenants.selectors import Viewer, viewer_of_scope
 
@@ -80,6 +81,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
 
     async def _join_groups(self, viewer: Viewer) -> None:
         self.viewer, self.checked_at = viewer, time.monotonic()
+        self.sight = await database_sync_to_async(Sight.of)(viewer)
         entitled = {stream.EVERYONE} | {stream.tenant_group(name) for name in viewer.tenant_names}
         if viewer.is_operator:
             # Everything goes to the operators' group; a tenant's as well would come twice.
@@ -101,6 +103,11 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
 
     async def live_log(self, event: dict[str, Any]) -> None:
         await self._forward(event)
+
+    async def live_ledger(self, event: dict[str, Any]) -> None:
+        owners = {int(job): tenant for job, tenant in event["owners"].items()}
+        lines = [self.sight.line(line, owners) for line in event["lines"]]
+        await self.send_json({"type": "ledger", "lines": lines})
 
     async def live_samples(self, event: dict[str, Any]) -> None:
         await self._forward(event)

@@ -9,6 +9,7 @@ from scheduler.api import (
     cluster,
     job_details,
     jobs,
+    ledger,
     nodes,
     predictions,
     rounds,
@@ -84,4 +85,8 @@ urlpatterns = [
     path("rounds", rounds.Rounds.as_view(), name="rounds"),
     path("rounds/<int:number>", rounds.RoundDetail.as_view(), name="round"),
     path("events", rounds.Events.as_view(), name="events"),
+    path("ledger", ledger.Ledger.as_view(), name="ledger"),
+    path("ledger/export", ledger.LedgerExport.as_view(), name="ledger-export"),
+    path("ledger/<int:line_id>", ledger.LedgerDetail.as_view(), name="ledger-line"),
+    path("ledger/<int:line_id>/replay", ledger.LedgerReplay.as_view(), name="ledger-replay"),
 ]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from scheduler.core import codec
+from scheduler.core.lending.terms import MARKET
 from scheduler.core.plan import LedgerLine as Line
 from scheduler.core.plan import Plan
 from scheduler.core.round import decide
@@ -33,9 +35,14 @@ class Replayed:
     seconds: float
 
 
-def write_lines(plan: Plan, owners: Mapping[int, str], *, at: datetime) -> None:
-    """Append the lines of a round, in the transaction that carries its plan out."""
-    lines = _lines(plan)
+def write_lines(
+    plan: Plan, owners: Mapping[int, str], *, at: datetime, dropped: Iterable[Mapping[str, Any]] = ()
+) -> None:
+    """Append the lines of a round, in the transaction that carries its plan out.
+
+    Those of market deeds that were dropped (`rounds.market.carry_out`) are left out: nothing came of them.
+    """
+    lines = _lines(plan, dropped)
     if not lines:
         return
     rows = [
@@ -75,21 +82,23 @@ def replay(row: LedgerLine) -> Replayed:
 
 
 def decided_again(kept: Round) -> Plan:
-    """Return the plan of a kept round, decided again from its facts."""
+    """Return the plan of a kept round, decided again from its facts, as it would be kept."""
     assert kept.snapshot is not None
     assert kept.plan is not None
     stored = codec.loads_plan(bytes(kept.plan))
     overran = {view: stored.degraded[view] for view in stored.overran}
-    return decide(codec.loads_snapshot(bytes(kept.snapshot)), overran=overran)
+    again = decide(codec.loads_snapshot(bytes(kept.snapshot)), overran=overran)
+    # A number of GPUs may be 2 here and comes back as 2.0.
+    return codec.loads_plan(codec.dumps_plan(again))
 
 
-def lines_that_differ(plan: Plan) -> list[str]:
-    """Return in words where the table holds other lines for the round than its plan gives."""
+def lines_that_differ(plan: Plan, dropped: Iterable[Mapping[str, Any]] = ()) -> list[str]:
+    """Return in words where the table holds other lines for the round than its plan, less what was dropped."""
     written = {
         (row.view, row.position): row for row in LedgerLine.objects.filter(round_number=plan.round_number)
     }
     differing = []
-    for view, position, line in _lines(plan):
+    for view, position, line in _lines(plan, dropped):
         row = written.pop((view, position), None)
         place = f"line {position} of {view}, {line.kind} of {line.party or 'everyone'}"
         if row is None:
@@ -101,11 +110,13 @@ def lines_that_differ(plan: Plan) -> list[str]:
     ]
 
 
-def _lines(plan: Plan) -> list[tuple[str, int, Line]]:
+def _lines(plan: Plan, dropped: Iterable[Mapping[str, Any]]) -> list[tuple[str, int, Line]]:
+    without = {(MARKET, one["position"]) for one in dropped if "position" in one}
     return [
         (view, position, line)
         for view, of_view in sorted(plan.ledger.items())
         for position, line in enumerate(of_view)
+        if (view, position) not in without
     ]
 
 

@@ -10,6 +10,7 @@ from scheduler import stream
 from scheduler.clock import database_now
 from scheduler.core.lifecycle import HoldPhase
 from scheduler.models import AllocatedGpu, Gpu, Round, UsageSample, WhatIf
+from scheduler.services.ledger import prune_ledger
 from scheduler.services.measuring import prune_measurements
 from scheduler.services.questions import KEPT
 
@@ -44,3 +45,4 @@ def prune() -> None:
     UsageSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()
     WhatIf.objects.filter(asked_at__lt=database_now() - KEPT).delete()
     prune_measurements()
+    prune_ledger()

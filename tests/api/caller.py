@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import redis
+from asgiref.sync import async_to_sync
 from django.conf import settings
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.test import Client
 
 from tenants import tokens
@@ -34,9 +35,10 @@ class Caller:
     ) -> HttpResponse:
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         path = path if path.startswith(("/api", "/metrics", "/healthz", "/readyz")) else f"/api/v1{path}"
-        return self.client.generic(
+        response = self.client.generic(
             method, path, content, content_type="application/json", headers=self.headers | (headers or {})
         )
+        return whole(response) if response.streaming else response
 
     def get(self, path: str, **more: Any) -> HttpResponse:
         return self.send("GET", path, **more)
@@ -52,6 +54,15 @@ class Caller:
 
     def delete(self, path: str, **more: Any) -> HttpResponse:
         return self.send("DELETE", path, **more)
+
+
+def whole(response: StreamingHttpResponse) -> HttpResponse:
+    """What comes in pieces, at once."""
+
+    async def read() -> bytes:
+        return b"".join([piece async for piece in response])
+
+    return HttpResponse(async_to_sync(read)(), status=response.status_code, headers=dict(response.headers))
 
 
 def caller(user: User, **token_columns: Any) -> Caller:

@@ -18,8 +18,10 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
+from scheduler.core.plan import LedgerLine as Line
 from scheduler.models import Advice, AnomalyReport, Event, Job, LogChunk, Round, WhatIf
 from scheduler.rounds.comparisons import nothing_found
+from scheduler.services.ledger import ledger_write
 from tenants.models import Role, Token, User, VirtualCluster
 from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error
 from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS, QUERIES
@@ -144,6 +146,9 @@ def world(db, settings) -> World:
     compared(unused, waiting)
     make_correction(red, "bert", 3.0, by=people["admin"], reason=MARK)
     make_measurement(red, MARK, 3.0)
+    line = ledger_write(
+        Line(kind="bid", party="red", message=MARK), view="unused", person="user member", at=timezone.now()
+    )
     token = Token.objects.create(user=people["member"], name=MARK, key="0123456789ab", digest=b"x" * 32)
     parameters = {
         "tenants.name": "red",
@@ -156,6 +161,7 @@ def world(db, settings) -> World:
         "number": "1",
         "question_id": str(question.id),
         "advice_id": str(advice.id),
+        "line_id": str(line.id),
         "key": token.key,
     }
     return World(people, parameters)
@@ -238,6 +244,8 @@ def test_nothing_of_a_tenant_is_told_to_others(world: World, who: str):
         "/api/v1/jobs/<int:job_id>/speeds",
         "/api/v1/jobs/<int:job_id>/events",
         "/api/v1/virtual-clusters/<str:name>/anomalies",
+        "/api/v1/ledger",
+        "/api/v1/ledger/export",
     ],
 )
 def test_the_same_is_told_to_those_who_may(world: World, route: str):

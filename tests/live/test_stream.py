@@ -7,6 +7,9 @@ from django.db import transaction
 from controlplane.asgi import application
 from controlplane.live import NOT_SIGNED_IN, TOO_LARGE
 from scheduler import stream
+from scheduler.clock import database_now
+from scheduler.core.plan import LedgerLine as Line
+from scheduler.services.ledger import publish_lines, row_of
 from scheduler.services.nodes import node_create
 from tenants.models import Membership, Token
 from tenants.tokens import USER_PREFIX, new_secret
@@ -193,3 +196,28 @@ async def test_a_users_token_opens_no_agents_socket_nor_a_nodes_token_a_page():
     page = await connect("/ws/live", node.token)
     await page.connect()
     assert await page.closed_with() == NOT_SIGNED_IN
+
+
+async def test_lines_of_the_ledger_go_to_whom_they_concern_and_hide_other_tenants():
+    ours, theirs, member, operator = await world()
+    page, console = await watch(member), await watch(operator)
+    lines = [
+        Line(kind="trade", party="vision", counterparty="speech", jobs=(ours.id, theirs.id)),
+        Line(kind="bid", party="speech", message="speech bid"),
+    ]
+
+    @sync_to_async
+    def written():
+        with transaction.atomic():
+            at, view = database_now(), ours.virtual_cluster.name
+            owners = {ours.id: "vision", theirs.id: "speech"}
+            rows = [row_of(line, view=view, at=at, id=number) for number, line in enumerate(lines)]
+            publish_lines(rows, owners)
+
+    await written()
+    told = await page.receive()
+    assert set(told) == {"type", "lines"}
+    (line,) = told["lines"]
+    assert (line["party"], line["counterparty"], line["jobs"]) == ("vision", "another tenant", [ours.id])
+    assert [line["counterparty"] for line in (await console.receive())["lines"]] == ["speech", ""]
+    assert await page.hears_nothing()

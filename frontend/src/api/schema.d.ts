@@ -490,6 +490,80 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/ledger": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description The ledger, the newest line first: for members what concerns their tenants, all of it for operators.
+         *     Other tenants are not named.
+         */
+        get: operations["ledger_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/ledger/{line_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One line. */
+        get: operations["ledger_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/ledger/{line_id}/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Decide the line's round again from the facts that were kept, and compare. 409 for what a person did
+         *     and for rounds that are no longer kept.
+         */
+        get: operations["ledger_replay_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/ledger/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The same lines as CSV, the oldest first; of more than 100,000 the newest, as the last row says. */
+        get: operations["ledger_export_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes": {
         parameters: {
             query?: never;
@@ -1276,10 +1350,11 @@ export interface components {
          *     * `reclaim` - reclaim
          *     * `order` - order
          *     * `quota` - quota
+         *     * `lent` - lent
          *     * `other` - other
          * @enum {string}
          */
-        CauseEnum: "fragmentation" | "hardware" | "reclaim" | "order" | "quota" | "other";
+        CauseEnum: "fragmentation" | "hardware" | "reclaim" | "order" | "quota" | "lent" | "other";
         /** @description What a YAML file of cells holds; docs/cells.md describes it. */
         CellDocument: {
             types?: {
@@ -1916,6 +1991,45 @@ export interface components {
          * @enum {string}
          */
         LevelEnum: "rack" | "node" | "socket" | "switch";
+        /** @description A line of the ledger; docs/ledger.md says what each kind has. */
+        Line: {
+            id: number;
+            /** Format: date-time */
+            at: string;
+            /** @description Null for what a person did. */
+            round_number: number | null;
+            /** @description A virtual cluster, "spare" or "market". */
+            view: string;
+            /** @description Among the lines of its round and view. */
+            position: number;
+            kind: string;
+            /** @description A tenant, in the market a virtual cluster; empty: everyone in the view. */
+            party: string;
+            counterparty: string;
+            jobs: number[];
+            /** @description That the party gets, by model. */
+            gpus: {
+                [key: string]: number;
+            };
+            /** @description That it gives, by model. */
+            given: {
+                [key: string]: number;
+            };
+            /** Format: double */
+            price: number | null;
+            /** Format: double */
+            seconds: number | null;
+            /** Format: double */
+            rho_before: number | null;
+            /** Format: double */
+            rho_after: number | null;
+            message: string;
+            details: {
+                [key: string]: unknown;
+            };
+            /** @description Empty for lines of a round; else who did it. */
+            person: string;
+        };
         LogChunk: {
             sequence: number;
             /** Format: date-time */
@@ -2143,6 +2257,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedLineList: {
+            results: components["schemas"]["Line"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedMemberOutputList: {
             results: components["schemas"]["MemberOutput"][];
             /** @description Path of that page; null when none. */
@@ -2352,6 +2473,17 @@ export interface components {
             needed: number | null;
             available: number | null;
             hint: string;
+        };
+        Replay: {
+            same: boolean;
+            /** @description As decided again; null: nothing is, at its place. */
+            line: components["schemas"]["Line"] | null;
+            round_number: number;
+            /**
+             * Format: double
+             * @description How long it took to decide the round.
+             */
+            seconds: number;
         };
         Resources: {
             /** @description GPUs of each replica, on one node. */
@@ -5261,6 +5393,244 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["JobCounts"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    ledger_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description A job's number. */
+                job?: number;
+                kind?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+                /** @description On one side or the other. */
+                party?: string;
+                round?: number;
+                since?: string;
+                until?: string;
+                view?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedLineList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    ledger_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                line_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Line"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    ledger_replay_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                line_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Replay"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    ledger_export_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
                 };
             };
             /** @description Malformed, or wrong fields. */
