@@ -14,7 +14,7 @@ from scheduler.hints import ask_for_round, round_begins
 from scheduler.rounds import advising, answers, comparisons, forecasting
 from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
-from scheduler.services import anomalies, housekeeping, leases
+from scheduler.services import anomalies, housekeeping, leases, settling
 from scheduler.simulation import sweep
 from scheduler.simulation.errors import InputError
 
@@ -46,6 +46,11 @@ def run_round() -> None:
 @shared_task(time_limit=60)
 def expire_leases() -> None:
     leases.expire_leases()
+
+
+@shared_task(time_limit=60)
+def settle_market() -> None:
+    settling.market_settle()
 
 
 @shared_task(time_limit=60)

@@ -446,6 +446,9 @@ class Dropped(serializers.Serializer):
     kind = serializers.CharField()
     jobs = serializers.ListField(child=serializers.IntegerField())
     why = serializers.CharField()
+    position = serializers.IntegerField(
+        required=False, help_text="Of deeds in the market: which of the round's."
+    )
 
 
 class Round(serializers.Serializer):

@@ -35,6 +35,7 @@ from scheduler.models.jobs import PartState, StopCause
 from scheduler.rounds.copying import copy_rows, reserve_ids
 from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_queues
 from scheduler.rounds.ledger import write_lines
+from scheduler.rounds.market import carry_out
 from scheduler.rounds.regrade import problem_with_regrade, regrade
 from scheduler.services.attempts import attempt_stop
 from scheduler.services.holds import touch_nodes
@@ -56,7 +57,7 @@ _BLANK_ATTEMPT = ("", "", "", "", [], "", "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What became of the plan. `dropped` lists {kind, jobs, why}."""
+    """What became of the plan. `dropped` lists {kind, jobs, why}, of the market with the position there."""
 
     at: datetime
     started: int
@@ -125,10 +126,12 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> Applied:
     write_explanations(plan, tenants, at=at)
     write_queues(plan, tenants)
     _write_memory(snapshot, plan)
-    write_lines(plan, tenants, at=at)
-    stream.publish_round(plan.round_number)
     if facts.dropped:
         hint_round()
+    # What rules did is tried again with the next tick: it may be refused for long.
+    facts.dropped += carry_out(plan)
+    write_lines(plan, tenants, at=at, dropped=facts.dropped)
+    stream.publish_round(plan.round_number)
     return Applied(
         at=at,
         started=started,

@@ -93,7 +93,7 @@ def decided_again(kept: Round) -> Plan:
 
 
 def lines_that_differ(plan: Plan, dropped: Iterable[Mapping[str, Any]] = ()) -> list[str]:
-    """Return in words where the table holds other lines for the round than its plan, less what was dropped."""
+    """Return in words where the table holds other lines for the round than its plan gives."""
     written = {
         (row.view, row.position): row for row in LedgerLine.objects.filter(round_number=plan.round_number)
     }

@@ -46,7 +46,7 @@ def _decided_again(number: int) -> Plan:
     stored, again = codec.loads_plan(bytes(record.plan)), decided_again(record)
     if codec.plan_json(again) != codec.plan_json(stored):
         raise CommandError(f"Round {number} decides differently now:\n{_difference(stored, again)}")
-    if differing := lines_that_differ(again):
+    if differing := lines_that_differ(again, record.dropped):
         raise CommandError(f"Round {number} decides other lines of the ledger:\n" + "\n".join(differing))
     return again
 
