@@ -20,7 +20,7 @@ kind that differ add up. Deviations from the paper:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,18 @@ def apps_of(view: View, prospects: Prospects) -> tuple[App, ...]:
         if prospect is not None:
             members.setdefault(name_of(job), []).append((job, prospect))
     return tuple([_app(name, pairs, weights, view) for name, pairs in members.items()])
+
+
+def weights_by_app(view: View, prospects: Prospects) -> dict[str, float]:
+    """Return the weight of every app of the view, as in `apps_of`."""
+    weights = believed_weights(view)
+    found: dict[str, float] = {}
+    for number in sorted(view.jobs):
+        job = view.jobs[number]
+        if prospects.of(job) is not None:
+            name = name_of(job)
+            found[name] = max(found.get(name, 0.0), weights[job.tenant] * weight_of(job))
+    return found
 
 
 def name_of(job: Job) -> str:
@@ -194,9 +206,8 @@ class Contention:
     were, the means are the same.
     """
 
-    def __init__(self, memory: Memory, now: float, apps: Iterable[App]) -> None:
-        known = list(apps)
-        self.total = math.fsum([app.weight for app in known])
+    def __init__(self, memory: Memory, now: float, weights: Mapping[str, float]) -> None:
+        self.total = math.fsum(weights.values())
         self._now, self._since = now, float(memory.get("since", now))
         self._area = float(memory.get("area", 0.0))
         before = float(memory.get("total", self.total))
@@ -207,7 +218,7 @@ class Contention:
             self._area, self._since = self._area + before * (now - self._since), now
         came: Mapping[str, Sequence[float]] = memory.get("came", {})
         here = (now, self._integral)
-        self._came = {app.name: came.get(app.name, here) for app in known}
+        self._came = {name: came.get(name, here) for name in weights}
 
     @property
     def _integral(self) -> float:
@@ -215,15 +226,20 @@ class Contention:
 
     def of(self, app: App) -> float:
         """Return the mean, at least 1; what was before the app was first seen counts as now."""
+        now = self.of_now(app)
         if app.weight <= 0:
-            return max(1.0, float(len(self._came)))
+            return now
         seen_at, area = self._came[app.name]
         life = max(elapsed_seconds(app, self._now), self._now - seen_at)
         if life <= INSTANT_SECONDS:
-            return max(1.0, self.total / app.weight)
+            return now
         seen = self._now - seen_at
         mean = (self._integral - area + self.total * (life - seen)) / life
         return max(1.0, mean / app.weight)
+
+    def of_now(self, app: App) -> float:
+        """Return how many there are at present, at least 1."""
+        return max(1.0, self.total / app.weight if app.weight > 0 else float(len(self._came)))
 
     def remember(self) -> dict[str, Any]:
         """Return the memory for the next round."""

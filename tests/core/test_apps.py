@@ -36,6 +36,10 @@ def apps(view: View) -> tuple[App, ...]:
     return apps_of(view, Prospects(view))
 
 
+def weights_of(found: tuple[App, ...]) -> dict[str, float]:
+    return {app.name: app.weight for app in found}
+
+
 def job(number: int, gpus: int = 1, **fields: Any) -> Job:
     told = {"throughput": SPEEDS, "estimate_seconds": 1_000.0, "submitted_at": NOW - 100}
     return make_job(number, gpus, **{**told, **fields})
@@ -121,7 +125,7 @@ def test_a_gang_over_more_nodes_than_it_needs_is_as_slow_as_known() -> None:
 def test_contention_counts_weights_and_the_highest_priority() -> None:
     """Weights: 3 of the tenant x 1, 1 x 2 for priority 1: the total is 5."""
     found = apps(view_of([job(1), job(2, tenant="speech", priority=1)], {"vision": 3.0, "speech": 1.0}))
-    contention = Contention({}, NOW, found)
+    contention = Contention({}, NOW, weights_of(found))
     assert [contention.of(app) for app in found] == [pytest.approx(5 / 3), pytest.approx(5 / 2)]
 
 
@@ -135,7 +139,7 @@ def test_mean_contention_is_over_the_life_however_many_rounds_look() -> None:
         for instant in instants:
             jobs = [one for one in [first, *others] if one.submitted_at <= instant]
             found = apps(view_of(jobs, now=instant))
-            contention = Contention(memory, instant, found)
+            contention = Contention(memory, instant, weights_of(found))
             memory = contention.remember()
         return [contention.of(app) for app in found]
 
