@@ -219,7 +219,7 @@ export const eventsQuery = (filters: EventFilters) =>
     getNextPageParam: (page) => cursorOf(page.next),
   });
 
-async function everyPage<T>(
+export async function everyPage<T>(
   kind: "job" | "node" | "virtual_cluster" | null,
   path: string,
   signal: AbortSignal,

@@ -46,6 +46,8 @@ function refetchChangedLists(queries: QueryClient): () => void {
     if (seen.node !== state.node) for (const key of ["virtual-clusters", "gpu-models", "cells"]) stale.add(key);
     // Who owns which cells.
     if (seen.virtual_cluster !== state.virtual_cluster) stale.add("cells");
+    // A loan also moves guarantees.
+    if (seen.market !== state.market) for (const key of ["market", "virtual-clusters", "cells"]) stale.add(key);
     // A round also binds cells and lets go of them, without a job that moves.
     if (seen.round !== state.round) for (const key of ["rounds", "events", "cells"]) stale.add(key);
     seen = state;

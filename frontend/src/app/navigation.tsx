@@ -1,8 +1,10 @@
 import { Link } from "@tanstack/react-router";
 import {
   Activity,
+  BookOpen,
   Boxes,
   Gauge,
+  Handshake,
   LayoutGrid,
   ListTree,
   Plus,
@@ -24,6 +26,8 @@ const PLACES = [
   { to: "/nodes", label: "Nodes", icon: Server },
   { to: "/virtual-clusters", label: "Virtual clusters", icon: ListTree },
   { to: "/cells", label: "Cells", icon: Boxes },
+  { to: "/market", label: "Market", icon: Handshake },
+  { to: "/ledger", label: "Ledger", icon: BookOpen },
   { to: "/speeds", label: "Speeds", icon: Gauge },
   { to: "/tenants", label: "Tenants", icon: Users },
   { to: "/rounds", label: "Rounds", icon: Timer },

@@ -1,5 +1,6 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
 
+import type { LedgerFilters } from "@/api/ledger-queries";
 import type { SpeedFilters } from "@/api/speed-queries";
 import { NotFound, PageError } from "@/app/fallbacks";
 import { Shell } from "@/app/shell";
@@ -93,6 +94,29 @@ const targets = createRoute({
   component: lazyRouteComponent(() => import("@/features/targets/targets-page"), "TargetsPage"),
 });
 
+const fairness = createRoute({
+  getParentRoute: () => root,
+  path: "/virtual-clusters/$name/fairness",
+  component: lazyRouteComponent(() => import("@/features/fairness/fairness-page"), "FairnessPage"),
+});
+const market = createRoute({
+  getParentRoute: () => root,
+  path: "/market",
+  validateSearch: (search: Record<string, unknown>): { tab?: string } => ({ tab: text(search.tab) }),
+  component: lazyRouteComponent(() => import("@/features/market/market-page"), "MarketPage"),
+});
+const ledger = createRoute({
+  getParentRoute: () => root,
+  path: "/ledger",
+  validateSearch: (search: Record<string, unknown>): LedgerFilters => ({
+    kind: text(search.kind),
+    view: text(search.view),
+    party: text(search.party),
+    job: whole(search.job),
+    round: whole(search.round),
+  }),
+  component: lazyRouteComponent(() => import("@/features/ledger/ledger-page"), "LedgerPage"),
+});
 const tenants = createRoute({
   getParentRoute: () => root,
   path: "/tenants",
@@ -157,6 +181,9 @@ export const router = createRouter({
     virtualClusters,
     anomalies,
     targets,
+    fairness,
+    market,
+    ledger,
     cells,
     cellEditor,
     advice,

@@ -4,10 +4,17 @@ import styles from "@/components/use-bar.module.css";
 export function UseBar({ used, total }: { used: number; total: number }) {
   return (
     <span className={styles.use}>
-      <span className={styles.track} aria-hidden>
-        <span style={{ width: `${total > 0 ? (100 * used) / total : 0}%` }} />
-      </span>
+      <PartBar part={total > 0 ? used / total : 0} />
       {used} of {total}
+    </span>
+  );
+}
+
+/** A part of a whole; what it means stands beside it. */
+export function PartBar({ part }: { part: number }) {
+  return (
+    <span className={styles.track} aria-hidden>
+      <span style={{ width: `${Math.min(1, Math.max(0, part)) * 100}%` }} />
     </span>
   );
 }

@@ -3,12 +3,12 @@
 import { useMemo, useSyncExternalStore } from "react";
 
 import { Connection, type Status } from "@/live/connection";
-import type { Kind, LogMessage, Objects, ProgressMessage, ServerMessage } from "@/live/messages";
+import type { Kind, LedgerMessage, LogMessage, Objects, ProgressMessage, ServerMessage } from "@/live/messages";
 import { emptyState, keyOf, reduce, withWhy, type Change, type LiveState, type Table } from "@/live/store";
 import type { Job } from "@/api/types";
 
 /** Messages for one open page rather than for the store. */
-export type Aside = LogMessage | ProgressMessage;
+export type Aside = LogMessage | ProgressMessage | LedgerMessage;
 
 class Live {
   private state: LiveState = emptyState;
@@ -69,6 +69,7 @@ class Live {
         break;
       case "log":
       case "progress":
+      case "ledger":
         for (const listener of this.asideListeners) listener(message);
         break;
       case "hello":

@@ -1,5 +1,6 @@
 /** What /ws/live sends and understands. */
 
+import type { LedgerLine } from "@/api/ledger-types";
 import type {
   Job,
   LogChunk,
@@ -34,6 +35,8 @@ export interface PredictionData {
 
 export type ObjectMessage =
   | { [K in Kind]: { kind: K; id: number; version: number; data: Objects[K] } }[Kind]
+  /** Only that they changed: what one may do with them differs by person, so they are asked for again. */
+  | { kind: "offer" | "loan" | "account"; id: number; version: number }
   | { kind: "why"; id: number; version: number; data: WhyData }
   | { kind: "prediction"; id: number; version: number; data: PredictionData };
 
@@ -51,6 +54,11 @@ export interface ProgressMessage {
   points: ProgressPoint[];
 }
 
+export interface LedgerMessage {
+  type: "ledger";
+  lines: LedgerLine[];
+}
+
 export interface GpuSample {
   index: number;
   utilisation_percent: number;
@@ -65,6 +73,7 @@ export type ServerMessage =
   | { type: "samples"; node: string; gpus: GpuSample[] }
   | LogMessage
   | ProgressMessage
+  | LedgerMessage
   | { type: "pong" };
 
 export type ClientMessage =

@@ -132,6 +132,11 @@ describe("the live store", () => {
     expect(state.job.has(0)).toBe(true);
   });
 
+  it("notices that something changed at the market, however it is called", () => {
+    const state = play({ type: "objects", objects: [{ kind: "loan", id: 1, version: 1 }] }, streamed(1));
+    expect(state.market).toBe(1);
+  });
+
   it("forgets everything at sign-out but goes on counting", () => {
     const state = play(streamed(1));
     const forgotten = reduce(state, { type: "forget" });

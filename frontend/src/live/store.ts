@@ -25,6 +25,8 @@ const versionOf: { [K in Kind]: (object: Objects[K]) => number } = {
   round: (round) => round.number,
 };
 
+const MARKET_KINDS: readonly string[] = ["offer", "loan", "account"];
+
 export type Table<K extends Kind> = ReadonlyMap<string | number, Objects[K]>;
 
 interface Why extends WhyData {
@@ -43,6 +45,8 @@ export interface LiveState {
   /** What was foreseen of waiting jobs, by the round after which it was. */
   readonly prediction: ReadonlyMap<number, PredictionData & { round: number }>;
   readonly usage: readonly UsagePoint[];
+  /** Counts what was heard of offers, loans and accounts. */
+  readonly market: number;
   /** Counts every change; a request remembers it to tell what was heard before it was sent. */
   readonly clock: number;
 }
@@ -58,6 +62,7 @@ export const emptyState: LiveState = {
   why: new Map(),
   prediction: new Map(),
   usage: [],
+  market: 0,
   clock: 0,
 };
 
@@ -96,6 +101,7 @@ function mergeStream(state: LiveState, objects: readonly ObjectMessage[]): LiveS
     next = mergeTable(next, kind, data, (known, offered) => offered > known);
   }
   next = mergePredictions(next, objects);
+  if (objects.some(({ kind }) => MARKET_KINDS.includes(kind))) next = { ...next, market: next.market + 1 };
   const whys = objects.filter((object) => object.kind === "why");
   if (whys.length === 0) return next;
   const why = new Map(next.why);

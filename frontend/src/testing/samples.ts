@@ -1,6 +1,7 @@
 /** Builders of plausible objects for tests. */
 
-import type { Attempt, Gpu, Job, Node, Reason, Round, UsagePoint } from "@/api/types";
+import type { LedgerLine } from "@/api/ledger-types";
+import type { Attempt, Gpu, Job, Node, Reason, Round, UsagePoint, VirtualCluster } from "@/api/types";
 
 export function aReason(given: Partial<Reason>): Reason {
   return {
@@ -142,4 +143,54 @@ export function aRound(given: Partial<Round>): Round {
 
 export function anUsagePoint(at: string, held: number): UsagePoint {
   return { at, total: 28, held, by_tenant: { vision: held } };
+}
+
+export function aVirtualCluster(given: Partial<VirtualCluster>): VirtualCluster {
+  return {
+    id: 1,
+    name: "research",
+    title: "",
+    policy: "fifo",
+    policy_parameters: {},
+    placer: "consolidate",
+    default_time_limit_seconds: 3600,
+    guaranteed: {},
+    own_guaranteed: given.guaranteed ?? {},
+    lent: [],
+    borrowed: [],
+    cells: {},
+    pinned: {},
+    members: [],
+    usage: {},
+    queued: 0,
+    running: 0,
+    has_targets: false,
+    overrun: null,
+    version: 1,
+    ...given,
+  };
+}
+
+export function aLedgerLine(given: Partial<LedgerLine>): LedgerLine {
+  return {
+    id: 1,
+    at: "2026-01-01T00:00:00Z",
+    round_number: 7,
+    view: "research",
+    position: 0,
+    kind: "win",
+    party: "vision",
+    counterparty: "",
+    jobs: [],
+    gpus: {},
+    given: {},
+    price: null,
+    seconds: null,
+    rho_before: null,
+    rho_after: null,
+    message: "",
+    details: {},
+    person: "",
+    ...given,
+  };
 }

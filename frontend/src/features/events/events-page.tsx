@@ -3,16 +3,14 @@ import { getRouteApi } from "@tanstack/react-router";
 
 import { eventsQuery, nodesQuery, tenantsQuery } from "@/api/queries";
 import { EventTable } from "@/components/event-table";
-import { Button } from "@/ui/button";
+import { Filter } from "@/components/filter";
+import { ShowMore } from "@/components/show-more";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
-import { Select } from "@/ui/field";
 import { PageLayout, Panel, Row } from "@/ui/layout";
-import styles from "@/features/events/events.module.css";
 
 const route = getRouteApi("/events");
 
 const KINDS = [
-  { value: "", label: "Everything" },
   { value: "job", label: "Jobs" },
   { value: "attempt", label: "Attempts" },
   { value: "node", label: "Nodes" },
@@ -31,32 +29,18 @@ export function EventsPage() {
   return (
     <PageLayout title="Events" lead="What happened, to what, and who did it.">
       <Row>
-        <Select
-          aria-label="Kind"
-          className={styles.choice}
-          value={search.kind ?? ""}
-          options={KINDS}
-          onChange={(event) => choose({ kind: event.target.value })}
+        <Filter label="Kind" value={search.kind} options={KINDS} onChange={(kind) => choose({ kind })} />
+        <Filter
+          label="Tenant"
+          value={search.tenant}
+          options={(tenants.data ?? []).map(({ name }) => name)}
+          onChange={(tenant) => choose({ tenant })}
         />
-        <Select
-          aria-label="Tenant"
-          className={styles.choice}
-          value={search.tenant ?? ""}
-          options={[
-            { value: "", label: "Tenant: any" },
-            ...(tenants.data ?? []).map(({ name }) => ({ value: name, label: name })),
-          ]}
-          onChange={(event) => choose({ tenant: event.target.value })}
-        />
-        <Select
-          aria-label="Node"
-          className={styles.choice}
-          value={search.node ?? ""}
-          options={[
-            { value: "", label: "Node: any" },
-            ...(nodes.data ?? []).map(({ name }) => ({ value: name, label: name })),
-          ]}
-          onChange={(event) => choose({ node: event.target.value })}
+        <Filter
+          label="Node"
+          value={search.node}
+          options={(nodes.data ?? []).map(({ name }) => name)}
+          onChange={(node) => choose({ node })}
         />
       </Row>
       <Panel flush>
@@ -68,13 +52,7 @@ export function EventsPage() {
         ) : (
           <EmptyState title="Nothing happened here yet" />
         )}
-        {query.hasNextPage && (
-          <div className={styles.more}>
-            <Button busy={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>
-              Show older events
-            </Button>
-          </div>
-        )}
+        <ShowMore query={query}>Show older events</ShowMore>
       </Panel>
     </PageLayout>
   );

@@ -11,6 +11,7 @@ import { useNow } from "@/components/now";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
 import { writeSpec } from "@/components/spec-text";
 import { JobActions } from "@/features/job/job-actions";
+import { LedgerPanel } from "@/features/job/ledger-panel";
 import { LogPanel } from "@/features/job/log-view";
 import { PlacementPanel } from "@/features/job/placement-panel";
 import { ProgressPanel } from "@/features/job/progress-panel";
@@ -126,6 +127,7 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
       {job.state === "queued" && <WaitingPanel job={job} />}
       {job.state === "queued" && <JobWhatIf job={job} />}
       <SpeedsPanel job={job} />
+      <LedgerPanel job={job.id} />
       <TimelinePanel job={job} attempts={attempts} />
       <div className={styles.columns}>
         <ProgressPanel job={job} />

@@ -1,11 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 
 import { gpuModelsQuery, jobCountsQuery, tenantsQuery, virtualClustersQuery } from "@/api/queries";
+import { Filter } from "@/components/filter";
 import { filtersOf, JOB_STATES, statesOf, type JobSearch } from "@/components/job-search";
 import { words } from "@/components/format";
 import { TypedSearch } from "@/components/typed-search";
 import { Button } from "@/ui/button";
-import { Select } from "@/ui/field";
 import styles from "@/features/jobs/jobs-page.module.css";
 
 interface FilterBarProps {
@@ -41,28 +41,28 @@ export function JobFilterBar({ search, onChange, onClear }: FilterBarProps) {
       </div>
       <div className={styles.selects}>
         <TypedSearch label="Search by name" value={search.q ?? ""} onChange={(q) => onChange({ q })} />
-        <Choice
+        <Filter
           label="Tenant"
           value={search.tenant}
-          names={tenants.data?.map(({ name }) => name)}
+          options={(tenants.data ?? []).map(({ name }) => name)}
           onChange={(tenant) => onChange({ tenant })}
         />
-        <Choice
+        <Filter
           label="Virtual cluster"
           value={search.vc}
-          names={clusters.data?.map(({ name }) => name)}
+          options={(clusters.data ?? []).map(({ name }) => name)}
           onChange={(vc) => onChange({ vc })}
         />
-        <Choice
+        <Filter
           label="Guarantee"
           value={search.guarantee}
-          names={["guaranteed", "opportunistic"]}
+          options={["guaranteed", "opportunistic"]}
           onChange={(guarantee) => onChange({ guarantee })}
         />
-        <Choice
+        <Filter
           label="GPU model"
           value={search.model}
-          names={models.data?.map(({ name }) => name)}
+          options={(models.data ?? []).map(({ name }) => name)}
           onChange={(model) => onChange({ model })}
         />
         {Object.keys(search).length > 0 && (
@@ -72,25 +72,5 @@ export function JobFilterBar({ search, onChange, onClear }: FilterBarProps) {
         )}
       </div>
     </div>
-  );
-}
-
-interface ChoiceProps {
-  label: string;
-  value: string | undefined;
-  names: readonly string[] | undefined;
-  onChange: (value: string) => void;
-}
-
-function Choice({ label, value = "", names = [], onChange }: ChoiceProps) {
-  const known = value && !names.includes(value) ? [value, ...names] : names;
-  return (
-    <Select
-      aria-label={label}
-      className={styles.choice}
-      value={value}
-      onChange={(event) => onChange(event.target.value)}
-      options={[{ value: "", label: `${label}: any` }, ...known.map((name) => ({ value: name, label: name }))]}
-    />
   );
 }

@@ -9,6 +9,7 @@ import { GpuMap } from "@/components/gpu-map/gpu-map";
 import { GpuTable } from "@/components/gpu-map/gpu-table";
 import { Legend } from "@/components/gpu-map/legend";
 import type { ColourBy } from "@/components/gpu-map/paint";
+import { useSession } from "@/components/session";
 import { Queue } from "@/features/overview/queue";
 import { Tiles } from "@/features/overview/tiles";
 import { UsagePanel } from "@/features/overview/usage-panel";
@@ -29,6 +30,7 @@ export function OverviewPage() {
   return (
     <PageLayout title="Overview">
       <SlowPolicies />
+      <OwnShares />
       <Tiles racks={racks} cluster={cluster.data} oldestWait={oldestWait} loading={nodes.isPending} />
       <div className={styles.columns}>
         <MapPanel
@@ -54,6 +56,26 @@ function SlowPolicies() {
       {slow.length === 1 ? "The policy" : "Each policy"} of {slow.join(", ")} takes too long, and a cheap one decides
       meanwhile: see <Link to="/virtual-clusters">virtual clusters</Link>.
     </Notice>
+  );
+}
+
+/** Where a person sees what its tenants get of the virtual clusters that they share with others. */
+function OwnShares() {
+  const mine = useSession().tenants.map(({ name }) => name);
+  const clusters = useNewest("virtual_cluster", useQuery(virtualClustersQuery).data);
+  const shared = clusters.filter(
+    ({ members }) => members.length > 1 && members.some(({ tenant }) => mine.includes(tenant)),
+  );
+  if (shared.length === 0) return null;
+  return (
+    <p className={styles.shares}>
+      What your tenants are entitled to and get:
+      {shared.map(({ name }) => (
+        <Link key={name} to="/virtual-clusters/$name/fairness" params={{ name }}>
+          {name}
+        </Link>
+      ))}
+    </p>
   );
 }
 

@@ -5,13 +5,12 @@ import { useMemo, useState } from "react";
 import { roundsQuery } from "@/api/queries";
 import type { Round } from "@/api/types";
 import { moment } from "@/components/format";
+import { ShowMore } from "@/components/show-more";
 import { RoundBadge } from "@/features/rounds/round-badge";
 import { useLiveState } from "@/live/live";
-import { Button } from "@/ui/button";
 import { Segments } from "@/ui/choice";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { muted, numeric, oneLine, PageLayout, Panel, TableFrame } from "@/ui/layout";
-import styles from "@/features/rounds/rounds.module.css";
 
 export function RoundsPage() {
   const query = useInfiniteQuery(roundsQuery);
@@ -51,13 +50,7 @@ export function RoundsPage() {
         ) : (
           <EmptyState title="No such round yet" />
         )}
-        {query.hasNextPage && (
-          <div className={styles.more}>
-            <Button busy={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>
-              Show older rounds
-            </Button>
-          </div>
-        )}
+        <ShowMore query={query}>Show older rounds</ShowMore>
       </Panel>
     </PageLayout>
   );

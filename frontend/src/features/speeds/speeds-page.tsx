@@ -5,6 +5,8 @@ import { useState } from "react";
 
 import { gpuModelsQuery, tenantsQuery } from "@/api/queries";
 import { speedsQuery } from "@/api/speed-queries";
+import { Filter } from "@/components/filter";
+import { ShowMore } from "@/components/show-more";
 import { TypedSearch } from "@/components/typed-search";
 import { useSession } from "@/components/session";
 import { ExportDialog } from "@/features/speeds/export-dialog";
@@ -15,9 +17,7 @@ import { modelsOf, type Chosen } from "@/features/speeds/rows";
 import { Button } from "@/ui/button";
 import { Segments } from "@/ui/choice";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
-import { Select } from "@/ui/field";
 import { muted, PageLayout, Panel, Row } from "@/ui/layout";
-import styles from "@/features/speeds/speeds-page.module.css";
 
 const route = getRouteApi("/speeds");
 const PARTNERS = [
@@ -66,22 +66,12 @@ export function SpeedsPage() {
           value={search.application ?? ""}
           onChange={(application) => choose({ application })}
         />
-        <Select
-          aria-label="Tenant"
-          className={styles.choice}
-          value={search.tenant ?? ""}
-          options={[{ value: "", label: "Tenant: any" }, ...names.map((name) => ({ value: name, label: name }))]}
-          onChange={(event) => choose({ tenant: event.target.value })}
-        />
-        <Select
-          aria-label="GPU model"
-          className={styles.choice}
-          value={search.gpu_model ?? ""}
-          options={[
-            { value: "", label: "GPU model: any" },
-            ...(models.data ?? []).map(({ name }) => ({ value: name, label: name })),
-          ]}
-          onChange={(event) => choose({ gpu_model: event.target.value })}
+        <Filter label="Tenant" value={search.tenant} options={names} onChange={(tenant) => choose({ tenant })} />
+        <Filter
+          label="GPU model"
+          value={search.gpu_model}
+          options={(models.data ?? []).map(({ name }) => name)}
+          onChange={(gpu_model) => choose({ gpu_model })}
         />
         <Segments
           label="Alone or sharing GPUs"
@@ -113,13 +103,7 @@ export function SpeedsPage() {
             )}
           </EmptyState>
         )}
-        {query.hasNextPage && (
-          <div className={styles.more}>
-            <Button busy={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>
-              Show more
-            </Button>
-          </div>
-        )}
+        <ShowMore query={query} />
       </Panel>
       <p className={muted}>
         In samples per second of the whole gang. Bars are relative to the fastest model of their row; striped ones, in

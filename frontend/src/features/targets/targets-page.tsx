@@ -7,12 +7,11 @@ import type { Targets } from "@/api/speed-types";
 import type { VirtualCluster } from "@/api/types";
 import { ago, counted } from "@/components/format";
 import { useNow } from "@/components/now";
+import { ShowMore } from "@/components/show-more";
 import { JobTable } from "@/features/targets/job-table";
 import { gpusText, meantFor, modelsOf } from "@/features/targets/shares";
-import { Button } from "@/ui/button";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { muted, numeric, PageLayout, Panel, TableFrame } from "@/ui/layout";
-import styles from "@/features/targets/targets.module.css";
 
 const route = getRouteApi("/virtual-clusters/$name/targets");
 
@@ -107,13 +106,7 @@ function Shares({ name, cluster, targets }: SharesProps) {
         {jobs.isPending && <SkeletonLines count={6} />}
         {jobs.data && rows.length === 0 && <EmptyState title="None of these jobs is of a tenant of yours" />}
         {rows.length > 0 && <JobTable jobs={rows} models={models} />}
-        {jobs.hasNextPage && (
-          <div className={styles.more}>
-            <Button busy={jobs.isFetchingNextPage} onClick={() => void jobs.fetchNextPage()}>
-              Show more
-            </Button>
-          </div>
-        )}
+        <ShowMore query={jobs} />
       </Panel>
       <p className={muted}>
         A bar is the part of its time that a job shall spend on a model; the mark on it is what it had since the targets

@@ -1,27 +1,17 @@
 import { describe, expect, it } from "vitest";
 
-import type { VirtualCluster } from "@/api/types";
 import { bodyOf, draftOf } from "@/features/virtual-clusters/draft";
+import { aVirtualCluster } from "@/testing/samples";
 
-const cluster: VirtualCluster = {
-  id: 1,
-  name: "research",
+const cluster = aVirtualCluster({
   title: "Research",
-  policy: "fifo",
   policy_parameters: { backfill: false },
   placer: "delay:relax_after_seconds=600",
-  default_time_limit_seconds: 3600,
-  guaranteed: { V100: 8 },
-  cells: {},
-  pinned: {},
+  guaranteed: { V100: 12 },
+  own_guaranteed: { V100: 8 },
   members: [{ tenant: "vision", weight: 2 }],
-  usage: {},
-  queued: 0,
-  running: 0,
-  has_targets: false,
-  overrun: null,
   version: 7,
-};
+});
 
 describe("the form of a virtual cluster", () => {
   it("sends back what it was given, with the version it was given for", () => {

@@ -27,7 +27,8 @@ export function draftOf(cluster: VirtualCluster | null): Draft {
     placer: placer.name,
     placerParameters: placer.parameters,
     defaultTimeLimitSeconds: cluster?.default_time_limit_seconds ?? 86_400,
-    guaranteed: cluster?.guaranteed ?? {},
+    // What is lent or borrowed at present is not its own to change.
+    guaranteed: cluster?.own_guaranteed ?? cluster?.guaranteed ?? {},
     members: Object.fromEntries((cluster?.members ?? []).map(({ tenant, weight }) => [tenant, weight])),
   };
 }

@@ -11,6 +11,7 @@ import { useSession } from "@/components/session";
 import { ClusterCells } from "@/features/virtual-clusters/cluster-cells";
 import { BarsKey, GuaranteeBars } from "@/features/virtual-clusters/guarantee-bars";
 import { EnlargeWhatIf } from "@/features/virtual-clusters/enlarge-what-if";
+import { LoanList } from "@/features/virtual-clusters/loan-list";
 import { OverrunNotice } from "@/features/virtual-clusters/overrun-notice";
 import { inWords, parsePlugin } from "@/features/virtual-clusters/plugin-text";
 import { SpareSettings } from "@/features/virtual-clusters/spare-settings";
@@ -95,6 +96,7 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
         {cluster.overrun && <OverrunNotice policy={cluster.policy} overrun={cluster.overrun} />}
         <GuaranteeBars cluster={cluster} totals={totals} />
         <ClusterCells cluster={cluster} />
+        <LoanList cluster={cluster} />
         <Facts
           facts={[
             [
@@ -107,6 +109,12 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
               "Waiting",
               <Link key="anomalies" to="/virtual-clusters/$name/anomalies" params={{ name: cluster.name }}>
                 here and alone
+              </Link>,
+            ],
+            [
+              "Fairness",
+              <Link key="fairness" to="/virtual-clusters/$name/fairness" params={{ name: cluster.name }}>
+                by tenant
               </Link>,
             ],
             ["Policy", inWords({ name: cluster.policy, parameters: cluster.policy_parameters })],

@@ -1,0 +1,150 @@
+import { useMutation } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useId, useState } from "react";
+
+import { decideAgain } from "@/api/ledger-queries";
+import type { LedgerLine } from "@/api/ledger-types";
+import { duration, moment } from "@/components/format";
+import { Details } from "@/components/ledger/details";
+import { figuresOf, kindText } from "@/components/ledger/words";
+import { useSession } from "@/components/session";
+import { Tag } from "@/components/state-badge";
+import { Button } from "@/ui/button";
+import { ErrorNotice, Notice } from "@/ui/feedback";
+import { muted } from "@/ui/layout";
+import styles from "@/components/ledger/ledger.module.css";
+
+/** What was bid, won, traded or lent, each as a sentence with its figures; a line opens to all there is of it. */
+export function LedgerList({ lines, label }: { lines: readonly LedgerLine[]; label: string }) {
+  return (
+    <ul className={styles.lines} aria-label={label}>
+      {lines.map((line) => (
+        <Line key={line.id} line={line} />
+      ))}
+    </ul>
+  );
+}
+
+function Line({ line }: { line: LedgerLine }) {
+  const [isOpen, setOpen] = useState(false);
+  const id = useId();
+  return (
+    <li>
+      <div className={styles.line}>
+        <p className={styles.when}>
+          {moment(line.at)}
+          <br />
+          <Where line={line} />
+        </p>
+        <div className={styles.what}>
+          <p>
+            <Tag>{kindText(line.kind)}</Tag> {line.message || parties(line)}
+          </p>
+          <Figures line={line} />
+        </div>
+        <Button
+          look="quiet"
+          aria-expanded={isOpen}
+          aria-controls={id}
+          aria-label={`Details of line ${line.id}`}
+          onClick={() => setOpen(!isOpen)}
+        >
+          {isOpen ? "Less" : "More"}
+        </Button>
+      </div>
+      <div id={id} className={styles.more} hidden={!isOpen}>
+        {isOpen && <Opened line={line} />}
+      </div>
+    </li>
+  );
+}
+
+/** The round and the view; rounds are for operators. */
+function Where({ line: { round_number: round, view, person } }: { line: LedgerLine }) {
+  const me = useSession();
+  if (round === null) return <>{person ? `by ${person}` : view}</>;
+  return (
+    <>
+      {view},{" "}
+      {me.is_operator ? (
+        <Link to="/rounds/$number" params={{ number: String(round) }}>
+          round {round}
+        </Link>
+      ) : (
+        `round ${round}`
+      )}
+    </>
+  );
+}
+
+function Figures({ line }: { line: LedgerLine }) {
+  const figures = figuresOf(line);
+  if (figures.length === 0) return null;
+  return (
+    <dl className={styles.figures}>
+      {figures.map(([term, value]) => (
+        <div key={term}>
+          <dt>{term}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Opened({ line }: { line: LedgerLine }) {
+  return (
+    <>
+      <p>
+        {parties(line)}
+        {line.jobs.length > 0 && ": "}
+        {line.jobs.map((job, index) => (
+          <span key={job}>
+            {index > 0 && ", "}
+            <Link to="/jobs/$id" params={{ id: String(job) }}>
+              job {job}
+            </Link>
+          </span>
+        ))}
+      </p>
+      <Details details={line.details} />
+      {line.round_number !== null && <Again line={line} />}
+    </>
+  );
+}
+
+/** "vision, with speech": whose line it is. */
+function parties({ party, counterparty, view }: LedgerLine): string {
+  if (!party) return `Everyone in ${view}`;
+  return counterparty ? `${party}, with ${counterparty}` : party;
+}
+
+/** Decides the line's round again from what was stored of it. */
+function Again({ line }: { line: LedgerLine }) {
+  const replay = useMutation({ mutationFn: () => decideAgain(line.id) });
+  const { data } = replay;
+  return (
+    <div className={styles.again}>
+      <Button busy={replay.isPending} onClick={() => replay.mutate()}>
+        Decide again
+      </Button>
+      {replay.error && <ErrorNotice error={replay.error} />}
+      {data?.same && (
+        <Notice tone="running">
+          Round {data.round_number}, decided again, gives exactly this line. It took{" "}
+          {data.seconds < 1 ? `${Math.ceil(data.seconds * 1000)} ms` : duration(data.seconds)}.
+        </Notice>
+      )}
+      {data && !data.same && (
+        <Notice tone="failed">
+          Round {data.round_number}, decided again, gives {data.line ? "another line here:" : "no line here."}{" "}
+          {data.line?.message}
+          {data.line && <Figures line={data.line} />}
+        </Notice>
+      )}
+      {!data && !replay.error && (
+        <span className={muted}>Decides its round again from what was stored, and compares.</span>
+      )}
+    </div>
+  );
+}

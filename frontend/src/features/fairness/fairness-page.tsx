@@ -1,0 +1,83 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+
+import { fairnessQuery } from "@/api/ledger-queries";
+import type { Fairness } from "@/api/ledger-types";
+import { virtualClustersQuery } from "@/api/queries";
+import { ago, counted, duration } from "@/components/format";
+import { useNow } from "@/components/now";
+import { HistoryPanel } from "@/features/fairness/history-panel";
+import { TenantTable } from "@/features/fairness/tenant-table";
+import { ViolationsPanel } from "@/features/fairness/violations-panel";
+import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
+import { muted, PageLayout, Panel } from "@/ui/layout";
+import styles from "@/features/fairness/fairness.module.css";
+
+const route = getRouteApi("/virtual-clusters/$name/fairness");
+
+/** What each tenant of a virtual cluster is entitled to, what it gets, and whether it would be better off alone. */
+export function FairnessPage() {
+  const { name } = route.useParams();
+  const query = useQuery(fairnessQuery(name));
+  const policy = useQuery(virtualClustersQuery).data?.find((cluster) => cluster.name === name)?.policy;
+  const now = useNow();
+  const fairness = query.data;
+  return (
+    <PageLayout
+      title={`${name}: fairness`}
+      lead={
+        <>
+          {policy && <span>Policy {policy}</span>}
+          {fairness?.at && <span>as of {ago(fairness.at, now)}</span>}
+          <Link to="/ledger" search={{ view: name }}>
+            Its ledger
+          </Link>
+          <Link to="/virtual-clusters">All virtual clusters</Link>
+        </>
+      }
+    >
+      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
+      {query.isPending && <SkeletonLines count={8} />}
+      {fairness?.tenants.length === 0 && (
+        <EmptyState title="Nothing is known yet">
+          {fairness.at
+            ? "No tenant is a member of it."
+            : "It is accounted for after each round; the first is not yet, or nobody has submitted a job to it."}
+        </EmptyState>
+      )}
+      {fairness && fairness.tenants.length > 0 && <Known name={name} fairness={fairness} />}
+    </PageLayout>
+  );
+}
+
+function Known({ name, fairness }: { name: string; fairness: Fairness }) {
+  const open = fairness.open_violations;
+  return (
+    <>
+      {open > 0 && (
+        <Notice tone="failed">
+          Sharing costs somebody at present: {counted(open, "open violation")} of the sharing incentive, listed below.
+        </Notice>
+      )}
+      <Panel title="Tenants" flush>
+        <TenantTable tenants={fairness.tenants} />
+      </Panel>
+      <ul className={styles.key} aria-label="Bars">
+        <li>
+          <span className={styles.received} /> GPUs received now
+        </li>
+        <li>
+          <span className={styles.entitled} /> entitled to
+        </li>
+        <li className={muted}>
+          Rho: how much later jobs end here than on an even part of the cluster alone; above 1 is later.
+        </li>
+        <li className={muted}>
+          Envy, here and alone: over the last {duration(fairness.window_seconds)}, in speed, not only in GPUs.
+        </li>
+      </ul>
+      <HistoryPanel name={name} tenants={fairness.tenants.map(({ tenant }) => tenant)} />
+      <ViolationsPanel name={name} />
+    </>
+  );
+}

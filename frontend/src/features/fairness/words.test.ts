@@ -1,0 +1,84 @@
+import { describe, expect, it } from "vitest";
+
+import type { FairnessSample, TenantFairness } from "@/api/ledger-types";
+import { curvesOf, figureOr, gainText, scalesOf } from "@/features/fairness/words";
+
+const tenant = (given: Partial<TenantFairness>): TenantFairness => ({
+  tenant: "vision",
+  weight: 1,
+  jobs_running: 1,
+  jobs_waiting: 0,
+  demand_gpus: 4,
+  own_part: {},
+  entitled: {},
+  received: {},
+  received_mean: 0,
+  entitled_mean: 0,
+  rho_worst: null,
+  rho_mean: null,
+  envy: 0,
+  envies: null,
+  borrowed: 0,
+  lent: 0,
+  traded_in: {},
+  traded_out: {},
+  paid: 0,
+  speed_here: 0,
+  speed_alone: 0,
+  gain: null,
+  better_off_alone: false,
+  ...given,
+});
+
+describe("fairness in words", () => {
+  it("says what sharing brings, or costs", () => {
+    const said = (gain: number | null, isWorse = false) => gainText({ gain, better_off_alone: isWorse });
+    expect([said(1.12), said(1.001), said(2.5), said(0.97)]).toEqual([
+      "12 % more than alone",
+      "as much as alone",
+      "2.5 times as much as alone",
+      "3 % less than alone",
+    ]);
+    expect([said(0.8, true), said(0, true), said(null)]).toEqual([
+      "would be better off alone by 25 %",
+      "would be better off alone",
+      "wants nothing now",
+    ]);
+    expect([figureOr(null), figureOr(0), figureOr(1.256)]).toEqual(["–", "–", "1.26"]);
+  });
+
+  it("draws every tenant's bars of a model to one scale", () => {
+    const tenants = [tenant({ entitled: { V100: 2 }, received: { K80: 1 } }), tenant({ received: { V100: 3 } })];
+    expect([...scalesOf(tenants)]).toEqual([
+      ["K80", 1],
+      ["V100", 3],
+    ]);
+  });
+
+  it("draws one tenant's samples", () => {
+    const sample = (name: string, received: number): FairnessSample => ({
+      at: "2026-01-01T00:00:00Z",
+      tenant: name,
+      entitled: 2,
+      received,
+      rho_worst: null,
+      rho_mean: 1,
+      envy: 0,
+      borrowed: 0,
+      lent: 0,
+      traded: 0,
+      paid: 0,
+      gain: 1,
+    });
+    const { gpus, rho } = curvesOf([sample("vision", 1), sample("speech", 9), sample("vision", 3)], "vision");
+    expect(gpus.x).toHaveLength(2);
+    expect(gpus.series.map(({ values }) => values)).toEqual([
+      [1, 3],
+      [2, 2],
+    ]);
+    expect(rho.series.map(({ values }) => values)).toEqual([
+      [null, null],
+      [1, 1],
+    ]);
+  });
+});

@@ -1,0 +1,62 @@
+/** What is shown of fairness: sentences, curves, the scale of bars. Pure. */
+
+import type { FairnessSample, TenantFairness } from "@/api/ledger-types";
+import type { ChartSeries } from "@/components/chart";
+import { figure } from "@/components/ledger/words";
+
+/** Below this part nobody could tell the difference. */
+const NEGLIGIBLE = 0.005;
+
+/** What sharing brings a tenant or costs it, against its own part of the virtual cluster alone. */
+export function gainText({ gain, better_off_alone: isWorse }: Pick<TenantFairness, "gain" | "better_off_alone">) {
+  if (gain === null) return "wants nothing now";
+  if (isWorse) return gain > 0 ? `would be better off alone by ${percent(1 / gain - 1)}` : "would be better off alone";
+  if (Math.abs(gain - 1) < NEGLIGIBLE) return "as much as alone";
+  if (gain >= 2) return `${figure(gain)} times as much as alone`;
+  return gain > 1 ? `${percent(gain - 1)} more than alone` : `${percent(1 - gain)} less than alone`;
+}
+
+export function percent(part: number): string {
+  return `${Math.round(part * 100)} %`;
+}
+
+/** "1.25", and a dash for nothing. */
+export function figureOr(value: number | null, none = "–"): string {
+  return value === null || value === 0 ? none : figure(value);
+}
+
+/** GPU models of which anybody has, or is entitled to, some; each with the most that anybody has. */
+export function scalesOf(tenants: readonly TenantFairness[]): ReadonlyMap<string, number> {
+  const scales = new Map<string, number>();
+  for (const { own_part: own, entitled, received } of tenants)
+    for (const gpus of [own, entitled, received])
+      for (const [model, number] of Object.entries(gpus)) scales.set(model, Math.max(scales.get(model) ?? 0, number));
+  return new Map([...scales].sort(([a], [b]) => a.localeCompare(b)));
+}
+
+interface Curves {
+  x: number[];
+  series: ChartSeries[];
+}
+
+/** GPUs that one tenant received and was entitled to, and its finish-time fairness, over time. */
+export function curvesOf(samples: readonly FairnessSample[], tenant: string): { gpus: Curves; rho: Curves } {
+  const own = samples.filter((sample) => sample.tenant === tenant);
+  const x = own.map(({ at }) => Date.parse(at) / 1000);
+  return {
+    gpus: {
+      x,
+      series: [
+        { label: "Received", token: "crop-1", values: own.map(({ received }) => received) },
+        { label: "Entitled", token: "crop-5", dashed: true, values: own.map(({ entitled }) => entitled) },
+      ],
+    },
+    rho: {
+      x,
+      series: [
+        { label: "Worst app", token: "crop-5", values: own.map(({ rho_worst: worst }) => worst) },
+        { label: "Mean", token: "crop-4", dashed: true, values: own.map(({ rho_mean: mean }) => mean) },
+      ],
+    },
+  };
+}

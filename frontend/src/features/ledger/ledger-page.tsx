@@ -1,0 +1,102 @@
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { Download } from "lucide-react";
+import { useMemo } from "react";
+
+import { ledgerAddress, ledgerQuery } from "@/api/ledger-queries";
+import { tenantsQuery, virtualClustersQuery } from "@/api/queries";
+import { Filter } from "@/components/filter";
+import { LedgerList } from "@/components/ledger/ledger-list";
+import { KIND_TEXT, newestFirst } from "@/components/ledger/words";
+import { ShowMore } from "@/components/show-more";
+import { TypedSearch } from "@/components/typed-search";
+import { matches, wholeOf } from "@/features/ledger/filters";
+import { useHeardLines } from "@/features/ledger/use-heard-lines";
+import { Button, buttonClass } from "@/ui/button";
+import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { PageLayout, Panel, Row } from "@/ui/layout";
+import styles from "@/features/ledger/ledger-page.module.css";
+
+const route = getRouteApi("/ledger");
+const KINDS = Object.entries(KIND_TEXT).map(([value, label]) => ({ value, label }));
+const OTHER_VIEWS = [
+  { value: "market", label: "Market" },
+  { value: "spare", label: "Spare GPUs" },
+];
+
+/** Everything that was bid, won, paid, traded and lent, as it happens. */
+export function LedgerPage() {
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const query = useInfiniteQuery(ledgerQuery(search));
+  const clusters = useQuery(virtualClustersQuery).data ?? [];
+  const tenants = useQuery(tenantsQuery).data ?? [];
+  const heard = useHeardLines();
+  const lines = useMemo(
+    () => newestFirst(query.data?.pages.flatMap((page) => page.results) ?? [], heard, (line) => matches(search, line)),
+    [query.data, heard, search],
+  );
+  const choose = (changed: Partial<typeof search>) =>
+    void navigate({ search: (now) => ({ ...now, ...changed }), replace: true });
+  const isFiltered = Object.values(search).some(Boolean);
+  const views = clusters.map(({ name }) => name);
+  const parties = [...new Set([...tenants.map(({ name }) => name), ...views])];
+  return (
+    <PageLayout
+      title="Ledger"
+      lead="What was bid, won, paid, traded and lent. Lines are only ever added, and each round's can be decided again."
+      actions={
+        lines.length > 0 && (
+          <a className={buttonClass()} href={ledgerAddress(search)} download>
+            <Download size={15} aria-hidden />
+            CSV
+          </a>
+        )
+      }
+    >
+      <Row>
+        <Filter label="Kind" value={search.kind} options={KINDS} onChange={(kind) => choose({ kind })} />
+        <Filter
+          label="Virtual cluster"
+          value={search.view}
+          options={[...OTHER_VIEWS, ...views]}
+          onChange={(view) => choose({ view })}
+        />
+        <Filter label="Party" value={search.party} options={parties} onChange={(party) => choose({ party })} />
+        <div className={styles.number}>
+          <TypedSearch
+            label="Job number"
+            value={String(search.job ?? "")}
+            onChange={(typed) => choose({ job: wholeOf(typed) })}
+          />
+        </div>
+        <div className={styles.number}>
+          <TypedSearch
+            label="Round number"
+            value={String(search.round ?? "")}
+            onChange={(typed) => choose({ round: wholeOf(typed) })}
+          />
+        </div>
+      </Row>
+      <Panel flush>
+        {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
+        {query.isPending ? (
+          <SkeletonLines count={8} />
+        ) : lines.length > 0 ? (
+          <LedgerList lines={lines} label="Ledger" />
+        ) : (
+          !query.isError && (
+            <EmptyState
+              title={isFiltered ? "No line matches" : "Nothing yet"}
+              action={isFiltered && <Button onClick={() => void navigate({ search: {} })}>Clear the filters</Button>}
+            >
+              {!isFiltered &&
+                "Policies themis and gandiva_fair write what is bid, won and traded here, and the market what is lent."}
+            </EmptyState>
+          )
+        )}
+        <ShowMore query={query}>Show older lines</ShowMore>
+      </Panel>
+    </PageLayout>
+  );
+}

@@ -1,0 +1,124 @@
+import { useQuery } from "@tanstack/react-query";
+
+import type { CellTypeEntry } from "@/api/cell-types";
+import { cellsQuery, virtualClusterCellsQuery } from "@/api/cell-queries";
+import type { ApiError } from "@/api/client";
+import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
+import { choicesOf, keyOf, type Choice } from "@/features/market/choices";
+import { EmptyState } from "@/ui/feedback";
+import { Field, NumberInput, Select } from "@/ui/field";
+import { muted } from "@/ui/layout";
+import styles from "@/features/market/market.module.css";
+
+/** How many of each choice, by its key. */
+export type Counts = Readonly<Record<string, number | undefined>>;
+
+/** What a virtual cluster could lend, with what of it is idle now. */
+export function useChoices(virtualCluster: string): readonly Choice[] {
+  const cluster = useQuery(virtualClustersQuery).data?.find(({ name }) => name === virtualCluster);
+  const cells = useQuery(cellsQuery).data;
+  const owned = useQuery({ ...virtualClusterCellsQuery(virtualCluster), enabled: virtualCluster !== "" });
+  if (!cluster) return [];
+  return choicesOf(cluster, typesOf(cells?.specification), cells?.gpu_models ?? [], owned.data?.cells ?? []);
+}
+
+function typesOf(specification: unknown): Record<string, CellTypeEntry> {
+  return (specification as { types?: Record<string, CellTypeEntry> } | undefined)?.types ?? {};
+}
+
+interface LotFieldsProps {
+  label: string;
+  choices: readonly Choice[];
+  counts: Counts;
+  onChange: (counts: Counts) => void;
+  refusal: ApiError | null;
+}
+
+/** A number for each kind of cell and GPU of which there is one. */
+export function LotFields({ label, choices, counts, onChange, refusal }: LotFieldsProps) {
+  return (
+    <fieldset className={styles.group}>
+      <legend>{label}</legend>
+      {choices.length === 0 && <EmptyState title="It has nothing of its own" />}
+      {choices.map((choice) => {
+        const problem = refusal?.problem(`lot.${keyOf(choice)}`);
+        return (
+          <label key={keyOf(choice)} className={styles.line}>
+            <span>
+              {choice.name}{" "}
+              <span className={muted}>
+                {choice.owned} owned, {choice.idle} idle now{choice.within && `, as parts of ${choice.within}`}
+              </span>
+            </span>
+            <NumberInput
+              min={0}
+              max={choice.owned}
+              placeholder="0"
+              value={counts[keyOf(choice)]}
+              aria-invalid={problem ? true : undefined}
+              onChange={(number) => onChange({ ...counts, [keyOf(choice)]: number })}
+            />
+            {problem && <span className={styles.problem}>{problem}</span>}
+          </label>
+        );
+      })}
+      {refusal?.problem("lot") && <span className={styles.problem}>{refusal.problem("lot")}</span>}
+    </fieldset>
+  );
+}
+
+/** One kind of cell or GPU and how many of it: what is wanted of somebody else. */
+export interface Wanted {
+  part: "gpus" | "cells";
+  name: string;
+  number: number | undefined;
+}
+
+interface WantedFieldsProps {
+  wanted: Wanted;
+  onChange: (wanted: Wanted) => void;
+  problem: string | undefined;
+}
+
+export function WantedFields({ wanted, onChange, problem }: WantedFieldsProps) {
+  const cells = useQuery(cellsQuery).data;
+  const models = useQuery(gpuModelsQuery).data ?? [];
+  const divided = cells?.gpu_models ?? [];
+  const names = [
+    ...models.filter(({ name }) => !divided.includes(name)).map(({ name }) => `gpus.${name}`),
+    ...Object.keys(typesOf(cells?.specification)).map((name) => `cells.${name}`),
+    ...divided.map((name) => `cells.${name}`),
+  ];
+  const options = names.map((key) => ({ value: key, label: key.slice(key.indexOf(".") + 1) }));
+  return (
+    <div className={styles.pair}>
+      <Field label="What in return">
+        {(attributes) => (
+          <Select
+            {...attributes}
+            value={wanted.name && keyOf(wanted)}
+            options={[{ value: "", label: "Choose" }, ...options]}
+            onChange={({ target: { value } }) =>
+              onChange({
+                ...wanted,
+                part: value.startsWith("cells.") ? "cells" : "gpus",
+                name: value.slice(value.indexOf(".") + 1),
+              })
+            }
+          />
+        )}
+      </Field>
+      <Field label="How many" problem={problem}>
+        {(attributes) => (
+          <NumberInput
+            {...attributes}
+            required
+            min={1}
+            value={wanted.number}
+            onChange={(number) => onChange({ ...wanted, number })}
+          />
+        )}
+      </Field>
+    </div>
+  );
+}
