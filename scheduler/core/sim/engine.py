@@ -147,7 +147,8 @@ class Engine:
         if not self._round_seconds:
             return instant
         ticks = math.ceil((instant - self.began_at) / self._round_seconds - 1e-9)
-        return max(self.now, self.began_at + ticks * self._round_seconds)
+        # An instant that is a tick but for rounding must be reached all the same.
+        return max(self.now, instant, self.began_at + ticks * self._round_seconds)
 
     # A round
 

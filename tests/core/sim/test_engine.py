@@ -34,6 +34,10 @@ class TestTime:
         assert ends(engine) == {1: 90.0, 2: 150.0}
         assert [stay.started_at for stay in engine.stays] == [60.0, 120.0]
 
+    def test_an_instant_that_is_a_tick_but_for_rounding_is_reached(self) -> None:
+        engine = simulate(cluster(round_seconds=0.5), [arrival(1, 1.0 + 1e-10, 5.0)])
+        assert ends(engine) == pytest.approx({1: 6.0})
+
     def test_rounds_in_which_nothing_can_happen_are_not_run(self) -> None:
         engine = simulate(cluster(round_seconds=1.0), [arrival(1, 0.0, 5.0), arrival(2, 1e6, 5.0)])
         assert engine.rounds == 4
