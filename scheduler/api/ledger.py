@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import AsyncIterator
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from django_filters import rest_framework as filters
@@ -20,18 +15,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from scheduler.api.exports import exported
 from scheduler.models import LedgerLine
 from scheduler.rounds.ledger import replay
 from scheduler.selectors import job_visible
 from scheduler.services.ledger import FIELDS
 from scheduler.services.ledger_reading import Sight, line_get, lines_of_party, lines_visible
 from tenants.selectors import viewer
-
-#: Of more lines than this an export has the newest.
-MOST_EXPORTED = 100_000
-_AT_ONCE = 1_000
-#: With one of these a spreadsheet would take a text for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Line(serializers.Serializer):
@@ -144,44 +134,5 @@ class LedgerExport(GenericAPIView):
     def get(self, request: Request) -> StreamingHttpResponse:
         """The same lines as CSV, the oldest first; of more than 100,000 the newest, as the last row says."""
         by = viewer(request)
-        lines = self.filter_queryset(lines_visible(by)).order_by()
-        return StreamingHttpResponse(
-            _csv(lines, Sight.of(by)),
-            content_type="text/csv; charset=utf-8",
-            headers={"Content-Disposition": 'attachment; filename="ledger.csv"'},
-        )
-
-
-async def _csv(lines: QuerySet[LedgerLine], sight: Sight) -> AsyncIterator[bytes]:
-    """Yield the file piece by piece, so that no line waits for the others."""
-    newest = await sync_to_async(
-        lambda: list(lines.order_by("-id").values_list("id", flat=True)[: MOST_EXPORTED + 1])
-    )()
-    is_cut = len(newest) > MOST_EXPORTED
-    last, until = (newest[-1] if is_cut else 0), (newest[0] if newest else 0)
-    yield _rows([FIELDS])
-    while last < until:
-        page = lines.filter(id__gt=last, id__lte=until).order_by("id")[:_AT_ONCE]
-        rows = await sync_to_async(lambda page=page: list(page))()
-        if not rows:
-            break
-        last = rows[-1].id
-        seen = await sync_to_async(sight.lines)(rows)
-        yield _rows([_cell(line[name]) for name in FIELDS] for line in seen)
-    if is_cut:
-        yield _rows([[f"Older lines were left out: these are the newest {MOST_EXPORTED:,}."]])
-
-
-def _rows(rows: Any) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
-
-
-def _cell(value: Any) -> object:
-    if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        # Spreadsheets show what follows an apostrophe as it is.
-        return f"'{value}"
-    return "" if value is None else value
+        lines = self.filter_queryset(lines_visible(by))
+        return exported("ledger", lines, FIELDS, Sight.of(by).lines)

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from scheduler.api import ledger
+from scheduler.api import exports
 from scheduler.clock import database_now
 from scheduler.core.plan import LedgerLine as Line
 from scheduler.services.ledger import ledger_write
@@ -99,14 +99,14 @@ def exported(by, query: str = "") -> list[list[str]]:
 def test_the_file_has_the_same_lines_and_no_formulas(
     world: World, lines: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "_AT_ONCE", 2)
+    monkeypatch.setattr(exports, "_AT_ONCE", 2)
     heading, *rows = exported(world.member)
     assert [int(row[0]) for row in rows] == sorted(seen(world.member))
     everyone = dict(zip(heading, rows[1], strict=True))
     assert (everyone["message"], everyone["price"], everyone["gpus"]) == ("'=2 GPUs", "", "{}")
     assert "speech" not in rows[0][heading.index("message")]
     assert len(exported(world.operator, "?kind=trade")) == 3
-    monkeypatch.setattr(ledger, "MOST_EXPORTED", 2)
+    monkeypatch.setattr(exports, "MOST_EXPORTED", 2)
     _, *rows, note = exported(world.operator)
     assert [int(row[0]) for row in rows] == [lines["spare"], lines["market"]]
     assert "newest 2" in note[0]

@@ -1,0 +1,66 @@
+"""Lists as CSV files, sent piece by piece."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db.models import QuerySet
+from django.http import StreamingHttpResponse
+
+#: Of more lines than this an export has the newest.
+MOST_EXPORTED = 100_000
+_AT_ONCE = 1_000
+#: With one of these a spreadsheet would take a text for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+#: Rows as the objects whose fields become the columns.
+Shown = Callable[[Sequence[Any]], Iterable[dict[str, Any]]]
+
+
+def exported(name: str, lines: QuerySet[Any], fields: Sequence[str], shown: Shown) -> StreamingHttpResponse:
+    """Answer with the rows by id, the oldest first; of too many the newest, as the last line then says."""
+    return StreamingHttpResponse(
+        _csv(lines.order_by(), fields, shown),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}.csv"'},
+    )
+
+
+async def _csv(lines: QuerySet[Any], fields: Sequence[str], shown: Shown) -> AsyncIterator[bytes]:
+    """Yield the file piece by piece, so that no line waits for the others."""
+    newest = await sync_to_async(
+        lambda: list(lines.order_by("-id").values_list("id", flat=True)[: MOST_EXPORTED + 1])
+    )()
+    is_cut = len(newest) > MOST_EXPORTED
+    last, until = (newest[-1] if is_cut else 0), (newest[0] if newest else 0)
+    yield _rows([fields])
+    while last < until:
+        page = lines.filter(id__gt=last, id__lte=until).order_by("id")[:_AT_ONCE]
+        rows = await sync_to_async(lambda page=page: list(page))()
+        if not rows:
+            break
+        last = rows[-1].id
+        seen = await sync_to_async(shown)(rows)
+        yield _rows([_cell(line[name]) for name in fields] for line in seen)
+    if is_cut:
+        yield _rows([[f"Older lines were left out: these are the newest {MOST_EXPORTED:,}."]])
+
+
+def _rows(rows: Any) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def _cell(value: Any) -> object:
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        # Spreadsheets show what follows an apostrophe as it is.
+        return f"'{value}"
+    return "" if value is None else value
