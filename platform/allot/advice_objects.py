@@ -37,7 +37,7 @@ class Anomaly(TypedDict):
     private_delay_seconds: float
     extra_seconds: float
     hard_affinity: bool
-    cause: Literal["fragmentation", "hardware", "reclaim", "order", "quota", "other"]
+    cause: Literal["fragmentation", "hardware", "reclaim", "order", "quota", "lent", "other"]
     message: str
     round: int | None
 

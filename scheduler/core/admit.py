@@ -16,11 +16,15 @@ from scheduler.core import wording
 from scheduler.core.demand import models_of
 from scheduler.core.facts import Facts
 from scheduler.core.feasible import UNLIMITED, Feasibility
+from scheduler.core.lending.in_force import own_of
 from scheduler.core.plan import Reason, Tier
 from scheduler.core.snapshot import AllocationId, Job, JobId, Running
 
 #: The key of Tenant.quota that caps all models together.
 ALL_MODELS = "*"
+
+#: Codes of jobs that are larger than what their virtual cluster is guaranteed.
+TOO_LARGE = ("exceeds_guarantee", "exceeds_cells")
 
 
 class Admission:
@@ -29,10 +33,15 @@ class Admission:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._feasibility = Feasibility(facts.cluster, facts.tenants, facts.virtual_clusters, facts.layout)
+        #: What could never run once all that is lent is its owners' again; None: nothing is lent.
+        self._after_loans = _after_loans(facts)
         #: Jobs to look at again at an instant, though nothing happens to them: (instant, job).
         self._alarms: list[tuple[float, JobId]] = []
         self.admitted: dict[JobId, Job] = {}
         self.held_back: dict[JobId, tuple[Reason, ...]] = {}
+        #: Jobs that ran as guaranteed ones and are too large for what is guaranteed now, with the reason:
+        #: until there is room again they are considered as opportunistic.
+        self.outgrown: dict[JobId, Reason] = {}
         #: Allocation -> (cause, sentence for its jobs).
         self.endings: dict[AllocationId, tuple[str, str]] = {}
 
@@ -61,11 +70,32 @@ class Admission:
         for number in sorted(looked_at):
             self.admitted.pop(number, None)
             self.held_back.pop(number, None)
+            self.outgrown.pop(number, None)
             if number in facts.jobs and self._may_be_considered(facts.jobs[number]):
                 candidates.setdefault(facts.jobs[number].tenant, []).append(facts.jobs[number])
         for jobs in candidates.values():
             _within_quota(self._quota_of(jobs[0]), jobs, facts, self)
         return looked_at
+
+    def _never_fits(self, job: Job) -> Reason | None:
+        """Return why the job could never run, or None; note it where only its guarantee is gone."""
+        never = self._feasibility.never_fits(job)
+        if never is None or (self._after_loans is not None and self._after_loans.never_fits(job) is None):
+            return None
+        if never.code not in TOO_LARGE or not job.attempts:
+            return never
+        if self._feasibility.never_fits(replace(job, guaranteed=False)) is not None:
+            return never
+        self.outgrown[job.id] = Reason(
+            code="guarantee_gone",
+            tier=Tier.GUARANTEE,
+            message=never.message,
+            blocking=never.blocking,
+            needed=never.needed,
+            available=never.available,
+            hint="It ran while more was guaranteed. Until that is so again it waits as an opportunistic job.",
+        )
+        return None
 
     def _quota_of(self, job: Job) -> Mapping[str, int]:
         tenant = self._facts.tenants.get(job.tenant)
@@ -75,7 +105,7 @@ class Admission:
         """Hold the job back with all reasons, or note that what it has must end; else return True."""
         current = self._facts.current.get(job.id)
         if current is None:
-            reasons = _hold(job, self._facts, self._feasibility)
+            reasons = _hold(job, self._facts, self._never_fits(job))
             if reasons:
                 self.held_back[job.id] = reasons
                 if job.eligible_at > self._facts.frame.now:
@@ -90,6 +120,17 @@ class Admission:
         return current.allocation not in self.endings
 
 
+def _after_loans(facts: Facts) -> Feasibility | None:
+    lending = facts.frame.lending
+    if lending is None or not lending.loans:
+        return None
+    own = own_of(lending, facts.frame.cells)
+    clusters = {
+        name: replace(vc, guaranteed=own.gpus.get(name, {})) for name, vc in facts.virtual_clusters.items()
+    }
+    return Feasibility(facts.cluster, facts.tenants, clusters, own.layout)
+
+
 def _ending(job: Job, running: Running, now: float) -> tuple[str, str] | None:
     """Return the cause and the sentence when what the job holds must end now."""
     if job.cancelling:
@@ -100,10 +141,9 @@ def _ending(job: Job, running: Running, now: float) -> tuple[str, str] | None:
     return "time_limit", f"It reached its time limit of {wording.duration(limit)}."
 
 
-def _hold(job: Job, facts: Facts, feasibility: Feasibility) -> tuple[Reason, ...]:
-    """Return every reason not to consider a job that does not run."""
+def _hold(job: Job, facts: Facts, never: Reason | None) -> tuple[Reason, ...]:
+    """Return every reason not to consider a job that does not run; `never`: that it can never run at all."""
     reasons = []
-    never = feasibility.never_fits(job)
     if never is not None:
         reasons.append(never)
     if job.cancelling:

@@ -119,26 +119,26 @@ def _check_kept(kept: Mapping[JobId, Running], holder: Mapping[GpuId, Action]) -
 def _check_guarantees(
     snapshot: Snapshot, plan: Plan, kept: Mapping[JobId, Running], jobs: Mapping[JobId, Job]
 ) -> None:
-    """A virtual cluster's guaranteed jobs stay within its guarantee, or below what they held before."""
+    """A virtual cluster's guaranteed jobs stay within its guarantee."""
     used: dict[tuple[str, str], int] = {}
-    before: dict[tuple[str, str], int] = {}
     for action in plan.actions:
         if action.guaranteed and action.placement is not None:
             key = action.virtual_cluster, action.placement.gpu_model
             used[key] = used.get(key, 0) + _size(action.placement.replicas)
     for running in snapshot.running:
         first = jobs.get(running.jobs[0])
-        if first is None or not running.guaranteed or running.stopping:
+        if first is None or not first.guaranteed or running.stopping:
             continue
-        key = first.virtual_cluster, running.gpu_model
-        before[key] = before.get(key, 0) + _size(running.replicas)
         if first.id in kept and kept[first.id].guaranteed:
+            key = first.virtual_cluster, running.gpu_model
             used[key] = used.get(key, 0) + _size(running.replicas)
     guaranteed = {
         (vc.name, model): count for vc in snapshot.virtual_clusters for model, count in vc.guaranteed.items()
     }
+    known = {vc.name for vc in snapshot.virtual_clusters}
     for key, count in used.items():
-        if count > max(guaranteed.get(key, 0), before.get(key, 0)):
+        # Jobs whose virtual cluster was deleted under them stay as they are.
+        if key[0] in known and count > guaranteed.get(key, 0):
             raise PlanError(f"virtual cluster {key[0]} would use {count} {key[1]}, more than its guarantee")
 
 

@@ -11,6 +11,8 @@ from dataclasses import replace
 from scheduler.core import wording
 from scheduler.core.admit import Admission
 from scheduler.core.facts import Facts
+from scheduler.core.lending.in_force import active
+from scheduler.core.lending.lots import gpus_of, words_of
 from scheduler.core.plan import Action, ActionKind
 from scheduler.core.serve import Served
 from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, Running
@@ -143,14 +145,7 @@ def _named(takers: Sequence[Action]) -> tuple[tuple[JobId, ...], str]:
 def _regrade(running: Running, facts: Facts) -> Action:
     vc = facts.jobs[running.jobs[0]].virtual_cluster
     guaranteed = facts.regraded[running.allocation]
-    if guaranteed:
-        cause, message = (
-            "cells_back",
-            f"Virtual cluster {vc} has a cell again where it runs: it is guaranteed.",
-        )
-    else:
-        cause = "cells_lost"
-        message = f"Virtual cluster {vc} has no cell where it runs: it runs on as opportunistic."
+    cause, message = (_returned if guaranteed else _lapsed)(vc, running.gpu_model, facts)
     return Action(
         kind=ActionKind.REGRADE,
         jobs=running.jobs,
@@ -159,4 +154,39 @@ def _regrade(running: Running, facts: Facts) -> Action:
         allocation=running.allocation,
         cause=cause,
         message=message,
+    )
+
+
+def _returned(vc: str, model: str, facts: Facts) -> tuple[str, str]:
+    """Return the cause of a guarantee's return, and the sentence for the job."""
+    if facts.is_divided(model):
+        return "cells_back", f"Virtual cluster {vc} has a cell again where it runs: it is guaranteed."
+    return (
+        "guarantee_back",
+        f"The {model} guaranteed to virtual cluster {vc} suffice again: it is guaranteed.",
+    )
+
+
+def _lapsed(vc: str, model: str, facts: Facts) -> tuple[str, str]:
+    """Return the same of its lapse."""
+    on = "it runs on as opportunistic."
+    lending = facts.frame.lending
+    if lending is not None:
+        for loan in lending.ended:
+            lot = loan.got_by(vc)
+            if lot is not None and model in gpus_of(lot, facts.layout):
+                what = f"{words_of(lot)} from {loan.other(vc)} to virtual cluster {vc}"
+                return "loan_ended", f"The loan of {what} has ended: {on}"
+        for loan in active(lending.loans, facts.frame.now):
+            lot = loan.given_by(vc)
+            if lot is not None and model in gpus_of(lot, facts.layout):
+                what = f"{words_of(lot)} to {loan.other(vc)} until {wording.instant(loan.ends_at)}"
+                return "lent", f"Virtual cluster {vc} lends {what}: {on}"
+    if facts.is_divided(model):
+        return "cells_lost", f"Virtual cluster {vc} has no cell where it runs: {on}"
+    left = facts.virtual_clusters[vc].guaranteed.get(model, 0)
+    return (
+        "guarantee_lowered",
+        f"Virtual cluster {vc} is guaranteed {wording.gpus(left, [model])} now, fewer than its guaranteed"
+        f" jobs hold: {on}",
     )

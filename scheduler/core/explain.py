@@ -10,6 +10,9 @@ from scheduler.core.admit import Admission
 from scheduler.core.capacity import Capacity
 from scheduler.core.demand import Demand, Need, demand_of, shape_in, sizes_of
 from scheduler.core.facts import Facts
+from scheduler.core.lending.in_force import active
+from scheduler.core.lending.lots import gpus_of
+from scheduler.core.lending.terms import Loan
 from scheduler.core.plan import Action, Placement, Reason, Tier
 from scheduler.core.serve import Served
 from scheduler.core.snapshot import GpuId, Job, JobId, Running
@@ -46,7 +49,10 @@ def explain(
         shortages = _Shortages(outcome, outcomes[-1].capacity, facts)
         for waiting in outcome.view.jobs.values():
             if waiting.id not in placed:
-                found.setdefault(waiting.id, []).extend(shortages.of(waiting))
+                reasons = found.setdefault(waiting.id, [])
+                if waiting.id in admission.outgrown:
+                    reasons.append(admission.outgrown[waiting.id])
+                reasons.extend(shortages.of(waiting))
     return {job: _in_order(found[job]) for job in facts.jobs if job in found}
 
 
@@ -116,7 +122,7 @@ class _Shortages:
         shape = shape_in(self._facts.cluster, job)
         if shape not in self._known:
             lacks = self._lacks(job)
-            self._known[shape] = (lacks,) if lacks else ()
+            self._known[shape] = tuple(filter(None, (lacks and self._lent(job), lacks)))
         reasons = self._known[shape] + self._outcome.decision.reasons.get(job.id, ())
         return reasons or (self._passed_over(),)
 
@@ -179,6 +185,39 @@ class _Shortages:
             hint=f"Submit it as opportunistic to use {wording.gpus(idle)} that are idle now."
             if idle >= demand.gpus
             else "",
+        )
+
+    def _lent(self, job: Job) -> Reason | None:
+        """Return which loans have what the job lacks; None where its virtual cluster lends nothing of it."""
+        lending, facts = self._facts.frame.lending, self._facts
+        if lending is None or not self._outcome.view.guaranteed:
+            return None
+        demand = demand_of(job, facts.cluster, sizes_of(job)[-1])
+        for model in demand.models:
+            lent = {
+                loan: gpus_of(lot, facts.layout).get(model, 0)
+                for loan in active(lending.loans, facts.frame.now)
+                if (lot := loan.given_by(job.virtual_cluster)) is not None
+            }
+            loans, gpus = [loan for loan, count in lent.items() if count], sum(lent.values())
+            if loans and max(self._outcome.capacity.room(model), 0) + gpus >= demand.gpus:
+                return self._lent_to(job, demand, model, gpus, loans)
+        return None
+
+    def _lent_to(self, job: Job, demand: Demand, model: str, gpus: int, loans: Sequence[Loan]) -> Reason:
+        vc, last = job.virtual_cluster, max(loan.ends_at for loan in loans)
+        whom = wording.listed(
+            [f"{loan.other(vc)} until {wording.instant(loan.ends_at)} (loan {loan.id})" for loan in loans]
+        )
+        return Reason(
+            code="guarantee_lent",
+            tier=Tier.GUARANTEE,
+            message=f"Virtual cluster {vc} lends {wording.gpus(gpus, [model])} to {whom};"
+            f" this job needs {demand.gpus}.",
+            blocking={"virtual_cluster": vc, "loans": [loan.id for loan in loans], "until": last},
+            needed=demand.gpus,
+            available=max(self._outcome.capacity.room(model), 0),
+            hint=f"They are its own again by themselves, at {wording.instant(last)} at the latest.",
         )
 
     def _too_few(self, job: Job, demand: Demand, model: str) -> Reason:

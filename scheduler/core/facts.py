@@ -142,6 +142,10 @@ class Facts:
         model, node, bit = self.cluster.where[gpu]
         return bool(self.cluster.fleets[model].usable[node] & bit)
 
+    def is_divided(self, model: str) -> bool:
+        """Whether GPUs of a model are divided by cells; otherwise they are by counts."""
+        return self.layout is not None and model in self.layout.gpu_models
+
     def is_live(self, running: Running) -> bool:
         """Whether the allocation is one that its jobs can keep."""
         return not running.stopping and running.allocation not in self.stale

@@ -78,7 +78,9 @@ class Reservation:
 
     def _view_for(self, job: Job, running: Running | None) -> str:
         """Return the view that decides about a job: the spare one while its guarantee has lapsed."""
-        holds = running is None or self._facts.is_guaranteed(running)
+        holds = (
+            job.id not in self._admission.outgrown if running is None else self._facts.is_guaranteed(running)
+        )
         return job.virtual_cluster if job.guaranteed and holds else SPARE
 
     def _part(self, view: str) -> _Part:
@@ -122,11 +124,7 @@ class Reservation:
 
     def guaranteed(self, vc: VirtualCluster, cluster: Capacity) -> View:
         """Return the view of a virtual cluster's guaranteed jobs."""
-        part = self._part(vc.name)
-        # What runs may stay when an operator lowers the guarantee; nothing new starts above it.
-        limits = {
-            model: max(vc.guaranteed.get(model, 0), part.used.get(model, 0)) for model in cluster.models
-        }
+        limits = {model: vc.guaranteed.get(model, 0) for model in cluster.models}
         pending, used, common = self._still_there(vc.name, cluster)
         if self._binding is not None:
             cluster = self._binding.offered(vc.name, cluster)

@@ -11,9 +11,11 @@ from dataclasses import replace
 
 from scheduler.core.admit import Admission
 from scheduler.core.binding import CELLS, Binding
+from scheduler.core.capacity import Capacity
 from scheduler.core.computing import Compute, here
 from scheduler.core.diff import diff
 from scheduler.core.facts import Facts
+from scheduler.core.lapse import Lapse
 from scheduler.core.plan import Plan
 from scheduler.core.policy import View
 from scheduler.core.reserve import Reservation
@@ -35,22 +37,13 @@ class Session:
         self.facts = Facts(snapshot)
         self.admission = Admission(self.facts)
         self._binding = Binding(self.facts, self.admission) if self.facts.layout else None
+        self._lapse = Lapse(self.facts, self.admission)
         self._reservation = Reservation(self.facts, self.admission, self._binding, compute)
         self._survey = Survey(self.facts, self.admission)
 
     def outcomes(self) -> Sequence[Served]:
         """Admit, reserve, allocate and place: serve the guaranteed views in turn, then the spare one."""
-        facts, frame = self.facts, self.facts.frame
-        facts.find_stale()
-        jobs = self.admission.refresh()
-        if self._binding is not None:
-            regraded, seen_anew = self._binding.refresh(facts.changed_allocations)
-            jobs |= regraded
-            facts.changed_allocations.update(seen_anew)
-        self._reservation.refresh(jobs, facts.changed_allocations)
-        cluster = self._survey.refresh(facts.changed_allocations)
-        facts.changed_jobs.clear()
-        facts.changed_allocations.clear()
+        cluster, frame = self._refreshed(), self.facts.frame
         outcomes = []
         for vc in self._reservation.order():
             view = self._reservation.guaranteed(vc, cluster)
@@ -68,6 +61,27 @@ class Session:
         plugins = Plugins(policy=frame.spare_policy, policy_parameters={}, placer=frame.spare_placer)
         outcomes.append(self._served(view, plugins))
         return outcomes
+
+    def views(self) -> dict[str, View]:
+        """Return what each virtual cluster could use if it were the first to be served."""
+        cluster = self._refreshed()
+        return {vc.name: self._reservation.guaranteed(vc, cluster) for vc in self._reservation.order()}
+
+    def _refreshed(self) -> Capacity:
+        """Take in what changed; return what the whole cluster offers before anyone was served."""
+        facts = self.facts
+        facts.find_stale()
+        jobs = self.admission.refresh()
+        jobs |= self._lapse.refresh(facts.changed_allocations)
+        if self._binding is not None:
+            regraded, seen_anew = self._binding.refresh(facts.changed_allocations)
+            jobs |= regraded
+            facts.changed_allocations.update(seen_anew)
+        self._reservation.refresh(jobs, facts.changed_allocations)
+        cluster = self._survey.refresh(facts.changed_allocations)
+        facts.changed_jobs.clear()
+        facts.changed_allocations.clear()
+        return cluster
 
     def _served(self, view: View, plugins: Plugins) -> Served:
         memory = self.facts.frame.memory.get(view.name, {})

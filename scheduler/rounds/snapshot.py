@@ -17,6 +17,7 @@ from scheduler.cells.in_force import specification_of
 from scheduler.core import snapshot as core
 from scheduler.core.cells.specification import Specification
 from scheduler.core.perf.speed import Kind
+from scheduler.rounds.lending import with_lending
 from scheduler.rounds.speeds import KnownSpeeds, known_speeds
 from scheduler.rounds.training import read_trainings
 
@@ -70,7 +71,7 @@ def read_snapshot(round_number: int) -> core.Snapshot:
         (now,) = cursor.fetchone()
         speeds = known_speeds(cursor)
         jobs, kinds = _jobs(cursor, speeds)
-        return core.Snapshot(
+        own = core.Snapshot(
             round_number=round_number,
             now=now,
             round_seconds=settings.CONFIG.round_seconds,
@@ -85,6 +86,7 @@ def read_snapshot(round_number: int) -> core.Snapshot:
             cells=_cells(cursor),
             **_spare(cursor),
         )
+        return with_lending(own, cursor)
 
 
 @contextmanager

@@ -181,16 +181,37 @@ class TestGuarantee:
         assert plan.reasons[2][0].code == "vc_guarantee_in_use"
         assert plan.reasons[2][0].hint == "Submit it as opportunistic to use 8 GPUs that are idle now."
 
-    def test_what_runs_stays_when_the_guarantee_is_lowered_but_nothing_is_added(self) -> None:
-        running = make_job(1, 6)
+    def test_when_the_guarantee_is_lowered_the_newest_lapse_and_run_on_and_the_rest_is_given_anew(
+        self,
+    ) -> None:
+        jobs = [make_job(1, 3), make_job(2, 2), make_job(3, 2), make_job(4, 1)]
+        held = [range(100, 103), range(103, 105), range(105, 107)]
+        since = [NOW - 60, NOW - 20, NOW - 40]
         plan = decide(
             make_snapshot(
-                jobs=[running, make_job(2, 1)],
-                running=[make_running(running, range(100, 106))],
-                virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 4})],
+                jobs=jobs,
+                running=[make_running(*each, since=at) for *each, at in zip(jobs, held, since, strict=False)],
+                virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 6})],
             )
         )
-        assert kinds(plan) == {}
+        assert kinds(plan) == {2: "regrade", 4: "start"}
+        lapsed = action_of(plan, 2)
+        assert (lapsed.guaranteed, lapsed.cause) == (False, "guarantee_lowered")
+        assert lapsed.message == (
+            "Virtual cluster research is guaranteed 6 V100 now, fewer than its guaranteed jobs hold: it runs"
+            " on as opportunistic."
+        )
+
+    def test_a_guarantee_returns_when_there_is_room_but_not_at_the_cost_of_one_that_holds(self) -> None:
+        lapsed, newer = make_job(1, 4), make_job(2, 4)
+        running = [
+            make_running(lapsed, range(100, 104), since=NOW - 90, guaranteed=False),
+            make_running(newer, range(104, 108), since=NOW - 10),
+        ]
+        facts = make_snapshot(jobs=[lapsed, newer], running=running)
+        assert action_of(decide(facts), 1).cause == "guarantee_back"
+        tight = replace(facts, virtual_clusters=(make_virtual_cluster(guaranteed={"V100": 7}),))
+        assert kinds(decide(tight)) == {}
 
     def test_when_gpus_fail_the_virtual_cluster_with_less_goes_first(self) -> None:
         """Eight of sixteen GPUs are left; alpha comes first by name but has half of its share."""

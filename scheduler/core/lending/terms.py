@@ -61,6 +61,21 @@ class Loan:
     #: The rule that made its offer.
     rule: RuleId | None = None
 
+    def given_by(self, virtual_cluster: str) -> Lot | None:
+        """Return what a virtual cluster does without for the time of the loan, if anything."""
+        if virtual_cluster == self.lender:
+            return self.lot
+        return self.in_return if virtual_cluster == self.borrower else None
+
+    def got_by(self, virtual_cluster: str) -> Lot | None:
+        """Return what it has of the other's."""
+        return self.given_by(self.other(virtual_cluster))
+
+    def other(self, virtual_cluster: str) -> str:
+        """Return the other side; nobody where it is on neither."""
+        sides = {self.lender: self.borrower, self.borrower: self.lender}
+        return sides.get(virtual_cluster, "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LendRule:

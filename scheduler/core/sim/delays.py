@@ -23,6 +23,8 @@ class Cause(StrEnum):
     #: Other jobs of the same virtual cluster came first here.
     ORDER = "order"
     QUOTA = "quota"
+    #: GPUs of its virtual cluster were lent, or those that it had borrowed were another's again.
+    LENT = "lent"
     OTHER = "other"
 
 

@@ -13,6 +13,7 @@ const CAUSES: Record<Anomaly["cause"], string> = {
   reclaim: "Waited for a reclaim",
   order: "Order of the queue",
   quota: "Quota",
+  lent: "Lent to others",
   other: "Other",
 };
 
