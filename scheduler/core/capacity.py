@@ -12,6 +12,7 @@ A gang is looked for in each layer in turn, so nobody is disturbed while there i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -138,6 +139,17 @@ class Capacity:
         own = sum(holding.gpus for holding in self.pending.values() if holding.model == model)
         return min(self._layers[model][-1].gpus + own, self.room(model))
 
+    def offered_by_group(self, model: str, rank: int | None) -> Counter[int]:
+        """Return how many nodes, or groups of nodes of a rank, offer each number of GPUs of a model.
+
+        What the view's own jobs hold that are not settled is left out.
+        """
+        layer, fleet = self._layers[model][-1], self.cluster.fleets[model]
+        if rank is None:
+            return Counter({gpus: nodes.bit_count() for gpus, nodes in enumerate(layer.by_count)})
+        groups = fleet.domains[rank - self.cluster.node_rank - 1]
+        return Counter([layer.gpus_in(group) for group in groups])
+
     def find(self, demand: Demand) -> Fit | None:
         """Return the best place for a gang, one that disturbs nobody if there is one; or None."""
         models = [model for model in demand.models if demand.gpus <= self.room(model)]
@@ -227,6 +239,23 @@ class Capacity:
             layer = self._writable(holding.model, reach)
             for part in holding.parts:
                 layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory)
+
+    def give_back(self, holding: Holding) -> bool:
+        """Let one of the view's own stay after all that was dropped, if nobody took its place."""
+        fleet, free = self.cluster.fleets[holding.model], self._layers[holding.model][RELEASING]
+        if holding not in self.dropped or holding.gpus > self.room(holding.model):
+            return False
+        for node, mask, cpus, memory in holding.parts:
+            mine = mask & fleet.usable[node]
+            if mine & ~free.masks[node] or cpus > free.cpus[node] or memory > free.memory[node]:
+                return False
+        self.dropped.remove(holding)
+        for reach in range(len(self._layers[holding.model])):
+            layer = self._writable(holding.model, reach)
+            for part in holding.parts:
+                layer.remove(part.node, part.mask, part.cpus, part.memory)
+        self._count(holding)
+        return True
 
     def take(self, fit: Fit) -> None:
         """Settle a gang on the place found for it; whoever is in its way is dropped."""

@@ -25,6 +25,7 @@ from scheduler.core.policies.las import Las
 from scheduler.core.policies.shockwave import Shockwave
 from scheduler.core.policies.sjf import Sjf
 from scheduler.core.policies.srtf import Srtf
+from scheduler.core.policies.themis import Themis
 from scheduler.core.policies.tiresias import Tiresias
 from scheduler.core.policy import Placer, Policy
 
@@ -42,6 +43,7 @@ POLICIES: Mapping[str, type[Policy]] = {
     "shockwave": Shockwave,
     "sjf": Sjf,
     "srtf": Srtf,
+    "themis": Themis,
     "tiresias": Tiresias,
 }
 

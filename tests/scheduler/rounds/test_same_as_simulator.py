@@ -40,6 +40,7 @@ PARAMETERS = {
     "shockwave": {"round_seconds": 40.0, "horizon_rounds": 4, "makespan_weight": 1.0},
     "gandiva_fair": {"quantum_seconds": 60.0},
     "gavel": {"lease_seconds": 60.0, "interval_seconds": 60.0},
+    "themis": {"lease_seconds": 60.0, "interval_seconds": 20.0},
 }
 
 
@@ -103,7 +104,7 @@ LAS_TIRESIAS = (("las", "fgd"), ("tiresias", "consolidate"))
 DRF_FAIR = (("drf", "spread"), ("fair", "consolidate"))
 LAS_ALLOX = (("las", "fgd"), ("allox", "consolidate"))
 GAVEL_GANDIVA_FAIR = (("gavel", "consolidate"), ("gandiva_fair", "spread"))
-LAS_SHOCKWAVE = (("las", "fgd"), ("shockwave", "consolidate"))
+THEMIS_SHOCKWAVE = (("themis", "fgd"), ("shockwave", "consolidate"))
 SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
 
 
@@ -118,14 +119,14 @@ SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
         (*SJF_GANDIVA, 0, False),
         (*LAS_ALLOX, 15, False),
         (*GAVEL_GANDIVA_FAIR, 15, False),
-        (*LAS_SHOCKWAVE, 15, False),
+        (*THEMIS_SHOCKWAVE, 15, False),
         (*FIFO_SRTF, 15, True),
         (*LAS_TIRESIAS, 0, True),
         (*DRF_FAIR, 15, True),
         (*SJF_GANDIVA, 0, True),
         (*LAS_ALLOX, 0, True),
         (*GAVEL_GANDIVA_FAIR, 0, True),
-        (*LAS_SHOCKWAVE, 0, True),
+        (*THEMIS_SHOCKWAVE, 0, True),
     ],
     ids=lambda value: ":".join(value) if isinstance(value, tuple) else str(value),
 )
