@@ -1,0 +1,282 @@
+"""Why a tenant's jobs do less here than they would on its own part alone: a code and a sentence with figures.
+
+Several things may be true at once; the first in the order of `Cause` that is goes for all, so the order is
+from what somebody decided, over what is broken, to what only the policy can know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from scheduler.core import wording
+from scheduler.core.fairness.division import Account, Division, Standing
+from scheduler.core.fairness.incentive import WINDOW_SECONDS
+from scheduler.core.lending.in_force import active
+from scheduler.core.lending.lots import words_of
+from scheduler.core.snapshot import Node
+
+#: Policies that divide a virtual cluster by the weights of its members.
+BY_WEIGHT = frozenset({"drf", "fair", "gandiva_fair", "gavel", "themis"})
+#: The key of a quota line that caps all GPU models together.
+ANY_MODEL = "*"
+#: Fewer GPUs are none.
+NEGLIGIBLE = 1e-6
+
+
+class Cause(StrEnum):
+    QUOTA = "quota"
+    GUARANTEE_LENT = "guarantee_lent"
+    BROKEN_HARDWARE = "broken_hardware"
+    FRAGMENTED = "fragmented"
+    LEFT_IDLE = "left_idle"
+    JUST_ARRIVED = "just_arrived"
+    POLICY_IGNORES_WEIGHTS = "policy_ignores_weights"
+    RESTARTED = "restarted"
+    SLOWER_GPUS = "slower_gpus"
+    OTHERS_HOLD_MORE = "others_hold_more"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    cause: Cause
+    message: str
+
+
+def cause_of(account: Account, virtual_cluster: str, tenant: str, wanted_since: float) -> Finding:
+    """Return why; `wanted_since`: since when the tenant's demand has not ceased."""
+    circumstances = _Circumstances(account, virtual_cluster, tenant, wanted_since)
+    for look in _LOOKS:
+        finding = look(circumstances)
+        if finding is not None:
+            return finding
+    return _others_hold_more(circumstances)
+
+
+class _Circumstances:
+    """What is looked at for one tenant of a virtual cluster."""
+
+    def __init__(self, account: Account, virtual_cluster: str, tenant: str, wanted_since: float) -> None:
+        self.account, self.snapshot, self.facts = account, account.snapshot, account.facts
+        self.division: Division = account.divisions[virtual_cluster]
+        self.standing: Standing = self.division.standings[tenant]
+        self.wanted_since = wanted_since
+
+    @property
+    def policy(self) -> str:
+        return self.division.virtual_cluster.policy
+
+    @property
+    def waiting_gpus(self) -> int:
+        return sum(job.gpus for job in self.standing.waiting)
+
+    def free(self, model: str) -> dict[int, int]:
+        """Return the GPUs of a model that may be taken and that nobody holds, by node."""
+        fleet = self.facts.cluster.fleets.get(model)
+        if fleet is None:
+            return {}
+        counts = {number: usable.bit_count() for number, usable in enumerate(fleet.usable)}
+        for running in self.facts.running.values():
+            holding = self.facts.holdings[running.allocation]
+            if holding.model == model and running.phase == "held":
+                for part in holding.parts:
+                    counts[part.node] -= (part.mask & fleet.usable[part.node]).bit_count()
+        return {number: count for number, count in counts.items() if count > 0}
+
+
+def _quota(seen: _Circumstances) -> Finding | None:
+    if not seen.standing.waiting:
+        return None
+    tenant = seen.facts.tenants.get(seen.standing.tenant)
+    held: dict[str, float] = {}
+    for vc in seen.account.divisions.values():
+        standing = vc.standings.get(seen.standing.tenant)
+        for model, gpus in standing.received.items() if standing else ():
+            held[model] = held.get(model, 0.0) + gpus
+    smallest = min(job.gpus for job in seen.standing.waiting)
+    for model, limit in sorted(tenant.quota.items()) if tenant else ():
+        has = sum(held.values()) if model == ANY_MODEL else held.get(model, 0.0)
+        if has + smallest > limit and (model == ANY_MODEL or _all_need(seen, model)):
+            what = "GPUs" if model == ANY_MODEL else model
+            return Finding(
+                Cause.QUOTA,
+                f"{seen.standing.tenant} holds {has:.4g} of the {limit} {what} that its quota allows.",
+            )
+    return None
+
+
+def _all_need(seen: _Circumstances, model: str) -> bool:
+    """Whether all its waiting jobs accept that model alone."""
+    return all(job.gpu_models == (model,) for job in seen.standing.waiting)
+
+
+def _guarantee_lent(seen: _Circumstances) -> Finding | None:
+    lending, name = seen.snapshot.lending, seen.division.virtual_cluster.name
+    lent = (
+        [loan for loan in active(lending.loans, seen.snapshot.now) if loan.lender == name] if lending else []
+    )
+    in_force = seen.division.virtual_cluster.guaranteed
+    missing = {
+        model: gpus - in_force.get(model, 0)
+        for model, gpus in seen.division.own.items()
+        if gpus > in_force.get(model, 0)
+    }
+    if not (lent and missing):
+        return None
+    ends_at = max(loan.ends_at for loan in lent)
+    words = wording.listed([f"{words_of(loan.lot)} to {loan.borrower}" for loan in lent])
+    return Finding(
+        Cause.GUARANTEE_LENT,
+        f"Virtual cluster {name} has lent {words}; all of it is back at {wording.instant(ends_at)}.",
+    )
+
+
+def _broken_hardware(seen: _Circumstances) -> Finding | None:
+    if not seen.standing.waiting:
+        return None
+    for model in sorted(seen.division.own):
+        fleet = seen.facts.cluster.fleets.get(model)
+        usable = fleet.total_usable if fleet else 0
+        promised = sum(vc.guaranteed.get(model, 0) for vc in seen.snapshot.virtual_clusters)
+        accepted = any(not job.gpu_models or model in job.gpu_models for job in seen.standing.waiting)
+        if accepted and usable < promised:
+            nodes = fleet.nodes if fleet else ()
+            named = [words for node in nodes if (words := _trouble(node))]
+            why = f": {wording.listed(named)}" if named else ""
+            return Finding(
+                Cause.BROKEN_HARDWARE,
+                f"Of the {promised} {model} that virtual clusters are guaranteed {usable} can be used{why}.",
+            )
+    return None
+
+
+def _trouble(node: Node) -> str:
+    if not node.schedulable:
+        return f"node {node.name} takes no work"
+    broken = sum(not gpu.healthy for gpu in node.gpus)
+    return (
+        f"{wording.gpus(broken)} of node {node.name} {'is' if broken == 1 else 'are'} broken"
+        if broken
+        else ""
+    )
+
+
+def _fragmented(seen: _Circumstances) -> Finding | None:
+    """There are enough idle GPUs for a waiting gang, and no node has enough of them."""
+    fewer = _room_left(seen)
+    for job in seen.standing.waiting:
+        for model in job.gpu_models or tuple(sorted(fewer)):
+            free = seen.free(model)
+            largest, idle = max(task.gpus for task in job.tasks), sum(free.values())
+            if min(idle, fewer.get(model, 0.0)) >= job.gpus and max(free.values(), default=0) < largest:
+                return Finding(
+                    Cause.FRAGMENTED,
+                    f"{idle} {model} are idle, but no node has the {largest} of them that job {job.id} needs"
+                    " side by side.",
+                )
+    return None
+
+
+def _room_left(seen: _Circumstances) -> dict[str, float]:
+    """Return the GPUs by model that the virtual cluster may still take of its guarantee."""
+    held: dict[str, float] = {}
+    for standing in seen.division.standings.values():
+        for model, gpus in standing.received.items():
+            held[model] = held.get(model, 0.0) + gpus
+    in_force = seen.division.virtual_cluster.guaranteed
+    return {model: gpus - held.get(model, 0.0) for model, gpus in in_force.items()}
+
+
+def _left_idle(seen: _Circumstances) -> Finding | None:
+    """The policy or the placer lets a job wait that would fit."""
+    room = _room_left(seen)
+    for job in seen.standing.waiting:
+        for model in job.gpu_models or tuple(sorted(room)):
+            free = seen.free(model)
+            places = sum(count // job.tasks[0].gpus for count in free.values()) if job.tasks[0].gpus else 0
+            fits = len(job.tasks) == 1 and places >= job.tasks[0].replicas
+            if fits and room.get(model, 0.0) >= job.gpus:
+                idle, vc = sum(free.values()), seen.division.virtual_cluster
+                return Finding(
+                    Cause.LEFT_IDLE,
+                    f"{idle} {model} are idle, and policy {vc.policy} with placer {vc.placer} lets job"
+                    f" {job.id} wait, which needs {job.gpus}.",
+                )
+    return None
+
+
+def _just_arrived(seen: _Circumstances) -> Finding | None:
+    passed = seen.snapshot.now - seen.wanted_since
+    if passed >= WINDOW_SECONDS or not seen.standing.waiting:
+        return None
+    return Finding(
+        Cause.JUST_ARRIVED,
+        f"Its jobs came {wording.duration(passed)} ago; others hand over GPUs as their turns and leases end.",
+    )
+
+
+def _policy_ignores_weights(seen: _Circumstances) -> Finding | None:
+    if seen.policy in BY_WEIGHT:
+        return None
+    return Finding(
+        Cause.POLICY_IGNORES_WEIGHTS,
+        f"Policy {seen.policy} does not divide virtual cluster {seen.division.virtual_cluster.name} by the"
+        f" weights of its members; {_holdings(seen)}.",
+    )
+
+
+def _restarted(seen: _Circumstances) -> Finding | None:
+    stopped = [job for job in seen.standing.waiting if job.attempts]
+    if not stopped or 2 * sum(job.gpus for job in stopped) < seen.waiting_gpus:
+        return None
+    return Finding(
+        Cause.RESTARTED,
+        f"What waits has lost GPUs that it had: {wording.jobs([job.id for job in stopped])} ran before.",
+    )
+
+
+def _slower_gpus(seen: _Circumstances) -> Finding | None:
+    standing = seen.standing
+    has, due = sum(standing.received.values()), min(sum(standing.own.values()), standing.demand_gpus)
+    if has < due * (1 - NEGLIGIBLE):
+        return None
+    return Finding(
+        Cause.SLOWER_GPUS,
+        f"It has {_words(standing.received)}; of its own part, {_words(standing.own)}, its jobs would make"
+        " more.",
+    )
+
+
+def _others_hold_more(seen: _Circumstances) -> Finding:
+    return Finding(Cause.OTHERS_HOLD_MORE, f"Tenant {_holdings(seen)}.")
+
+
+def _holdings(seen: _Circumstances) -> str:
+    """Say who has how much of which part; other tenants together, since its members read this."""
+    standing = seen.standing
+    others = [each for each in seen.division.standings.values() if each is not standing]
+    theirs = sum(sum(each.received.values()) for each in others)
+    part = sum(sum(each.own.values()) for each in others)
+    return (
+        f"{standing.tenant} holds {_words(standing.received)} of its own part of {_words(standing.own)}, and"
+        f" all others {theirs:.4g} GPUs of theirs of {part:.4g}"
+    )
+
+
+def _words(gpus: Mapping[str, float]) -> str:
+    named = [f"{count:.4g} {model}" for model, count in sorted(gpus.items()) if count > NEGLIGIBLE]
+    return wording.listed(named) or "no GPUs"
+
+
+_LOOKS: tuple[Callable[[_Circumstances], Finding | None], ...] = (
+    _quota,
+    _guarantee_lent,
+    _broken_hardware,
+    _fragmented,
+    _left_idle,
+    _just_arrived,
+    _policy_ignores_weights,
+    _restarted,
+    _slower_gpus,
+)

@@ -1,0 +1,257 @@
+"""How virtual clusters are divided among their tenants at the instant of a snapshot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.core.allocation.checking import ABSURD
+from scheduler.core.entitlement import Claim, entitled
+from scheduler.core.facts import Facts
+from scheduler.core.fairness.alone import Gang, speed_alone
+from scheduler.core.fairness.finish import rhos_of
+from scheduler.core.fairness.holders import Holders
+from scheduler.core.fairness.lent import Share, Use, uses
+from scheduler.core.session import Session
+from scheduler.core.snapshot import Job, Memory, Snapshot, VirtualCluster
+from scheduler.core.targets.prospects import Prospect, Prospects
+
+Gpus = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A tenant in a virtual cluster. GPUs are by model; speeds count GPUs of each job's best model."""
+
+    tenant: str
+    weight: float = 0.0
+    jobs_running: int = 0
+    jobs_waiting: int = 0
+    #: GPUs that its guaranteed jobs could use at once.
+    demand_gpus: float = 0.0
+    #: When the oldest of these came; None: there are none.
+    wanted_since: float | None = None
+    #: Its weight's part of what the virtual cluster is guaranteed itself, lent or not.
+    own: Gpus = field(default_factory=dict)
+    #: Its part of what is in force now, as far as it can use it, and what others leave.
+    entitled: Gpus = field(default_factory=dict)
+    #: What its guaranteed jobs hold.
+    received: Gpus = field(default_factory=dict)
+    #: What it holds beyond its own part, and what of this others hold.
+    borrowed: float = 0.0
+    lent: float = 0.0
+    traded_in: Gpus = field(default_factory=dict)
+    traded_out: Gpus = field(default_factory=dict)
+    #: Of all its jobs that run; and of its guaranteed ones if they had its own part alone.
+    speed_here: float = 0.0
+    speed_alone: float = 0.0
+    #: How fast its guaranteed jobs are on each model, on average, relative to each one's best.
+    speeds: Gpus = field(default_factory=dict)
+    #: Finish-time fairness of its apps; None: it has none.
+    rho_worst: float | None = None
+    rho_mean: float | None = None
+    #: Its guaranteed jobs that wait and could run here.
+    waiting: tuple[Job, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """A virtual cluster at an instant."""
+
+    virtual_cluster: VirtualCluster
+    #: What it is guaranteed itself, whatever it has lent or borrowed.
+    own: Mapping[str, int]
+    #: By tenant: its members, and whoever else has jobs in it.
+    standings: Mapping[str, Standing]
+    #: For the account of the next instant.
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """All virtual clusters at an instant."""
+
+    snapshot: Snapshot
+    facts: Facts
+    divisions: Mapping[str, Division]
+
+
+def account_of(snapshot: Snapshot, memory: Mapping[str, Memory]) -> Account:
+    """Return how virtual clusters are divided; `memory` is that of the last instant, by virtual cluster."""
+    session = Session(snapshot)
+    views = session.views()
+    holders = Holders(session.facts)
+    jobs: dict[str, list[Job]] = {vc.name: [] for vc in snapshot.virtual_clusters}
+    for job in snapshot.jobs:
+        jobs.setdefault(job.virtual_cluster, []).append(job)
+    drafts = []
+    for vc in snapshot.virtual_clusters:
+        prospects = Prospects(views[vc.name])
+        rhos, remembered = rhos_of(views[vc.name], prospects, memory.get(vc.name, {}))
+        draft = _Draft(snapshot, vc, prospects, jobs[vc.name], holders)
+        drafts.append((draft, rhos, remembered))
+    shares = {
+        (draft.vc.name, tenant): draft.share(tenant) for draft, _, _ in drafts for tenant in draft.tenants
+    }
+    used = uses(shares, _unpromised(snapshot))
+    divisions = {
+        draft.vc.name: Division(
+            virtual_cluster=draft.vc,
+            own=draft.guaranteed,
+            standings={
+                tenant: draft.standing(tenant, used[draft.vc.name, tenant], rhos.get(tenant, ()))
+                for tenant in draft.tenants
+            },
+            memory=remembered,
+        )
+        for draft, rhos, remembered in drafts
+    }
+    return Account(snapshot=snapshot, facts=session.facts, divisions=divisions)
+
+
+class _Draft:
+    """One virtual cluster, before it is known who borrows of whom."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        vc: VirtualCluster,
+        prospects: Prospects,
+        jobs: Iterable[Job],
+        holders: Holders,
+    ) -> None:
+        self.vc = vc
+        self._now, self._prospects, self._holders = snapshot.now, prospects, holders
+        own = snapshot.lending.own_gpus if snapshot.lending is not None else {}
+        self.guaranteed: Mapping[str, int] = own.get(vc.name, vc.guaranteed)
+        self._jobs: dict[str, list[Job]] = {member.tenant: [] for member in vc.members}
+        for job in jobs:
+            self._jobs.setdefault(job.tenant, []).append(job)
+        self.tenants = sorted(self._jobs)
+        self._weights = _weights(vc, self.tenants)
+        self._wanting = {tenant: self._wanted(self._jobs[tenant]) for tenant in self.tenants}
+        self._entitled = entitled(
+            {model: float(gpus) for model, gpus in vc.guaranteed.items()},
+            {tenant: _claim(self._weights[tenant], self._wanting[tenant]) for tenant in self.tenants},
+        )
+        self._in, self._out = _trades(snapshot.memory.get(vc.name, {}))
+
+    def _wanted(self, jobs: Iterable[Job]) -> list[tuple[Job, Prospect]]:
+        """Return the guaranteed jobs that run or could run now, here."""
+        found = []
+        for job in jobs:
+            runs = job.id in self._holders.jobs
+            if job.guaranteed and not job.cancelling and (runs or self._is_ready(job)):
+                prospect = self._prospects.of(job)
+                if prospect is not None:
+                    found.append((job, prospect))
+        return found
+
+    def _is_ready(self, job: Job) -> bool:
+        return not job.held and job.eligible_at <= self._now
+
+    def _own(self, tenant: str) -> dict[str, float]:
+        total = sum(self._weights.values())
+        part = self._weights[tenant] / total if total else 0.0
+        return {model: gpus * part for model, gpus in self.guaranteed.items()}
+
+    def share(self, tenant: str) -> Share:
+        """Return its part, as traded, and what it holds."""
+        own = Counter(self._own(tenant))
+        own.update(self._in.get(tenant, {}))
+        own.subtract(self._out.get(tenant, {}))
+        held = self._holders.of(self.vc.name, tenant)
+        return Share(
+            own={model: max(0.0, gpus) for model, gpus in own.items()},
+            guaranteed=held.guaranteed,
+            opportunistic=held.opportunistic,
+        )
+
+    def standing(self, tenant: str, use: Use, rhos: Sequence[float]) -> Standing:
+        jobs, wanting = self._jobs[tenant], self._wanting[tenant]
+        held = self._holders.of(self.vc.name, tenant)
+        running = sum(job.id in self._holders.jobs for job in jobs)
+        own = self._own(tenant)
+        gangs = [Gang(prospect.gpus, prospect.speeds) for _, prospect in wanting]
+        return Standing(
+            tenant=tenant,
+            weight=self._weights[tenant],
+            jobs_running=running,
+            jobs_waiting=len(jobs) - running,
+            demand_gpus=float(sum(gang.gpus for gang in gangs)),
+            wanted_since=min([max(job.submitted_at, job.eligible_at) for job, _ in wanting], default=None),
+            own=own,
+            entitled=self._entitled[tenant],
+            received=held.guaranteed,
+            borrowed=use.borrowed,
+            lent=use.lent,
+            traded_in=self._in.get(tenant, {}),
+            traded_out=self._out.get(tenant, {}),
+            speed_here=self._holders.speed(held, self._prospects),
+            speed_alone=speed_alone(own, gangs),
+            speeds=_mean_speeds(gangs),
+            rho_worst=max(rhos, default=None),
+            rho_mean=sum(rhos) / len(rhos) if rhos else None,
+            waiting=tuple([job for job, _ in wanting if job.id not in self._holders.jobs]),
+        )
+
+
+def _weights(vc: VirtualCluster, tenants: Iterable[str]) -> dict[str, float]:
+    """Return weights as members; of tenants that are none, 0, unless there are no members at all."""
+    stated = {member.tenant: member.weight for member in vc.members}
+    if not stated:
+        return dict.fromkeys(tenants, 1.0)
+    return {
+        tenant: weight if 0 <= (weight := stated.get(tenant, 0.0)) <= ABSURD else 0.0 for tenant in tenants
+    }
+
+
+def _claim(weight: float, wanting: Iterable[tuple[Job, Prospect]]) -> Claim:
+    by_model: dict[str, float] = {}
+    gpus = 0.0
+    for _, prospect in wanting:
+        gpus += prospect.gpus
+        for model in prospect.speeds:
+            by_model[model] = by_model.get(model, 0.0) + prospect.gpus
+    return Claim(weight, gpus, by_model)
+
+
+def _mean_speeds(gangs: Iterable[Gang]) -> dict[str, float]:
+    reached: dict[str, float] = {}
+    gpus: dict[str, float] = {}
+    for gang in gangs:
+        for model, speed in gang.speeds.items():
+            reached[model] = reached.get(model, 0.0) + gang.gpus * speed
+            gpus[model] = gpus.get(model, 0.0) + gang.gpus
+    return {model: reached[model] / gpus[model] for model in reached}
+
+
+def _trades(memory: Memory) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
+    """Return what tenants bought and sold of one another by what Gandiva-Fair remembers, GPUs by model."""
+    bought: dict[str, dict[str, float]] = {}
+    sold: dict[str, dict[str, float]] = {}
+    books: Mapping[str, Any] = memory.get("books", {})
+    for entry in books.get("trades", ()):
+        buyer, seller = entry["buyer"], entry["seller"]
+        if buyer == seller:
+            continue
+        for model, gpus, giver, taker in (
+            (entry["fast"], entry["fast_gpus"], seller, buyer),
+            (entry["slow"], entry["slow_gpus"], buyer, seller),
+        ):
+            for sums, tenant in ((sold, giver), (bought, taker)):
+                own = sums.setdefault(tenant, {})
+                own[model] = own.get(model, 0.0) + gpus
+    return bought, sold
+
+
+def _unpromised(snapshot: Snapshot) -> dict[str, float]:
+    """Return the GPUs by model that no virtual cluster may rely on."""
+    left: Counter[str] = Counter()
+    for node in snapshot.nodes:
+        left[node.gpu_model] += sum(gpu.healthy for gpu in node.gpus)
+    for vc in snapshot.virtual_clusters:
+        left.subtract(vc.guaranteed)
+    return {model: float(max(0, gpus)) for model, gpus in left.items()}

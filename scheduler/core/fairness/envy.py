@@ -1,0 +1,65 @@
+"""Whether a tenant would rather have had what another one received, by its own speeds and per weight.
+
+Envy as in A. Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, section 3, measured over time: 0 says
+that nobody's part would have been worth more to it, 0.25 that its own is worth a quarter less than the best
+of the others', 1 that it had nothing of use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+#: Less is the noise of sums.
+NEGLIGIBLE = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Had:
+    """What a tenant had over a while."""
+
+    weight: float
+    #: GPU-seconds that it could have used.
+    demand: float
+    #: How fast its jobs are by model, on average, relative to each one's best.
+    speeds: Mapping[str, float]
+    #: GPU-seconds by model.
+    received: Mapping[str, float]
+
+
+class Envy(NamedTuple):
+    """How much, and of whom; empty when it is 0."""
+
+    amount: float
+    of: str
+
+
+def envies(had: Mapping[str, Had]) -> dict[str, Envy]:
+    """Return the envy of each tenant."""
+    return {tenant: _envy(tenant, had) for tenant in had}
+
+
+def _envy(tenant: str, had: Mapping[str, Had]) -> Envy:
+    own = had[tenant]
+    if not (own.weight > 0 and own.demand > 0):
+        return Envy(0.0, "")
+    worth = _worth(own, own.received, 1.0)
+    best, of = worth, ""
+    for other in sorted(had):
+        theirs = had[other]
+        if other != tenant and theirs.weight > 0:
+            per_weight = _worth(own, theirs.received, own.weight / theirs.weight)
+            if per_weight > best:
+                best, of = per_weight, other
+    amount = 1 - worth / best if best > 0 else 0.0
+    return Envy(amount, of) if amount > NEGLIGIBLE else Envy(0.0, "")
+
+
+def _worth(own: Had, received: Mapping[str, float], factor: float) -> float:
+    """Return what GPU-seconds would have been worth to it: no more of them than it could have used."""
+    room, worth = own.demand, 0.0
+    for model, speed in sorted(own.speeds.items(), key=lambda pair: (-pair[1], pair[0])):
+        used = min(received.get(model, 0.0) * factor, room)
+        worth, room = worth + speed * used, room - used
+    return worth

@@ -1,0 +1,41 @@
+"""Finish-time fairness of a tenant's apps in a virtual cluster, whatever its policy is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scheduler.core.apps import (
+    App,
+    Contention,
+    apps_of,
+    elapsed_seconds,
+    even_rate,
+    rho,
+    rho_now,
+)
+from scheduler.core.policy import View
+from scheduler.core.snapshot import Memory
+from scheduler.core.targets.prospects import Prospects
+
+
+def rhos_of(view: View, prospects: Prospects, memory: Memory) -> tuple[dict[str, list[float]], Memory]:
+    """Return the rhos of each tenant's apps, and what to remember of who shared the virtual cluster."""
+    apps = apps_of(view, prospects)
+    contention = Contention(memory, view.now, {app.name: app.weight for app in apps})
+    found: dict[str, list[float]] = {}
+    for app in apps:
+        value = _rho(app, view, prospects, prospects.gpus, contention.of(app))
+        if value is not None:
+            found.setdefault(app.tenant, []).append(value)
+    return found, contention.remember()
+
+
+def _rho(
+    app: App, view: View, prospects: Prospects, gpus: Mapping[str, int], contention: float
+) -> float | None:
+    """Return the rho it comes to with what it holds; one that waits, if it had its even part from now on."""
+    held = rho_now(app, view, prospects, contention)
+    even = even_rate(app, gpus, contention)
+    if held is not None or even <= 0:
+        return held
+    return rho(elapsed_seconds(app, view.now), app.left / even, app.work / even)

@@ -1,0 +1,76 @@
+"""Who holds what at the instant of a snapshot: by virtual cluster and tenant."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from scheduler.core.apps import spread_speed
+from scheduler.core.facts import Facts
+from scheduler.core.snapshot import Job, JobId, Running
+from scheduler.core.targets.prospects import Prospects, believed
+
+
+@dataclass(slots=True)
+class Held:
+    """GPUs by model; where jobs share GPUs, each has an equal part of them."""
+
+    guaranteed: dict[str, float] = field(default_factory=dict)
+    opportunistic: dict[str, float] = field(default_factory=dict)
+    #: What its jobs run on, those that were told to leave left out.
+    running: list[tuple[Job, Running]] = field(default_factory=list)
+
+
+class Holders:
+    """What is held by whom, and by which jobs."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._held: dict[tuple[str, str], Held] = {}
+        self.jobs: set[JobId] = set()
+        for running in facts.running.values():
+            if running.phase == "held":
+                self._take(running)
+
+    def of(self, virtual_cluster: str, tenant: str) -> Held:
+        return self._held.get((virtual_cluster, tenant)) or Held()
+
+    def _take(self, running: Running) -> None:
+        part = len(running.gpus) / len(running.jobs)
+        for number in running.jobs:
+            job = self._facts.jobs.get(number)
+            if job is None:
+                continue
+            self.jobs.add(number)
+            held = self._held.setdefault((job.virtual_cluster, job.tenant), Held())
+            sums = held.guaranteed if job.guaranteed else held.opportunistic
+            sums[running.gpu_model] = sums.get(running.gpu_model, 0.0) + part
+            if not running.stopping:
+                held.running.append((job, running))
+
+    def speed(self, held: Held, prospects: Prospects) -> float:
+        """Return how fast its jobs are together, in GPUs of each one's best model in its virtual cluster."""
+        return sum([self._speed(job, running, prospects) for job, running in held.running])
+
+    def _speed(self, job: Job, running: Running, prospects: Prospects) -> float:
+        model, gpus = running.gpu_model, len(running.gpus)
+        speed = gpus * _relative(job, model, prospects)
+        holding, fleet = (
+            self._facts.holdings[running.allocation],
+            self._facts.cluster.fleets.get(model),
+        )
+        if fleet is not None and len(holding.parts) > math.ceil(gpus / max(fleet.largest_node, 1)):
+            speed *= spread_speed(job, model)
+        return speed * running.speeds.get(job.id, 1 / len(running.jobs))
+
+
+def _relative(job: Job, model: str, prospects: Prospects) -> float:
+    """Return how fast it is there relative to its best model in its virtual cluster; 1 where nobody knows."""
+    prospect = prospects.of(job)
+    if prospect is None:
+        return 1.0
+    if model in prospect.speeds:
+        return prospect.speeds[model]
+    # An opportunistic job may be on a model that its virtual cluster does not have.
+    rate = believed(job).throughput.get(model, 0.0)
+    return rate / max(prospect.rates.values()) if rate > 0 else 1.0
