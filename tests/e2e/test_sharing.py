@@ -1,0 +1,153 @@
+"""Tenants that share GPUs, with real jobs: a trade by which both end sooner, an auction won and paid, cells
+that are lent, used and given back on time."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.e2e.installation import Installation, until
+from tests.e2e.training import training
+
+#: Samples a second by GPU model: one tenant's jobs gain much from the fast GPU, the other's less.
+KEEN = {"H100": 20.0, "L40": 1.0, "A2": 1.0}
+EASY = {"H100": 3.0, "L40": 2.0, "A2": 2.0}
+#: Each tenant's jobs: how many, how fast, and how much they have to do.
+WORK = {"keen": (2, KEEN, 60), "easy": (5, EASY, 8)}
+
+
+@pytest.fixture(scope="module")
+def common(platform: Installation) -> Installation:
+    """One GPU of each of three models, all of them for two tenants that share a virtual cluster."""
+    for model in KEEN:
+        platform.add_node(f"common-{model.lower()}", gpus=1, gpu_model=model, rack="rack-4")
+    for tenant in WORK:
+        platform.call("POST", "tenants", {"name": tenant, "title": tenant})
+    members = [{"tenant": tenant, "weight": 1} for tenant in WORK]
+    body = {"name": "common", "guaranteed": dict.fromkeys(KEEN, 1), "members": members}
+    platform.call("POST", "virtual-clusters", body)
+    return platform
+
+
+def choose(platform: Installation, policy: str, **parameters: object) -> None:
+    body = {"policy": policy, "policy_parameters": parameters}
+    platform.call("PUT", "virtual-clusters/common", body)
+
+
+def ledger(platform: Installation, kind: str, view: str = "common") -> list[dict]:
+    return platform.call("GET", f"ledger?kind={kind}&view={view}")["results"]
+
+
+def seconds_until_done(platform: Installation) -> dict[str, float]:
+    """Let both tenants do their work at once, and return how long it took each to the end of its last job."""
+    numbers = {
+        tenant: [
+            platform.submit(**training(tenant, speeds, work, tenant=tenant, virtual_cluster="common"))
+            for _ in range(jobs)
+        ]
+        for tenant, (jobs, speeds, work) in WORK.items()
+    }
+    done = {
+        tenant: [platform.wait_for(job, "succeeded", seconds=120) for job in jobs]
+        for tenant, jobs in numbers.items()
+    }
+    first = min(datetime.fromisoformat(job["submitted_at"]) for jobs in done.values() for job in jobs)
+    return {
+        tenant: max(datetime.fromisoformat(job["ended_at"]) - first for job in jobs).total_seconds()
+        for tenant, jobs in done.items()
+    }
+
+
+def test_both_sides_of_a_trade_end_sooner_than_without_trading(common: Installation) -> None:
+    quantum = {"quantum_seconds": 2.0, "interval_seconds": 2.0, "profiling": 0.0}
+    choose(common, "gandiva_fair", trading=False, **quantum)
+    without = seconds_until_done(common)
+    assert not ledger(common, "trade")
+    choose(common, "gandiva_fair", trading=True, **quantum)
+    trading = seconds_until_done(common)
+    assert trading["keen"] < 0.85 * without["keen"], (trading, without)
+    assert trading["easy"] < without["easy"], (trading, without)
+
+    first = ledger(common, "trade")[-1]
+    assert (first["party"], first["counterparty"]) == ("keen", "easy")
+    # More slow GPUs for a fast one than it is worth to the seller, less than to the buyer.
+    assert 1.5 - 1e-6 <= first["price"] <= 20
+    replayed = common.call("GET", f"ledger/{first['id']}/replay")
+    assert replayed["same"]
+    assert replayed["round_number"] == first["round_number"]
+
+
+def test_an_auction_is_won_and_paid(common: Installation) -> None:
+    choose(common, "themis", lease_seconds=4.0, interval_seconds=1.0, fairness_knob=0.0)
+    seconds_until_done(common)
+    won = ledger(common, "win")
+    paid = [line for line in won if line["price"] > 0]
+    assert paid, won
+    for line in paid:
+        # What is withheld of a lease makes it shorter, though not than the time between two auctions.
+        assert line["seconds"] == pytest.approx(max(1.0, 4.0 * (1 - line["price"])), abs=0.01)
+        assert line["party"] in WORK
+    assert {line["party"] for line in ledger(common, "bid")} == set(WORK)
+    assert common.call("GET", f"ledger/{paid[-1]['id']}/replay")["same"]
+
+
+def test_cells_are_lent_used_and_given_back_on_time(platform: Installation) -> None:
+    """The borrower's job runs on until the owner needs the place, and goes on elsewhere with what it did."""
+    platform.add_node("lent", gpus=2, gpu_model="L4", rack="rack-5")
+    platform.add_node("own", gpus=1, gpu_model="T4", rack="rack-5")
+    for name in ("owner", "guest"):
+        platform.call("POST", "tenants", {"name": name, "title": name})
+        members = [{"tenant": name, "weight": 1}]
+        body = {"name": name, "guaranteed": {"T4": 1} if name == "guest" else {}, "members": members}
+        platform.call("POST", "virtual-clusters", body)
+    cells = platform.call("GET", "cells")
+    document = {
+        "types": {"L4-NODE": {"of": "L4", "count": 2, "node": True}},
+        "physical": [{"type": "L4-NODE", "nodes": ["lent"]}],
+        "virtual_clusters": {"owner": {"cells": {"L4-NODE": 1}}},
+    }
+    platform.call("PUT", "cells", {"specification": document, "version": cells["version"]})
+    # The guest's only GPU is busy, so its job has to borrow one.
+    speeds = {"L4": 10.0, "T4": 10.0}
+    busy = platform.submit(**training("busy", {"T4": 10.0}, 60, tenant="guest", virtual_cluster="guest"))
+    platform.wait_for(busy, "running")
+    job = platform.submit(**training("moved", speeds, 150, tenant="guest", virtual_cluster="guest"))
+    ends_at = datetime.now(UTC) + timedelta(seconds=8)
+    offer = platform.call(
+        "POST",
+        "market/offers",
+        {
+            "virtual_cluster": "owner",
+            "lot": {"cells": {"L4": 1}},
+            "ends_at": ends_at.isoformat(),
+            "price_per_gpu_hour": 3.6,
+        },
+    )
+    assert platform.job(job)["state"] == "queued"
+    platform.call("POST", "market/accounts/guest/grant", {"credits": 1, "reason": "to begin with"})
+    loan = platform.call("POST", f"market/offers/{offer['id']}/take", {"virtual_cluster": "guest"})
+    running = platform.wait_for(job, "running")
+    assert running["attempt"]["gpu_model"] == "L4"
+    assert loan["paid"] == pytest.approx(8 * 3.6 / 3600, abs=0.002)
+
+    ended = until(lambda: _ended(platform, loan["id"]), 20, "the loan to end")
+    assert datetime.fromisoformat(ended["ends_at"]) == ends_at
+    # The owner needs all of its cell now.
+    owners = training("owners", {"L4": 10.0}, 20, tenant="owner", virtual_cluster="owner")
+    owners["tasks"][0]["resources"]["gpu"] = 2
+    back = platform.submit(**owners)
+    platform.wait_for(back, "running", "succeeded", seconds=20)
+    done = platform.wait_for(job, "succeeded", seconds=60)
+    assert done["preemptions"] == 1
+    attempts = platform.call("GET", f"jobs/{job}/attempts")["results"]
+    assert [attempt["gpu_model"] for attempt in sorted(attempts, key=lambda one: one["number"])] == [
+        "L4",
+        "T4",
+    ]
+    accounts = {one["virtual_cluster"]: one for one in platform.call("GET", "market/accounts")["results"]}
+    assert accounts["owner"]["earned"] == pytest.approx(loan["paid"])
+    assert accounts["guest"]["balance"] == pytest.approx(1 - loan["paid"])
+
+
+def _ended(platform: Installation, loan: int) -> dict | None:
+    found = platform.call("GET", f"market/loans/{loan}")
+    return found if found["state"] == "ended" else None
