@@ -3,16 +3,18 @@ it is of use, and what others leave.
 
 Water filling as in S. Chaudhary et al., "Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for
 Deep Learning" (Gandiva-Fair), EuroSys 2020, section 4: of 8 GPUs and three users, one of whom needs 2, this
-one is entitled to 2 and the others to 3 each.
+one is entitled to 2 and the others to 3 each. In two levels, tenants have their parts by weight and their
+users equal parts of these (`entitled_within`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 Claimant = TypeVar("Claimant", bound=Hashable)
+Group = TypeVar("Group", bound=Hashable)
 
 #: GPUs, also fractions of them, by claimant and model.
 Holdings = dict[Claimant, dict[str, float]]
@@ -45,6 +47,25 @@ def entitled(gpus: Mapping[str, float], claims: Mapping[Claimant, Claim]) -> Hol
                 held[claimant][model] = held[claimant].get(model, 0.0) + amount
                 left[model] -= amount
     return held
+
+
+def entitled_within(
+    gpus: Mapping[str, float], groups: Mapping[Group, tuple[float, Mapping[Claimant, Claim]]]
+) -> dict[Group, Holdings[Claimant]]:
+    """Return what each is entitled to of its group's part; a group has a weight and its claimants."""
+    together = {group: _together(weight, claims.values()) for group, (weight, claims) in groups.items()}
+    parts = entitled(gpus, together)
+    return {group: entitled(parts[group], claims) for group, (_, claims) in groups.items()}
+
+
+def _together(weight: float, claims: Iterable[Claim]) -> Claim:
+    """Return the claims of several as one."""
+    gpus, by_model = 0.0, dict[str, float]()
+    for claim in claims:
+        gpus += claim.gpus
+        for model, wanted in claim.by_model.items():
+            by_model[model] = by_model.get(model, 0.0) + wanted
+    return Claim(weight, gpus, by_model)
 
 
 def _parts(

@@ -5,14 +5,19 @@ Heterogeneous GPU Clusters for Deep Learning", EuroSys 2020. Tickets entitle a u
 each model, whatever the number and size of its jobs; what it can not use goes to others by water filling
 (`scheduler.core.entitlement`). Users then trade: those whose jobs gain much from a fast model buy time there
 with time on a slow one, from those whose jobs gain little (`scheduler.core.trading`, section 4.4). Jobs of a
-user have equal parts of what it holds, and whole gangs take turns of about a minute.
+user have equal parts of what it holds, and whole gangs take turns of about a minute by stride
+(`scheduler.core.targets.stride`).
 
-Users are the tenants of the virtual cluster, tickets their weights as members. Deviations and choices:
+Tickets have two levels: a tenant's are its weight as a member, and its users (`Job.user`; jobs of which
+nobody says whose they are have one together) have equal parts of them. Users of any two tenants may trade.
+Deviations and choices:
 
 - Turns: the paper's split stride gives each server's small jobs to a local scheduler and gangs that span
-  servers to a central one. Here one list serves the whole virtual cluster: who is owed most of its time goes
-  first (`scheduler.core.targets`), which is what stride scheduling comes to, for gangs of any size. So no
-  load has to be balanced among servers either. Places are the placer's.
+  servers to a central one, which needs the same quantum on several servers. Here one list serves the whole
+  virtual cluster, for gangs of any size: local and central turns can not collide.
+- So fairness does not depend on which server a job is on, and no ticket load has to be balanced among
+  servers: whoever has its turn runs wherever there is room. What is left of load balancing is that jobs which
+  have their turn move together when a gang which has one too finds no place (`Rules.gathers`).
 - Entitlement and trades are decided anew at the end of a quantum when jobs, GPUs or speeds changed, not more
   often than every `interval_seconds`.
 - The speed-up of a user is that of the mean of its jobs by their tickets, each measured by its best model;
@@ -20,22 +25,27 @@ Users are the tenants of the virtual cluster, tickets their weights as members. 
   Without `trading` speeds count for nothing but left-over GPUs.
 - Within a user a job of priority p has p + 1 times the tickets (below 0: 1 / (1 - p) times). Priority does
   not count between users: each could claim more by raising it.
-- Idle GPUs are handed out at once, to whoever is owed most; they are no debt.
+- Idle GPUs are handed out at once, to whoever is owed most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from scheduler.core.entitlement import Claim, Holdings, entitled
-from scheduler.core.plan import Decision
+from scheduler.core import wording
+from scheduler.core.entitlement import Claim, Holdings, entitled, entitled_within
+from scheduler.core.plan import Decision, LedgerLine
 from scheduler.core.policy import View
 from scheduler.core.snapshot import Job, Memory
+from scheduler.core.targets.ledger import Ledger
 from scheduler.core.targets.prospects import Prospect, Prospects
 from scheduler.core.targets.question import believed_weights, question_of, weight_of
 from scheduler.core.targets.rounds import Asked, Rounds, Rules
+from scheduler.core.targets.stride import Stride, StrideTurns, User, read_amounts, user_of, write_amounts
+from scheduler.core.targets.turns import Turns
 from scheduler.core.targets.units import NEGLIGIBLE_SHARE, Targets
 from scheduler.core.trading import Trade, trade
 
@@ -67,25 +77,45 @@ class GandivaFair:
 
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Change places where a quantum ends; else hand out what is idle."""
+        if memory.get("policy") != "gandiva_fair":
+            memory = {}
         if not view.jobs:
-            return Decision(grants=(), keep_running=True)
+            return _nobody(memory)
         prospects = Prospects(view)
+        stride = Stride(view, memory.get("stride", {}))
         books = _Books(view, prospects, memory.get("books", {}), trading=self.trading)
+        stride.settle(books.parts)
         rules = Rules(
             policy="gandiva_fair",
             manner=f"{self.trading}",
             lease_seconds=self.quantum_seconds,
             interval_seconds=self.interval_seconds,
             profiling=self.profiling,
+            gathers=True,
         )
-        decision = Rounds(view, memory, prospects, rules, books.ask).decision()
-        return replace(decision, memory={**decision.memory, "books": books.written})
+
+        def order(ledger: Ledger) -> Turns:
+            return StrideTurns(view, prospects, ledger, stride, books.parts, self.quantum_seconds)
+
+        decision = Rounds(view, memory, prospects, rules, books.ask, order).decision()
+        return replace(
+            decision,
+            memory={**decision.memory, "books": books.written, "stride": stride.remember(decision)},
+            ledger=books.lines,
+        )
+
+
+def _nobody(memory: Memory) -> Decision:
+    """Return the decision where there are no jobs: who comes next is owed nothing."""
+    lines = tuple(_entitled_lines(memory.get("books", {}), {"entitled": {}, "users": {}}))
+    return Decision(grants=(), keep_running=True, memory={"policy": "gandiva_fair"}, ledger=lines)
 
 
 class _Books:
     """Who is entitled to what, what was traded, and what everyone holds then.
 
-    Memory `books`: `entitled` and `held`, GPUs by tenant and model, and `trades`.
+    Memory `books`: `entitled` and `held`, GPUs by tenant and model, `users`, what each tenant's users hold,
+    and `trades`. `lines` say what of it changed in this round.
     """
 
     def __init__(
@@ -93,49 +123,70 @@ class _Books:
     ) -> None:
         self._view, self._prospects, self._trading = view, prospects, trading
         self.written = written
+        self.lines: tuple[LedgerLine, ...] = ()
+
+    @property
+    def parts(self) -> Holdings[User]:
+        """What users hold by the books."""
+        return dict(read_amounts(self.written.get("users", {})))
 
     def ask(self) -> Asked | None:
         question = question_of(self._view, self._prospects, by_tenant=True, sharing=False)
-        return None if question is None else Asked((question.digest,), self._decided)
+        if question is None:
+            return None
+        # Trades look at whether a speed is known, which changes no speed.
+        known = [(number, job.estimated) for number, job in sorted(self._view.jobs.items()) if job.estimated]
+        return Asked((question.digest, zlib.crc32(repr(known).encode())), self._decided)
 
     def _decided(self) -> Targets:
-        users = self._users()
-        weights, gpus = believed_weights(self._view), self._prospects.gpus
-        claims = {user: _claim(weights[user], jobs) for user, jobs in users.items()}
-        before = entitled(gpus, claims)
-        held, trades = before, list[Trade]()
+        users, gpus = self._users(), self._prospects.gpus
+        claims = {user: _claim(jobs) for user, jobs in users.items()}
+        before = self._entitled(claims)
+        rates = {user: _rates(jobs, gpus) for user, jobs in users.items()}
+        held, trades = before, list[Trade[User]]()
         if self._trading:
-            rates = {user: _rates(jobs, gpus) for user, jobs in users.items()}
             held, trades = trade(before, claims, rates, _fastest_first(users, gpus))
+        earlier = self.written
         self.written = {
-            "entitled": _rounded(before),
-            "held": _rounded(held),
+            "entitled": _by_tenant(before),
+            "held": _by_tenant(held),
+            "users": write_amounts(held, DIGITS),
             "trades": [_entry(one) for one in trades],
         }
+        self.lines = tuple([*_entitled_lines(earlier, self.written), *_trade_lines(earlier, trades, rates)])
         targets: Targets = {}
         for user, jobs in users.items():
             targets.update(_divided(held[user], jobs))
         return targets
 
-    def _users(self) -> dict[str, list[tuple[Job, Prospect]]]:
-        """Return the jobs of each tenant that can run here."""
-        users: dict[str, list[tuple[Job, Prospect]]] = {}
+    def _entitled(self, claims: Mapping[User, Claim]) -> Holdings[User]:
+        weights = believed_weights(self._view)
+        groups: dict[str, tuple[float, dict[User, Claim]]] = {}
+        for user, claim in claims.items():
+            groups.setdefault(user[0], (weights[user[0]], {}))[1][user] = claim
+        parts = entitled_within(self._prospects.gpus, groups)
+        return {user: held for within in parts.values() for user, held in within.items()}
+
+    def _users(self) -> dict[User, list[tuple[Job, Prospect]]]:
+        """Return the jobs of each user that can run here."""
+        users: dict[User, list[tuple[Job, Prospect]]] = {}
         for number in sorted(self._view.jobs):
             job = self._view.jobs[number]
             prospect = self._prospects.of(job)
             if prospect is not None:
-                users.setdefault(job.tenant, []).append((job, prospect))
+                users.setdefault(user_of(job), []).append((job, prospect))
         return dict(sorted(users.items()))
 
 
-def _claim(weight: float, jobs: Iterable[tuple[Job, Prospect]]) -> Claim:
+def _claim(jobs: Iterable[tuple[Job, Prospect]]) -> Claim:
+    """Return what the user's jobs could use at once; users of a tenant count alike."""
     by_model: dict[str, float] = {}
     gpus = 0
     for _, prospect in jobs:
         gpus += prospect.gpus
         for model in prospect.speeds:
             by_model[model] = by_model.get(model, 0.0) + prospect.gpus
-    return Claim(weight, gpus, by_model)
+    return Claim(1.0, gpus, by_model)
 
 
 def _rates(jobs: Sequence[tuple[Job, Prospect]], gpus: Mapping[str, int]) -> dict[str, float]:
@@ -154,7 +205,9 @@ def _is_known(job: Job, model: str) -> bool:
     return job.throughput.get(model, 0.0) > 0 and model not in job.estimated
 
 
-def _fastest_first(users: Mapping[str, Sequence[tuple[Job, Prospect]]], gpus: Mapping[str, int]) -> list[str]:
+def _fastest_first(
+    users: Mapping[User, Sequence[tuple[Job, Prospect]]], gpus: Mapping[str, int]
+) -> list[str]:
     """Return the models by how fast all jobs are there together."""
     speed = dict.fromkeys(gpus, 0.0)
     for jobs in users.values():
@@ -180,20 +233,82 @@ def _divided(held: Mapping[str, float], jobs: Sequence[tuple[Job, Prospect]]) ->
     return targets
 
 
-def _rounded(holdings: Holdings[str]) -> dict[str, dict[str, float]]:
-    return {
-        user: {model: round(gpus, DIGITS) for model, gpus in amounts.items()}
-        for user, amounts in holdings.items()
-    }
+def _by_tenant(holdings: Holdings[User]) -> dict[str, dict[str, float]]:
+    """Return what tenants hold, rounded, those that hold nothing included."""
+    sums: dict[str, dict[str, float]] = {}
+    for (tenant, _), amounts in holdings.items():
+        own = sums.setdefault(tenant, {})
+        for model, gpus in amounts.items():
+            own[model] = own.get(model, 0.0) + gpus
+    return {tenant: _rounded(amounts) for tenant, amounts in sums.items()}
 
 
-def _entry(done: Trade) -> dict[str, Any]:
+def _rounded(amounts: Mapping[str, float]) -> dict[str, float]:
+    return {model: round(gpus, DIGITS) for model, gpus in sorted(amounts.items())}
+
+
+def _entry(done: Trade[User]) -> dict[str, Any]:
     return {
-        "buyer": done.buyer,
-        "seller": done.seller,
+        "buyer": done.buyer[0],
+        "buyer_user": done.buyer[1],
+        "seller": done.seller[0],
+        "seller_user": done.seller[1],
         "fast": done.fast,
         "slow": done.slow,
         "fast_gpus": round(done.fast_gpus, DIGITS),
         "slow_gpus": round(done.slow_gpus, DIGITS),
         "price": round(done.price, DIGITS),
     }
+
+
+def _entitled_lines(earlier: Mapping[str, Any], books: Mapping[str, Any]) -> Iterator[LedgerLine]:
+    """Yield a line for each tenant that is entitled to other GPUs than before, also for one that left."""
+    before, now = earlier.get("entitled", {}), books["entitled"]
+    for tenant in sorted({*before, *now}):
+        had, has = _wanted(before.get(tenant, {})), _wanted(now.get(tenant, {}))
+        if had != has:
+            words = wording.listed([f"{gpus:.4g} {model}" for model, gpus in has.items()]) or "no GPUs"
+            yield LedgerLine(
+                kind="entitled",
+                party=tenant,
+                gpus=has,
+                message=f"{tenant} is entitled to {words}.",
+                details={"before": had, "users": len(books["users"].get(tenant, {}))},
+            )
+
+
+def _trade_lines(
+    earlier: Mapping[str, Any], trades: Sequence[Trade[User]], rates: Mapping[User, Mapping[str, float]]
+) -> Iterator[LedgerLine]:
+    """Yield a line for each trade, and one when nobody trades any more; nothing if all is as before."""
+    if [_entry(done) for done in trades] == list(earlier.get("trades", [])):
+        return
+    if not trades:
+        yield LedgerLine(kind="trade", message="Nobody trades any more.")
+    for done in trades:
+        entry = _entry(done)
+        fast, slow = f"{done.fast_gpus:.4g} {done.fast}", f"{done.slow_gpus:.4g} {done.slow}"
+        worth = {side: rates[side][done.fast] / rates[side][done.slow] for side in (done.buyer, done.seller)}
+        bought, sold = worth[done.buyer], worth[done.seller]
+        yield LedgerLine(
+            kind="trade",
+            party=done.buyer[0],
+            counterparty=done.seller[0],
+            gpus={done.fast: entry["fast_gpus"]},
+            given={done.slow: entry["slow_gpus"]},
+            price=entry["price"],
+            message=f"{done.buyer[0]} has {fast} of {done.seller[0]} for {slow}.",
+            details={
+                "user": done.buyer[1],
+                "counterparty_user": done.seller[1],
+                "speed_up": round(bought, DIGITS),
+                "counterparty_speed_up": round(sold, DIGITS),
+                # In GPUs of the slow model.
+                "gain": round((bought - done.price) * done.fast_gpus, DIGITS),
+                "counterparty_gain": round((done.price - sold) * done.fast_gpus, DIGITS),
+            },
+        )
+
+
+def _wanted(amounts: Mapping[str, float]) -> dict[str, float]:
+    return {model: gpus for model, gpus in amounts.items() if gpus}

@@ -20,6 +20,9 @@ from scheduler.core.targets.prospects import Prospects
 from scheduler.core.targets.turns import Turns, gpus_of
 from scheduler.core.targets.units import Unit
 
+#: For no more gangs at a time others have to move.
+MOST_GATHERED = 16
+
 
 class Lease:
     """Settles units on a copy of the view's capacity; `changing` says that those that run are up for it."""
@@ -41,9 +44,28 @@ class Lease:
         """Tell whether a GPU may still be handed out."""
         return any(left > 0 for left in self._left.values())
 
-    def extend(self, chosen: Mapping[Unit, str]) -> None:
-        """Let units stay that run on the model on which they have their turn."""
+    def serve(self, chosen: Mapping[Unit, str], first: Sequence[Unit] = ()) -> None:
+        """Give places to units that have turns: to some `first`, where others have to move for them."""
         self._capacity.pending = self._by_importance(chosen)
+        for unit in first:
+            self.start(unit, chosen[unit])
+        self._extend(chosen)
+        for unit, model in chosen.items():
+            self.start(unit, model)
+
+    def gangs_without_place(self, chosen: Mapping[Unit, str]) -> list[Unit]:
+        """Return units of several GPUs that found no place, as many as others may have to move for."""
+        jobs = self._view.jobs
+        left = [unit for unit in chosen if self._settled.isdisjoint(unit)]
+        return [unit for unit in left if gpus_of(unit, jobs, self._prospects) > 1][:MOST_GATHERED]
+
+    def gpus_served(self, chosen: Mapping[Unit, str]) -> int:
+        """Return the GPUs of those units that have a place."""
+        served = [unit for unit in chosen if self._settled.issuperset(unit)]
+        return sum([gpus_of(unit, self._view.jobs, self._prospects) for unit in served])
+
+    def _extend(self, chosen: Mapping[Unit, str]) -> None:
+        """Let units stay that run on the model on which they have their turn."""
         for unit, model in chosen.items():
             holding = self._capacity.pending.get(unit)
             if holding is None or holding.model != model or holding.gpus > self._capacity.room(model):

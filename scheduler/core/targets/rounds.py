@@ -47,6 +47,8 @@ class Rules:
     random: bool = False
     #: Part of the GPUs that may be used at a time to learn speeds.
     profiling: float = 0.0
+    #: Whether jobs that have their turn move elsewhere so that a gang which has one too finds a place.
+    gathers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class Asked:
 class Rounds:
     """One round. `ask` says what shares depend on now; None: no job could have any.
 
+    `order` makes the turns once shares are decided; without it they go by the debts of single jobs.
+
     Memory, beside the ledger's: `policy`, `manner`, `lease_ends`, `asked` (the key that shares were decided
     for), `targets` by job, `shared` by two jobs, and those that are `due` to start in this lease, by unit,
     with their model.
@@ -73,10 +77,12 @@ class Rounds:
         prospects: Prospects,
         rules: Rules,
         ask: Callable[[], Asked | None],
+        order: Callable[[Ledger], Turns] | None = None,
     ) -> None:
         if memory.get("policy") != rules.policy:
             memory = {}
         self._view, self._prospects, self._rules, self._ask = view, prospects, rules, ask
+        self._order = order or self._by_debts
         self._ledger = Ledger(view, memory, rules.lease_seconds)
         self._targets = _targets(memory) if memory.get("manner") == rules.manner else {}
         self._asked: list[Any] = memory.get("asked", [])
@@ -96,7 +102,7 @@ class Rounds:
             self._decide_shares()
         if changing:
             self._lease_ends = view.now + rules.lease_seconds
-        turns = Turns(view, self._prospects, self._ledger, strict=rules.strict, random=rules.random)
+        turns = self._order(self._ledger)
         outcome = self._changed(turns) if changing else self._filled(turns)
         return outcome.decision(
             self._reasons(outcome),
@@ -123,14 +129,27 @@ class Rounds:
         absent = {job for unit in self._targets if len(unit) > 1 for job in unit if job not in view.jobs}
         turns.serve_due(without(self._targets, absent) if absent else self._targets)
         turns.serve_others(settled)
-        lease = Lease(view, self._prospects, changing=True)
-        lease.extend(turns.chosen)
-        for unit, model in turns.chosen.items():
-            lease.start(unit, model)
+        lease = self._laid_out(turns)
         lease.spare_others()
         lease.fill(turns.line, turns)
         self._due = {unit: model for unit, model in turns.chosen.items() if not self._runs(unit, model)}
         return lease.outcome(turns.line)
+
+    def _laid_out(self, turns: Turns) -> Lease:
+        """Find places for those that have turns."""
+        lease = Lease(self._view, self._prospects, changing=True)
+        lease.serve(turns.chosen)
+        homeless = lease.gangs_without_place(turns.chosen) if self._rules.gathers else []
+        if homeless:
+            gathered = Lease(self._view, self._prospects, changing=True)
+            gathered.serve(turns.chosen, homeless)
+            if gathered.gpus_served(turns.chosen) > lease.gpus_served(turns.chosen):
+                return gathered
+        return lease
+
+    def _by_debts(self, ledger: Ledger) -> Turns:
+        rules = self._rules
+        return Turns(self._view, self._prospects, ledger, strict=rules.strict, random=rules.random)
 
     def _filled(self, turns: Turns) -> Outcome:
         """Within a lease: start who is due, then whoever waits, on what is idle."""

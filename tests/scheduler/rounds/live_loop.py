@@ -16,7 +16,7 @@ from scheduler.models.jobs import PartState, StopCause
 from scheduler.rounds.run import run_round
 from scheduler.services.attempts import part_exited, part_ready, part_running
 from scheduler.services.jobs import job_cancel, job_submit
-from tenants.models import Tenant
+from tenants.models import Tenant, User
 from tenants.selectors import viewer_of
 from tests.scheduler.builders import make_member
 from tests.scheduler.rounds.virtual_clock import VirtualClock
@@ -157,8 +157,10 @@ class LiveLoop:
 
     # What people do, and what jobs do by themselves
 
-    def submit(self, number: int, tenant: str, spec: Mapping[str, Any]) -> None:
-        member = make_member(Tenant.objects.get(name=tenant))
+    def submit(self, number: int, tenant: str, user: str, spec: Mapping[str, Any]) -> None:
+        member = User.objects.filter(username=user).first()
+        if member is None:
+            member = make_member(Tenant.objects.get(name=tenant), user)
         job = job_submit(viewer=viewer_of(member), tenant=tenant, spec=dict(spec))
         self.ids[number], self.numbers[job.id] = job.id, number
 

@@ -55,9 +55,14 @@ class _Scripted:
 def submission(at: int, number: int, tenant: str, spec: Mapping[str, Any]) -> Event:
     def to_facts(engine: Engine) -> None:
         job = jobspec.parse(dict(spec)).core_job(tenant=tenant, submitted_at=engine.now)
-        engine.submit(replace(job, id=JobId(number)), Truth(work_seconds=_FOR_EVER))
+        engine.submit(replace(job, id=JobId(number), user=user), Truth(work_seconds=_FOR_EVER))
 
-    return Event(at=at, to_rows=lambda loop: loop.submit(number, tenant, spec), to_facts=to_facts)
+    def to_rows(loop: LiveLoop) -> None:
+        loop.submit(number, tenant, user, spec)
+
+    # Every tenant has two users, who submit in turn.
+    user = f"{tenant}-{number % 2}"
+    return Event(at=at, to_rows=to_rows, to_facts=to_facts)
 
 
 def end(at: int, number: int) -> Event:
