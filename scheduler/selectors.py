@@ -21,8 +21,10 @@ from scheduler.models import (
     Gpu,
     GpuModel,
     Job,
+    Loan,
     LogChunk,
     Node,
+    Offer,
     PolicyMemory,
     ProgressPoint,
     Round,
@@ -112,6 +114,20 @@ def virtual_cluster_get(name: str) -> VirtualCluster:
     if virtual_cluster is None:
         raise NotFound(f"There is no virtual cluster {name[:80]!r}.")
     return virtual_cluster
+
+
+def offer_get(offer_id: int) -> Offer:
+    found = Offer.objects.select_related("lender").filter(id=offer_id).first()
+    if found is None:
+        raise NotFound(f"There is no offer {offer_id}.")
+    return found
+
+
+def loan_get(loan_id: int) -> Loan:
+    found = Loan.objects.filter(id=loan_id).first()
+    if found is None:
+        raise NotFound(f"There is no loan {loan_id}.")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,13 @@
 """Offers between virtual clusters: made by their owners or by rules, withdrawn, or over."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from django.db import transaction
 from django.db.models import F
 
 from scheduler.clock import database_now
+from scheduler.core.lending.terms import Lot
 from scheduler.hints import hint_round
 from scheduler.lending.owners import require_owner
 from scheduler.models import MarketRule, Offer
@@ -18,6 +20,9 @@ from tenants.errors import Conflict, NotFound
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
 
+#: Raises Conflict naming the jobs that use a lot of a virtual cluster (`rounds.market_use`).
+RequireUnused = Callable[[VirtualCluster, Lot], None]
+
 _CLOSED_WORDS = {
     OfferState.TAKEN: "was taken",
     OfferState.WITHDRAWN: "was withdrawn",
@@ -27,11 +32,19 @@ _CLOSED_WORDS = {
 
 @repeated_on_deadlock
 @transaction.atomic
-def offer_make(*, by: Viewer, virtual_cluster: VirtualCluster, terms: Terms) -> Offer:
-    """Offer what a virtual cluster owns; raise Invalid or Conflict with everything that stands against it."""
+def offer_make(
+    *, by: Viewer, virtual_cluster: VirtualCluster, terms: Terms, require_unused: RequireUnused | None = None
+) -> Offer:
+    """Offer what a virtual cluster owns; raise Invalid or Conflict with everything that stands against it.
+
+    `require_unused` is asked about what would be lent from now on; None: it may be in use.
+    """
     require_owner(by, virtual_cluster)
     lock_guarantees()
-    return offer_write(lender=virtual_cluster, terms=terms, actor=by.actor)
+    offer = offer_write(lender=virtual_cluster, terms=terms, actor=by.actor)
+    if require_unused is not None and (terms.starts_at is None or terms.starts_at <= offer.made_at):
+        require_unused(virtual_cluster, terms.lot)
+    return offer
 
 
 def offer_write(

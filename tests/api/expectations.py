@@ -8,6 +8,8 @@ read-only  the operator's read-only token
 no csrf    the operator's session, without the X-CSRFToken ("-" where nothing changes)
 """
 
+from datetime import UTC, datetime, timedelta
+
 COLUMNS = ("nobody", "stranger", "viewer", "member", "admin", "operator", "read-only", "no csrf")
 
 TABLE = """
@@ -106,6 +108,28 @@ GET    /api/v1/ledger/export                      401    200      200    200    
 GET    /api/v1/ledger/<int:line_id>               401    404      200    200    200   200      200       -
 GET    /api/v1/ledger/<int:line_id>/replay        401    404      409    409    409   409      409       -
 
+GET    /api/v1/market/offers                      401    200      200    200    200   200      200       -
+POST   /api/v1/market/offers                      401    403      403    403    201   201      403       403
+GET    /api/v1/market/offers/<int:offer_id>       401    200      200    200    200   200      200       -
+POST   /api/v1/market/offers/<int:offer_id>/withdraw
+                                                  401    403      403    403    200   200      403       403
+POST   /api/v1/market/offers/<int:offer_id>/take  401    403      403    403    201   201      403       403
+GET    /api/v1/market/loans                       401    200      200    200    200   200      200       -
+GET    /api/v1/market/loans/<int:loan_id>         401    200      200    200    200   200      200       -
+POST   /api/v1/market/loans/<int:loan_id>/end     401    403      403    403    200   200      403       403
+GET    /api/v1/market/rules                       401    200      200    200    200   200      200       -
+POST   /api/v1/market/rules                       401    403      403    403    201   201      403       403
+DELETE /api/v1/market/rules/<int:rule_id>         401    404      403    403    204   204      403       403
+GET    /api/v1/market/accounts                    401    200      200    200    200   200      200       -
+POST   /api/v1/market/accounts/<str:virtual_cluster>/grant
+                                                  401    403      403    403    403   200      403       403
+PUT    /api/v1/market/accounts/<str:virtual_cluster>/allowance
+                                                  401    403      403    403    403   200      403       403
+DELETE /api/v1/market/accounts/<str:virtual_cluster>/allowance
+                                                  401    403      403    403    403   204      403       403
+GET    /api/v1/market/transfers                   401    200      200    200    200   200      200       -
+GET    /api/v1/market/transfers/export            401    200      200    200    200   200      200       -
+
 GET    /api/schema                                401    200      200    200    200   200      200       -
 GET    /api/docs                                  200    200      200    200    200   200      200       -
 POST   /api/agent/v1/sync                         401    401      401    401    401   401      401       401
@@ -118,7 +142,15 @@ GET    /readyz                                    200    200      200    200    
 #: Catch-alls at the end of the list of addresses: JSON 404 below /api, /ws and /static, else the page.
 FALLBACKS = {r"/^(api|ws)(/|$)", r"/^static/", "/"}
 
-_SPEC = {"name": "trial", "tenant": "red", "command": ["true"], "resources": {"gpu": 1}}
+_SPEC = {
+    "name": "trial",
+    "tenant": "red",
+    "virtual_cluster": "shared",
+    "command": ["true"],
+    "resources": {"gpu": 1},
+}
+
+_TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
 
 _SETTING = {"tenant": "red", "application": "bert", "gpu_model": "V100", "gpus": 1}
 
@@ -162,6 +194,23 @@ BODIES = {
     ("PUT", "/api/v1/cells"): {"specification": {}, "version": 0},
     ("POST", "/api/v1/cells/check"): {"specification": {}},
     ("PUT", "/api/v1/virtual-clusters/<str:name>"): {"title": "Changed"},
+    ("POST", "/api/v1/market/offers"): {
+        "virtual_cluster": "shared",
+        "lot": {"gpus": {"V100": 1}},
+        "ends_at": _TOMORROW,
+    },
+    ("POST", "/api/v1/market/offers/<int:offer_id>/take"): {"virtual_cluster": "second"},
+    ("POST", "/api/v1/market/rules"): {
+        "virtual_cluster": "shared",
+        "kind": "borrow",
+        "most_gpus": 1,
+        "waiting_seconds": 60,
+    },
+    ("POST", "/api/v1/market/accounts/<str:virtual_cluster>/grant"): {"credits": 1.5},
+    ("PUT", "/api/v1/market/accounts/<str:virtual_cluster>/allowance"): {
+        "credits": 1,
+        "every_seconds": 3_600,
+    },
 }
 
 

@@ -19,18 +19,22 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from scheduler.core.plan import LedgerLine as Line
-from scheduler.models import Advice, AnomalyReport, Event, Job, LogChunk, Round, WhatIf
+from scheduler.models import Advice, Allowance, AnomalyReport, Event, Job, LogChunk, Round, WhatIf
 from scheduler.rounds.comparisons import nothing_found
 from scheduler.services.ledger import ledger_write
 from tenants.models import Role, Token, User, VirtualCluster
 from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error
 from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS, QUERIES
 from tests.scheduler.builders import (
+    make_account,
     make_attempt,
     make_correction,
     make_job,
+    make_lend_rule,
+    make_loan,
     make_measurement,
     make_node,
+    make_offer,
     make_tenant,
     make_user,
     make_vc,
@@ -149,6 +153,12 @@ def world(db, settings) -> World:
     line = ledger_write(
         Line(kind="bid", party="red", message=MARK), view="unused", person="user member", at=timezone.now()
     )
+    second = make_vc("second", members=[red])
+    offer = make_offer(shared, {"V100": 1})
+    loan = make_loan(shared, second, {"V100": 1})
+    rule = make_lend_rule(shared, {"V100": 1})
+    account = make_account(shared, 5, reason=MARK)
+    Allowance.objects.create(account=account, millicredits=1, every_seconds=60, next_at=timezone.now())
     token = Token.objects.create(user=people["member"], name=MARK, key="0123456789ab", digest=b"x" * 32)
     parameters = {
         "tenants.name": "red",
@@ -162,6 +172,10 @@ def world(db, settings) -> World:
         "question_id": str(question.id),
         "advice_id": str(advice.id),
         "line_id": str(line.id),
+        "offer_id": str(offer.id),
+        "loan_id": str(loan.id),
+        "rule_id": str(rule.id),
+        "market.virtual_cluster": shared.name,
         "key": token.key,
     }
     return World(people, parameters)
@@ -246,6 +260,8 @@ def test_nothing_of_a_tenant_is_told_to_others(world: World, who: str):
         "/api/v1/virtual-clusters/<str:name>/anomalies",
         "/api/v1/ledger",
         "/api/v1/ledger/export",
+        "/api/v1/market/transfers",
+        "/api/v1/market/transfers/export",
     ],
 )
 def test_the_same_is_told_to_those_who_may(world: World, route: str):

@@ -326,7 +326,7 @@ def make_correction(
     )
 
 
-def make_account(virtual_cluster: VirtualCluster, credits: float = 0) -> CreditAccount:
+def make_account(virtual_cluster: VirtualCluster, credits: float = 0, *, reason: str = "") -> CreditAccount:
     """Return the account of a virtual cluster, which was granted so many credits."""
     bank, _ = CreditAccount.objects.get_or_create(id=BANK)
     account, _ = CreditAccount.objects.get_or_create(virtual_cluster=virtual_cluster)
@@ -338,6 +338,7 @@ def make_account(virtual_cluster: VirtualCluster, credits: float = 0) -> CreditA
             credit=account,
             amount=round(credits * 1_000),
             by="user olga",
+            reason=reason,
         )
         account.refresh_from_db()
     return account
