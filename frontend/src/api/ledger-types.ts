@@ -1,34 +1,13 @@
 /** What the routes about the ledger and fairness say; docs/ledger.md and docs/fairness.md have the words. */
 
-/** Something that was bid, won, paid, traded or lent. */
-export interface LedgerLine {
-  id: number;
-  at: string;
-  round_number: number | null;
-  view: string;
-  position: number;
-  kind: string;
-  party: string;
-  counterparty: string;
-  jobs: number[];
-  gpus: Record<string, number>;
-  given: Record<string, number>;
-  price: number | null;
-  seconds: number | null;
-  rho_before: number | null;
-  rho_after: number | null;
-  message: string;
-  details: Record<string, unknown>;
-  person: string;
-}
+import type { components } from "@/api/schema";
 
+type Schemas = components["schemas"];
+
+/** Something that was bid, won, paid, traded or lent. */
+export type LedgerLine = Schemas["Line"];
 /** What came of deciding a line's round again. */
-export interface Replay {
-  same: boolean;
-  line: LedgerLine | null;
-  round_number: number;
-  seconds: number;
-}
+export type Replay = Schemas["Replay"];
 
 export interface TenantFairness {
   tenant: string;

@@ -67,6 +67,19 @@ export function Chart({ label, x, series, height = 220, isTime = true, ceiling, 
   return <div ref={frame} role="img" aria-label={label} className={styles.chart} style={{ height }} />;
 }
 
+/** Which curve is which, for charts that are not read off at the pointer alone. */
+export function ChartKey({ series }: { series: readonly Pick<ChartSeries, "label" | "token" | "dashed">[] }) {
+  return (
+    <ul className={styles.key} aria-label="Curves">
+      {series.map(({ label, token, dashed }) => (
+        <li key={label}>
+          <span style={{ borderTop: `2px ${dashed ? "dashed" : "solid"} var(--${token})` }} /> {label}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
 type Shape = [
   [string, string, boolean | null, boolean | null][],
   number,

@@ -65,7 +65,7 @@ function isFields(value: unknown): value is Fields {
 
 /** "lease_seconds" as "Lease": the unit stands beside the figure. */
 function label(key: string): string {
-  return words(key.replace(/_seconds$/, ""));
+  return words(key.replace(/_seconds$/, "")).replace(/\bgpus?\b/gi, (gpus) => (gpus.endsWith("s") ? "GPUs" : "GPU"));
 }
 
 function text(key: string, value: unknown): string {

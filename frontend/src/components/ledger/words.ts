@@ -55,18 +55,18 @@ export function figuresOf(line: LedgerLine): (readonly [string, string])[] {
   const figures: (readonly [string, string])[] = [
     [GPUS_TEXT[kind] ?? "GPUs", gpusText(gpus)],
     ["Gives", gpusText(given)],
-    ...(price === null ? [] : [priceText(kind, price)]),
+    ...(price === null ? [] : [priceText(line, price)]),
     ["For", seconds === null ? "" : duration(seconds)],
     ["Rho", rho],
   ];
   return figures.filter(([, text]) => text !== "");
 }
 
-/** What a price is depends on the kind: a part withheld, slow GPUs for a fast one, credits. */
-function priceText(kind: string, price: number): readonly [string, string] {
-  if (kind === "win") return ["Withheld", `${figure(price * 100)} %`];
+/** What a price is depends on the kind: a part withheld, slow GPUs for a fast one, thousandths of a credit. */
+function priceText({ kind, view }: LedgerLine, price: number): readonly [string, string] {
+  if (view === "market") return ["Price", `${creditsText(price / 1000)} a GPU-hour`];
   if (kind === "trade") return ["Price", `${figure(price)} slow for a fast one`];
-  return ["Price", `${creditsText(price)} a GPU-hour`];
+  return ["Withheld", `${figure(price * 100)} %`];
 }
 
 function rhoText({ rho_before: before, rho_after: after }: LedgerLine): string {

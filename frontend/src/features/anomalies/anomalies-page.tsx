@@ -6,7 +6,7 @@ import { useMemo, useState } from "react";
 import { anomaliesQuery, measureAnomalies } from "@/api/cell-queries";
 import type { Anomalies } from "@/api/cell-types";
 import { virtualClustersQuery } from "@/api/queries";
-import { Chart } from "@/components/chart";
+import { Chart, ChartKey } from "@/components/chart";
 import { ago, counted, duration, moment } from "@/components/format";
 import { useNow } from "@/components/now";
 import { useSession } from "@/components/session";
@@ -17,7 +17,6 @@ import { Segments } from "@/ui/choice";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Facts, muted, PageLayout, Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
-import styles from "@/features/anomalies/anomalies.module.css";
 
 const route = getRouteApi("/virtual-clusters/$name/anomalies");
 const SPANS = [
@@ -117,13 +116,7 @@ function Result({ measured }: { measured: Anomalies }) {
         {x.length > 1 && (
           <>
             <Chart label="Mean time until jobs start, by when they were submitted" x={x} series={series} ceiling={1} />
-            <ul className={styles.key} aria-label="Curves">
-              {series.map(({ label, token, dashed }) => (
-                <li key={label}>
-                  <span style={{ borderTop: `2px ${dashed ? "dashed" : "solid"} var(--${token})` }} /> {label}
-                </li>
-              ))}
-            </ul>
+            <ChartKey series={series} />
           </>
         )}
       </Panel>

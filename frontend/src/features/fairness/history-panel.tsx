@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 
 import { fairnessHistoryQuery } from "@/api/ledger-queries";
-import { Chart } from "@/components/chart";
+import { Chart, ChartKey } from "@/components/chart";
 import { curvesOf } from "@/features/fairness/words";
 import { Segments } from "@/ui/choice";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
@@ -48,10 +48,12 @@ export function HistoryPanel({ name, tenants }: { name: string; tenants: readonl
           <div>
             <h3>GPUs</h3>
             <Chart label={`GPUs that ${tenant} received and was entitled to`} {...gpus} ceiling={1} />
+            <ChartKey series={gpus.series} />
           </div>
           <div>
             <h3>Rho</h3>
             <Chart label={`Finish-time fairness of ${tenant}: its worst app and the mean`} {...rho} ceiling={1.5} />
+            <ChartKey series={rho.series} />
           </div>
         </div>
       )}

@@ -1,9 +1,8 @@
 import type { TenantFairness } from "@/api/ledger-types";
 import { count } from "@/components/format";
-import { figure, gpusText } from "@/components/ledger/words";
-import { amount } from "@/components/lot";
-import { figureOr, gainText, percent, scalesOf } from "@/features/fairness/words";
-import { muted, numeric, oneLine, TableFrame } from "@/ui/layout";
+import { figure } from "@/components/ledger/words";
+import { dealingsText, gainText, percent, scalesOf } from "@/features/fairness/words";
+import { muted, oneLine, TableFrame } from "@/ui/layout";
 import styles from "@/features/fairness/fairness.module.css";
 
 /** One row for each tenant. */
@@ -17,13 +16,9 @@ export function TenantTable({ tenants }: { tenants: readonly TenantFairness[] })
           <th>Jobs</th>
           <th>GPUs received of those entitled to</th>
           <th>Here and alone</th>
-          <th className={numeric}>Rho, worst</th>
-          <th className={numeric}>Mean</th>
+          <th>Rho</th>
           <th>Envy</th>
-          <th className={numeric}>Borrowed</th>
-          <th className={numeric}>Lent</th>
-          <th>Traded</th>
-          <th className={numeric}>Paid</th>
+          <th>Lent and traded</th>
         </tr>
       </thead>
       <tbody>
@@ -36,7 +31,6 @@ export function TenantTable({ tenants }: { tenants: readonly TenantFairness[] })
 }
 
 function Row({ tenant, scales }: { tenant: TenantFairness; scales: ReadonlyMap<string, number> }) {
-  const { traded_in: gained, traded_out: given } = tenant;
   return (
     <tr>
       <th scope="row">
@@ -53,17 +47,27 @@ function Row({ tenant, scales }: { tenant: TenantFairness; scales: ReadonlyMap<s
       <td>
         <strong className={tenant.better_off_alone ? styles.worse : undefined}>{gainText(tenant)}</strong>
       </td>
-      <td className={numeric}>{figureOr(tenant.rho_worst)}</td>
-      <td className={numeric}>{figureOr(tenant.rho_mean)}</td>
-      <td>{tenant.envy > 0 ? `${percent(tenant.envy)}${tenant.envies ? ` of ${tenant.envies}` : ""}` : "none"}</td>
-      <td className={numeric}>{figureOr(tenant.borrowed)}</td>
-      <td className={numeric}>{figureOr(tenant.lent)}</td>
       <td className={oneLine}>
-        {gpusText(gained) && `got ${gpusText(gained)}`}
-        {gpusText(gained) && <br />}
-        {gpusText(given) ? `for ${gpusText(given)}` : <span className={muted}>–</span>}
+        {tenant.rho_worst === null ? (
+          <span className={muted}>–</span>
+        ) : (
+          <>
+            {figure(tenant.rho_worst)} at worst
+            <br />
+            <span className={muted}>{tenant.rho_mean !== null && `${figure(tenant.rho_mean)} on average`}</span>
+          </>
+        )}
       </td>
-      <td className={numeric}>{tenant.paid > 0 ? amount(tenant.paid) : "–"}</td>
+      <td className={oneLine}>
+        {tenant.envy > 0 ? percent(tenant.envy) : "none"}
+        {tenant.envies && (
+          <>
+            <br />
+            <span className={muted}>of {tenant.envies}</span>
+          </>
+        )}
+      </td>
+      <td>{dealingsText(tenant) || <span className={muted}>–</span>}</td>
     </tr>
   );
 }

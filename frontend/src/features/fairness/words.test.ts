@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import type { FairnessSample, TenantFairness } from "@/api/ledger-types";
-import { curvesOf, figureOr, gainText, scalesOf } from "@/features/fairness/words";
+import { curvesOf, dealingsText, gainText, scalesOf } from "@/features/fairness/words";
 
 const tenant = (given: Partial<TenantFairness>): TenantFairness => ({
   tenant: "vision",
@@ -44,7 +44,9 @@ describe("fairness in words", () => {
       "would be better off alone",
       "wants nothing now",
     ]);
-    expect([figureOr(null), figureOr(0), figureOr(1.256)]).toEqual(["–", "–", "1.26"]);
+    const traded = tenant({ borrowed: 2, traded_in: { V100: 1 }, traded_out: { K80: 4 }, paid: 6 });
+    expect(dealingsText(traded)).toBe("borrowed 2 GPUs; got 1 V100 for 4 K80; paid 6 credits");
+    expect(dealingsText(tenant({ lent: 0.5 }))).toBe("lent 0.5 GPUs");
   });
 
   it("draws every tenant's bars of a model to one scale", () => {

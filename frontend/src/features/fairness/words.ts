@@ -2,7 +2,9 @@
 
 import type { FairnessSample, TenantFairness } from "@/api/ledger-types";
 import type { ChartSeries } from "@/components/chart";
-import { figure } from "@/components/ledger/words";
+import { counted } from "@/components/format";
+import { figure, gpusText } from "@/components/ledger/words";
+import { creditsText } from "@/components/lot";
 
 /** Below this part nobody could tell the difference. */
 const NEGLIGIBLE = 0.005;
@@ -20,9 +22,19 @@ export function percent(part: number): string {
   return `${Math.round(part * 100)} %`;
 }
 
-/** "1.25", and a dash for nothing. */
-export function figureOr(value: number | null, none = "–"): string {
-  return value === null || value === 0 ? none : figure(value);
+/** What it has of others and others of it: "borrowed 2 GPUs; got 1 V100 for 4 K80; paid 6 credits". */
+export function dealingsText(
+  tenant: Pick<TenantFairness, "borrowed" | "lent" | "traded_in" | "traded_out" | "paid">,
+): string {
+  const [gained, given] = [gpusText(tenant.traded_in), gpusText(tenant.traded_out)];
+  return [
+    tenant.borrowed > 0 && `borrowed ${counted(tenant.borrowed, "GPU")}`,
+    tenant.lent > 0 && `lent ${counted(tenant.lent, "GPU")}`,
+    (gained || given) && `got ${gained || "nothing"} for ${given || "nothing"}`,
+    tenant.paid > 0 && `paid ${creditsText(tenant.paid)}`,
+  ]
+    .filter(Boolean)
+    .join("; ");
 }
 
 /** GPU models of which anybody has, or is entitled to, some; each with the most that anybody has. */
