@@ -199,14 +199,14 @@ class TestTurns:
 
     def test_a_gang_is_not_passed_by_for_ever_by_smaller_jobs_of_its_own_user(self) -> None:
         jobs = [
-            job(1, "a", 2),
+            job(1, "a", 4),
             *[job(number, "a") for number in (2, 3, 4)],
             *[job(number, "b") for number in range(5, 13)],
         ]
         engine = play(snapshot(jobs, nodes(4), {"a": 1, "b": 3}), 64)
         had = sum(stay.ended_at - stay.started_at for stay in engine.stays if stay.job == 1)
-        # Each of the four jobs has a quarter of a GPU: the gang, an eighth of the time.
-        assert had == pytest.approx(engine.now / 8, rel=0.5)
+        # Each of the four jobs has a quarter of a GPU: the gang, a sixteenth of the time.
+        assert had == pytest.approx(engine.now / 16, abs=QUANTUM)
 
     def test_jobs_that_have_their_turn_move_together_for_a_gang_that_has_one_too(self) -> None:
         """The jobs of a stay on two nodes when those of c have ended between them."""
