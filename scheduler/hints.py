@@ -35,6 +35,12 @@ _FORECASTING = "allot:forecasting"
 _FORECASTING_MS = 75_000
 
 
+#: Accounting for fairness, likewise.
+_ACCOUNT_HINTED = "allot:account-hinted"
+_ACCOUNT_RECENT = "allot:account-recent"
+_ACCOUNT_DISTANCE_SECONDS = 2.0
+
+
 def hint_round() -> None:
     """Once this transaction is committed, let a round start at once unless one is already asked for."""
     # Robust: a Redis that is away must not fail what was committed; the next tick does the work.
@@ -72,6 +78,26 @@ def forecast_took(seconds: float) -> None:
     """Keep the next forecast at a distance in proportion to what this one cost."""
     distance = max(_FORECAST_DISTANCE_SECONDS, _FORECAST_PART * seconds)
     _redis().set(_FORECAST_RECENT, 1, px=int(distance * 1_000))
+
+
+def ask_for_account() -> None:
+    """Let the newest rounds be accounted for soon; a thousand such wishes cost one account."""
+    wait_ms = max(0, _redis().pttl(_ACCOUNT_RECENT))
+    if _redis().set(_ACCOUNT_HINTED, 1, nx=True, px=wait_ms + 10_000):
+        name = "scheduler.tasks.account_for_rounds"
+        current_app.send_task(name, countdown=wait_ms / 1_000 if wait_ms else None)
+
+
+def account_begins() -> None:
+    """From now on a round may have been missed by the account, so it may hint again."""
+    _redis().set(_ACCOUNT_RECENT, 1, px=int(_ACCOUNT_DISTANCE_SECONDS * 1_000))
+    _redis().delete(_ACCOUNT_HINTED)
+
+
+def account_took(seconds: float) -> None:
+    """Keep the next account at a distance in proportion to what this one cost."""
+    distance = max(_ACCOUNT_DISTANCE_SECONDS, _FORECAST_PART * seconds)
+    _redis().set(_ACCOUNT_RECENT, 1, px=int(distance * 1_000))
 
 
 @contextmanager

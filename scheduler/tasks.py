@@ -1,6 +1,7 @@
 """Celery's entries: each fetches nothing and calls one service. All may run twice, late or never."""
 
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from celery.signals import worker_process_shutdown
 from scheduler import hints
 from scheduler.core.errors import SchedulingError
 from scheduler.hints import ask_for_round, round_begins
-from scheduler.rounds import advising, answers, comparisons, forecasting
+from scheduler.rounds import advising, answers, comparisons, fairness, forecasting
 from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
 from scheduler.services import anomalies, housekeeping, leases, settling
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 
 #: A forecast or an answer that takes longer is given up.
 _FORECAST_SECONDS = 50
+#: An account is of a few rounds; what is left over is taken up by the next one.
+_ACCOUNT_SECONDS = 120
 #: Advice tries many private clusters; meanwhile nothing else is foreseen.
 _ADVICE_SECONDS = 120
 _RENEWED_AT_ONCE = 10
@@ -75,6 +78,14 @@ def forecast() -> None:
         except SoftTimeLimitExceeded:
             log.warning("a forecast was given up after %d s: the queue is too long", _FORECAST_SECONDS)
             hints.forecast_took(_FORECAST_SECONDS)
+
+
+@shared_task(time_limit=_ACCOUNT_SECONDS)
+def account_for_rounds() -> None:
+    hints.account_begins()
+    began = time.perf_counter()
+    fairness.account_for_rounds()
+    hints.account_took(time.perf_counter() - began)
 
 
 @shared_task(soft_time_limit=_FORECAST_SECONDS, time_limit=_FORECAST_SECONDS + 10)

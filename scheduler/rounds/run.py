@@ -12,7 +12,7 @@ from scheduler.clock import database_now
 from scheduler.core import codec
 from scheduler.core.plan import Plan
 from scheduler.core.round import decide
-from scheduler.hints import ask_for_forecast
+from scheduler.hints import ask_for_account, ask_for_forecast
 from scheduler.models import Round
 from scheduler.models.rounds import RoundState
 from scheduler.rounds.apply import Applied, apply_plan
@@ -88,6 +88,7 @@ def _run(number: int) -> None:
         if plan.reasons:
             # Robust: that a forecast is not made must not fail what was committed.
             transaction.on_commit(ask_for_forecast, robust=True)
+        transaction.on_commit(ask_for_account, robust=True)
     for view, problem in plan.degraded.items():
         # Said once for each attempt, and not in every round that does without one.
         if view not in overruns.skipped:

@@ -9,12 +9,23 @@ from django.db.models import Max
 from scheduler import stream
 from scheduler.clock import database_now
 from scheduler.core.lifecycle import HoldPhase
-from scheduler.models import AllocatedGpu, Gpu, Round, UsageSample, WhatIf
+from scheduler.models import (
+    AllocatedGpu,
+    FairnessSample,
+    FairnessViolation,
+    Gpu,
+    Round,
+    UsageSample,
+    WhatIf,
+)
 from scheduler.services.ledger import prune_ledger
 from scheduler.services.measuring import prune_measurements
 from scheduler.services.questions import KEPT
 
 _USAGE_KEPT = timedelta(days=7)
+#: Samples of fairness, one a minute, and violations after their end.
+SAMPLES_KEPT = timedelta(days=14)
+VIOLATIONS_KEPT = timedelta(days=90)
 
 
 def sample_usage() -> None:
@@ -46,3 +57,5 @@ def prune() -> None:
     WhatIf.objects.filter(asked_at__lt=database_now() - KEPT).delete()
     prune_measurements()
     prune_ledger()
+    FairnessSample.objects.filter(at__lt=database_now() - SAMPLES_KEPT).delete()
+    FairnessViolation.objects.filter(ended_at__lt=database_now() - VIOLATIONS_KEPT).delete()

@@ -15,12 +15,14 @@ from scheduler.core.fairness.division import Account, Division, Standing
 from scheduler.core.fairness.incentive import WINDOW_SECONDS
 from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import words_of
-from scheduler.core.snapshot import Node
+from scheduler.core.snapshot import Job, Node
 
 #: Policies that divide a virtual cluster by the weights of its members.
 BY_WEIGHT = frozenset({"drf", "fair", "gandiva_fair", "gavel", "themis"})
 #: The key of a quota line that caps all GPU models together.
 ANY_MODEL = "*"
+#: Thousands may wait, and most are alike.
+MOST_LOOKED_AT = 200
 #: Fewer GPUs are none.
 NEGLIGIBLE = 1e-6
 
@@ -71,18 +73,13 @@ class _Circumstances:
     def waiting_gpus(self) -> int:
         return sum(job.gpus for job in self.standing.waiting)
 
-    def free(self, model: str) -> dict[int, int]:
-        """Return the GPUs of a model that may be taken and that nobody holds, by node."""
-        fleet = self.facts.cluster.fleets.get(model)
-        if fleet is None:
-            return {}
-        counts = {number: usable.bit_count() for number, usable in enumerate(fleet.usable)}
-        for running in self.facts.running.values():
-            holding = self.facts.holdings[running.allocation]
-            if holding.model == model and running.phase == "held":
-                for part in holding.parts:
-                    counts[part.node] -= (part.mask & fleet.usable[part.node]).bit_count()
-        return {number: count for number, count in counts.items() if count > 0}
+    @property
+    def waiting(self) -> tuple[Job, ...]:
+        """Those of its jobs that are looked at one by one."""
+        return self.standing.waiting[:MOST_LOOKED_AT]
+
+    def models(self, job: Job) -> tuple[str, ...]:
+        return job.gpu_models or tuple(sorted(self.division.virtual_cluster.guaranteed))
 
 
 def _quota(seen: _Circumstances) -> Finding | None:
@@ -164,16 +161,16 @@ def _trouble(node: Node) -> str:
 
 def _fragmented(seen: _Circumstances) -> Finding | None:
     """There are enough idle GPUs for a waiting gang, and no node has enough of them."""
-    fewer = _room_left(seen)
-    for job in seen.standing.waiting:
-        for model in job.gpu_models or tuple(sorted(fewer)):
-            free = seen.free(model)
-            largest, idle = max(task.gpus for task in job.tasks), sum(free.values())
-            if min(idle, fewer.get(model, 0.0)) >= job.gpus and max(free.values(), default=0) < largest:
+    room = _room_left(seen)
+    for job in seen.waiting:
+        largest = max(task.gpus for task in job.tasks)
+        for model in seen.models(job):
+            idle = seen.account.idle.of(model)
+            if min(sum(idle), room.get(model, 0.0)) >= job.gpus and max(idle, default=0) < largest:
                 return Finding(
                     Cause.FRAGMENTED,
-                    f"{idle} {model} are idle, but no node has the {largest} of them that job {job.id} needs"
-                    " side by side.",
+                    f"{sum(idle)} {model} are idle, but no node has the {largest} of them that job {job.id}"
+                    " needs side by side.",
                 )
     return None
 
@@ -190,17 +187,15 @@ def _room_left(seen: _Circumstances) -> dict[str, float]:
 
 def _left_idle(seen: _Circumstances) -> Finding | None:
     """The policy or the placer lets a job wait that would fit."""
-    room = _room_left(seen)
-    for job in seen.standing.waiting:
-        for model in job.gpu_models or tuple(sorted(room)):
-            free = seen.free(model)
-            places = sum(count // job.tasks[0].gpus for count in free.values()) if job.tasks[0].gpus else 0
-            fits = len(job.tasks) == 1 and places >= job.tasks[0].replicas
+    room, vc = _room_left(seen), seen.division.virtual_cluster
+    for job in seen.waiting:
+        for model in seen.models(job):
+            idle, task = seen.account.idle.of(model), job.tasks[0]
+            fits = len(job.tasks) == 1 and sum(count // task.gpus for count in idle) >= task.replicas
             if fits and room.get(model, 0.0) >= job.gpus:
-                idle, vc = sum(free.values()), seen.division.virtual_cluster
                 return Finding(
                     Cause.LEFT_IDLE,
-                    f"{idle} {model} are idle, and policy {vc.policy} with placer {vc.placer} lets job"
+                    f"{sum(idle)} {model} are idle, and policy {vc.policy} with placer {vc.placer} lets job"
                     f" {job.id} wait, which needs {job.gpus}.",
                 )
     return None

@@ -12,7 +12,7 @@ from scheduler.core.entitlement import Claim, entitled
 from scheduler.core.facts import Facts
 from scheduler.core.fairness.alone import Gang, speed_alone
 from scheduler.core.fairness.finish import rhos_of
-from scheduler.core.fairness.holders import Holders
+from scheduler.core.fairness.holders import Holders, Idle
 from scheduler.core.fairness.lent import Share, Use, uses
 from scheduler.core.session import Session
 from scheduler.core.snapshot import Job, Memory, Snapshot, VirtualCluster
@@ -75,6 +75,7 @@ class Account:
 
     snapshot: Snapshot
     facts: Facts
+    idle: Idle
     divisions: Mapping[str, Division]
 
 
@@ -108,7 +109,8 @@ def account_of(snapshot: Snapshot, memory: Mapping[str, Memory]) -> Account:
         )
         for draft, rhos, remembered in drafts
     }
-    return Account(snapshot=snapshot, facts=session.facts, divisions=divisions)
+    facts = session.facts
+    return Account(snapshot=snapshot, facts=facts, idle=Idle(facts), divisions=divisions)
 
 
 class _Draft:

@@ -21,6 +21,32 @@ class Held:
     running: list[tuple[Job, Running]] = field(default_factory=list)
 
 
+class Idle:
+    """GPUs that may be taken and that nobody holds."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._known: dict[str, list[int]] = {}
+
+    def of(self, model: str) -> list[int]:
+        """Return how many there are of a model on each node that has any."""
+        if model not in self._known:
+            self._known[model] = self._count(model)
+        return self._known[model]
+
+    def _count(self, model: str) -> list[int]:
+        fleet = self._facts.cluster.fleets.get(model)
+        if fleet is None:
+            return []
+        left = list(fleet.usable)
+        for number, running in self._facts.running.items():
+            holding = self._facts.holdings[number]
+            if holding.model == model and running.phase == "held":
+                for part in holding.parts:
+                    left[part.node] &= ~part.mask
+        return [count for mask in left if (count := mask.bit_count())]
+
+
 class Holders:
     """What is held by whom, and by which jobs."""
 

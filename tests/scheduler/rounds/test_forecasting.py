@@ -188,11 +188,13 @@ class TestTask:
     ):
         with django_capture_on_commit_callbacks(execute=True):
             run_round()
-        assert sent == []
+        # It is accounted for all the same.
+        assert {name for name, _ in sent} <= {"scheduler.tasks.account_for_rounds"}
+        sent.clear()
         wait_in(vision)
         with django_capture_on_commit_callbacks(execute=True):
             run_round()
-        assert [name for name, _ in sent] == ["scheduler.tasks.forecast"]
+        assert "scheduler.tasks.forecast" in [name for name, _ in sent]
 
     def test_a_thousand_wishes_cost_one_forecast(self, sent):
         for _ in range(1_000):
