@@ -1,0 +1,1 @@
+"""Why attempts fail, and whether another one is worth while."""

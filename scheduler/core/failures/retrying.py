@@ -1,0 +1,82 @@
+"""Whether a job that failed is tried again, when, and where not.
+
+Every failed attempt used to be tried again on Philly, up to a fixed number (ATC 2019, section 4.3); there one
+user's jobs ran out of memory 185 times each. Here it depends on the class: what the job itself brings about
+is not tried again unless its owner asks for that, what libraries do once, and what the platform does as often
+as the job allows. What failed twice in a row in the same way, and is not the platform's doing, would again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scheduler.core.failures.taxonomy import FailureClass, Layer, signature_of
+
+#: How long a job waits after its first, second, ... failure.
+BACKOFF_SECONDS = (5.0, 20.0, 60.0, 180.0, 600.0)
+#: Attempts by layer, where the job says nothing; those of the platform's failures are all that it may have.
+ATTEMPTS: Mapping[Layer, int] = {Layer.USER: 1, Layer.ENGINE: 2, Layer.UNKNOWN: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An attempt that failed."""
+
+    failure: FailureClass
+    message: str
+
+    @property
+    def signature(self) -> str:
+        return signature_of(self.failure, self.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRules:
+    """What a job's owner wants. Attempts count the first one."""
+
+    max_attempts: int = 3
+    #: By class of failure, or by layer.
+    attempts: Mapping[str, int] = field(default_factory=dict)
+    #: By a text that occurs in the message; these come first.
+    matching: Mapping[str, int] = field(default_factory=dict)
+
+    def attempts_for(self, failed: Failed) -> tuple[int, bool]:
+        """Return how many attempts such a failure leaves the job, and whether its owner said so."""
+        for text, attempts in self.matching.items():
+            if text in failed.message:
+                return attempts, True
+        for name in (failed.failure.name, failed.failure.layer.value):
+            if name in self.attempts:
+                return self.attempts[name], True
+        return min(self.max_attempts, ATTEMPTS.get(failed.failure.layer, self.max_attempts)), False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of the job."""
+
+    retry: bool
+    #: Why, in words that follow on "It is (not) tried again".
+    why: str
+    after_seconds: float = 0.0
+    #: Not on the node where it failed.
+    avoid_node: bool = False
+
+
+def judge(failed: Failed, before: Sequence[Failed], rules: RetryRules) -> Verdict:
+    """Return what becomes of a job that failed just now, and before as listed, the oldest first."""
+    failures = len(before) + 1
+    attempts, is_asked_for = rules.attempts_for(failed)
+    named = f"{failed.failure.words} ({failed.failure.name})"
+    if failures >= attempts:
+        if attempts <= 1:
+            return Verdict(False, f"{named}: the next attempt would fail alike")
+        return Verdict(False, f"{named}, and all its {attempts} attempts failed")
+    alike = bool(before) and before[-1].signature == failed.signature
+    if alike and failed.failure.layer is not Layer.PLATFORM and not is_asked_for:
+        return Verdict(False, f"{named}: it failed twice in the same way")
+    after = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
+    where = " on another node" if failed.failure.is_hardware else ""
+    why = f"{named}; attempt {failures + 1} of {attempts}{where} after {after:g} s"
+    return Verdict(True, why, after, failed.failure.is_hardware)

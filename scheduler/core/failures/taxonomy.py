@@ -1,0 +1,141 @@
+"""Classes of failures, by what a node said of an attempt's end.
+
+The classes are those of M. Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
+Workloads" (Philly), USENIX ATC 2019, table 7, who found them with more than 230 rules over logs. Here the
+node has chosen the decisive line of the log and a category already (`nodeagent.classify`); the few rules
+below look at that line. A site may put rules of its own before them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Layer(StrEnum):
+    """Who can do something about it."""
+
+    #: The job as it was submitted: the next attempt meets it again.
+    USER = "user"
+    #: Libraries and drivers under it: the next attempt may meet it again.
+    ENGINE = "engine"
+    #: Machines, networks, disks.
+    PLATFORM = "platform"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class FailureClass:
+    """A kind of failure."""
+
+    name: str
+    layer: Layer
+    #: In a few words for people.
+    words: str
+    #: Whether the node is to be avoided: the device itself is to blame.
+    is_hardware: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A failure is of the class when the node's category and line match. An empty category is any."""
+
+    failure: FailureClass
+    category: str = ""
+    pattern: re.Pattern[str] | None = None
+
+    def matches(self, category: str, message: str) -> bool:
+        if self.category and category != self.category:
+            return False
+        return self.pattern is None or self.pattern.search(message) is not None
+
+
+def _rule(
+    name: str, layer: Layer, words: str, category: str = "", *patterns: str, hardware: bool = False
+) -> Rule:
+    pattern = re.compile("|".join(patterns), re.IGNORECASE) if patterns else None
+    return Rule(FailureClass(name, layer, words, hardware), category, pattern)
+
+
+NO_SIGNATURE = FailureClass("no_signature", Layer.UNKNOWN, "nothing tells why")
+
+_USER, _ENGINE, _PLATFORM = Layer.USER, Layer.ENGINE, Layer.PLATFORM
+
+#: The first that matches counts.
+RULES: tuple[Rule, ...] = (
+    _rule("node_lost", _PLATFORM, "the node was lost", "lost"),
+    _rule("start_failed", _USER, "the command could not be started", "start_failed"),
+    _rule("gpu_ecc_error", _PLATFORM, "the GPU's memory is faulty", "hardware", r"ECC", hardware=True),
+    _rule(
+        "cuda_version_mismatch", _ENGINE, "driver and library do not fit together", "hardware",
+        r"version mismatch", hardware=True,
+    ),
+    _rule("gpu_failure", _PLATFORM, "the GPU or its driver failed", "hardware", hardware=True),
+    _rule(
+        "gpu_out_of_memory", _USER, "it needs more GPU memory", "out_of_memory",
+        r"CUDA", r"CUBLAS", r"CUDNN", r"RESOURCE_EXHAUSTED", r"torch\.OutOfMemoryError",
+    ),
+    _rule("cpu_out_of_memory", _USER, "it needs more memory", "out_of_memory"),
+    _rule(
+        "collective_error", _PLATFORM, "the processes of the gang lost each other", "network",
+        r"NCCL", r"Gloo", r"c10d|TCPStore|Dist\w*Error|Rendezvous", r"Watchdog",
+    ),
+    _rule("connection_error", _PLATFORM, "a connection broke", "network"),
+    _rule("disk_full", _PLATFORM, "a disk is full", "", r"No space left on device", r"Disk quota exceeded"),
+    _rule(
+        "model_checkpoint_error", _PLATFORM, "a checkpoint could not be read or written", "",
+        r"PytorchStreamReader", r"Error\(s\) in loading state_dict", r"Stale file handle",
+        r"Input/output error", r"Read-only file system", r"checkpoint.*(corrupt|damaged|truncated)",
+    ),
+    _rule(
+        "cuda_init_failed", _ENGINE, "CUDA could not be started", "",
+        r"no CUDA-capable device", r"CUDA_ERROR_NO_DEVICE", r"cuda.*initiali[sz]ation (error|failed)",
+    ),
+    _rule(
+        "invalid_memory_access", _ENGINE, "it touched memory that is not its own", "",
+        r"illegal memory access", r"device-side assert", r"SIGSEGV", r"SIGBUS",
+    ),
+    _rule("cuda_failure", _ENGINE, "a CUDA library failed", "", r"CUDA error|CUBLAS_STATUS|CUDNN_STATUS"),
+    _rule("core_dump", _ENGINE, "it crashed", "", r"SIGABRT", r"core dumped"),
+    _rule("mpi_error", _PLATFORM, "MPI failed", "", r"\bMPI_\w+", r"\bmpirun\b", r"\borted?\b"),
+    _rule("syntax_error", _USER, "it has a syntax error", "", r"SyntaxError|IndentationError|TabError"),
+    _rule(
+        "import_error", _USER, "a module is missing", "",
+        r"ImportError|ModuleNotFoundError", r"cannot open shared object file",
+    ),
+    _rule("permission_error", _USER, "it may not do that", "", r"PermissionError", r"permission denied"),
+    _rule(
+        "model_diverged", _USER, "the model diverged", "",
+        r"\b(loss|gradient)\w*\b.*\b(nan|inf)\b", r"diverged",
+    ),
+    _rule(
+        "incorrect_inputs", _USER, "an input is missing or not what it should be", "",
+        r"FileNotFoundError|IsADirectoryError|NotADirectoryError|EOFError", r"No such file or directory",
+        r"Unicode\w*Error|JSONDecodeError|ParserError",
+    ),
+    _rule("timeout", _PLATFORM, "something took too long", "", r"TimeoutError", r"timed out"),
+    _rule(
+        "semantic_error", _USER, "the program has an error", "",
+        r"\b(Type|Value|Key|Index|Attribute|Name|UnboundLocal|Assertion|ZeroDivision|NotImplemented|Runtime)Error",
+    ),
+    _rule(
+        "traceback_from_crash", _ENGINE, "it ended with an exception", "",
+        r"^(Rank \d+: )?([a-z_]\w*\.)*\w*(Error|Exception)\b",
+    ),
+)  # fmt: skip
+
+
+def class_of(category: str, message: str, site_rules: Sequence[Rule] = ()) -> FailureClass:
+    """Return the class of an attempt's end, by its node's category and decisive line."""
+    for rule in (*site_rules, *RULES):
+        if rule.matches(category, message):
+            return rule.failure
+    return NO_SIGNATURE
+
+
+def signature_of(failure: FailureClass, message: str) -> str:
+    """Return what two failures have in common that are alike: numbers, addresses and ranks do not count."""
+    text = re.sub(r"^Rank \d+: ", "", message)
+    return f"{failure.name}: {re.sub(r'0x[0-9a-fA-F]+|[0-9]+', '#', text)}"
