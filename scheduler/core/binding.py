@@ -17,6 +17,7 @@ whole for guaranteed jobs that are yet to start, and serves opportunistic ones.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -316,6 +317,13 @@ class Binding:
             ]
             replicas.append(tuple([gpu for gpu in gpus if gpu is not None]))
         return replace(placement, replicas=tuple(replicas))
+
+    def cells_in_use(self, vc: str) -> Counter[tuple[str, int]]:
+        """Return by chain and level how many cells of a virtual cluster are in use; pinned ones left out."""
+        found: Counter[tuple[str, int]] = Counter()
+        for name, space in self._world.spaces.get(vc, {}).items():
+            found.update((name, level) for level, _ in space.uses)
+        return found
 
     def memory(self) -> Memory:
         """Return what is bound, for the next round; the very same object while nothing changes."""

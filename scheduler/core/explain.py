@@ -194,12 +194,12 @@ class _Shortages:
             return None
         demand = demand_of(job, facts.cluster, sizes_of(job)[-1])
         for model in demand.models:
-            lent = {
-                loan: gpus_of(lot, facts.layout).get(model, 0)
+            lent = [
+                (loan, gpus_of(lot, facts.layout).get(model, 0))
                 for loan in active(lending.loans, facts.frame.now)
                 if (lot := loan.given_by(job.virtual_cluster)) is not None
-            }
-            loans, gpus = [loan for loan, count in lent.items() if count], sum(lent.values())
+            ]
+            loans, gpus = [loan for loan, count in lent if count], sum([count for _, count in lent])
             if loans and max(self._outcome.capacity.room(model), 0) + gpus >= demand.gpus:
                 return self._lent_to(job, demand, model, gpus, loans)
         return None

@@ -13,9 +13,11 @@ from scheduler.core.admit import Admission
 from scheduler.core.binding import CELLS, Binding
 from scheduler.core.capacity import Capacity
 from scheduler.core.computing import Compute, here
+from scheduler.core.dealing import deal
 from scheduler.core.diff import diff
 from scheduler.core.facts import Facts
 from scheduler.core.lapse import Lapse
+from scheduler.core.lending.terms import MARKET
 from scheduler.core.plan import Plan
 from scheduler.core.policy import View
 from scheduler.core.reserve import Reservation
@@ -95,6 +97,16 @@ class Session:
         }
         if self._binding is not None:
             memory[CELLS] = self._binding.memory()
+        dealt = deal(self.facts, self._binding, outcomes)
+        ledger = {
+            outcome.view.name: outcome.decision.ledger for outcome in outcomes if outcome.decision.ledger
+        }
+        if dealt.wake_at is not None:
+            wakes.append(dealt.wake_at)
+        if dealt.memory:
+            memory[MARKET] = dealt.memory
+        if dealt.ledger:
+            ledger[MARKET] = dealt.ledger
         return Plan(
             round_number=self.facts.frame.round_number,
             actions=diff(self.facts, self.admission, self._reservation.homeless, outcomes),
@@ -102,7 +114,6 @@ class Session:
             wake_at=min(wakes, default=None),
             degraded={outcome.view.name: outcome.failure for outcome in outcomes if outcome.failure},
             overran=tuple([outcome.view.name for outcome in outcomes if outcome.overran]),
-            ledger={
-                outcome.view.name: outcome.decision.ledger for outcome in outcomes if outcome.decision.ledger
-            },
+            ledger=ledger,
+            market=dealt.actions,
         )

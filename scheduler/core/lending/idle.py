@@ -1,0 +1,44 @@
+"""For how long how much of a virtual cluster's guarantee has not been needed.
+
+Remembered are steps [n, since]: at least n have been idle since that instant, fewer of them for longer. More
+that fall idle add a step; when fewer are idle than before, what was known of the larger numbers is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: After a gap of more than so many rounds and seconds between two observations nothing is known.
+GAP_ROUNDS, GAP_SECONDS = 10, 60.0
+
+Steps = Sequence[Sequence[float]]
+
+
+def longest_gap(round_seconds: float) -> float:
+    return GAP_ROUNDS * round_seconds + GAP_SECONDS
+
+
+def remembered(memory: Mapping[str, Any], now: float, round_seconds: float) -> Mapping[str, Any]:
+    """Return the steps by virtual cluster and kind; none after a gap, or where the clock went back."""
+    passed = now - float(memory.get("at", now))
+    return memory.get("idle", {}) if 0 <= passed <= longest_gap(round_seconds) else {}
+
+
+def observed(steps: Steps, idle: int, now: float) -> list[list[float]]:
+    """Return the steps after so many were seen to be idle."""
+    if idle < 1:
+        return []
+    kept = [list(step) for step in steps if step[0] < idle]
+    since = next((step[1] for step in steps if step[0] >= idle), now)
+    return [*kept, [idle, since]]
+
+
+def idle_for(steps: Steps, seconds: float, now: float) -> int:
+    """Return how many have been idle for so long."""
+    return int(max([step[0] for step in steps if step[1] <= now - seconds], default=0))
+
+
+def next_step(steps: Steps, seconds: float, now: float) -> float | None:
+    """Return when more will have been idle for so long; None: never, as things are."""
+    return min([step[1] + seconds for step in steps if step[1] + seconds > now], default=None)

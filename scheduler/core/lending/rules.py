@@ -1,0 +1,363 @@
+"""What virtual clusters do by their rules in a round: offer what stays idle, take back, and borrow.
+
+A lend rule offers what no guaranteed job of its owner has needed for a while, never more than its lot, and
+each kind of GPUs or cells by itself, so that nobody has to take what he does not need. When the owner needs
+it again before anybody took it, the offer is withdrawn. A borrow rule takes the cheapest offers that let a
+job run which has waited long enough, if the balance pays for them until their end; barter is left to people.
+Virtual clusters borrow in the order of the round, those first that use the smallest part of what they have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.core.cells.chains import Layout
+from scheduler.core.lending.checking import problems
+from scheduler.core.lending.idle import Steps, idle_for, longest_gap, next_step, observed, remembered
+from scheduler.core.lending.in_force import Guarantees
+from scheduler.core.lending.lots import cells_of, cost, gpus_of
+from scheduler.core.lending.standing import Standing, Want, holds, units_of
+from scheduler.core.lending.terms import (
+    BorrowRule,
+    Lending,
+    LendRule,
+    Loan,
+    LoanId,
+    Lot,
+    MarketAction,
+    Offer,
+    OfferId,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """What rules make virtual clusters do, and what they are to remember."""
+
+    actions: tuple[MarketAction, ...] = ()
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    #: When more will have been idle for long enough, or a job will have waited for long enough.
+    wake_at: float | None = None
+
+
+def follow(
+    lending: Lending,
+    own: Guarantees,
+    standings: Sequence[Standing],
+    memory: Mapping[str, Any],
+    *,
+    now: float,
+    round_seconds: float,
+) -> Followed:
+    """Return what the rules come to; `standings`: of all virtual clusters, in the order of the round."""
+    following = _Following(lending, own, standings, now)
+    idle = following.observe(remembered(memory, now, round_seconds))
+    following.withdraw()
+    following.offer(idle)
+    following.borrow()
+    instants = [instant for instant in following.wakes if instant > now]
+    if idle:
+        # Often enough that what is remembered does not grow too old to count.
+        instants = [min([*instants, now + longest_gap(round_seconds) / 2])] if instants else []
+    return Followed(
+        actions=tuple(following.actions),
+        memory={"at": now, "idle": idle} if idle else {},
+        wake_at=min(instants, default=None),
+    )
+
+
+class _Following:
+    def __init__(self, lending: Lending, own: Guarantees, standings: Sequence[Standing], now: float) -> None:
+        self._lending, self._own, self._now = lending, own, now
+        self._layout: Layout | None = own.layout
+        self._standings = {standing.virtual_cluster: standing for standing in standings}
+        self._open = {offer.id: offer for offer in lending.offers if offer.ends_at > now}
+        self._loans = list(lending.loans)
+        self.actions: list[MarketAction] = []
+        self.wakes: list[float] = []
+
+    # Lending
+
+    def observe(self, before: Mapping[str, Any]) -> dict[str, dict[str, Steps]]:
+        """Return by virtual cluster and kind what is idle and since when, for all that a rule would lend."""
+        found: dict[str, dict[str, Steps]] = {}
+        for rule in self._lending.lend_rules:
+            standing = self._standings.get(rule.virtual_cluster)
+            if standing is None:
+                continue
+            known = before.get(rule.virtual_cluster, {})
+            for kind, lot in _kinds(rule.lot):
+                steps = observed(known.get(kind, ()), self._idle(standing, lot), self._now)
+                if steps:
+                    found.setdefault(rule.virtual_cluster, {})[kind] = steps
+        return found
+
+    def _idle(self, standing: Standing, most: Lot) -> int:
+        """Return how much of a lot of one kind nobody needs."""
+        if any(standing.waits_for(model) for model in gpus_of(most, self._layout)):
+            return 0
+        return _most(_size(most), lambda count: standing.spares([_of(most, count)], self._layout))
+
+    def withdraw(self) -> None:
+        """Take back offers of rules whose owner needs again what they offer, the newest first."""
+        rules = {rule.id for rule in self._lending.lend_rules}
+        for offer in sorted(self._open.values(), key=lambda offer: -offer.id):
+            standing = self._standings.get(offer.lender)
+            if offer.rule is None or offer.rule not in rules or standing is None:
+                continue
+            is_wanted = any(standing.waits_for(model) for model in gpus_of(offer.lot, self._layout))
+            offered = [each.lot for each in self._offers_of(offer.lender)]
+            if is_wanted or not standing.spares(offered, self._layout):
+                self.actions.append(
+                    MarketAction(
+                        kind="withdraw", virtual_cluster=offer.lender, rule=offer.rule, offer=offer.id
+                    )
+                )
+                del self._open[offer.id]
+
+    def _offers_of(self, lender: str) -> Iterator[Offer]:
+        """Yield the open offers that could begin now."""
+        for offer in self._open.values():
+            if offer.lender == lender and (offer.starts_at is None or offer.starts_at <= self._now):
+                yield offer
+
+    def offer(self, idle: Mapping[str, Mapping[str, Steps]]) -> None:
+        """Offer what has been idle for long enough."""
+        for rule in self._lending.lend_rules:
+            for kind, lot in _kinds(rule.lot):
+                steps = idle.get(rule.virtual_cluster, {}).get(kind, ())
+                left = _size(lot) - self._lent_by(rule, kind)
+                if steps and left > 0:
+                    self._offer_idle(rule, kind, _of(lot, left), steps)
+
+    def _offer_idle(self, rule: LendRule, kind: str, most: Lot, steps: Steps) -> None:
+        """Offer what is idle of one kind, up to a lot."""
+        instant = next_step(steps, rule.idle_seconds, self._now)
+        if instant is not None:
+            self.wakes.append(instant)
+        standing = self._standings[rule.virtual_cluster]
+        offered = [each.lot for each in self._offers_of(rule.virtual_cluster)]
+        same = sum(_size(_part(each, kind)) for each in offered)
+        limit = min(_size(most), idle_for(steps, rule.idle_seconds, self._now) - same)
+        count = _most(limit, lambda count: self._may_offer(rule, standing, _of(most, count), offered))
+        if count:
+            self._make(rule, _of(most, count))
+
+    def _lent_by(self, rule: LendRule, kind: str) -> int:
+        """Return how much of a kind is offered or lent by a rule."""
+        offered = [offer.lot for offer in self._open.values() if offer.rule == rule.id]
+        lent = [loan.lot for loan in self._loans if loan.rule == rule.id]
+        return sum(_size(_part(lot, kind)) for lot in (*offered, *lent))
+
+    def _may_offer(self, rule: LendRule, standing: Standing, lot: Lot, offered: Sequence[Lot]) -> bool:
+        if not standing.spares([*offered, lot], self._layout):
+            return False
+        others = [offer for offer in self._open.values() if offer.lender == rule.virtual_cluster]
+        return not problems(self._own, self._loans, self._offer(rule, lot), self._now, promised=others)
+
+    def _offer(self, rule: LendRule, lot: Lot) -> Offer:
+        # Offers that a round makes have no number before they are written down.
+        number = min([0, *self._open]) - 1
+        return Offer(
+            id=OfferId(number),
+            lender=rule.virtual_cluster,
+            lot=lot,
+            ends_at=self._now + rule.lend_seconds,
+            price=rule.price,
+            rule=rule.id,
+        )
+
+    def _make(self, rule: LendRule, lot: Lot) -> None:
+        offer = self._offer(rule, lot)
+        self._open[offer.id] = offer
+        self.actions.append(
+            MarketAction(
+                kind="offer",
+                virtual_cluster=rule.virtual_cluster,
+                rule=rule.id,
+                lot=lot,
+                ends_at=offer.ends_at,
+                price=rule.price,
+            )
+        )
+
+    # Borrowing
+
+    def borrow(self) -> None:
+        """Take offers that let jobs run which have waited for long enough."""
+        rules: dict[str, list[BorrowRule]] = {}
+        for rule in self._lending.borrow_rules:
+            rules.setdefault(rule.virtual_cluster, []).append(rule)
+        for vc, standing in self._standings.items():
+            purse = _Purse(self._lending.balances.get(vc, 0))
+            for rule in rules.get(vc, ()):
+                self._borrow(rule, standing, purse)
+
+    def _borrow(self, rule: BorrowRule, standing: Standing, purse: _Purse) -> None:
+        for want in standing.waiting:
+            due = want.since + rule.waiting_seconds
+            if due > self._now:
+                self.wakes.append(due)
+            elif want.job not in purse.served:
+                for model in want.gpu_models:
+                    if rule.gpu_models and model not in rule.gpu_models:
+                        continue
+                    bundle = self._bundle(rule, standing, want, model, purse)
+                    if bundle:
+                        self._take(rule, standing, bundle, purse)
+                    if bundle is not None:
+                        purse.serve(want, model, self._gpus(bundle, model))
+                        break
+
+    def _bundle(
+        self, rule: BorrowRule, standing: Standing, want: Want, model: str, purse: _Purse
+    ) -> list[Offer] | None:
+        """Return the offers with which a job could run on a model, the cheapest; None: there are none.
+
+        None are needed where what was taken for others in this round leaves enough.
+        """
+        taken: list[Offer] = []
+        candidates = self._candidates(rule, standing.virtual_cluster, model)
+        while not self._serves(taken, standing, want, model, purse):
+            offer = next(candidates, None)
+            if offer is None:
+                return None
+            if self._may_take(rule, standing.virtual_cluster, [*taken, offer], purse):
+                taken.append(offer)
+        return taken
+
+    def _candidates(self, rule: BorrowRule, vc: str, model: str) -> Iterator[Offer]:
+        offers = [
+            offer
+            for offer in self._open.values()
+            if offer.id > 0
+            and offer.lender != vc
+            and offer.in_return is None
+            and (offer.starts_at is None or offer.starts_at <= self._now)
+            and offer.price <= rule.price
+            and model in gpus_of(offer.lot, self._layout)
+        ]
+        yield from sorted(offers, key=lambda offer: (offer.price, offer.id))
+
+    def _serves(
+        self, taken: Sequence[Offer], standing: Standing, want: Want, model: str, purse: _Purse
+    ) -> bool:
+        layout = self._layout
+        if layout is None or model not in layout.gpu_models:
+            there = standing.room.get(model, 0) + purse.left[model] + self._gpus(taken, model)
+            return there >= want.gpus
+        cells = standing.free_cells() + purse.cells
+        for offer in taken:
+            cells += cells_of(offer.lot, layout)
+        others = purse.replicas.get(model, [])
+        return holds(units_of(cells, model, layout), [*others, *want.replicas])
+
+    def _may_take(self, rule: BorrowRule, vc: str, offers: Sequence[Offer], purse: _Purse) -> bool:
+        loans = [self._loan(offer, vc) for offer in offers]
+        borrowed = sum(
+            gpus
+            for lot in [*self._borrowed(vc), *[offer.lot for offer in offers]]
+            for model, gpus in gpus_of(lot, self._layout).items()
+            if not rule.gpu_models or model in rule.gpu_models
+        )
+        price = sum(self._cost(offer) for offer in offers)
+        if borrowed > rule.most_gpus or price > purse.balance:
+            return False
+        return not problems(self._own, [*self._loans, *loans[:-1]], loans[-1], self._now)
+
+    def _borrowed(self, vc: str) -> Iterator[Lot]:
+        for loan in self._loans:
+            lot = loan.got_by(vc)
+            if lot is not None:
+                yield lot
+
+    def _take(self, rule: BorrowRule, standing: Standing, offers: Iterable[Offer], purse: _Purse) -> None:
+        vc = standing.virtual_cluster
+        for offer in offers:
+            del self._open[offer.id]
+            self._loans.append(self._loan(offer, vc))
+            purse.balance -= self._cost(offer)
+            purse.cells += cells_of(offer.lot, self._layout)
+            self.actions.append(
+                MarketAction(
+                    kind="take",
+                    virtual_cluster=vc,
+                    rule=rule.id,
+                    offer=offer.id,
+                    lot=offer.lot,
+                    ends_at=offer.ends_at,
+                    price=offer.price,
+                )
+            )
+
+    def _loan(self, offer: Offer, borrower: str) -> Loan:
+        return Loan(
+            id=LoanId(0),
+            lender=offer.lender,
+            borrower=borrower,
+            lot=offer.lot,
+            starts_at=self._now,
+            ends_at=offer.ends_at,
+            rule=offer.rule,
+        )
+
+    def _cost(self, offer: Offer) -> int:
+        return cost(offer.price, sum(gpus_of(offer.lot, self._layout).values()), offer.ends_at - self._now)
+
+    def _gpus(self, offers: Iterable[Offer], model: str) -> int:
+        return sum(gpus_of(offer.lot, self._layout).get(model, 0) for offer in offers)
+
+
+class _Purse:
+    """What a virtual cluster can pay, and what it has borrowed in this round and for whom."""
+
+    def __init__(self, balance: int) -> None:
+        self.balance = balance
+        self.served: set[int] = set()
+        #: GPUs by model beyond its room, less what served jobs need.
+        self.left: Counter[str] = Counter()
+        self.cells: Counter[tuple[str, int]] = Counter()
+        #: By model: replicas of the jobs that these cells are for.
+        self.replicas: dict[str, list[int]] = {}
+
+    def serve(self, want: Want, model: str, gpus: int) -> None:
+        """Note that a job will have its GPUs, of which so many were borrowed for it."""
+        self.served.add(want.job)
+        self.left[model] += gpus - want.gpus
+        self.replicas.setdefault(model, []).extend(want.replicas)
+
+
+def _kinds(lot: Lot) -> Iterator[tuple[str, Lot]]:
+    """Yield the kinds of a lot, such as "gpus P100", and the lot of each."""
+    for model, count in sorted(lot.gpus.items()):
+        yield f"gpus {model}", Lot(gpus={model: count})
+    for path, count in sorted(lot.cells.items()):
+        yield f"cells {path}", Lot(cells={path: count})
+
+
+def _part(lot: Lot, kind: str) -> Lot:
+    return dict(_kinds(lot)).get(kind, Lot())
+
+
+def _size(lot: Lot) -> int:
+    return sum(lot.gpus.values()) + sum(lot.cells.values())
+
+
+def _of(lot: Lot, count: int) -> Lot:
+    """Return a lot of the same one kind."""
+    return Lot(gpus=dict.fromkeys(lot.gpus, count), cells=dict.fromkeys(lot.cells, count))
+
+
+def _most(limit: int, holds_for: Callable[[int], bool]) -> int:
+    """Return the largest number up to a limit for which something holds that holds for all smaller ones."""
+    low, high = 0, max(limit, 0)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if holds_for(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
