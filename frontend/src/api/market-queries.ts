@@ -84,8 +84,8 @@ export const takeOffer = (id: number, virtualCluster: string) =>
   post<Loan>(`offers/${id}/take`, { virtual_cluster: virtualCluster });
 export const endLoan = (id: number) => post<Loan>(`loans/${id}/end`, {});
 
-export type NewRule = Partial<Omit<Rule, "id" | "made_by" | "made_at" | "may_delete">> &
-  Pick<Rule, "virtual_cluster" | "kind">;
+export type NewRule = Partial<Omit<Rule, "id" | "lot" | "made_by" | "made_at" | "may_delete">> &
+  Pick<Rule, "virtual_cluster" | "kind"> & { lot?: Lot };
 
 export const makeRule = (rule: NewRule) => post<Rule>("rules", rule);
 export const deleteRule = (id: number) => request<undefined>("DELETE", `/market/rules/${id}`);

@@ -32,8 +32,7 @@ function Line({ line }: { line: LedgerLine }) {
     <li>
       <div className={styles.line}>
         <p className={styles.when}>
-          {moment(line.at)}
-          <br />
+          {moment(line.at)} <br />
           <Where line={line} />
         </p>
         <div className={styles.what}>

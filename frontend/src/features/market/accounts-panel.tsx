@@ -10,7 +10,7 @@ import { AllowanceDialog, GrantDialog } from "@/features/market/credit-dialogs";
 import { allowanceText } from "@/features/market/words";
 import { Button } from "@/ui/button";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
-import { muted, numeric, Panel, TableFrame } from "@/ui/layout";
+import { muted, numeric, oneLine, Panel, TableFrame } from "@/ui/layout";
 import styles from "@/features/market/market.module.css";
 
 /** What each virtual cluster has to pay with; operators grant more. */
@@ -56,7 +56,7 @@ export function AccountsPanel() {
                 <td className={numeric}>{amount(account.granted)}</td>
                 <td className={numeric}>{amount(account.earned)}</td>
                 <td className={numeric}>{amount(account.spent)}</td>
-                <td>
+                <td className={oneLine}>
                   {account.allowance ? allowanceText(account.allowance, now) : <span className={muted}>none</span>}
                 </td>
                 {me.is_operator && (

@@ -57,7 +57,7 @@ export function AllowanceDialog({ account: { virtual_cluster: name, allowance },
   const [days, setDays] = useState<number | undefined>((allowance?.every_seconds ?? 7 * DAY_SECONDS) / DAY_SECONDS);
   const set = useDeed(
     (isOn: boolean) =>
-      setAllowance(name, isOn ? { credits: credits ?? 0, every_seconds: (days ?? 0) * DAY_SECONDS } : null),
+      setAllowance(name, isOn ? { credits: credits ?? 0, every_seconds: Math.round((days ?? 0) * DAY_SECONDS) } : null),
     (isOn) => `${name} has ${isOn ? `an allowance of ${creditsText(credits ?? 0)}` : "no allowance"}.`,
     onClose,
   );

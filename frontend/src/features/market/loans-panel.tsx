@@ -87,9 +87,11 @@ function LoanTable({ loans, onEnd }: { loans: readonly Loan[]; onEnd?: (loan: Lo
       <tbody>
         {loans.map((loan) => (
           <tr key={loan.id}>
-            <th scope="row">{loan.lender}</th>
-            <td>{loan.borrower}</td>
-            <td>
+            <th scope="row" className={oneLine}>
+              {loan.lender}
+            </th>
+            <td className={oneLine}>{loan.borrower}</td>
+            <td className={styles.lot}>
               {lotText(loan.lot)}{" "}
               {loan.in_return && <span className={muted}>for {lotText(loan.in_return)} in return</span>}
             </td>

@@ -57,11 +57,11 @@ export function OffersPanel({ mine, accounts }: OffersProps) {
             {offers.map((offer) => (
               <tr key={offer.id}>
                 <th scope="row">{offer.lender}</th>
-                <td>
+                <td className={styles.lot}>
                   {lotText(offer.lot)} <Models lot={offer} />
                 </td>
                 <td className={oneLine}>{offerTime(offer, now)}</td>
-                <td>
+                <td className={styles.lot}>
                   {priceText(offer)} <span className={muted}>by {offer.made_by}</span>
                 </td>
                 <td className={numeric}>{amount(offer.cost_now)}</td>
@@ -97,7 +97,7 @@ export function OffersPanel({ mine, accounts }: OffersProps) {
 
 /** For cells, what GPUs are in them. */
 function Models({ lot: { lot, gpus, gpu_models: models } }: { lot: Pick<Offer, "lot" | "gpus" | "gpu_models"> }) {
-  if (Object.keys(lot.cells ?? {}).length === 0) return null;
+  if (Object.keys(lot.cells).length === 0) return null;
   return (
     <span className={muted}>
       {gpus} {models.join(", ")}

@@ -11,6 +11,7 @@ import { TRANSFER_TEXT } from "@/features/market/words";
 import { buttonClass } from "@/ui/button";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { muted, numeric, oneLine, Panel, TableFrame } from "@/ui/layout";
+import styles from "@/features/market/market.module.css";
 
 /** Every movement of credits, from whom to whom; the newest first. */
 export function TransfersPanel({ names }: { names: readonly string[] }) {
@@ -52,11 +53,11 @@ export function TransfersPanel({ names }: { names: readonly string[] }) {
             {transfers.map((transfer) => (
               <tr key={transfer.id}>
                 <td className={oneLine}>{moment(transfer.at)}</td>
-                <td>{TRANSFER_TEXT[transfer.kind]}</td>
-                <td>{transfer.from}</td>
-                <td>{transfer.to}</td>
+                <td className={oneLine}>{TRANSFER_TEXT[transfer.kind]}</td>
+                <td className={oneLine}>{transfer.from}</td>
+                <td className={oneLine}>{transfer.to}</td>
                 <td className={numeric}>{amount(transfer.credits)}</td>
-                <td>
+                <td className={styles.lot}>
                   {transfer.loan !== null && `Loan ${transfer.loan}. `}
                   {transfer.reason} {transfer.by && <span className={muted}>by {transfer.by}</span>}
                 </td>

@@ -14,7 +14,7 @@ describe("the market in words", () => {
     id: 1,
     virtual_cluster: "research",
     kind: "lend",
-    lot: { cells: { "V100-SWITCH": 1 } },
+    lot: { gpus: {}, cells: { "V100-SWITCH": 1 } },
     idle_seconds: 600,
     lend_seconds: 7200,
     gpu_models: [],
@@ -49,7 +49,7 @@ describe("the market in words", () => {
     expect(offerTime({ starts_at: at(-60), ends_at: at(30) }, now)).toMatch(/^now until \S+ \(30 min\)$/);
     expect(offerTime({ starts_at: at(60), ends_at: at(120) }, now)).toMatch(/^\S+ until \S+ \(1 h\)$/);
     expect(priceText({ price_per_gpu_hour: 0, in_return: null })).toBe("free");
-    expect(priceText({ price_per_gpu_hour: 2, in_return: { gpus: { P100: 1 } } })).toBe(
+    expect(priceText({ price_per_gpu_hour: 2, in_return: { gpus: { P100: 1 }, cells: {} } })).toBe(
       "2 a GPU-hour and 1 P100 in return",
     );
   });

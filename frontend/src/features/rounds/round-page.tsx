@@ -65,7 +65,8 @@ export function RoundPage() {
           <ul className={styles.list}>
             {round.dropped.map((dropped, index) => (
               <li key={index}>
-                {words(dropped.kind)} of <Jobs ids={dropped.jobs} />: {dropped.why}
+                {words(dropped.kind)} {dropped.jobs.length > 0 ? "of " : "at the market"}
+                <Jobs ids={dropped.jobs} />: {dropped.why}
               </li>
             ))}
           </ul>
