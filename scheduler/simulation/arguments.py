@@ -33,6 +33,7 @@ class Order:
     json: Path | None = None
     report: Path | None = None
     export: Path | None = None
+    ledger: Path | None = None
     jobs_in_json: bool = False
     processes: int = 1
     quiet: bool = False
@@ -146,6 +147,9 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument(
         "--export", type=Path, metavar="FILE", help="write the workload in our own format and end"
     )
+    out.add_argument(
+        "--ledger", type=Path, metavar="FILE", help="what was bid, won, paid and traded, as CSV; of one run"
+    )
     out.add_argument("--quiet", action="store_true", help="no progress bar")
     return made
 
@@ -186,13 +190,19 @@ def understand(arguments: Sequence[str]) -> Order:
         cells=given.cells,
         private=given.private,
     )
+    if given.ledger and (given.scenario or given.rounds):
+        raise InputError("--ledger is for the platform's rounds of a trace or a generator")
     axes = {name: values.split(",") for name, values in (pair_of("--sweep", each) for each in given.sweep)}
+    cases = tuple(expand(case, given.policy or ["fifo"], given.seed or [0], axes))
+    if given.ledger and (len(cases) > 1 or given.celery):
+        raise InputError("--ledger is for one run on this machine: give one policy, one seed and no sweep")
     return Order(
-        cases=tuple(expand(case, given.policy or ["fifo"], given.seed or [0], axes)),
+        cases=cases,
         scenario=None if given.scenario is None else Path(given.scenario),
         json=given.json,
         report=given.report,
         export=given.export,
+        ledger=given.ledger,
         jobs_in_json=given.jobs,
         processes=given.processes or os.cpu_count() or 1,
         quiet=given.quiet,

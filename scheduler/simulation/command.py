@@ -6,6 +6,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from types import FrameType
 
 from rich.console import Console
@@ -19,6 +20,7 @@ from scheduler.core.sim.result import Result
 from scheduler.simulation.arguments import Order, understand
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.ledger_file import LedgerFile
 from scheduler.simulation.replay import replay_scenario
 from scheduler.simulation.run import Experiment, Milestone, simulate
 from scheduler.simulation.sweep import Case, prepare, read_workload, run_all
@@ -118,7 +120,18 @@ def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Resul
             def show(milestone: Milestone, task: int = task) -> None:
                 progress.update(task, completed=milestone.ended_jobs)  # type: ignore[arg-type]
 
-            results.append(simulate(experiment, on_progress=show, is_interrupted=stop.is_asked))
+            with ExitStack() as files:
+                file = None if order.ledger is None else files.enter_context(LedgerFile(order.ledger))
+                results.append(
+                    simulate(
+                        experiment,
+                        on_progress=show,
+                        is_interrupted=stop.is_asked,
+                        on_round=None if file is None else file.on_round,
+                    )
+                )
+                if file is not None:
+                    console.print(f"Ledger: {file.lines:,} lines in {order.ledger}", markup=False)
             if not results[-1].cut_short:
                 progress.update(task, completed=len(experiment.workload.arrivals))
     return results

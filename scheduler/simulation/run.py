@@ -164,6 +164,10 @@ def simulate(
         round_seconds=experiment.round_seconds,
         gpus_by_model=experiment.cluster.gpus_by_model,
         division="counts" if experiment.cluster.cells is None else "cells",
+        guaranteed={vc.name: sum(vc.guaranteed.values()) for vc in facts.virtual_clusters},
+        members={
+            vc.name: {member.tenant: member.weight for member in vc.members} for vc in facts.virtual_clusters
+        },
         jobs=tuple(engine.records()),
         stays=tuple(engine.stays),
         samples=tuple(engine.samples),

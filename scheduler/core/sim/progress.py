@@ -159,6 +159,7 @@ class Progress:
             application=job.application,
             gpus=job.gpus,
             guaranteed=job.guaranteed,
+            search=job.search,
             submitted_at=job.submitted_at,
             work_seconds=self.truth.work_seconds,
             status=self.truth.status,

@@ -51,6 +51,8 @@ class JobRecord:
     application: str
     gpus: int
     guaranteed: bool
+    #: Jobs of a tenant that name the same search are one app; empty: it is one by itself.
+    search: str = ""
     submitted_at: float
     #: Reference work: see Truth.work_seconds.
     work_seconds: float
@@ -113,6 +115,9 @@ class Result:
     gpus_by_model: Mapping[str, int]
     #: What guarantees are: "counts" of GPUs, or "cells".
     division: str = "counts"
+    #: By virtual cluster, the GPUs it is guaranteed and the weights of its members, at the beginning.
+    guaranteed: Mapping[str, int] = field(default_factory=dict)
+    members: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     jobs: tuple[JobRecord, ...]
     stays: tuple[Stay, ...]
     samples: tuple[Sample, ...]

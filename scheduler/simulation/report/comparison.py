@@ -65,6 +65,10 @@ def _of_cluster(part: str) -> Callable[[Measures], float | None]:
     return lambda one: None if one.cluster_use is None else float(getattr(one.cluster_use, part))
 
 
+def _better_off_alone(one: Measures) -> float:
+    return sum([share.better_off_alone for share in one.fairness.tenants])
+
+
 FIGURES: tuple[Figure, ...] = (
     *_spread("JCT", "time", lambda one: one.completion_seconds, "mean", "median", "p90", "p99", "max"),
     *_spread("Queueing delay", "time", lambda one: one.queueing_seconds, "mean", "median", "p90", "p99"),
@@ -73,6 +77,8 @@ FIGURES: tuple[Figure, ...] = (
     Figure("Jobs with ρ > 1", "share", lambda one: one.fairness.rho_above_one),
     # Equal use is no virtue where tenants asked for unequal amounts.
     Figure("Jain index of GPU-time", "number", lambda one: one.fairness.jain_gpu_time, None),
+    Figure("Jain index of parts received", "number", lambda one: one.fairness.jain_of_parts, "more"),
+    Figure("Tenants better off alone", "count", _better_off_alone),
     Figure("Makespan", "time", lambda one: one.makespan_seconds),
     Figure("Utilisation", "share", _of_cluster("utilisation"), "more"),
     Figure("Fragmentation of idle GPUs", "share", _of_cluster("fragmentation")),

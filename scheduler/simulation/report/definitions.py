@@ -41,6 +41,14 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         " all jobs end it mostly says how unequal the demand was.",
     ),
     (
+        "Entitled, alone",
+        "A tenant's guaranteed jobs in the system are its demand. It is entitled to its part of its virtual"
+        " cluster by its weight among those that have any demand then, and to what others can not use."
+        " Alone it would have its part among all members, as far as its demand goes; who had less is better"
+        " off alone. All models count alike. Rho of a tenant is that of its apps: one job, or all jobs that"
+        " name the same search. The Jain index of parts received is over received / entitled.",
+    ),
+    (
         "Utilisation, fragmentation",
         "Utilisation is GPU-time held / GPU-time usable. Fragmentation is the part of the idle GPUs"
         " that the largest replica that waits (8 GPUs when none does) cannot use, its mean over time;"

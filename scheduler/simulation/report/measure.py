@@ -19,6 +19,7 @@ from scheduler.simulation.report.measures import (
     Measures,
     StatusHours,
 )
+from scheduler.simulation.report.tenancy import jain_of_parts, tenant_shares
 from scheduler.simulation.report.timeline import cluster_use
 
 #: Gang sizes in GPUs as most papers group them: (name, smallest, largest).
@@ -63,6 +64,7 @@ def measure(result: Result, window: tuple[int, int] | None = None) -> Measures:
             )
     columns = _Columns(jobs, result)
     rho = distribution(columns.rho[columns.ended], curve=True)
+    shares = tenant_shares(result, jobs)
     return Measures(
         policy=result.policy,
         placer=result.placer,
@@ -81,6 +83,8 @@ def measure(result: Result, window: tuple[int, int] | None = None) -> Measures:
             rho=rho,
             rho_above_one=float((columns.rho[columns.ended] > 1 + 1e-9).mean()) if rho else None,
             jain_gpu_time=_jain(result.jobs),
+            jain_of_parts=jain_of_parts(shares),
+            tenants=shares,
         ),
         by_gang_size=_by_size(columns),
         by_virtual_cluster=_by_name(jobs, columns, lambda job: job.virtual_cluster),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.simulation.report.distribution import Distribution
+from scheduler.simulation.report.tenancy import TenantShare
 from scheduler.simulation.report.timeline import ClusterUse
 
 
@@ -93,6 +94,10 @@ class Fairness:
     rho_above_one: float | None
     #: Of the GPU-time of each tenant, over all jobs.
     jain_gpu_time: float | None
+    #: Of the parts that tenants had of what they were entitled to.
+    jain_of_parts: float | None
+    #: See `tenancy`.
+    tenants: tuple[TenantShare, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,13 @@ from scheduler.simulation.report.palette import COLOURS
 from scheduler.simulation.report.privately import AgainstPrivate, private_tables
 from scheduler.simulation.report.quantities import labels, number
 from scheduler.simulation.report.rendering import Drawing, page_svg
-from scheduler.simulation.report.tables import comparison_table, ends_table, group_table, status_table
+from scheduler.simulation.report.tables import (
+    comparison_table,
+    ends_table,
+    group_table,
+    share_table,
+    status_table,
+)
 
 #: More input problems are counted, not listed.
 PROBLEMS_SHOWN = 200
@@ -156,6 +162,7 @@ def _tables(measures: Sequence[Measures]) -> str:
             "by-vc", "By virtual cluster", "Virtual cluster", measures, lambda one: one.by_virtual_cluster
         )
         + group_table("by-tenant", "By tenant", "Tenant", measures, lambda one: one.by_tenant)
+        + share_table(measures)
         + status_table(measures)
         + ends_table(measures)
     )

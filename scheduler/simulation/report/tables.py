@@ -9,6 +9,7 @@ from scheduler.simulation.report.comparison import compare
 from scheduler.simulation.report.distribution import Distribution
 from scheduler.simulation.report.measures import Group, Measures
 from scheduler.simulation.report.quantities import Unit, labels, number, percent, time_unit
+from scheduler.simulation.report.tenancy import TenantShare
 
 #: Longer tables are cut, and say so.
 GROUPS_SHOWN = 15
@@ -94,6 +95,43 @@ def _group_texts(group: Group, completion: Unit, queueing: Unit) -> list[str]:
         *parts(group.queueing_seconds, queueing, "mean", "median", "p90"),
         number(group.mean_rho),
         number(group.gpu_hours),
+    ]
+
+
+def share_table(measures: Sequence[Measures]) -> str:
+    """Lay out what tenants were entitled to, had and would have had alone, one row a tenant and policy."""
+    received: dict[str, float] = {}
+    for one in measures:
+        for share in one.fairness.tenants:
+            received[share.tenant] = max(received.get(share.tenant, 0.0), share.received_gpu_hours)
+    names = sorted(received, key=lambda name: (-received[name], name))
+    caption = "What tenants were entitled to and had"
+    if len(names) > GROUPS_SHOWN:
+        caption += f". The {GROUPS_SHOWN} with the most GPU-hours of {len(names):,}; all are in report.json"
+    found = [{share.tenant: share for share in one.fairness.tenants} for one in measures]
+    rows = []
+    for name in names[:GROUPS_SHOWN]:
+        head = f'<th scope="rowgroup" rowspan="{len(measures)}">{escape(name)}</th>'
+        for label, shares in zip(labels(measures), found, strict=True):
+            texts = ["–"] * 8 if name not in shares else _share_texts(shares[name])
+            rows.append(f'<tr>{head}<th scope="row">{escape(label)}</th>{_cells(texts)}</tr>')
+            head = ""
+    header = [
+        "Tenant", "Policy", "Entitled (GPU-hours)", "Had", "Alone", "Better off alone",
+        "Apps", "Worst ρ", "Mean ρ", "ρ > 1",
+    ]  # fmt: skip
+    return table("shares", caption, header, rows)
+
+
+def _share_texts(share: TenantShare) -> list[str]:
+    hours = share.entitled_gpu_hours, share.received_gpu_hours, share.alone_gpu_hours
+    return [
+        *map(number, hours),
+        "yes" if share.better_off_alone else "no",
+        f"{share.apps:,}",
+        number(share.worst_rho),
+        number(share.mean_rho),
+        percent(share.rho_above_one),
     ]
 
 

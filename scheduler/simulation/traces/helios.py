@@ -38,6 +38,7 @@ def read(source: Source) -> None:
             named("vc", vc),
             application=lucid_application(model, dataset, batch_size, amp) if model else "",
             status=status("state", state),
+            user=user if user not in ABSENT else "",
         )
 
     source.read(source.rows(_REQUIRED, _OPTIONAL), job)

@@ -42,6 +42,8 @@ FIELDS = (
     "status",
     "skew",
     "throughput",
+    "user",
+    "search",
 )
 _REQUIRED = ("submitted_at", "duration_seconds")
 #: Fields that a written trace always has, so that its header is the same whatever the jobs.
@@ -139,6 +141,8 @@ def _job(given: Mapping[str, Any], seen: _Seen, *, estimated: bool) -> TracedJob
         tasks=tasks,
         skew=None if skew is None else fields.positive("skew", skew, "skew"),
         throughput=_throughput(given.get("throughput", "")),
+        user=str(given.get("user", "")),
+        search=str(given.get("search", "")),
     )
     seen.ids.add(key)
     return job
@@ -240,6 +244,8 @@ def _record(arrival: Arrival) -> dict[str, Any]:
         "status": truth.status,
         "skew": job.skew,
         "throughput": dict(job.throughput) or None,
+        "user": job.user or None,
+        "search": job.search or None,
     }
 
 

@@ -73,6 +73,7 @@ def _job(job: dict[str, Any], *, by_user: bool) -> TracedJob:
         tenant=named("user", job.get("user", "")) if by_user else vc,
         virtual_cluster=vc,
         status=status("status", job.get("status", "")),
+        user=str(job.get("user") or ""),
     )
 
 

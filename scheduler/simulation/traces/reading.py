@@ -102,6 +102,8 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
                 job=Job(
                     id=JobId(number),
                     tenant=job.tenant,
+                    user=job.user,
+                    search=job.search,
                     virtual_cluster=job.virtual_cluster,
                     submitted_at=job.submitted_at - origin,
                     tasks=job.tasks or tasks[job.gpus],

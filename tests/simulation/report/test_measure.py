@@ -70,6 +70,39 @@ def test_a_gang_larger_than_its_share_may_take_longer() -> None:
     assert fairness.rho_above_one == 0.5
 
 
+def test_what_tenants_were_entitled_to_had_and_would_have_had_alone() -> None:
+    """Four GPUs, of which vision asks for one and speech for four, and a third member for none."""
+    members = {"vision-vc": {"vision": 1.0, "speech": 1.0, "nobody": 2.0}}
+    jobs = [
+        record(1, started=0, ended=3600),
+        record(2, started=2700, ended=3600, gpus=4, tenant="speech"),
+    ]
+    fairness = measure(result(jobs, members=members, guaranteed={"vision-vc": 4})).fairness
+    speech, vision = fairness.tenants
+    # Speech has what vision leaves of four; alone, with the third member there, a quarter of them.
+    assert (vision.entitled_gpu_hours, vision.alone_gpu_hours) == (pytest.approx(1), pytest.approx(1))
+    assert (speech.entitled_gpu_hours, speech.alone_gpu_hours) == (pytest.approx(3), pytest.approx(1))
+    assert (vision.received_gpu_hours, speech.received_gpu_hours) == (1, 1)
+    assert {share.better_off_alone for share in fairness.tenants} == {False}
+    assert fairness.jain_of_parts == pytest.approx((1 + 1 / 3) ** 2 / (2 * (1 + 1 / 9)))
+    # A GPU for half the hour would have been less than a quarter of four.
+    late = [jobs[0], record(2, started=1800, ended=3600, submitted=0, tenant="speech")]
+    worse = measure(result(late, members=members, guaranteed={"vision-vc": 4})).fairness
+    assert [share.better_off_alone for share in worse.tenants] == [True, False]
+
+
+def test_the_jobs_of_a_search_are_one_app() -> None:
+    """Two jobs of 100 s each, one after the other, would have run side by side on half of four GPUs."""
+    search = [
+        record(1, started=0, ended=100, search="lr"),
+        record(2, started=100, ended=200, search="lr"),
+        record(3, started=0, ended=200, tenant="speech"),
+    ]
+    speech, vision = measure(result(search)).fairness.tenants
+    assert (vision.apps, vision.worst_rho, vision.rho_above_one) == (1, pytest.approx(2.0), 1.0)
+    assert (speech.apps, speech.worst_rho, speech.rho_above_one) == (1, pytest.approx(1.0), 0.0)
+
+
 def test_the_run_time_alone_is_on_the_best_model() -> None:
     """Work of 300 s at a rate of 3 is 100 s alone; it took 400 s."""
     assert (

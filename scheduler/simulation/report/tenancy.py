@@ -1,0 +1,177 @@
+"""Fairness to each tenant: the GPU time it was entitled to, had, and would have had on its own part alone.
+
+At any instant the guaranteed jobs that a tenant has in a virtual cluster are its demand. It is *entitled* to
+its part of the GPUs that the virtual cluster is guaranteed, by its weight among those that have any demand
+then, and to what others can not use (water filling, `scheduler.core.entitlement`). *Alone* it would have its
+part among all members, whether these have demand or not, as far as its own demand goes. Both are sums over
+instants at even distances. A tenant is better off alone when it had less than that; all models count alike.
+
+Apps are those of `scheduler.core.apps`: one job, or all jobs of a tenant that name the same search. Here the
+whole life is known, so rho = T / T_alone, T from the first submission to the last end, and T_alone what the
+app would have taken on the n-th part of the C GPUs, n being the mean number of apps in the system:
+
+    T_alone = max(last submission + its job's run time alone, ... of every job; GPU time of all · n / C)
+
+which for an app of one job is the rho of `fairness`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.core.sim.result import JobRecord, Result
+from scheduler.simulation.report.distribution import Floats
+from scheduler.simulation.report.fairness import jain_index, mean_contention
+
+#: At so many instants it is asked who is entitled to what.
+INSTANTS = 500
+#: Of what a tenant would have had alone, less is no loss but rounding.
+TOLERANCE = 0.01
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantShare:
+    """What a tenant was entitled to and had, over the whole run; rho over its apps that ended."""
+
+    tenant: str
+    #: Guaranteed jobs alone, as the two below.
+    entitled_gpu_hours: float
+    received_gpu_hours: float
+    #: On its own part, had nobody else been there.
+    alone_gpu_hours: float
+    better_off_alone: bool
+    apps: int
+    worst_rho: float | None
+    mean_rho: float | None
+    rho_above_one: float | None
+
+
+def tenant_shares(result: Result, measured: Sequence[JobRecord]) -> tuple[TenantShare, ...]:
+    """Return the shares by tenant; rho over those apps whose jobs are all measured and have ended."""
+    possible = [job for job in result.jobs if job.outcome != "never"]
+    entitled, alone = _entitlements(result, possible)
+    received = dict.fromkeys(entitled, 0.0)
+    for job in possible:
+        if job.guaranteed:
+            received[job.tenant] += job.gpu_seconds / HOUR
+    rho = _rho_by_tenant(result, possible, measured)
+    return tuple(
+        [
+            TenantShare(
+                tenant=tenant,
+                entitled_gpu_hours=entitled[tenant],
+                received_gpu_hours=received[tenant],
+                alone_gpu_hours=alone[tenant],
+                better_off_alone=received[tenant] < alone[tenant] * (1 - TOLERANCE),
+                apps=len(found),
+                worst_rho=max(found) if found else None,
+                mean_rho=sum(found) / len(found) if found else None,
+                rho_above_one=sum([one > 1 + 1e-9 for one in found]) / len(found) if found else None,
+            )
+            for tenant in sorted(entitled)
+            for found in (rho.get(tenant, []),)
+        ]
+    )
+
+
+def jain_of_parts(shares: Iterable[TenantShare]) -> float | None:
+    """Return Jain's index of what tenants had of what they were entitled to."""
+    parts = [one.received_gpu_hours / one.entitled_gpu_hours for one in shares if one.entitled_gpu_hours > 0]
+    return jain_index(np.array(parts, dtype=float))
+
+
+def _entitlements(result: Result, jobs: Sequence[JobRecord]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the GPU-hours that tenants with guaranteed jobs are entitled to, and would have alone."""
+    span = result.ended_at - result.began_at
+    instants = result.began_at + (np.arange(INSTANTS) + 0.5) * span / INSTANTS
+    demands: dict[str, dict[str, list[JobRecord]]] = {}
+    for job in jobs:
+        if job.guaranteed:
+            demands.setdefault(job.virtual_cluster, {}).setdefault(job.tenant, []).append(job)
+    entitled: dict[str, float] = {}
+    alone: dict[str, float] = {}
+    for vc, by_tenant in sorted(demands.items()):
+        members = result.members.get(vc, {})
+        gpus = result.guaranteed.get(vc, sum(result.gpus_by_model.values()))
+        weights = np.array([members.get(tenant, 1.0) for tenant in by_tenant])
+        demand = np.array([_demand(found, instants, result.ended_at) for found in by_tenant.values()])
+        parts = _water_filled(gpus, weights, demand).mean(axis=1) * span / HOUR
+        everyone = sum(members.values()) or float(weights.sum())
+        own = np.minimum(demand, (gpus * weights / everyone)[:, None]).mean(axis=1) * span / HOUR
+        for place, tenant in enumerate(by_tenant):
+            entitled[tenant] = entitled.get(tenant, 0.0) + float(parts[place])
+            alone[tenant] = alone.get(tenant, 0.0) + float(own[place])
+    return entitled, alone
+
+
+def _demand(jobs: Sequence[JobRecord], instants: Floats, ended_at: float) -> Floats:
+    """Return the GPUs of the jobs that were submitted and had not ended, by instant."""
+    began = np.array([job.submitted_at for job in jobs])
+    ended = np.array([ended_at + 1 if job.ended_at is None else job.ended_at for job in jobs])
+    gpus = np.array([float(job.gpus) for job in jobs])
+    return _at_most(began, gpus, instants) - _at_most(ended, gpus, instants)
+
+
+def _at_most(times: Floats, amounts: Floats, instants: Floats) -> Floats:
+    """Return the sum of the amounts whose time has come, by instant."""
+    order = np.argsort(times, kind="stable")
+    sums = np.concatenate(([0.0], np.cumsum(amounts[order])))
+    come: Floats = sums[np.searchsorted(times[order], instants, side="right")]
+    return come
+
+
+def _water_filled(gpus: float, weights: Floats, demand: Floats) -> Floats:
+    """Return the parts of the GPUs, one row a tenant and one column an instant."""
+    parts = np.zeros_like(demand)
+    left = np.full(demand.shape[1], float(gpus))
+    asks = (demand > 0) & (weights > 0)[:, None]
+    for _ in range(len(weights)):
+        total = (asks * weights[:, None]).sum(axis=0)
+        level = np.divide(left, total, out=np.zeros_like(left), where=total > 0)
+        content = asks & (demand <= weights[:, None] * level)
+        parts = np.where(content, demand, parts)
+        left = left - np.where(content, demand, 0.0).sum(axis=0)
+        # Where nobody is content with an even part, everyone who asks gets it.
+        last = asks & ~content.any(axis=0)
+        parts = np.where(last, weights[:, None] * level, parts)
+        asks = asks & ~content & ~last
+        if not asks.any():
+            break
+    return parts
+
+
+def _rho_by_tenant(
+    result: Result, jobs: Sequence[JobRecord], measured: Sequence[JobRecord]
+) -> Mapping[str, list[float]]:
+    apps: dict[str, list[JobRecord]] = {}
+    for job in jobs:
+        apps.setdefault(f"{job.tenant}/{job.search}" if job.search else str(job.id), []).append(job)
+    wanted = {job.id for job in measured}
+    began = [min([job.submitted_at for job in app]) for app in apps.values()]
+    ended = [_end(app, result.ended_at) for app in apps.values()]
+    chosen = [
+        place
+        for place, app in enumerate(apps.values())
+        if all([job.id in wanted and job.ended_at is not None and job.attempts > 0 for job in app])
+    ]
+    starts, ends = np.array(began, dtype=float), np.array(ended, dtype=float)
+    together = mean_contention(starts[chosen], ends[chosen], among_began=starts, among_ended=ends)
+    found: dict[str, list[float]] = {}
+    members, cluster = list(apps.values()), max(1, sum(result.gpus_by_model.values()))
+    for place, contention in zip(chosen, together.tolist(), strict=True):
+        app, first = members[place], began[place]
+        runs = [(job.submitted_at - first, job.work_seconds / job.best_rate, job.gpus) for job in app]
+        gpu_seconds = sum([seconds * gpus for _, seconds, gpus in runs])
+        alone = max(max([later + seconds for later, seconds, _ in runs]), gpu_seconds * contention / cluster)
+        took = ended[place] - first
+        # A job without work is as fast alone as here; it must not divide by zero.
+        found.setdefault(app[0].tenant, []).append(took / (alone or max(took, 1.0)))
+    return found
+
+
+def _end(app: Sequence[JobRecord], until: float) -> float:
+    return max([until if job.ended_at is None else job.ended_at for job in app])
