@@ -21,7 +21,7 @@ describe("lines of the ledger", () => {
       ["Gives", "4 K80"],
       ["Price", "4 slow for a fast one"],
     ]);
-    expect(figuresOf(aLedgerLine({ kind: "take", view: "market", price: 1500 }))).toEqual([
+    expect(figuresOf(aLedgerLine({ kind: "take", view: "market", price: 1.5 }))).toEqual([
       ["Price", "1.5 credits a GPU-hour"],
     ]);
     expect(figuresOf(aLedgerLine({}))).toEqual([]);

@@ -62,9 +62,9 @@ export function figuresOf(line: LedgerLine): (readonly [string, string])[] {
   return figures.filter(([, text]) => text !== "");
 }
 
-/** What a price is depends on the kind: a part withheld, slow GPUs for a fast one, thousandths of a credit. */
+/** What a price is depends on the kind: a part withheld, slow GPUs for a fast one, credits. */
 function priceText({ kind, view }: LedgerLine, price: number): readonly [string, string] {
-  if (view === "market") return ["Price", `${creditsText(price / 1000)} a GPU-hour`];
+  if (view === "market") return ["Price", `${creditsText(price)} a GPU-hour`];
   if (kind === "trade") return ["Price", `${figure(price)} slow for a fast one`];
   return ["Withheld", `${figure(price * 100)} %`];
 }
