@@ -24,7 +24,15 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from scheduler.core.lifecycle import JobState
-from scheduler.models import Gpu, Job, Leadership, Round, ViewComputing
+from scheduler.models import (
+    FairnessState,
+    FairnessViolation,
+    Gpu,
+    Job,
+    Leadership,
+    Round,
+    ViewComputing,
+)
 from scheduler.models.rounds import RoundState
 from scheduler.represent import SPARE_VIEW, gpu_states
 from tenants.models import VirtualCluster
@@ -83,6 +91,7 @@ class _Database(Collector):
         yield _gpus()
         yield from _rounds()
         yield from _views()
+        yield from _fairness()
 
     def describe(self) -> Iterator[Metric]:
         # Nothing is counted until it is asked for.
@@ -166,3 +175,26 @@ def _views() -> Iterator[Metric]:
         seconds.add_metric([name], row.last_seconds)
         is_degraded.add_metric([name], int(name in degraded))
     yield from (computations, overruns, seconds, is_degraded)
+
+
+def _fairness() -> Iterator[Metric]:
+    counts = dict(
+        FairnessViolation.objects.filter(ended_at__isnull=True)
+        .values_list("virtual_cluster")
+        .annotate(violations=Count("id"))
+        .order_by()
+    )
+    violations = GaugeMetricFamily(
+        "allot_fairness_violations",
+        "Tenants whose jobs do less than they would on their own part alone",
+        labels=["virtual_cluster"],
+    )
+    worst = GaugeMetricFamily(
+        "allot_rho_worst", "Worst finish-time fairness of its apps", labels=["virtual_cluster"]
+    )
+    for state in FairnessState.objects.order_by("virtual_cluster"):
+        violations.add_metric([state.virtual_cluster], counts.get(state.virtual_cluster, 0))
+        known = [row["rho_worst"] for row in state.tenants if row["rho_worst"] is not None]
+        if known:
+            worst.add_metric([state.virtual_cluster], max(known))
+    yield from (violations, worst)

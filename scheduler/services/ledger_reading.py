@@ -73,13 +73,18 @@ class Sight:
         if line["view"] == MARKET:
             # Virtual clusters are public, and may be called as a tenant is.
             return {**line, "jobs": jobs}
+        details = dict(line["details"])
+        for side, user in (("party", "user"), ("counterparty", "counterparty_user")):
+            if line[side] in self.hidden:
+                # Who of another tenant it was is hidden like the tenant.
+                details.pop(user, None)
         return {
             **line,
             "jobs": jobs,
             "party": self._name(line["party"]),
             "counterparty": self._name(line["counterparty"]),
             "message": self._text(line["message"]),
-            "details": self._any(line["details"]),
+            "details": self._any(details),
         }
 
     def lines(self, rows: Iterable[LedgerLine]) -> list[dict[str, Any]]:

@@ -103,6 +103,11 @@ GET    /api/v1/cluster/usage                      401    200      200    200    
 GET    /api/v1/rounds                             401    403      403    403    403   200      200       -
 GET    /api/v1/rounds/<int:number>                401    403      403    403    403   200      200       -
 GET    /api/v1/events                             401    200      200    200    200   200      200       -
+GET    /api/v1/virtual-clusters/<str:name>/fairness
+                                                  401    200      200    200    200   200      200       -
+GET    /api/v1/virtual-clusters/<str:name>/fairness/history
+                                                  401    200      200    200    200   200      200       -
+GET    /api/v1/fairness/violations                401    200      200    200    200   200      200       -
 GET    /api/v1/ledger                             401    200      200    200    200   200      200       -
 GET    /api/v1/ledger/export                      401    200      200    200    200   200      200       -
 GET    /api/v1/ledger/<int:line_id>               401    404      200    200    200   200      200       -

@@ -214,6 +214,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/fairness/violations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Times in which a tenant's jobs did less than they would have done on its own part alone, the newest
+         *     first: the reader's tenants', for operators all.
+         */
+        get: operations["fairness_violations_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/gpu-models": {
         parameters: {
             query?: never;
@@ -1271,8 +1291,42 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The cells of a virtual cluster: how many it owns, which it has now, and which are doomed. */
+        /** @description The cells of a virtual cluster now: how many, which it has got, and which are doomed. */
         get: operations["virtual_clusters_cells_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/virtual-clusters/{name}/fairness": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How a virtual cluster is divided among its tenants: the reader's by name, all others as one. */
+        get: operations["virtual_clusters_fairness_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/virtual-clusters/{name}/fairness/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Minutes of tenants in a virtual cluster, the oldest first: of those that the reader may see. */
+        get: operations["virtual_clusters_fairness_history_list"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1547,6 +1601,8 @@ export interface components {
             placement: components["schemas"]["PlacementPart"][];
             exit_code: number | null;
             category: string;
+            /** @description The class of its failure, if it failed. */
+            failure: string;
             message: string;
             stop_cause: string;
             preempted_by: number[];
@@ -1595,6 +1651,13 @@ export interface components {
         };
         /** @enum {unknown} */
         BlankEnum: "";
+        Borrowed: {
+            loan: number;
+            lot: components["schemas"]["Lot"];
+            /** Format: date-time */
+            ends_at: string;
+            from: string;
+        };
         BulkSubmitRequest: {
             tenant?: string;
             /** @description 1 to 1,000 jobs; all are submitted, or none. */
@@ -1662,6 +1725,8 @@ export interface components {
             virtual_cluster: string | null;
             /** @description The name it is pinned under. */
             pinned: string;
+            /** @description Of whom the virtual cluster has borrowed it, where all of the kind are. */
+            on_loan: components["schemas"]["CellOnLoan"] | null;
             /** @description The machine that it is, or is part of. */
             node: string;
             /** @description Of a GPU: its index on the node. */
@@ -1678,6 +1743,11 @@ export interface components {
          * @enum {string}
          */
         CellNodeStateEnum: "free" | "used" | "opportunistic" | "bad" | "mixed";
+        CellOnLoan: {
+            /** Format: date-time */
+            until: string;
+            from: string;
+        };
         CellType: {
             /** @description The type of its parts; in the end a GPU model. */
             of: string;
@@ -1929,6 +1999,44 @@ export interface components {
             node: number | null;
             tenant: string | null;
             from: string;
+        };
+        Fairness: {
+            /** Format: date-time */
+            at: string | null;
+            /** Format: double */
+            window_seconds: number;
+            policy: string;
+            tenants: components["schemas"]["TenantFairness"][];
+            /** @description Those that the reader may see. */
+            open_violations: number;
+        };
+        FairnessMinute: {
+            /**
+             * Format: date-time
+             * @description Begin of the minute.
+             */
+            at: string;
+            tenant: string;
+            /** Format: double */
+            entitled: number;
+            /** Format: double */
+            received: number;
+            /** Format: double */
+            rho_worst: number | null;
+            /** Format: double */
+            rho_mean: number | null;
+            /** Format: double */
+            envy: number;
+            /** Format: double */
+            borrowed: number;
+            /** Format: double */
+            lent: number;
+            /** Format: double */
+            traded: number;
+            /** Format: double */
+            paid: number;
+            /** Format: double */
+            gain: number | null;
         };
         FieldError: {
             /** @description Dotted path, such as tasks.0.resources.gpu. */
@@ -2297,6 +2405,13 @@ export interface components {
          * @enum {string}
          */
         LayoutEnum: "csv" | "gavel";
+        Lent: {
+            loan: number;
+            to: string;
+            lot: components["schemas"]["Lot"];
+            /** Format: date-time */
+            ends_at: string;
+        };
         /**
          * @description * `rack` - rack
          *     * `node` - node
@@ -2719,6 +2834,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedFairnessMinuteList: {
+            results: components["schemas"]["FairnessMinute"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedJobList: {
             results: components["schemas"]["Job"][];
             /** @description Path of that page; null when none. */
@@ -2805,6 +2927,13 @@ export interface components {
         };
         PaginatedUserOutputList: {
             results: components["schemas"]["UserOutput"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
+        PaginatedViolationList: {
+            results: components["schemas"]["Violation"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
@@ -3005,10 +3134,26 @@ export interface components {
         Retry: {
             /** @default 3 */
             max_attempts: number;
+            /** @description Attempts that failures of a class or layer leave the job (docs/failures.md). */
+            attempts?: {
+                [key: string]: number;
+            };
+            /** @description The same by a text that occurs in the failure's message. */
+            matching?: {
+                [key: string]: number;
+            };
         };
         RetryRequest: {
             /** @default 3 */
             max_attempts: number;
+            /** @description Attempts that failures of a class or layer leave the job (docs/failures.md). */
+            attempts?: {
+                [key: string]: number;
+            };
+            /** @description The same by a text that occurs in the failure's message. */
+            matching?: {
+                [key: string]: number;
+            };
         };
         /**
          * @description * `viewer` - Viewer: sees jobs, logs and usage
@@ -3253,6 +3398,79 @@ export interface components {
                 [key: string]: string;
             };
         };
+        TenantFairness: {
+            /** @description "others": all tenants together that are not the reader's. */
+            tenant: string;
+            /** Format: double */
+            weight: number;
+            jobs_running: number;
+            jobs_waiting: number;
+            /**
+             * Format: double
+             * @description That its guaranteed jobs could use at once.
+             */
+            demand_gpus: number;
+            /** @description Its weight's part of what the virtual cluster is guaranteed itself. */
+            own_part: {
+                [key: string]: number;
+            };
+            /** @description Its part as far as it can use it, and what others leave. */
+            entitled: {
+                [key: string]: number;
+            };
+            /** @description GPUs that its guaranteed jobs hold now. */
+            received: {
+                [key: string]: number;
+            };
+            /**
+             * Format: double
+             * @description GPUs, on average over the window.
+             */
+            received_mean: number;
+            /** Format: double */
+            entitled_mean: number;
+            /** Format: double */
+            rho_worst: number | null;
+            /** Format: double */
+            rho_mean: number | null;
+            /**
+             * Format: double
+             * @description 0: none; 0.25: its GPUs are worth a quarter less to it.
+             */
+            envy: number;
+            envies: string | null;
+            /** Format: double */
+            borrowed: number;
+            /** Format: double */
+            lent: number;
+            traded_in: {
+                [key: string]: number;
+            };
+            traded_out: {
+                [key: string]: number;
+            };
+            /**
+             * Format: double
+             * @description Credits that the virtual cluster paid in the window.
+             */
+            paid: number;
+            /**
+             * Format: double
+             * @description In GPUs of each job's best model.
+             */
+            speed_here: number;
+            /**
+             * Format: double
+             * @description Likewise, on its own part alone.
+             */
+            speed_alone: number;
+            /**
+             * Format: double
+             * @description Here by alone, over the window.
+             */
+            gain: number | null;
+            better_off_alone: boolean;
+        };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         TenantInputRequest: {
             name: string;
@@ -3371,6 +3589,25 @@ export interface components {
             /** Format: date-time */
             last_login?: string | null;
         };
+        Violation: {
+            id: number;
+            virtual_cluster: string;
+            tenant: string;
+            /** Format: date-time */
+            began_at: string;
+            /** Format: date-time */
+            ended_at: string | null;
+            /**
+             * Format: double
+             * @description What its jobs did as a part of what they would have done alone.
+             */
+            worst: number;
+            /** Format: double */
+            lost_gpu_seconds: number;
+            cause: string;
+            message: string;
+            round_number: number;
+        };
         VirtualCells: {
             /** @description By type, or "topmost type/type": how many. */
             cells?: {
@@ -3402,9 +3639,16 @@ export interface components {
             placer: string;
             /** Format: double */
             default_time_limit_seconds: number;
+            /** @description GPUs by model that it may rely on now: its own, less what is lent, and what is borrowed. */
             guaranteed: {
                 [key: string]: number;
             };
+            /** @description GPUs by model that it owns. */
+            own_guaranteed: {
+                [key: string]: number;
+            };
+            lent: components["schemas"]["Lent"][];
+            borrowed: components["schemas"]["Borrowed"][];
             /** @description Owned cells by type; empty when GPUs are only counted. */
             cells: {
                 [key: string]: number;
@@ -3448,7 +3692,7 @@ export interface components {
              * @description For jobs that state no limit.
              */
             default_time_limit_seconds?: number;
-            /** @description GPUs by model. */
+            /** @description GPUs by model that it owns, lent or not. */
             guaranteed?: {
                 [key: string]: number;
             };
@@ -3472,7 +3716,7 @@ export interface components {
              * @description For jobs that state no limit.
              */
             default_time_limit_seconds?: number;
-            /** @description GPUs by model. */
+            /** @description GPUs by model that it owns, lent or not. */
             guaranteed?: {
                 [key: string]: number;
             };
@@ -4650,6 +4894,70 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PaginatedEventList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    fairness_violations_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Those that go on. */
+                open?: boolean;
+                /** @description Results in one page. */
+                page_size?: number;
+                tenant?: string;
+                virtual_cluster?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedViolationList"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -10610,6 +10918,129 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["VirtualClusterCells"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    virtual_clusters_fairness_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Fairness"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    virtual_clusters_fairness_history_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Up to now. */
+                hours?: number;
+                /** @description Results in one page. */
+                page_size?: number;
+                /** @description "others": all that are not the reader's, summed. */
+                tenant?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedFairnessMinuteList"];
                 };
             };
             /** @description Malformed, or wrong fields. */

@@ -32,7 +32,12 @@ def lines(world: World) -> dict[str, int]:
         jobs=(mine.id, theirs.id),
         price=2.0,
         message="Tenant vision bought 2 V100 from speech; audio-lab/search-7 offered more than vision-2.",
-        details={"rates": {"vision": 3.0, "speech": 1.0, "audio-lab": 2.0}, "second": "audio-lab"},
+        details={
+            "rates": {"vision": 3.0, "speech": 1.0, "audio-lab": 2.0},
+            "second": "audio-lab",
+            "user": "mia",
+            "counterparty_user": "sofia",
+        },
     )
     return {
         "trade": write(trade).id,
@@ -62,6 +67,7 @@ def test_members_read_what_concerns_them_and_no_names_of_others(world: World, li
     assert trade["details"] == {
         "rates": {"vision": 3.0, "another tenant": 1.0, "another tenant 2": 2.0},
         "second": "another tenant",
+        "user": "mia",
     }
     assert len(trade["jobs"]) == 1
     whole = world.operator.get(f"/ledger/{lines['trade']}").json()
