@@ -155,7 +155,7 @@ class Capacity:
         models = [model for model in demand.models if demand.gpus <= self.room(model)]
         for reach in range(OWN + 1):
             if self.chooser is not None and reach <= RELEASING:
-                offers = {model: self._layers[model][reach] for model in models}
+                offers = {model: self._but(demand, model, self._layers[model][reach]) for model in models}
                 chosen = self.chooser(self.cluster, offers, demand)
                 if chosen is not None:
                     return self._fit_in(offers[chosen[0]], chosen[0], demand, chosen[1])
@@ -163,6 +163,7 @@ class Capacity:
                 offered = self._offered(model, reach)
                 if offered is None or offered.gpus < demand.gpus:
                     continue
+                offered = self._but(demand, model, offered)
                 for rank in demand.ranks:
                     fit = self._find(offered, model, reach, demand, rank)
                     if fit is not None:
@@ -294,6 +295,16 @@ class Capacity:
             for part in holding.parts:
                 layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory)
         return layer
+
+    def _but(self, demand: Demand, model: str, offered: Layer) -> Layer:
+        """Return the layer without the nodes that will not do for the gang."""
+        if not demand.avoid:
+            return offered
+        left = offered.copy()
+        for number, node in enumerate(self.cluster.fleets[model].nodes):
+            if node.id in demand.avoid:
+                left.set(number, 0, 0.0, 0.0)
+        return left
 
     def _find(self, offered: Layer, model: str, reach: int, demand: Demand, rank: int) -> Fit | None:
         fleet, node_rank = self.cluster.fleets[model], self.cluster.node_rank

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from scheduler.core.cluster import NODE_LEVEL, Cluster
 from scheduler.core.errors import PolicyError
 from scheduler.core.plan import Grant, Locality
-from scheduler.core.snapshot import Job, JobId
+from scheduler.core.snapshot import Job, JobId, NodeId
 
 
 class Need(NamedTuple):
@@ -30,6 +30,8 @@ class Demand:
     models: tuple[str, ...]
     #: Ranks of the topology levels to try in this order; the gang must fit into one group of that level.
     ranks: tuple[int, ...]
+    #: Nodes that will not do.
+    avoid: frozenset[NodeId] = frozenset()
 
 
 def needs_of(job: Job, gpus: int) -> tuple[Need, ...]:
@@ -70,7 +72,7 @@ def shape_of(job: Job) -> Hashable:
     # Spelled out in plain values, which Python hashes and compares several times faster than dataclasses.
     tasks = tuple([(task.replicas, task.gpus, task.cpus, task.memory_bytes) for task in job.tasks])
     near = job.topology and (job.topology.level, job.topology.required)
-    return tasks, job.gpu_models, near, job.elastic
+    return tasks, job.gpu_models, near, job.elastic, job.avoid
 
 
 def shape_in(cluster: Cluster, job: Job) -> Hashable:
@@ -109,6 +111,7 @@ def demand_of(
             gpus=size,
             models=models_of(job, cluster) if gpu_model is None else (gpu_model,),
             ranks=_ranks(job, cluster, locality),
+            avoid=frozenset(job.avoid),
         )
     return cluster.demands[key]
 
@@ -121,7 +124,8 @@ def demand_of_grant(grant: Grant, jobs: Mapping[JobId, Job], cluster: Cluster) -
         return demand
     together = shared_needs([demand.needs, *(needs_of(job, grant.gpus) for job in others)])
     models = tuple([m for m in demand.models if all(m in models_of(job, cluster) for job in others)])
-    return Demand(needs=together, gpus=demand.gpus, models=models, ranks=demand.ranks)
+    avoid = demand.avoid.union(*(job.avoid for job in others))
+    return Demand(needs=together, gpus=demand.gpus, models=models, ranks=demand.ranks, avoid=avoid)
 
 
 def shared_needs(gangs: Sequence[tuple[Need, ...]]) -> tuple[Need, ...]:

@@ -182,6 +182,8 @@ class Job:
     skew: float | None = None
     #: Attempts started so far.
     attempts: int = 0
+    #: Nodes on which it is not to be started: their hardware failed it.
+    avoid: tuple[NodeId, ...] = ()
     #: Seconds of work lost or spent when the job is preempted.
     preemption_cost_seconds: float = 0.0
     version: int = 0

@@ -1,10 +1,12 @@
 """From what a person wrote to a JobSpec: strict, and with every mistake reported at once."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from scheduler.core.failures.retrying import RetryRules
+from scheduler.core.failures.taxonomy import KNOWN_FAILURES
 from scheduler.core.perf.speed import HIGHEST, LARGEST_RATIO, too_far_apart
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Topology
 from scheduler.jobspec.fields import Fields, described, is_storable
@@ -24,6 +26,7 @@ MAX_MEMORY_BYTES = 64 * 1024**4
 MAX_TIME_LIMIT_SECONDS = 365 * 86_400
 MAX_GRACE_SECONDS = 600
 MAX_ATTEMPTS = 20
+MAX_RETRY_LINES = 20
 MAX_LABELS = 20
 MAX_WORDS = 1_000
 MAX_VARIABLES = 200
@@ -104,7 +107,7 @@ def _job(fields: Fields) -> JobSpec:
         application=fields.word("application", _NAME, _NAME_EXPECTED, default=""),
         search=fields.word("search", _NAME, _NAME_EXPECTED, default=""),
         skew=_skew(fields),
-        max_attempts=_only(fields.object("retry"), "max_attempts", default=3, least=1, most=MAX_ATTEMPTS),
+        retry=_retry(fields.object("retry")),
         grace_seconds=_only(
             fields.object("checkpoint"), "grace_seconds", default=30, least=0, most=MAX_GRACE_SECONDS
         ),
@@ -323,6 +326,36 @@ def _estimate(fields: Fields, time_limit_seconds: float | None) -> float | None:
 def _skew(fields: Fields) -> float | None:
     value = fields.take("skew")
     return None if value is None else fields.checked_number("skew", value, least=0, most=1)
+
+
+def _retry(fields: Fields) -> RetryRules:
+    rules = RetryRules(
+        max_attempts=fields.integer("max_attempts", default=3, least=1, most=MAX_ATTEMPTS),
+        attempts=_attempts_by(fields, "attempts", KNOWN_FAILURES),
+        matching=_attempts_by(fields, "matching"),
+    )
+    fields.finish()
+    return rules
+
+
+def _attempts_by(fields: Fields, name: str, known: Collection[str] = ()) -> dict[str, int]:
+    """Return numbers of attempts by one of the known words, or by any text where there are none."""
+    value = fields.take(name)
+    if not _is_mapping(fields, name, value, most=MAX_RETRY_LINES):
+        return {}
+    attempts: dict[str, int] = {}
+    for key, count in value.items():
+        where = f"{name}.{str(key)[:80]}"
+        if known and key not in known:
+            fields.refuse(where, "is no class or layer of failures", f"one of: {', '.join(known)}")
+        elif not isinstance(key, str) or not 1 <= len(key) <= 200 or not is_storable(key):
+            fields.refuse(where, "can not be looked for", "a text of 1 to 200 characters")
+        elif not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_ATTEMPTS:
+            expected = f"a whole number from 1 to {MAX_ATTEMPTS}"
+            fields.refuse(where, f"{described(count)} is not a number of attempts", expected)
+        else:
+            attempts[key] = count
+    return attempts
 
 
 def _throughput(fields: Fields) -> dict[str, float]:

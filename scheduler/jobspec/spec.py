@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduler.core.failures.retrying import RetryRules
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Job, JobId, Task, Topology
 
 #: In `gpu_model`: any model will do.
@@ -50,7 +51,7 @@ class JobSpec:
     search: str
     #: Largest tensor's part of the model, 0 to 1; None: not said.
     skew: float | None
-    max_attempts: int
+    retry: RetryRules
     grace_seconds: float
     throughput: Mapping[str, float]
     labels: Mapping[str, str]
@@ -91,7 +92,11 @@ class JobSpec:
             "application": self.application or None,
             "search": self.search or None,
             "skew": self.skew,
-            "retry": {"max_attempts": self.max_attempts},
+            "retry": {
+                "attempts": dict(self.retry.attempts),
+                "matching": dict(self.retry.matching),
+                "max_attempts": self.retry.max_attempts,
+            },
             "checkpoint": {"grace_seconds": self.grace_seconds},
             "throughput": dict(self.throughput),
             "labels": dict(self.labels),

@@ -49,6 +49,8 @@ class Job(models.Model):
     attempts_started = models.PositiveIntegerField(default=0)
     failures = models.PositiveIntegerField(default=0)
     preemptions = models.PositiveIntegerField(default=0)
+    #: Nodes, by id, on which it is not to be started again: their hardware failed it.
+    avoid_nodes = ArrayField(models.BigIntegerField(), default=list)
     #: GPU-seconds received by ended attempts, by GPU model.
     service = models.JSONField(default=dict)
 
@@ -112,6 +114,8 @@ class Attempt(models.Model):
     preempted_by = ArrayField(models.BigIntegerField(), default=list)
     exit_code = models.IntegerField(null=True)
     category = models.CharField(max_length=20, blank=True)
+    #: Its class, where it failed (`core.failures.taxonomy`).
+    failure = models.CharField(max_length=40, blank=True)
     message = models.CharField(max_length=500, blank=True)
     #: Work that was thrown away when it was stopped before its job was done (`services.lost_work`).
     lost_seconds = models.FloatField(null=True)

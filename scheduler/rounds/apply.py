@@ -51,8 +51,8 @@ FROM scheduler_job WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE
 """
 _STOPS = frozenset({ActionKind.STOP, ActionKind.MOVE, ActionKind.RESIZE})
 _STARTS = frozenset({ActionKind.START, ActionKind.MOVE, ActionKind.RESIZE})
-# outcome, master_address, stop_cause, stop_message, preempted_by, category, message
-_BLANK_ATTEMPT = ("", "", "", "", [], "", "")
+# outcome, master_address, stop_cause, stop_message, preempted_by, category, message, failure
+_BLANK_ATTEMPT = ("", "", "", "", [], "", "", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,6 +376,7 @@ def _write_attempts(starts: Sequence[_Start], facts: _Facts, *, at: datetime, ac
         (
             "id", "job_id", "number", "allocation_id", "state", "go", "planned_at", "starting_at",
             "outcome", "master_address", "stop_cause", "stop_message", "preempted_by", "category", "message",
+            "failure",
         ),
         attempts,
     )  # fmt: skip

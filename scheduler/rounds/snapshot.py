@@ -31,7 +31,8 @@ SELECT node_id, id, index, socket, switch, healthy AND present FROM scheduler_gp
 _JOBS = """
 SELECT j.id, j.name, t.name, v.name, extract(epoch FROM j.submitted_at)::float8, j.shape::text, j.gpu_models,
        j.priority, j.guaranteed, j.time_limit_seconds, coalesce(extract(epoch FROM j.eligible_at), 0)::float8,
-       j.held, j.cancelling, j.service, j.attempts_started, j.version, u.username
+       j.held, j.cancelling, j.service, j.attempts_started, j.version, u.username,
+       j.avoid_nodes
 FROM scheduler_job j
 JOIN tenants_user u ON u.id = j.submitted_by_id
 JOIN tenants_tenant t ON t.id = j.tenant_id
@@ -129,7 +130,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
     trainings = read_trainings()
     for (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
-        time_limit_seconds, eligible_at, held, cancelling, service, attempts, version, user,
+        time_limit_seconds, eligible_at, held, cancelling, service, attempts, version, user, avoid,
     ) in cursor.fetchall():  # fmt: skip
         told = shape_of(shape)
         # A plain tuple, equal to a Kind and made in a third of the time.
@@ -162,6 +163,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 skew=told.skew,
                 attained_service={model: float(value) for model, value in _json(service).items()},
                 attempts=attempts,
+                avoid=tuple(avoid),
                 version=version,
             )
         )

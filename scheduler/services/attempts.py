@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from scheduler import stream
 from scheduler.clock import database_now
+from scheduler.core.failures.retrying import Verdict
 from scheduler.core.lifecycle import (
     ATTEMPT_LIVE,
     JOB_FINAL,
@@ -19,6 +20,7 @@ from scheduler.core.lifecycle import (
 from scheduler.hints import hint_round
 from scheduler.models import Attempt, AttemptPart, Job
 from scheduler.models.jobs import PartState, StopCause
+from scheduler.services.failures import nodes_to_avoid, verdict_on
 from scheduler.services.holds import promote, release_gpus
 from scheduler.services.lost_work import lost_seconds_at_end
 from scheduler.services.steps import step_attempt, step_job, touch_job
@@ -34,9 +36,6 @@ _OUTCOME_BY_CAUSE = {
     StopCause.NODE_LOST: Outcome.LOST,
     StopCause.GANG_TIMEOUT: Outcome.LOST,
 }
-#: Failures that another attempt may well not meet again.
-_RETRIED_CATEGORIES = frozenset({"hardware", "network"})
-_BACKOFF_SECONDS = (5, 20, 60, 180, 600)
 
 
 def attempt_stop(
@@ -225,42 +224,40 @@ def _job_after(
         step_job(job, JobEvent.CANCELLED, at=at, actor=actor, service=received, cancelling=False, **final)
     elif outcome == Outcome.SUCCEEDED:
         step_job(job, JobEvent.SUCCEEDED, at=at, actor=actor, service=received, cancelling=False, **final)
-    elif outcome == Outcome.FAILED and not _worth_another(job, attempt):
-        message = (attempt.message or attempt.stop_message)[:500]
-        step_job(
-            job,
-            JobEvent.FAILED,
-            at=at,
-            actor=actor,
-            why=message,
-            message=message,
-            service=received,
-            failures=job.failures + 1,
-            **final,
-        )
+    elif outcome == Outcome.FAILED:
+        _after_failure(job, attempt, received, was_live=was_live, at=at, actor=actor)
     elif was_live:
-        _requeue(job, attempt, outcome, received, at=at, actor=actor)
+        columns = {"preemptions": job.preemptions + 1} if outcome == Outcome.PREEMPTED else {}
+        why = attempt.stop_message or attempt.message
+        step_job(job, JobEvent.REQUEUED, at=at, actor=actor, why=why, service=received, **columns)
     else:
         touch_job(job)
 
 
-def _worth_another(job: Job, attempt: Attempt) -> bool:
-    return attempt.category in _RETRIED_CATEGORIES and job.failures + 1 < job.spec["retry"]["max_attempts"]
-
-
-def _requeue(
-    job: Job, attempt: Attempt, outcome: Outcome, received: dict, *, at: datetime, actor: str
+def _after_failure(
+    job: Job, attempt: Attempt, received: dict, *, was_live: bool, at: datetime, actor: str
 ) -> None:
-    columns: dict = {"service": received}
-    if outcome == Outcome.PREEMPTED:
-        columns["preemptions"] = job.preemptions + 1
-    elif outcome == Outcome.FAILED:
-        columns["failures"] = job.failures + 1
-        wait = _BACKOFF_SECONDS[min(job.failures, len(_BACKOFF_SECONDS) - 1)]
-        columns["eligible_at"] = at + timedelta(seconds=wait)
-    step_job(
-        job, JobEvent.REQUEUED, at=at, actor=actor, why=attempt.stop_message or attempt.message, **columns
-    )
+    """Try a job that failed again where that is worth while, later and perhaps elsewhere."""
+    message = (attempt.message or attempt.stop_message)[:500]
+    verdict = verdict_on(job, attempt)
+    if verdict is not None:
+        attempt.failure = verdict.name
+        Attempt.objects.filter(id=attempt.id).update(failure=verdict.name)
+    columns: dict = {"service": received, "failures": job.failures + 1}
+    if was_live and verdict is not None and verdict.retry:
+        columns["eligible_at"] = at + timedelta(seconds=verdict.after_seconds)
+        if verdict.avoid_node:
+            columns["avoid_nodes"] = nodes_to_avoid(job, attempt)
+        why = _sentence(message, verdict)
+        step_job(job, JobEvent.REQUEUED, at=at, actor=actor, why=why, **columns)
+    else:
+        why = message if verdict is None else _sentence(message, verdict)
+        final = {"ended_at": at, "exit_code": attempt.exit_code, "message": message}
+        step_job(job, JobEvent.FAILED, at=at, actor=actor, why=why, **columns, **final)
+
+
+def _sentence(message: str, verdict: Verdict) -> str:
+    return f"{message} It is {'' if verdict.retry else 'not '}tried again: {verdict.why}."
 
 
 def has_rank_zero(part: AttemptPart) -> bool:

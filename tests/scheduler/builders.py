@@ -149,6 +149,7 @@ def job_spec(
     cpus: float = 0.0,
     memory_bytes: int = 0,
     max_attempts: int = 3,
+    retry: Mapping[str, Any] | None = None,
     grace_seconds: float = 30.0,
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
@@ -174,7 +175,7 @@ def job_spec(
         ],
         "topology": dict(topology) if topology else None,
         "time_limit": time_limit_seconds,
-        "retry": {"max_attempts": max_attempts},
+        "retry": {"max_attempts": max_attempts, **(retry or {})},
         "checkpoint": {"grace_seconds": grace_seconds},
         "throughput": {},
         "labels": dict(labels or {}),

@@ -57,6 +57,8 @@ class Verdict:
     """What becomes of the job."""
 
     retry: bool
+    #: Of the class of failure.
+    name: str
     #: Why, in words that follow on "It is (not) tried again".
     why: str
     after_seconds: float = 0.0
@@ -68,15 +70,15 @@ def judge(failed: Failed, before: Sequence[Failed], rules: RetryRules) -> Verdic
     """Return what becomes of a job that failed just now, and before as listed, the oldest first."""
     failures = len(before) + 1
     attempts, is_asked_for = rules.attempts_for(failed)
-    named = f"{failed.failure.words} ({failed.failure.name})"
+    named = failed.failure.words
     if failures >= attempts:
         if attempts <= 1:
-            return Verdict(False, f"{named}: the next attempt would fail alike")
-        return Verdict(False, f"{named}, and all its {attempts} attempts failed")
+            return Verdict(False, failed.failure.name, f"{named}: the next attempt would fail alike")
+        return Verdict(False, failed.failure.name, f"{named}, and all its {attempts} attempts failed")
     alike = bool(before) and before[-1].signature == failed.signature
     if alike and failed.failure.layer is not Layer.PLATFORM and not is_asked_for:
-        return Verdict(False, f"{named}: it failed twice in the same way")
+        return Verdict(False, failed.failure.name, f"{named}: it failed twice in the same way")
     after = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
     where = " on another node" if failed.failure.is_hardware else ""
     why = f"{named}; attempt {failures + 1} of {attempts}{where} after {after:g} s"
-    return Verdict(True, why, after, failed.failure.is_hardware)
+    return Verdict(True, failed.failure.name, why, after, failed.failure.is_hardware)

@@ -127,6 +127,13 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
+#: What an owner may name in a job's rules.
+KNOWN_FAILURES: tuple[str, ...] = (
+    *sorted({rule.failure.name for rule in RULES} | {NO_SIGNATURE.name}),
+    *[layer.value for layer in Layer],
+)
+
+
 def class_of(category: str, message: str, site_rules: Sequence[Rule] = ()) -> FailureClass:
     """Return the class of an attempt's end, by its node's category and decisive line."""
     for rule in (*site_rules, *RULES):

@@ -66,7 +66,8 @@ def unknown(number: int, text: str = "bye") -> Failed:
 def test_what_the_job_brings_about_is_not_tried_again() -> None:
     verdict = judge(USER, (), RetryRules(max_attempts=5))
     assert not verdict.retry
-    assert verdict.why == "the program has an error (semantic_error): the next attempt would fail alike"
+    assert verdict.why == "the program has an error: the next attempt would fail alike"
+    assert verdict.name == "semantic_error"
 
 
 def test_a_broken_device_is_tried_elsewhere_and_others_anywhere_later_each_time() -> None:

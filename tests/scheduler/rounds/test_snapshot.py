@@ -46,6 +46,7 @@ def test_every_field_is_filled_from_rows():
         "cancelling": True,
         "eligible_at": timezone.now() + timedelta(hours=1),
         "service": {"V100": 12.5},
+        "avoid_nodes": [17],
         "version": 7,
     }
     job = make_job(
@@ -131,6 +132,7 @@ def test_every_field_is_filled_from_rows():
     assert (read_job.estimate_seconds, read_job.application, read_job.skew) == (20.0, "bert", 0.25)
     assert (read_job.user, read_job.search) == (job.submitted_by.username, "rates")
     assert read_job.spread_speeds == {"V100": 0.5}
+    assert read_job.avoid == (17,)
     assert read_job.gpus == 4
     assert read_job.eligible_at > snapshot.now > read_job.submitted_at
     stopping, planned = snapshot.running

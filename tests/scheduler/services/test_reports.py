@@ -130,6 +130,38 @@ def test_hardware_failures_are_tried_again_with_backoff_and_not_for_ever():
     assert (job.state, job.failures, job.message) == ("failed", 2, "Xid 79")
 
 
+def test_a_job_whose_gpu_broke_goes_on_elsewhere_and_says_so():
+    for _ in range(3):
+        make_node(gpus=1)
+    (node,), attempt = gang(replicas=1)
+    report(node, exited(attempt, code=1, category="hardware", message="CUDA error: uncorrectable ECC error"))
+    attempt.job.refresh_from_db()
+    attempt.refresh_from_db()
+    assert (attempt.failure, attempt.job.avoid_nodes) == ("gpu_ecc_error", [node.id])
+    said = Event.objects.get(kind="job.requeued", job_id=attempt.job_id).message
+    assert said.endswith(
+        "It is tried again: the GPU's memory is faulty; attempt 2 of 3 on another node after 5 s."
+    )
+
+
+def test_the_last_nodes_are_not_avoided():
+    (node,), attempt = gang(replicas=1)
+    report(node, exited(attempt, code=1, category="hardware", message="Xid 79"))
+    attempt.job.refresh_from_db()
+    assert attempt.job.avoid_nodes == []
+
+
+def test_a_user_error_is_tried_again_where_its_owner_asks_for_that():
+    retry = {"attempts": {"semantic_error": 2}}
+    (node,), attempt = gang(replicas=1, retry=retry)
+    for state, number in (("queued", 1), ("failed", 2)):
+        report(node, exited(attempt, code=1, category="user_error", message="KeyError: 'x'"))
+        attempt.job.refresh_from_db()
+        assert (attempt.job.state, attempt.job.failures) == (state, number)
+        if state == "queued":
+            attempt = make_attempt(attempt.job, gpus_of(node), state="starting")
+
+
 def test_a_preempted_job_is_queued_again_even_if_it_left_with_zero():
     (node,), attempt = gang(replicas=1)
     report(node, PartReport(attempt=attempt.id, state="running"))

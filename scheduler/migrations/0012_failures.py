@@ -1,0 +1,23 @@
+import django.contrib.postgres.fields
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('scheduler', '0011_market'),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name='attempt',
+            name='failure',
+            field=models.CharField(blank=True, default='', max_length=40),
+            preserve_default=False,
+        ),
+        migrations.AddField(
+            model_name='job',
+            name='avoid_nodes',
+            field=django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), default=list, size=None),
+        ),
+    ]
