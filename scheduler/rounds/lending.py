@@ -2,16 +2,13 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from scheduler.core import snapshot as core
-from scheduler.core.lending.in_force import Guarantees, in_force
+from scheduler.core.lending.idle import longest_gap
 from scheduler.core.lending.terms import BorrowRule, Lending, LendRule, Loan, Offer
+from scheduler.core.reliance import relying_on
 from scheduler.lending.in_force import lot_of
-
-#: For how many rounds, and seconds, a loan that has ended is remembered as the reason why guarantees lapse.
-_ENDED_ROUNDS, _ENDED_SECONDS = 10, 60.0
 
 _OFFERS = """
 SELECT o.id, v.name, o.lot, extract(epoch FROM o.starts_at)::float8, extract(epoch FROM o.ends_at)::float8,
@@ -46,8 +43,8 @@ def with_lending(snapshot: core.Snapshot, cursor: Any) -> core.Snapshot:
     """
     cursor.execute(_OFFERS, [snapshot.now])
     offers = tuple(map(_offer, cursor.fetchall()))
-    remembered = snapshot.now - _ENDED_ROUNDS * snapshot.round_seconds - _ENDED_SECONDS
-    cursor.execute(_LOANS, [remembered])
+    # Those that have just ended are the reason why guarantees lapse.
+    cursor.execute(_LOANS, [snapshot.now - longest_gap(snapshot.round_seconds)])
     loans = tuple(map(_loan, cursor.fetchall()))
     cursor.execute(_RULES)
     rules = tuple(map(_rule, cursor.fetchall()))
@@ -61,17 +58,8 @@ def with_lending(snapshot: core.Snapshot, cursor: Any) -> core.Snapshot:
         lend_rules=tuple([rule for rule in rules if isinstance(rule, LendRule)]),
         borrow_rules=tuple([rule for rule in rules if isinstance(rule, BorrowRule)]),
         balances=dict(cursor.fetchall()),
-        own_gpus={vc.name: vc.guaranteed for vc in snapshot.virtual_clusters},
-        own_cells={} if snapshot.cells is None else snapshot.cells.virtual_clusters,
     )
-    return _in_force(snapshot, lending)
-
-
-def _in_force(snapshot: core.Snapshot, lending: Lending) -> core.Snapshot:
-    own = Guarantees(gpus=lending.own_gpus, cells=snapshot.cells)
-    now = in_force(own, lending.loans, snapshot.now)
-    clusters = [replace(vc, guaranteed=now.gpus.get(vc.name, {})) for vc in snapshot.virtual_clusters]
-    return replace(snapshot, virtual_clusters=tuple(clusters), cells=now.cells, lending=lending)
+    return relying_on(snapshot, lending)
 
 
 def _offer(row: Iterable[Any]) -> Offer:

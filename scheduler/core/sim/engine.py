@@ -9,16 +9,20 @@ No policy, placer or step of a round knows that it is simulated.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from scheduler.core.lending.in_force import Guarantees, own_of
+from scheduler.core.lending.terms import Lending, Loan
 from scheduler.core.plan import Plan, Tier
+from scheduler.core.reliance import owned, relying_on
 from scheduler.core.serve import Served
 from scheduler.core.session import Session
 from scheduler.core.sim.agenda import Agenda
 from scheduler.core.sim.floor import Floor, Rules
+from scheduler.core.sim.market import Market
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.result import JobRecord, Sample, Stay
 from scheduler.core.sim.workload import Arrival, Truth
@@ -66,6 +70,8 @@ class Engine:
         self._memory: dict[str, Memory] = dict(facts.memory)
         self._newcomers: list[JobId] = []
         self._on_round, self._stopwatch = on_round, stopwatch
+        self._market = None if facts.lending is None else Market(facts.lending)
+        self._note_loans(() if facts.lending is None else facts.lending.loans)
         self._floor.take_over(facts, truths or {})
         for arrival in sorted(arrivals, key=lambda arrival: (arrival.job.submitted_at, arrival.job.id)):
             self._agenda.note(arrival.job.submitted_at, partial(self.submit, arrival.job, arrival.truth))
@@ -168,6 +174,9 @@ class Engine:
         self._floor.carry_out(plan.actions)
         self._dismiss_hopeless()
         self._floor.look(outcomes[-1].capacity)
+        if plan.market and self._follow(plan):
+            # What was borrowed can be used from now on.
+            return self.now
         if plan.actions and self._waits_under_quota():
             # A job that waits counts against every model it accepts, one that runs only against its own:
             # what this round started may have made room for others of its tenant.
@@ -211,12 +220,53 @@ class Engine:
         self._floor.finish(job)
 
     def reconfigure(self, change: Callable[[Snapshot], Snapshot]) -> None:
-        """Change nodes, tenants or virtual clusters; attempts on GPUs that are gone or broken are lost."""
-        changed = change(self.snapshot())
+        """Change nodes, tenants or virtual clusters; attempts on GPUs that are gone or broken are lost.
+
+        What is changed is what virtual clusters own; what they lend and borrow counts beside that.
+        """
+        changed = change(owned(self.snapshot()))
+        if self._market is not None:
+            changed = relying_on(changed, self._market.at(self.now, self._round_seconds))
         self._floor.lose({gpu.id for node in changed.nodes for gpu in node.gpus if gpu.healthy})
         present = self.snapshot()
         self.session = Session(replace(changed, jobs=present.jobs, running=present.running))
         self._floor.facts = self.session.facts
+
+    @property
+    def market(self) -> Market:
+        """The market between virtual clusters, which is opened when it is first asked for."""
+        if self._market is None:
+            self._market = Market(Lending())
+        return self._market
+
+    def trade(self, deed: Callable[[Market, Guarantees, float], Loan | None]) -> None:
+        """Do something in the market, given what virtual clusters own and the instant."""
+        facts = owned(self.snapshot())
+        own = Guarantees(gpus={vc.name: vc.guaranteed for vc in facts.virtual_clusters}, cells=facts.cells)
+        loan = deed(self.market, own, self.now)
+        self._note_loans(() if loan is None else (loan,))
+        self._relend()
+
+    def _follow(self, plan: Plan) -> bool:
+        """Carry out what rules decided; return whether anything was lent by it."""
+        assert self._market is not None
+        facts = self.session.facts.frame
+        assert facts.lending is not None
+        made = self._market.carry_out(plan.market, own_of(facts.lending, facts.cells), self.now)
+        self._note_loans(made)
+        self._relend()
+        return bool(made)
+
+    def _note_loans(self, loans: Iterable[Loan]) -> None:
+        """Let guarantees change hands when loans begin and end."""
+        for loan in loans:
+            for instant in (loan.starts_at, loan.ends_at):
+                if instant > self.now:
+                    self._agenda.note(instant, self._relend)
+
+    def _relend(self) -> bool:
+        self.reconfigure(lambda facts: facts)
+        return True
 
     def _play(self, scripted: Scripted) -> bool:
         scripted.happen(self)

@@ -54,6 +54,7 @@ def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | N
         running=(),
         memory={},
         cells=None,
+        lending=None,
     )
     return _seated(alone, snapshot.running)
 

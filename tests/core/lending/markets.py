@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from scheduler.core.lending.in_force import Guarantees, in_force
 from scheduler.core.lending.terms import (
     BorrowRule,
     Lending,
@@ -18,6 +16,7 @@ from scheduler.core.lending.terms import (
     OfferId,
     RuleId,
 )
+from scheduler.core.reliance import relying_on
 from scheduler.core.snapshot import Snapshot
 from tests.builders import NOW
 
@@ -37,17 +36,8 @@ def with_market(
         lend_rules=tuple(lends),
         borrow_rules=tuple(borrows),
         balances=balances or {},
-        own_gpus={vc.name: vc.guaranteed for vc in owned.virtual_clusters},
-        own_cells={} if owned.cells is None else owned.cells.virtual_clusters,
     )
-    return replace(owned, lending=lending, **relied_on(owned, lending, owned.now))
-
-
-def relied_on(owned: Snapshot, lending: Lending, now: float) -> dict[str, object]:
-    """The fields of a snapshot that say what is in force at an instant."""
-    there = in_force(Guarantees(gpus=lending.own_gpus, cells=owned.cells), lending.loans, now)
-    clusters = [replace(vc, guaranteed=there.gpus.get(vc.name, {})) for vc in owned.virtual_clusters]
-    return {"virtual_clusters": tuple(clusters), "cells": there.cells}
+    return relying_on(owned, lending)
 
 
 def make_offer(number: int = 1, lender: str = "speech", lot: Lot | None = None, **terms: object) -> Offer:

@@ -13,10 +13,11 @@ from scheduler.core.lending.checking import problems
 from scheduler.core.lending.in_force import own_of
 from scheduler.core.lending.terms import MARKET, LendRule, Loan, LoanId, Lot, MarketAction, RuleId
 from scheduler.core.plan import ActionKind, Plan
+from scheduler.core.reliance import owned, relying_on
 from scheduler.core.round import decide
 from scheduler.core.snapshot import Job, Running, Snapshot
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
-from tests.core.lending.markets import borrows, lends, make_loan, make_offer, relied_on, with_market
+from tests.core.lending.markets import borrows, lends, make_loan, make_offer, with_market
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds_in_cells import hardware_of, in_cells, owning, sound
 
@@ -234,12 +235,12 @@ LENT = st.builds(
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(sound(), st.lists(LENT, min_size=1, max_size=3))
 def test_nothing_is_lent_without_its_owners_rule_and_no_job_of_the_owner_loses_by_it(
-    owned: Snapshot, rules: list[LendRule]
+    facts: Snapshot, rules: list[LendRule]
 ) -> None:
     """All that is offered is taken at once, by somebody who has nothing."""
     rules = [replace(rule, id=RuleId(number)) for number, rule in enumerate(rules, 1)]
     loop = VirtualLoop(
-        with_market(owned, lends=rules), {job.id: 10.0 + 7 * (job.id % 4) for job in owned.jobs}
+        with_market(facts, lends=rules), {job.id: 10.0 + 7 * (job.id % 4) for job in facts.jobs}
     )
     taken = 0
     for _ in range(14):
@@ -270,5 +271,4 @@ def test_nothing_is_lent_without_its_owners_rule_and_no_job_of_the_owner_loses_b
             assert sum(each.lot.cells.get(kind, 0) for each in loans if each.rule == rule.id) <= most
         now = loop.snapshot.now
         lending = replace(lending, loans=tuple([loan for loan in loans if loan.ends_at > now]))
-        changes = relied_on(owned, lending, now)
-        loop.snapshot = replace(loop.snapshot, lending=lending, **changes)  # type: ignore[arg-type]
+        loop.snapshot = relying_on(owned(loop.snapshot), lending)

@@ -1,0 +1,146 @@
+"""Guarantees lent, used, and back in time: from round to round, in cells and in counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from scheduler.core.lending.terms import Loan, Lot
+from scheduler.core.plan import Action, ActionKind
+from scheduler.core.registry import POLICIES
+from scheduler.core.reliance import owned, relying_on
+from scheduler.core.round import decide
+from scheduler.core.sim.forecast import forecast
+from scheduler.core.snapshot import Job, Snapshot
+from tests.builders import NOW, make_job, make_node, make_snapshot, make_virtual_cluster
+from tests.core.lending.markets import make_loan, with_market
+from tests.core.test_properties import under
+from tests.core.virtual_loop import VirtualLoop
+from tests.core.worlds_in_cells import hardware_of, in_cells, owning
+
+NODE = "V100-8-NODE"
+
+
+def lent_node(jobs: Sequence[Job], *, cells: bool, loan_ends: float = 20.0, nodes: int = 2) -> Snapshot:
+    """Speech's only node is vision's until `loan_ends` seconds from now; further nodes are nobody's."""
+    facts = make_snapshot(
+        nodes=[make_node(number) for number in range(1, nodes + 1)],
+        jobs=jobs,
+        virtual_clusters=[
+            make_virtual_cluster("speech", {"V100": 8}),
+            make_virtual_cluster("vision", {}),
+        ],
+    )
+    if cells:
+        facts = in_cells(facts, owning(hardware_of(facts.nodes), {"speech": {NODE: 1}, "vision": {}}))
+    lot = Lot(cells={NODE: 1}) if cells else Lot(gpus={"V100": 8})
+    return with_market(facts, loans=[make_loan(7, lot=lot, ends_at=NOW + loan_ends)])
+
+
+class LendingLoop(VirtualLoop):
+    """A virtual loop in which loans end when it is time."""
+
+    def events(self, rounds: int) -> list[tuple[float, str, tuple[int, ...], str]]:
+        """Run on; return what was done to whom, and why, and in which second."""
+        found = []
+        for _ in range(rounds):
+            facts = self.snapshot
+            plan = self.step()
+            found += [
+                (facts.now - NOW, _what(action), tuple(map(int, action.jobs)), action.cause)
+                for action in plan.actions
+            ]
+            now, lending = self.snapshot.now, self.snapshot.lending
+            assert lending is not None
+            loans: list[Loan] = [*lending.ended, *lending.loans]
+            lending = replace(
+                lending,
+                loans=tuple([loan for loan in loans if loan.ends_at > now]),
+                ended=tuple([loan for loan in loans if loan.ends_at <= now]),
+            )
+            self.snapshot = relying_on(owned(self.snapshot), lending)
+        return found
+
+
+def _what(action: Action) -> str:
+    if action.kind is ActionKind.REGRADE:
+        return "returns" if action.guaranteed else "lapses"
+    return f"{action.kind} {'guaranteed' if action.guaranteed else 'opportunistic'}"
+
+
+@pytest.mark.parametrize("cells", [False, True])
+def test_a_borrowed_node_is_its_owners_again_and_the_borrowers_job_goes_on_elsewhere(cells: bool) -> None:
+    """As in the issue: lent, used, returned in time while the borrower's job resumes elsewhere."""
+    borrowers = make_job(1, 8, virtual_cluster="vision", attempts=1)
+    owners = make_job(2, 8, virtual_cluster="speech", eligible_at=NOW + 30)
+    guest = make_job(3, 8, virtual_cluster="speech", guaranteed=False)
+    loop = LendingLoop(lent_node([borrowers, owners, guest], cells=cells), {1: 100.0, 2: 20.0, 3: 40.0})
+    events = loop.events(14)
+    assert events == [
+        (0.0, "start guaranteed", (1,), ""),
+        (0.0, "start opportunistic", (3,), ""),
+        (20.0, "lapses", (1,), "loan_ended"),
+        # The owner needs its node: the borrower's job makes room as soon as it does, and not before.
+        (30.0, "start guaranteed", (2,), ""),
+        (30.0, "stop opportunistic", (1,), "preempted"),
+        (40.0, "start opportunistic", (1,), ""),
+    ]
+
+
+@pytest.mark.parametrize("cells", [False, True])
+def test_whoever_waits_for_what_is_lent_is_told_to_whom_and_until_when(cells: bool) -> None:
+    waits = make_job(2, 8, virtual_cluster="speech")
+    plan = decide(lent_node([waits], cells=cells, loan_ends=60))
+    reason = plan.reasons[waits.id][0]
+    assert reason.code == "guarantee_lent"
+    assert reason.message == (
+        "Virtual cluster speech lends 8 V100 to vision until 22:14:20 UTC on 14 November (loan 7); this job"
+        " needs 8."
+    )
+    assert (
+        reason.hint == "They are its own again by themselves, at 22:14:20 UTC on 14 November at the latest."
+    )
+    assert plan.wake_at == NOW + 60, "a round comes when the loan ends"
+
+
+@pytest.mark.parametrize("cells", [False, True])
+def test_a_forecast_knows_when_a_loan_ends(cells: bool) -> None:
+    waits = make_job(2, 8, virtual_cluster="speech")
+    foreseen = forecast(lent_node([waits], cells=cells, loan_ends=500)).predictions[waits.id]
+    assert foreseen.starts_at == pytest.approx(NOW + 500, abs=5)
+
+
+@pytest.mark.parametrize("cells", [False, True])
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_every_policy_gets_over_jobs_that_fit_only_when_a_loan_has_ended(policy: str, cells: bool) -> None:
+    jobs = [
+        make_job(1, 8, virtual_cluster="speech", throughput={"V100": 1.0}),
+        make_job(2, 2, replicas=2, virtual_cluster="speech"),
+        make_job(3, 4, virtual_cluster="vision"),
+    ]
+    loop = LendingLoop(under(policy, lent_node(jobs, cells=cells, nodes=1)), {1: 20.0, 2: 20.0, 3: 10.0})
+    for _ in range(100):
+        loop.events(1)
+        assert not loop.last_plan.degraded
+        if not loop.snapshot.jobs:
+            break
+    assert loop.ended.keys() == {1, 2, 3}
+    assert min(loop.started[1], loop.started[2]) >= NOW + 20 > loop.started[3]
+
+
+@pytest.mark.parametrize("cells", [False, True])
+def test_a_lender_whose_own_jobs_use_what_is_lent_is_told_why_they_lapse(cells: bool) -> None:
+    """People may lend what will be in use later; the guarantee returns to the job when the loan ends."""
+    user = make_job(1, 8, virtual_cluster="speech")
+    facts = lent_node([user], cells=cells)
+    assert facts.lending is not None
+    (loan,) = facts.lending.loans
+    later = replace(facts.lending, loans=(replace(loan, starts_at=NOW + 10),))
+    loop = LendingLoop(relying_on(owned(facts), later), {1: 100.0})
+    assert loop.events(6) == [
+        (0.0, "start guaranteed", (1,), ""),
+        (10.0, "lapses", (1,), "lent"),
+        (20.0, "returns", (1,), "cells_back" if cells else "guarantee_back"),
+    ]
