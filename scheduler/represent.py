@@ -7,14 +7,17 @@ number of queries however many ids there are.
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import Case, Count, IntegerField, Prefetch, Q, When
 
+from scheduler.clock import database_now
+from scheduler.core.lending.in_force import given_and_got
 from scheduler.core.lifecycle import ATTEMPT_LIVE, JOB_FINAL, AttemptState, HoldPhase, JobState
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
 from scheduler.jobspec import in_order
+from scheduler.lending.in_force import MarketNow, market_now
 from scheduler.models import (
     AllocatedGpu,
     Attempt,
@@ -174,6 +177,7 @@ def _attempt(attempt: Attempt) -> Representation:
         "placement": [_part(part) for part in attempt.parts.all()],
         "exit_code": attempt.exit_code,
         "category": attempt.category,
+        "failure": attempt.failure,
         "message": attempt.message or attempt.stop_message,
         "stop_cause": attempt.stop_cause,
         "preempted_by": attempt.preempted_by,
@@ -281,11 +285,16 @@ def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
         )
     }
     owned = _owned_cells()
+    market = market_now(database_now())
     slow = overruns([row.name for row in by_id.values()])
     return [
         {
             **_virtual_cluster(
-                by_id[row_id], usage[row_id], owned.get(by_id[row_id].name, {}), *counts.get(row_id, (0, 0))
+                by_id[row_id],
+                usage[row_id],
+                owned.get(by_id[row_id].name, {}),
+                market,
+                *counts.get(row_id, (0, 0)),
             ),
             "has_targets": has_targets(by_id[row_id].policy),
             "overrun": slow.get(by_id[row_id].name),
@@ -311,10 +320,12 @@ def _virtual_cluster(
     row: VirtualCluster,
     usage: Mapping[str, Counter[str]],
     owned: Representation,
+    market: MarketNow,
     queued: int,
     running: int,
 ) -> Representation:
-    guaranteed = {line.gpu_model: line.gpus for line in row.guarantees.all()}
+    own = {line.gpu_model: line.gpus for line in row.guarantees.all()}
+    guaranteed = market.in_force.gpus.get(row.name, {})
     return {
         "id": row.id,
         "name": row.name,
@@ -324,6 +335,8 @@ def _virtual_cluster(
         "placer": row.placer,
         "default_time_limit_seconds": row.default_time_limit_seconds,
         "guaranteed": dict(sorted(guaranteed.items())),
+        "own_guaranteed": dict(sorted(own.items())),
+        **_lent_and_borrowed(row.name, market),
         "cells": {path: count for path, count in owned.get("cells", {}).items() if count},
         "pinned": owned.get("pinned", {}),
         "members": [
@@ -341,6 +354,23 @@ def _virtual_cluster(
         "running": running,
         "version": row.version,
     }
+
+
+def _lent_and_borrowed(name: str, market: MarketNow) -> Representation:
+    """Return what of other virtual clusters is this one's now, and the other way round."""
+    lent, borrowed = [], []
+    for loan in market.active:
+        for giver, taker, lot in given_and_got([loan]):
+            said = {
+                "loan": loan.id,
+                "lot": {"gpus": dict(lot.gpus), "cells": dict(lot.cells)},
+                "ends_at": datetime.fromtimestamp(loan.ends_at, UTC).isoformat(),
+            }
+            if giver == name:
+                lent.append({**said, "to": taker})
+            if taker == name:
+                borrowed.append({**said, "from": giver})
+    return {"lent": lent, "borrowed": borrowed}
 
 
 def rounds(numbers: Iterable[int]) -> list[Representation]:

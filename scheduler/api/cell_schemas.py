@@ -113,6 +113,14 @@ class CellsProposal(serializers.Serializer):
     specification = CellDocument()
 
 
+class CellOnLoan(serializers.Serializer):
+    until = serializers.DateTimeField()
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        # A word of the language, so it can not be written as the others are.
+        return {**super().get_fields(), "from": serializers.CharField()}
+
+
 class CellNode(GpuUse):
     address = serializers.CharField()
     chain = serializers.CharField()
@@ -121,6 +129,9 @@ class CellNode(GpuUse):
     level_is_node = serializers.BooleanField()
     virtual_cluster = serializers.CharField(allow_null=True, help_text="Who has it, or a cell it is part of.")
     pinned = serializers.CharField(allow_blank=True, help_text="The name it is pinned under.")
+    on_loan = CellOnLoan(
+        allow_null=True, help_text="Of whom the virtual cluster has borrowed it, where all of the kind are."
+    )
     node = serializers.CharField(allow_blank=True, help_text="The machine that it is, or is part of.")
     gpu = serializers.IntegerField(allow_null=True, help_text="Of a GPU: its index on the node.")
     state = serializers.ChoiceField(choices=CELL_STATES)

@@ -15,9 +15,11 @@ from scheduler.api import cell_schemas
 from scheduler.api.job_details import checked
 from scheduler.cells.in_force import InForce, cells_in_force
 from scheduler.cells.tree import cell_nodes, chain_summaries, children_of, virtual_cluster_cells
+from scheduler.clock import database_now
 from scheduler.core.cells.chains import Cell, Layout
 from scheduler.core.cells.document import to_document
 from scheduler.core.cells.errors import Problem
+from scheduler.lending.in_force import market_now
 from scheduler.models import CellSpecification
 from scheduler.rounds.cell_effects import effects_of
 from scheduler.selectors import virtual_cluster_get
@@ -110,19 +112,21 @@ class CellTree(GenericAPIView):
     @extend_schema(parameters=[TreeQuery], responses=cell_schemas.CellNode(many=True))
     def get(self, request: Request) -> Response:
         query = checked(TreeQuery, request)
-        layout = cells_in_force().layout
+        market = market_now(database_now())
+        layout = market.layout
         cells = children_of(layout, _parent(layout, query), query.get("chain"))
         pages = ByPosition()
         page = [cells[position] for position in pages.page_of(len(cells), request)]
-        return pages.get_paginated_response(cell_nodes(layout, page))
+        return pages.get_paginated_response(cell_nodes(layout, page, market.on_loan))
 
 
 class VirtualClusterCells(APIView):
     @extend_schema(responses=cell_schemas.VirtualClusterCells)
     def get(self, request: Request, name: str) -> Response:
-        """The cells of a virtual cluster: how many it owns, which it has now, and which are doomed."""
+        """The cells of a virtual cluster now: how many, which it has got, and which are doomed."""
         virtual_cluster = virtual_cluster_get(name)
-        return Response(virtual_cluster_cells(cells_in_force().layout, virtual_cluster.name))
+        layout = market_now(database_now()).layout
+        return Response(virtual_cluster_cells(layout, virtual_cluster.name))
 
 
 def cells_answer(now: InForce) -> dict[str, Any]:
@@ -133,7 +137,7 @@ def cells_answer(now: InForce) -> dict[str, Any]:
         "changed_at": represent.iso(now.changed_at),
         "changed_by": now.changed_by or None,
         "gpu_models": sorted(now.layout.gpu_models),
-        "chains": chain_summaries(now.layout),
+        "chains": chain_summaries(market_now(database_now()).layout),
         "problems": [_problem(problem) for problem in hardware_problems(now.layout)],
     }
 

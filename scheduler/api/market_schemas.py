@@ -6,6 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from scheduler.api.schemas import Lot
 from scheduler.core.lending import terms as core
 from scheduler.lending.objects import LOAN_STATES
 from scheduler.models.market import OfferState, RuleKind, TransferKind
@@ -178,11 +179,6 @@ class MarketQuery(serializers.Serializer):
 
 
 # -- what is answered --------------------------------------------------------------------------------
-
-
-class Lot(serializers.Serializer):
-    gpus = serializers.DictField(child=serializers.IntegerField())
-    cells = serializers.DictField(child=serializers.IntegerField())
 
 
 class Offer(serializers.Serializer):

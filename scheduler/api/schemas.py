@@ -42,6 +42,16 @@ class Topology(serializers.Serializer):
 
 class Retry(serializers.Serializer):
     max_attempts = serializers.IntegerField(required=False, min_value=1, max_value=20, default=3)
+    attempts = serializers.DictField(
+        child=serializers.IntegerField(min_value=1, max_value=20),
+        required=False,
+        help_text="Attempts that failures of a class or layer leave the job (docs/failures.md).",
+    )
+    matching = serializers.DictField(
+        child=serializers.IntegerField(min_value=1, max_value=20),
+        required=False,
+        help_text="The same by a text that occurs in the failure's message.",
+    )
 
 
 class Checkpoint(serializers.Serializer):
@@ -168,6 +178,7 @@ class Attempt(serializers.Serializer):
     placement = PlacementPart(many=True)
     exit_code = serializers.IntegerField(allow_null=True)
     category = serializers.CharField(allow_blank=True)
+    failure = serializers.CharField(allow_blank=True, help_text="The class of its failure, if it failed.")
     message = serializers.CharField(allow_blank=True)
     stop_cause = serializers.CharField(allow_blank=True)
     preempted_by = serializers.ListField(child=serializers.IntegerField())
@@ -328,6 +339,28 @@ class Overrun(serializers.Serializer):
     message = serializers.CharField()
 
 
+class Lot(serializers.Serializer):
+    gpus = serializers.DictField(child=serializers.IntegerField())
+    cells = serializers.DictField(child=serializers.IntegerField())
+
+
+class Lent(serializers.Serializer):
+    loan = serializers.IntegerField()
+    to = serializers.CharField()
+    lot = Lot()
+    ends_at = serializers.DateTimeField()
+
+
+class Borrowed(serializers.Serializer):
+    loan = serializers.IntegerField()
+    lot = Lot()
+    ends_at = serializers.DateTimeField()
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        # A word of the language, so it can not be written as the others are.
+        return {**super().get_fields(), "from": serializers.CharField()}
+
+
 class VirtualCluster(serializers.Serializer):
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -336,7 +369,15 @@ class VirtualCluster(serializers.Serializer):
     policy_parameters = serializers.DictField()
     placer = serializers.CharField()
     default_time_limit_seconds = serializers.FloatField()
-    guaranteed = serializers.DictField(child=serializers.IntegerField())
+    guaranteed = serializers.DictField(
+        child=serializers.IntegerField(),
+        help_text="GPUs by model that it may rely on now: its own, less what is lent, and what is borrowed.",
+    )
+    own_guaranteed = serializers.DictField(
+        child=serializers.IntegerField(), help_text="GPUs by model that it owns."
+    )
+    lent = Lent(many=True)
+    borrowed = Borrowed(many=True)
     cells = serializers.DictField(
         child=serializers.IntegerField(), help_text="Owned cells by type; empty when GPUs are only counted."
     )

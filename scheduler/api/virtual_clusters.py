@@ -55,7 +55,7 @@ class VirtualClusterChange(StrictSerializer):
     guaranteed = serializers.DictField(
         required=False,
         child=serializers.IntegerField(min_value=0, max_value=GPUS_MOST),
-        help_text="GPUs by model.",
+        help_text="GPUs by model that it owns, lent or not.",
     )
     members = WeightedTenant(many=True, required=False)
     version = serializers.IntegerField(
@@ -153,6 +153,9 @@ def _operator(request: Request) -> Viewer:
 def _wanted(given: dict[str, Any], current: dict[str, Any]) -> Wanted:
     """Fill in what was left out: from the present state, else from the defaults."""
     kept = {name: current[name] for name in VirtualClusterChange().fields if name in current}
+    if current:
+        # Not what is in force while GPUs are lent or borrowed.
+        kept["guaranteed"] = current["own_guaranteed"]
     if given.get("policy", kept.get("policy")) != kept.get("policy"):
         kept.pop("policy_parameters", None)  # Those of one policy mean nothing to another.
     merged = {**kept, **given}

@@ -1,6 +1,7 @@
 """The cells as objects of the API: chains in numbers, the tree of each, and what a virtual cluster has."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from scheduler.cells.doomed import Whole, owed
@@ -10,6 +11,9 @@ from scheduler.core.cells.chains import Cell, Chain, Layout
 Representation = dict[str, Any]
 
 MIXED = "mixed"
+
+#: By virtual cluster, chain and level: of whom it has borrowed all its cells of the kind, and until when.
+OnLoan = Mapping[tuple[str, str, int], Representation]
 
 
 def chain_summaries(layout: Layout) -> list[Representation]:
@@ -87,13 +91,15 @@ def nodes_of(layout: Layout, cells: Iterable[Cell]) -> set[str]:
     }
 
 
-def cell_nodes(layout: Layout, cells: list[Cell]) -> list[Representation]:
+def cell_nodes(
+    layout: Layout, cells: list[Cell], on_loan: OnLoan = MappingProxyType({})
+) -> list[Representation]:
     """Return the cells of a tree, each with what its GPUs are doing."""
     uses, owners = use_of(layout, nodes_of(layout, cells)), owners_of(layout)
-    return [_cell_node(layout.chains[cell.chain], cell, uses[cell.chain], owners) for cell in cells]
+    return [_cell_node(layout.chains[cell.chain], cell, uses[cell.chain], owners, on_loan) for cell in cells]
 
 
-def _cell_node(chain: Chain, cell: Cell, use: Use, owners: Owners) -> Representation:
+def _cell_node(chain: Chain, cell: Cell, use: Use, owners: Owners, on_loan: OnLoan) -> Representation:
     gpus = chain.gpus_of(cell.level, cell.number)
     counts = use.count(chain.set_within(cell.level, cell.number, 0))
     states = [state for state, count in counts.items() if count]
@@ -108,11 +114,18 @@ def _cell_node(chain: Chain, cell: Cell, use: Use, owners: Owners) -> Representa
         **counts,
         "virtual_cluster": owners.virtual_cluster[owner] if owner else None,
         "pinned": owners.pinned.get(owner, "") if owner else "",
+        "on_loan": _on_loan(owner, owners, on_loan),
         "node": gpus[0].node if cell.level <= chain.node_level else "",
         "gpu": gpus[0].gpu if cell.level == 0 else None,
         "state": states[0] if len(states) == 1 else MIXED,
         "children": chain.fanouts[cell.level],
     }
+
+
+def _on_loan(cell: Cell | None, owners: Owners, on_loan: OnLoan) -> Representation | None:
+    if cell is None or cell in owners.pinned:
+        return None
+    return on_loan.get((owners.virtual_cluster[cell], cell.chain, cell.level))
 
 
 def _owner(chain: Chain, cell: Cell, owners: Owners) -> Cell | None:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from scheduler.cells.in_force import cells_in_force
 from scheduler.core.cells.chains import Layout
@@ -12,7 +12,8 @@ from scheduler.core.cells.errors import Problem
 from scheduler.core.cells.specification import Specification
 from scheduler.core.lending import terms as core
 from scheduler.core.lending.checking import problems_with_change
-from scheduler.core.lending.in_force import Guarantees, in_force
+from scheduler.core.lending.in_force import Guarantees, active, given_and_got, in_force
+from scheduler.core.lending.lots import cells_of
 from scheduler.models import Loan
 from tenants.models import Guarantee
 
@@ -25,11 +26,32 @@ class MarketNow:
     #: In force, or still to come.
     loans: tuple[core.Loan, ...]
     in_force: Guarantees
+    at: float
+
+    @property
+    def active(self) -> tuple[core.Loan, ...]:
+        """The loans in force."""
+        return active(self.loans, self.at)
 
     @property
     def layout(self) -> Layout:
         """The cells in force, compiled; of no chain at all where GPUs are only counted."""
         return self.in_force.layout or compiled(_NO_CELLS)
+
+    @property
+    def on_loan(self) -> dict[tuple[str, str, int], dict[str, str]]:
+        """Say by virtual cluster and kind of cells (chain, level) of whom it has them, and until when.
+
+        Of kinds of which it owns some itself nothing is said: it is not laid down which are the lender's.
+        """
+        own, found = self.own.layout, {}
+        for loan in self.active if own is not None else ():
+            until = datetime.fromtimestamp(loan.ends_at, UTC).isoformat()
+            for giver, taker, lot in given_and_got([loan]):
+                for chain, level in cells_of(lot, own):
+                    if own is not None and not own.owned.get(taker, {}).get((chain, level)):
+                        found[taker, chain, level] = {"from": giver, "until": until}
+        return found
 
 
 _NO_CELLS = Specification()
@@ -37,8 +59,8 @@ _NO_CELLS = Specification()
 
 def market_now(now: datetime) -> MarketNow:
     """Return what is guaranteed to whom at that instant."""
-    own, loans = own_guarantees(), loans_not_ended(now)
-    return MarketNow(own=own, loans=loans, in_force=in_force(own, loans, now.timestamp()))
+    own, loans, at = own_guarantees(), loans_not_ended(now), now.timestamp()
+    return MarketNow(own=own, loans=loans, in_force=in_force(own, loans, at), at=at)
 
 
 def own_guarantees() -> Guarantees:

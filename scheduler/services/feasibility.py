@@ -1,12 +1,18 @@
 """What could ever run here: the core's answer, asked when a job is submitted."""
 
 from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
 
 from scheduler.cells.in_force import layout_of
+from scheduler.clock import database_now
 from scheduler.core import snapshot as core
+from scheduler.core.cells.chains import Layout
 from scheduler.core.cluster import Cluster
 from scheduler.core.feasible import Feasibility
+from scheduler.core.plan import Reason
 from scheduler.jobspec import TOPOLOGY_LEVELS
+from scheduler.lending.in_force import market_now
 from scheduler.models import Gpu, Node
 from scheduler.services.submission_facts import SubmissionFacts
 
@@ -15,14 +21,26 @@ from scheduler.services.submission_facts import SubmissionFacts
 _built: tuple[tuple[int | None, ...], Cluster] | None = None
 
 
-def feasibility_of(facts: SubmissionFacts) -> Feasibility:
-    """Return what judges a tenant's jobs against its virtual clusters, quota, cells and the inventory."""
-    return Feasibility(
-        _cluster(facts.inventory),
-        {facts.tenant: core.Tenant(name=facts.tenant, quota=facts.quota)},
-        {name: one.for_core(facts.tenant) for name, one in facts.virtual_clusters.items()},
-        layout_of(facts.cells) if facts.cells else None,
-    )
+class Judge:
+    """Judges a tenant's jobs against its virtual clusters, quota, cells and the inventory."""
+
+    def __init__(self, facts: SubmissionFacts) -> None:
+        self.cluster = _cluster(facts.inventory)
+        self._tenants = {facts.tenant: core.Tenant(name=facts.tenant, quota=facts.quota)}
+        owned = {name: one.for_core(facts.tenant) for name, one in facts.virtual_clusters.items()}
+        self._ways = [self._way(owned, layout_of(facts.cells) if facts.cells else None)]
+        if facts.has_loans:
+            now = market_now(database_now()).in_force
+            lent = {name: replace(vc, guaranteed=now.gpus.get(name, {})) for name, vc in owned.items()}
+            self._ways.append(self._way(lent, now.layout))
+
+    def _way(self, virtual_clusters: Mapping[str, core.VirtualCluster], layout: Layout | None) -> Feasibility:
+        return Feasibility(self.cluster, self._tenants, virtual_clusters, layout)
+
+    def never_fits(self, job: core.Job) -> Reason | None:
+        """Return why the job could never run, or None: what is lent comes back, what is borrowed is here."""
+        reasons = [way.never_fits(job) for way in self._ways]
+        return reasons[0] if all(reasons) else None
 
 
 def _cluster(inventory: tuple[int | None, ...]) -> Cluster:

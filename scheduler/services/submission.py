@@ -9,7 +9,7 @@ from scheduler.core.plan import Reason
 from scheduler.core.snapshot import Job as CoreJob
 from scheduler.jobspec import JobSpec, did_you_mean, parse
 from scheduler.models import Job
-from scheduler.services.feasibility import feasibility_of
+from scheduler.services.feasibility import Judge
 from scheduler.services.submission_facts import SubmissionFacts, VirtualClusterFacts, submission_facts
 from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed, NotFound, QuotaExceeded
 from tenants.models import Role
@@ -39,7 +39,7 @@ class Submission:
 
     def __init__(self, viewer: Viewer, tenant: str | None) -> None:
         self.facts = _facts_for_submit(viewer, tenant)
-        self._feasibility = feasibility_of(self.facts)
+        self._feasibility = Judge(self.facts)
         usable = list(self.facts.virtual_clusters.values())
         private = [one for one in usable if one.is_private]
         #: Where a job goes that says nothing: the tenant's own, or the only one it can use.

@@ -24,7 +24,9 @@ SELECT t.id, t.name,
      WHERE m.tenant_id = t.id),
     (SELECT json_build_array(count(*), max(id), sum(version)) FROM scheduler_node),
     (SELECT document FROM scheduler_cellspecification ORDER BY version DESC LIMIT 1),
-    EXISTS (SELECT FROM scheduler_job WHERE tenant_id = t.id AND state = 'queued' OFFSET %s)
+    EXISTS (SELECT FROM scheduler_job WHERE tenant_id = t.id AND state = 'queued' OFFSET %s),
+    EXISTS (SELECT FROM scheduler_loan WHERE ended_at IS NULL AND ends_at > clock_timestamp()
+            AND starts_at <= clock_timestamp())
 FROM tenants_tenant t WHERE t.name = %s
 """
 
@@ -60,6 +62,8 @@ class SubmissionFacts:
     cells: str
     #: As many jobs as may be are queued already.
     queue_is_full: bool
+    #: Guarantees of some virtual cluster are lent.
+    has_loans: bool
 
 
 def submission_facts(tenant: str, *, most_queued: int) -> SubmissionFacts | None:
@@ -69,7 +73,7 @@ def submission_facts(tenant: str, *, most_queued: int) -> SubmissionFacts | None
         row = cursor.fetchone()
     if row is None:
         return None
-    tenant_id, name, quota, virtual_clusters, inventory, cells, queue_is_full = row
+    tenant_id, name, quota, virtual_clusters, inventory, cells, queue_is_full, has_loans = row
     rows = [_virtual_cluster(one) for one in _json(virtual_clusters) or ()]
     return SubmissionFacts(
         tenant_id=tenant_id,
@@ -79,6 +83,7 @@ def submission_facts(tenant: str, *, most_queued: int) -> SubmissionFacts | None
         inventory=tuple(_json(inventory)),
         cells=cells or "",
         queue_is_full=queue_is_full,
+        has_loans=has_loans,
     )
 
 
