@@ -33,6 +33,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from scheduler.core import wording
@@ -42,7 +43,7 @@ from scheduler.core.policy import View
 from scheduler.core.snapshot import Job, Memory
 from scheduler.core.targets.ledger import Ledger
 from scheduler.core.targets.prospects import Prospect, Prospects
-from scheduler.core.targets.question import believed_weights, question_of, weight_of
+from scheduler.core.targets.question import believed_weights, weight_of
 from scheduler.core.targets.rounds import Asked, Rounds, Rules
 from scheduler.core.targets.stride import Stride, StrideTurns, User, read_amounts, user_of, write_amounts
 from scheduler.core.targets.turns import Turns
@@ -131,15 +132,24 @@ class _Books:
         return dict(read_amounts(self.written.get("users", {})))
 
     def ask(self) -> Asked | None:
-        question = question_of(self._view, self._prospects, by_tenant=True, sharing=False)
-        if question is None:
+        """Return what entitlements and trades depend on: members, GPUs, and jobs with their known speeds."""
+        users = self._users()
+        if not users:
             return None
-        # Trades look at whether a speed is known, which changes no speed.
-        known = [(number, job.estimated) for number, job in sorted(self._view.jobs.items()) if job.estimated]
-        return Asked((question.digest, zlib.crc32(repr(known).encode())), self._decided)
+        alike: dict[int, str] = {}
+        digest = zlib.crc32(repr((believed_weights(self._view), self._prospects.gpus)).encode())
+        for user, jobs in users.items():
+            said = [repr(user)]
+            for job, prospect in jobs:
+                # Jobs that are alike share their prospect, which is told once.
+                if id(prospect) not in alike:
+                    alike[id(prospect)] = repr((prospect.gpus, sorted(prospect.speeds.items())))
+                said.append(f"{job.id} {job.priority} {job.estimated} {alike[id(prospect)]}")
+            digest = zlib.crc32("|".join(said).encode(), digest)
+        return Asked((digest,), partial(self._decided, users))
 
-    def _decided(self) -> Targets:
-        users, gpus = self._users(), self._prospects.gpus
+    def _decided(self, users: Mapping[User, Sequence[tuple[Job, Prospect]]]) -> Targets:
+        gpus = self._prospects.gpus
         claims = {user: _claim(jobs) for user, jobs in users.items()}
         before = self._entitled(claims)
         rates = {user: _rates(jobs, gpus) for user, jobs in users.items()}
