@@ -6,7 +6,7 @@ import { decideAgain } from "@/api/ledger-queries";
 import type { LedgerLine } from "@/api/ledger-types";
 import { duration, moment } from "@/components/format";
 import { Details } from "@/components/ledger/details";
-import { figuresOf, kindText } from "@/components/ledger/words";
+import { figuresOf, kindText, partiesOf, sentenceOf } from "@/components/ledger/words";
 import { useSession } from "@/components/session";
 import { Tag } from "@/components/state-badge";
 import { Button } from "@/ui/button";
@@ -37,7 +37,7 @@ function Line({ line }: { line: LedgerLine }) {
         </p>
         <div className={styles.what}>
           <p>
-            <Tag>{kindText(line.kind)}</Tag> {line.message || parties(line)}
+            <Tag>{kindText(line.kind)}</Tag> {sentenceOf(line)}
           </p>
           <Figures line={line} />
         </div>
@@ -95,7 +95,7 @@ function Opened({ line }: { line: LedgerLine }) {
   return (
     <>
       <p>
-        {parties(line)}
+        {partiesOf(line)}
         {line.jobs.length > 0 && ": "}
         {line.jobs.map((job, index) => (
           <span key={job}>
@@ -110,12 +110,6 @@ function Opened({ line }: { line: LedgerLine }) {
       {line.round_number !== null && <Again line={line} />}
     </>
   );
-}
-
-/** "vision, with speech": whose line it is. */
-function parties({ party, counterparty, view }: LedgerLine): string {
-  if (!party) return `Everyone in ${view}`;
-  return counterparty ? `${party}, with ${counterparty}` : party;
 }
 
 /** Decides the line's round again from what was stored of it. */

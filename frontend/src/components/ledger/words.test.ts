@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import type { LedgerLine } from "@/api/ledger-types";
-import { figuresOf, newestFirst } from "@/components/ledger/words";
+import { figuresOf, newestFirst, sentenceOf } from "@/components/ledger/words";
 import { aLedgerLine } from "@/testing/samples";
 
 describe("lines of the ledger", () => {
@@ -13,6 +13,14 @@ describe("lines of the ledger", () => {
       ["For", "17 min 30 s"],
       ["Rho", "1.83 → 1.2"],
     ]);
+  });
+
+  it("name whose they are, once", () => {
+    const said = (party: string, message: string) =>
+      sentenceOf(aLedgerLine({ party, message, counterparty: "speech" }));
+    expect(said("vision", "Won 2 V100.")).toBe("vision: Won 2 V100.");
+    expect(said("vision", "vision has 1 V100 of speech.")).toBe("vision has 1 V100 of speech.");
+    expect([said("vision", ""), said("", "")]).toEqual(["vision, with speech", "Everyone in research"]);
   });
 
   it("tell prices in what they are paid in", () => {

@@ -35,6 +35,18 @@ export function kindText(kind: string): string {
   return KIND_TEXT[kind] ?? words(kind);
 }
 
+/** What happened, with whose line it is where the sentence itself does not name them. */
+export function sentenceOf({ message, party, counterparty, view }: LedgerLine): string {
+  if (!message) return partiesOf({ party, counterparty, view });
+  return !party || message.includes(party) ? message : `${party}: ${message}`;
+}
+
+/** "vision, with speech". */
+export function partiesOf({ party, counterparty, view }: Pick<LedgerLine, "party" | "counterparty" | "view">): string {
+  if (!party) return `Everyone in ${view}`;
+  return counterparty ? `${party}, with ${counterparty}` : party;
+}
+
 /** A figure to the hundredth. */
 export function figure(value: number): string {
   return fine.format(value);
