@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import TextIO
 
 from scheduler.core.explain import explain
+from scheduler.core.lending.in_force import active
+from scheduler.core.lending.lots import words_of
+from scheduler.core.lending.terms import Loan, LoanId, MarketAction
 from scheduler.core.plan import Action, ActionKind, Plan
 from scheduler.core.serve import Served
 from scheduler.core.sim.engine import Engine
@@ -46,6 +49,7 @@ class _Teller:
     def __init__(self, scenario: Scenario, output: TextIO) -> None:
         self._names, self._output = scenario.names, output
         self._why: Mapping[JobId, str] = {}
+        self._loans: Mapping[LoanId, Loan] = {}
 
     def name(self, job: JobId) -> str:
         return self._names.get(job, f"job {job}")
@@ -60,8 +64,11 @@ class _Teller:
         return replace(event, act=act)
 
     def tell(self, engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
+        self._tell_of_loans(engine)
         for action in sorted(plan.actions, key=lambda action: action.placement is not None):
             self._output.write(f"{engine.now:>10g}  {self._words(action)}\n")
+        for deed in plan.market:
+            self._output.write(f"{engine.now:>10g}  {_deed(deed)}\n")
         reasons = explain(engine.session.facts, engine.session.admission, outcomes, plan.actions)
         why = {job: words[0].message for job, words in reasons.items() if words}
         for job, message in why.items():
@@ -69,10 +76,29 @@ class _Teller:
                 self._output.write(f"{engine.now:>10g}  {self.name(job)} waits: {message}\n")
         self._why = why
 
+    def _tell_of_loans(self, engine: Engine) -> None:
+        """Say which loans have begun and ended since the last round."""
+        lending = engine.session.facts.frame.lending
+        loans = {loan.id: loan for loan in active(lending.loans if lending else (), engine.now)}
+        for verb, some, others in (("ends", self._loans, loans), ("begins", loans, self._loans)):
+            for number, loan in some.items():
+                if number not in others:
+                    what = f"{words_of(loan.lot)} from {loan.lender} to {loan.borrower}"
+                    self._output.write(f"{engine.now:>10g}  loan {number} of {what} {verb}\n")
+        self._loans = loans
+
     def _words(self, action: Action) -> str:
         jobs = ", ".join(self.name(job) for job in action.jobs)
         if action.kind is ActionKind.STOP:
             return f"stop {jobs} ({action.cause}): {action.message}"
+        if action.kind is ActionKind.REGRADE:
+            return f"{'return' if action.guaranteed else 'lapse'} {jobs} ({action.cause}): {action.message}"
         assert action.placement is not None
         replicas = " + ".join(",".join(map(str, replica)) for replica in action.placement.replicas)
         return f"{action.kind.value} {jobs} on {action.placement.gpu_model} GPUs {replicas}"
+
+
+def _deed(deed: MarketAction) -> str:
+    what = "" if deed.lot is None else f" of {words_of(deed.lot)}"
+    number = "" if deed.offer is None else f" {deed.offer}"
+    return f"{deed.kind}{number}{what} by rule {deed.rule} of {deed.virtual_cluster}"

@@ -13,6 +13,8 @@ The file is YAML (docs/simulator.md, "Scenarios"):
       - {at: 150, quota: {tenant: everyone, gpus: {v100: 4}}}
       - {at: 180, virtual_cluster: {name: cluster, policy: fifo, guaranteed: {v100: 8}}}
       - {at: 200, finish: second}
+
+Those of the market between virtual clusters are in `dealings`.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from scheduler.core import wording
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.workload import Workload
 from scheduler.core.snapshot import JobId, Node, Snapshot, Tenant, VirtualCluster
+from scheduler.simulation import dealings
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.inventory import ClusterSpec
@@ -37,7 +40,7 @@ from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.reading import make_workload
 from scheduler.simulation.traces.source import TracedJob
 
-_KINDS = ("submit", "finish", "cancel", "node_down", "node_up", "quota", "virtual_cluster")
+_KINDS = ("submit", "finish", "cancel", "node_down", "node_up", "quota", "virtual_cluster", *dealings.KINDS)
 _TOP = ("cluster", "policy", "placer", "round_seconds", "events")
 
 
@@ -102,6 +105,7 @@ class _Reader:
         self._jobs: list[tuple[TracedJob, str]] = []
         self._names: dict[str, int] = {}
         self._numbers: dict[str, JobId] = {}
+        self._dealings = dealings.Dealings([vc.name for vc in cluster.virtual_clusters])
 
     def scenario(self) -> Scenario:
         events = [(place, event) for place, event in enumerate(self._content["events"], start=1)]
@@ -180,12 +184,15 @@ class _Reader:
         if kind in ("node_down", "node_up"):
             change = _NodeChange(where, str(value), comes=kind == "node_up")
             return Happening(at=float(event["at"]), words=f"{kind} {value}", act=change)
+        if kind in dealings.KINDS:
+            act = self._dealings.act(kind, where, value)
+            return Happening(at=float(event["at"]), words=f"{kind} {_words(value)}", act=act)
         if not isinstance(value, dict):
             raise InputError(f"{where}: {kind}: {shown(value)} is not an object")
         alter = _quota(where, value) if kind == "quota" else _virtual_cluster(where, value)
         return Happening(
             at=float(event["at"]),
-            words=f"{kind} {', '.join(f'{key}={each}' for key, each in value.items())}",
+            words=f"{kind} {_words(value)}",
             act=lambda engine: engine.reconfigure(alter),
         )
 
@@ -195,6 +202,12 @@ class _Reader:
         if isinstance(value, int) and 0 < value <= len(self._jobs):
             return JobId(value)
         raise InputError(f"{where}: {shown(value)} is no job: give its name, or its number by submission")
+
+
+def _words(value: Any) -> str:
+    return (
+        ", ".join(f"{key}={each}" for key, each in value.items()) if isinstance(value, dict) else str(value)
+    )
 
 
 @dataclass(frozen=True, slots=True)

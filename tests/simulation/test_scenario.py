@@ -78,6 +78,11 @@ def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> 
             "{at: 0, virtual_cluster: {name: nowhere}}",
             "event 1: virtual_cluster: there is no virtual cluster",
         ),
+        ("{at: 0, loan: {from: cluster, to: nobody}}", "event 1: loan: to: there is no virtual cluster"),
+        ("{at: 0, grant: {virtual_cluster: cluster, credits: -1}}", "event 1: grant: credits:"),
+        ("{at: 0, take: {offer: x, virtual_cluster: cluster}}", "event 1: take: there is no offer"),
+        ("{at: 0, offer: {virtual_cluster: cluster, gpus: {v100: 3}, ends_at: 9}}", "owns 2 v100, not 3"),
+        ("{at: 0, lend_rule: {virtual_cluster: cluster, sells: 1}}", "event 1: lend_rule: 'sells' is not"),
         ("{at: 0, virtual_cluster: {colour: red}}", "event 1: virtual_cluster: 'colour' is not known here"),
     ],
 )
@@ -95,3 +100,41 @@ def test_a_file_that_is_no_scenario_is_said(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=said):
             told(tmp_path, text)
+
+
+MARKET = """
+cluster: {cluster}
+events:
+  - at: 0
+    lend_rule: {{virtual_cluster: speech, gpus: {{v100: 4}}, idle_seconds: 60, lend_seconds: 3600, price: 1}}
+  - {{at: 0, borrow_rule: {{virtual_cluster: vision, most_gpus: 4, waiting_seconds: 20, price: 2}}}}
+  - {{at: 0, grant: {{virtual_cluster: vision, credits: 10}}}}
+  - {{at: 0, submit: {{name: long, virtual_cluster: vision, gpus: 4, duration_seconds: 9000}}}}
+  - {{at: 50, submit: {{name: next, virtual_cluster: vision, gpus: 4, duration_seconds: 5000}}}}
+  - {{at: 3000, submit: {{name: own, virtual_cluster: speech, gpus: 4, duration_seconds: 100}}}}
+"""
+TWO = """
+nodes: [{name: a, gpu_model: v100, gpus: 4}, {name: b, gpu_model: v100, gpus: 4}]
+virtual_clusters:
+  - {name: speech, guaranteed: {v100: 4}}
+  - {name: vision, guaranteed: {v100: 4}}
+"""
+
+
+def test_rules_lend_what_is_idle_and_its_owner_has_it_back_in_time(tmp_path: Path) -> None:
+    (tmp_path / "two.yaml").write_text(TWO)
+    lines = told(tmp_path, MARKET.format(cluster=tmp_path / "two.yaml")).splitlines()
+    expected = [
+        "60  offer of 4 v100 by rule 1 of speech",
+        "70  take 1 of 4 v100 by rule 2 of vision",
+        "71  loan 1 of 4 v100 from speech to vision begins",
+        "71  start next on v100 GPUs 5,6,7,8",
+        "3000  own waits: Virtual cluster speech lends 4 v100 to vision until 01:01:00 UTC on 1 January",
+        "3660  loan 1 of 4 v100 from speech to vision ends",
+        "3660  stop next (preempted): 4 of its 4 GPUs were claimed by guaranteed job 3 of virtual cluster",
+        "3660  start own on v100 GPUs 5,6,7,8",
+        "own: succeeded at 3760 s",
+    ]
+    told_of = iter(line.strip() for line in lines)
+    for line in expected:
+        assert any(each.startswith(line) for each in told_of), (line, lines)

@@ -174,8 +174,9 @@ class Engine:
         self._floor.carry_out(plan.actions)
         self._dismiss_hopeless()
         self._floor.look(outcomes[-1].capacity)
-        if plan.market and self._follow(plan):
-            # What was borrowed can be used from now on.
+        if plan.market:
+            # What is offered may be taken, and what was borrowed used, from the next round on.
+            self._follow(plan)
             return self.now
         if plan.actions and self._waits_under_quota():
             # A job that waits counts against every model it accepts, one that runs only against its own:
@@ -247,15 +248,14 @@ class Engine:
         self._note_loans(() if loan is None else (loan,))
         self._relend()
 
-    def _follow(self, plan: Plan) -> bool:
-        """Carry out what rules decided; return whether anything was lent by it."""
+    def _follow(self, plan: Plan) -> None:
+        """Carry out what rules decided."""
         assert self._market is not None
         facts = self.session.facts.frame
         assert facts.lending is not None
         made = self._market.carry_out(plan.market, own_of(facts.lending, facts.cells), self.now)
         self._note_loans(made)
         self._relend()
-        return bool(made)
 
     def _note_loans(self, loans: Iterable[Loan]) -> None:
         """Let guarantees change hands when loans begin and end."""

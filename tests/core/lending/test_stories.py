@@ -7,15 +7,19 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.core.errors import SchedulingError
 from scheduler.core.lending.terms import Loan, Lot
 from scheduler.core.plan import Action, ActionKind
 from scheduler.core.registry import POLICIES
 from scheduler.core.reliance import owned, relying_on
 from scheduler.core.round import decide
+from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.forecast import forecast
+from scheduler.core.sim.market import BANK, Transfer
 from scheduler.core.snapshot import Job, Snapshot
 from tests.builders import NOW, make_job, make_node, make_snapshot, make_virtual_cluster
-from tests.core.lending.markets import make_loan, with_market
+from tests.core.lending.markets import borrows, lends, make_loan, with_market
+from tests.core.sim.worlds import arrival
 from tests.core.test_properties import under
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds_in_cells import hardware_of, in_cells, owning
@@ -144,3 +148,33 @@ def test_a_lender_whose_own_jobs_use_what_is_lent_is_told_why_they_lapse(cells: 
         (10.0, "lapses", (1,), "lent"),
         (20.0, "returns", (1,), "cells_back" if cells else "guarantee_back"),
     ]
+
+
+@pytest.mark.parametrize("rules", [False, True])
+def test_in_a_simulation_rules_let_jobs_wait_for_less_long_and_every_credit_has_two_sides(
+    rules: bool,
+) -> None:
+    facts = make_snapshot(
+        nodes=[make_node(1), make_node(2)],
+        now=0.0,
+        virtual_clusters=[make_virtual_cluster(name, {"V100": 8}) for name in ("speech", "vision")],
+    )
+    if rules:
+        lender = lends(price=1_000, lend_seconds=1_800.0)
+        facts = with_market(facts, lends=[lender], borrows=[borrows()], balances={"vision": 5_000})
+    jobs = [arrival(number, 0.0, 1_000.0, 8, virtual_cluster="vision") for number in (1, 2, 3)]
+    engine = Engine(facts, jobs)
+    assert engine.run() == ""
+    ends = [engine.progress[each.job.id].ended_at for each in jobs]
+    if not rules:
+        assert ends == [1_000, 2_000, 3_000]
+        return
+    # Offered at 300, taken in the next round, used in the one after it.
+    assert ends == [1_000, 1_310, 2_000]
+    # Eight GPUs for 1,795 seconds, rounded up.
+    assert engine.market.transfers == [
+        Transfer(at=305.0, payer="vision", payee="speech", amount=3_989, loan=make_loan(1).id)
+    ]
+    assert dict(engine.market.balances) == {"vision": 1_011, "speech": 3_989, BANK: -5_000}
+    with pytest.raises(SchedulingError, match="offer 9 is not open"):
+        engine.trade(lambda market, own, now: market.take(9, "vision", own, now))  # type: ignore[arg-type]
