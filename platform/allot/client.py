@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from allot.advice_objects import Advice, Anomalies
 from allot.cell_objects import CellDocument, CellNode, Cells, CellsCheck, VirtualClusterCells
 from allot.credentials import find_account
+from allot.ledger_objects import Fairness, Line, Replay, Violation
 from allot.objects import (
     Attempt,
     Check,
@@ -300,6 +301,29 @@ class Client:
         """Say what a GPU of a model costs for an hour."""
         path = f"/gpu-models/{quote(gpu_model, safe='')}"
         return cast(GpuModel, self._transport.request("PATCH", path, body={"price_per_hour": price_per_hour}))
+
+    # The ledger and fairness
+
+    def ledger(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[Line]:
+        """The ledger, the newest line first. Filters are those of GET /ledger: kind, view, party, job, round,
+        since, until."""
+        return cast("Iterator[Line]", self._pages("/ledger", filters, limit))
+
+    def export_ledger(self, **filters: str | int | None) -> str:
+        """The text of the ledger as a CSV file."""
+        return cast(str, self._read("/ledger/export", filters))
+
+    def replay_line(self, line_id: int) -> Replay:
+        """Decide a line's round again, and compare."""
+        return cast(Replay, self._read(f"/ledger/{line_id}/replay"))
+
+    def fairness(self, virtual_cluster: str) -> Fairness:
+        """How a virtual cluster is divided among its tenants."""
+        return cast(Fairness, self._read(f"/virtual-clusters/{quote(virtual_cluster, safe='')}/fairness"))
+
+    def violations(self, *, limit: int | None = None, **filters: str | None) -> Iterator[Violation]:
+        """Who would be better off alone, the newest first. Filters: virtual_cluster, tenant, open."""
+        return cast("Iterator[Violation]", self._pages("/fairness/violations", filters, limit))
 
     def _anomalies(self, virtual_cluster: str) -> str:
         return f"/virtual-clusters/{quote(virtual_cluster, safe='')}/anomalies"

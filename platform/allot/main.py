@@ -8,7 +8,20 @@ import sys
 import typer
 import typer.core
 
-from allot.commands import advice, cluster, jobs, logs, policies, session, speeds, submit, vc, what_if
+from allot.commands import (
+    advice,
+    cluster,
+    fairness,
+    jobs,
+    ledger,
+    logs,
+    policies,
+    session,
+    speeds,
+    submit,
+    vc,
+    what_if,
+)
 from allot.describe import problem_lines
 from allot.errors import AllotError, NotSignedIn, Refused, Unreachable, WrongServer
 from allot.output import say
@@ -78,6 +91,8 @@ vc.register(app)
 advice.register(app)
 policies.register(app)
 speeds.register(app)
+ledger.register(app)
+fairness.register(app)
 
 
 def main() -> None:

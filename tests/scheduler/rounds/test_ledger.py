@@ -18,7 +18,7 @@ from scheduler.rounds.ledger import replay
 from scheduler.rounds.run import run_round
 from scheduler.services.ledger import ledger_write, prune_ledger
 from tenants.errors import Conflict
-from tests.scheduler.builders import make_job, make_node, make_tenant, make_vc
+from tests.scheduler.builders import make_job, make_member, make_node, make_tenant, make_vc
 
 pytestmark = pytest.mark.django_db
 
@@ -76,6 +76,28 @@ def test_a_round_writes_its_lines_and_each_is_decided_again_exactly(auctioned):
         again = replay(row)
         assert again.same
         assert again.line.price == row.price
+    out = io.StringIO()
+    call_command("replay_round", number, stdout=out)
+    assert "3 lines of the ledger" in out.getvalue()
+
+
+def test_trades_of_gandiva_fair_are_decided_again_exactly():
+    make_node(gpus=4)
+    make_node(gpus=4, gpu_model="K80")
+    tenants = [make_tenant("speech"), make_tenant("vision")]
+    vc = make_vc("shared", members=tenants, guaranteed={"V100": 4, "K80": 4}, policy="gandiva_fair")
+    for tenant, fast in zip(tenants, (1.25, 4.0), strict=True):
+        user = make_member(tenant)
+        for _ in range(6):
+            job = make_job(tenant=tenant, virtual_cluster=vc, submitted_by=user)
+            job.shape["throughput"] = {"V100": fast, "K80": 1.0}
+            job.save()
+    number = run_round()
+    rows = list(LedgerLine.objects.filter(round_number=number))
+    assert {row.kind for row in rows} == {"entitled", "trade"}
+    (trade,) = [row for row in rows if row.kind == "trade"]
+    assert (trade.party, trade.counterparty) == ("vision", "speech")
+    assert all(replay(row).same for row in rows)
     out = io.StringIO()
     call_command("replay_round", number, stdout=out)
     assert "3 lines of the ledger" in out.getvalue()
