@@ -3,10 +3,10 @@
     python benchmarks/bench_gandiva_fair.py [--jobs 10000] [--tenants 200] [--runs 5] [--seed 0]
     python benchmarks/bench_gandiva_fair.py --growth [--plot FILE]
 
-Jobs are of 26 kinds, gangs of 1 to 16 GPUs; each tenant has three users; what is submitted asks for about three
-times as many GPUs. Three rounds are timed: *cold*, nothing runs; *quantum's end*, a minute and a second later,
-when every fiftieth job has ended, so that entitlements and trades are decided anew and everyone's turn is up;
-*inside*, five seconds after the cold round, with the GPUs of those jobs idle. Times are of one core's
+Jobs are of 26 kinds, gangs of 1 to 16 GPUs; each tenant has three users; what is submitted asks for about
+three times as many GPUs. Three rounds are timed: *cold*, nothing runs; *quantum's end*, a minute and a second
+later, when every fiftieth job has ended, so that entitlements and trades are decided anew and everyone's turn
+is up; *inside*, five seconds after the cold round, with the GPUs of those jobs idle. Times are of one core's
 processor time and of decide() as a whole, placing and explaining included.
 
 --growth times all three with as many GPUs as jobs, up to 30,000.

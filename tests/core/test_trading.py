@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,9 +70,9 @@ users = st.dictionaries(
 )
 
 
-@given(users, st.tuples(*[st.integers(0, 30)] * 3))
+@given(users, st.tuples(*[st.integers(0, 30)] * 3), st.booleans())
 def test_nobody_loses_and_no_gpu_is_made_or_lost(
-    users: dict[str, tuple[dict[str, float], int]], counts: tuple[int, ...]
+    users: dict[str, tuple[dict[str, float], int]], counts: tuple[int, ...], clearing: bool
 ) -> None:
     gpus = dict(zip(MODELS, map(float, counts), strict=True))
     claims = {
@@ -78,7 +80,7 @@ def test_nobody_loses_and_no_gpu_is_made_or_lost(
     }
     speeds = {user: known for user, (known, _) in users.items()}
     before = entitled(gpus, claims)
-    held, trades = trade(before, claims, speeds, MODELS)
+    held, trades = trade(before, claims, speeds, MODELS, clearing=clearing)
     for model in MODELS:
         total = sum(amounts.get(model, 0.0) for amounts in before.values())
         assert sum(amounts.get(model, 0.0) for amounts in held.values()) == pytest.approx(total, abs=1e-6)
@@ -89,6 +91,53 @@ def test_nobody_loses_and_no_gpu_is_made_or_lost(
     for one in trades:
         buyer, seller = [speeds[user][one.fast] / speeds[user][one.slow] for user in (one.buyer, one.seller)]
         assert seller * (1 - 1e-9) <= one.price <= buyer * (1 + 1e-9)
+
+
+def test_at_the_clearing_price_everyone_pays_what_the_user_in_the_middle_would() -> None:
+    held, trades = trade(
+        TestThreeUsers.users, TestThreeUsers.claims, TestThreeUsers.speeds, ("V100", "K80"), clearing=True
+    )
+    assert [(one.buyer, one.seller, one.price) for one in trades] == [
+        ("eight", "four", 6.0),
+        ("six", "four", 6.0),
+    ]
+    assert held["four"] == pytest.approx({"V100": 0.0, "K80": 36.0})
+
+
+def gains(lie: float, *, clearing: bool, people: int = 60, markets: int = 100) -> list[float]:
+    """What one of so many gains, relatively, by saying that its speed-up is so many times the true one."""
+    found = []
+    for seed in range(markets):
+        dice = random.Random(seed)
+        truth = {f"user-{number}": dice.uniform(1, 8) for number in range(people)}
+        slow = dice.choice((2.0, 4.0, 12.0, 40.0))
+        holdings: Holdings[str] = {user: {"V100": 4.0, "K80": slow} for user in truth}
+        said = {user: rates(speed_up) for user, speed_up in truth.items()}
+        values = [
+            worth(trade(holdings, dict.fromkeys(truth, MANY), told, MODELS, clearing=clearing)[0][liar], own)
+            for liar, own in (("user-0", said["user-0"]),)
+            for told in (said, {**said, liar: rates(lie * truth[liar])})
+        ]
+        found.append(values[1] / values[0] - 1)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lie", "clearing"),
+    [(1.1, False), (2.0, False), (0.5, True), (0.8, True), (1.1, True), (2.0, True)],
+)
+def test_a_lie_about_ones_speed_up_does_not_pay_on_average(lie: float, clearing: bool) -> None:
+    """At the second highest speed-up no overstatement does; at the clearing price of many, nothing does."""
+    found = gains(lie, clearing=clearing)
+    assert sum(found) / len(found) <= 0
+    # The k-th price of finitely many is not exactly truthful: what the luckiest gains.
+    assert max(found) < 0.15
+
+
+def test_at_the_second_highest_speed_up_it_pays_to_understate_ones_own() -> None:
+    """Known, and why there is another price: most of what trades gain goes to those that sell."""
+    found = gains(0.8, clearing=False)
+    assert sum(found) / len(found) > 0.02
 
 
 @given(st.sampled_from((1.5, 3.0, 5.0, 7.0, 12.0)), st.sampled_from((0.3, 0.8, 1.3, 4.0)))

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -52,6 +52,8 @@ from scheduler.core.trading import Trade, trade
 
 #: Digits of GPUs in the books.
 DIGITS = 6
+#: How the price of a trade comes about.
+PRICES = ("second", "clearing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,9 @@ class GandivaFair:
     #: Entitlements and trades are not decided anew more often than this.
     interval_seconds: float = 60.0
     trading: bool = True
+    #: Of a trade: the second highest speed-up, or the one at which as much is bought as sold, which leaves
+    #: less to be gained by understating one's own.
+    price: str = field(default="second", metadata={"choices": PRICES})
     #: Part of the GPUs that may be used at a time to learn speeds.
     profiling: float = 0.1
 
@@ -75,6 +80,8 @@ class GandivaFair:
             raise ValueError("quantum_seconds must be above 0 and interval_seconds at least 0")
         if not 0 <= self.profiling <= 1:
             raise ValueError("profiling must be between 0 and 1")
+        if self.price not in PRICES:
+            raise ValueError(f"price is {self.price!r}; there are {' and '.join(PRICES)}")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Change places where a quantum ends; else hand out what is idle."""
@@ -84,11 +91,12 @@ class GandivaFair:
             return _nobody(memory)
         prospects = Prospects(view)
         stride = Stride(view, memory.get("stride", {}))
-        books = _Books(view, prospects, memory.get("books", {}), trading=self.trading)
+        price = self.price if self.trading else ""
+        books = _Books(view, prospects, memory.get("books", {}), price)
         stride.settle(books.parts)
         rules = Rules(
             policy="gandiva_fair",
-            manner=f"{self.trading}",
+            manner=f"{self.trading} {self.price}",
             lease_seconds=self.quantum_seconds,
             interval_seconds=self.interval_seconds,
             profiling=self.profiling,
@@ -116,13 +124,11 @@ class _Books:
     """Who is entitled to what, what was traded, and what everyone holds then.
 
     Memory `books`: `entitled` and `held`, GPUs by tenant and model, `users`, what each tenant's users hold,
-    and `trades`. `lines` say what of it changed in this round.
+    and `trades`; there are none without a `price`. `lines` say what of it changed in this round.
     """
 
-    def __init__(
-        self, view: View, prospects: Prospects, written: Mapping[str, Any], *, trading: bool
-    ) -> None:
-        self._view, self._prospects, self._trading = view, prospects, trading
+    def __init__(self, view: View, prospects: Prospects, written: Mapping[str, Any], price: str) -> None:
+        self._view, self._prospects, self._price = view, prospects, price
         self.written = written
         self.lines: tuple[LedgerLine, ...] = ()
 
@@ -154,8 +160,9 @@ class _Books:
         before = self._entitled(claims)
         rates = {user: _rates(jobs, gpus) for user, jobs in users.items()}
         held, trades = before, list[Trade[User]]()
-        if self._trading:
-            held, trades = trade(before, claims, rates, _fastest_first(users, gpus))
+        if self._price:
+            models, clearing = _fastest_first(users, gpus), self._price == "clearing"
+            held, trades = trade(before, claims, rates, models, clearing=clearing)
         earlier = self.written
         self.written = {
             "entitled": _by_tenant(before),

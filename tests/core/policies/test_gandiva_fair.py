@@ -309,7 +309,9 @@ def test_nobody_is_disturbed_within_a_quantum() -> None:
     assert {action.kind for action in decide(facts).actions} == {ActionKind.START}
 
 
-@pytest.mark.parametrize("parameters", ["quantum_seconds=0.0", "interval_seconds=-1.0", "profiling=2.0"])
+@pytest.mark.parametrize(
+    "parameters", ["price=first", "quantum_seconds=0.0", "interval_seconds=-1.0", "profiling=2.0"]
+)
 def test_parameters_that_make_no_sense_are_refused(parameters: str) -> None:
     with pytest.raises(UnknownPlugin):
         make_policy(f"gandiva_fair:{parameters}")
