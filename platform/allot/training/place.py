@@ -1,0 +1,62 @@
+"""Which process of which attempt this is, by the environment that the platform, or torchrun, gives."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from allot.training.errors import TrainingError
+
+#: Where a script that was started by hand keeps its checkpoints, in the folder it was started in.
+LOCAL_FOLDER = "checkpoints"
+ATTEMPT_MOST = 10**10 - 1
+RANKS_MOST = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One process among those of its job."""
+
+    rank: int = 0
+    world_size: int = 1
+    #: None when nobody numbers attempts: then the session does.
+    attempt: int | None = None
+    #: How often the launcher (torchrun) has started the ranks anew within this attempt.
+    restarts: int = 0
+    folder: Path = Path(LOCAL_FOLDER)
+    #: Where progress lines go; None: beside the checkpoints.
+    progress: Path | None = None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str], folder: Path | None = None) -> Place:
+        """Read the variables; `folder` is for where the platform names none."""
+        world_size = _number(environment, "WORLD_SIZE", 1, least=1, most=RANKS_MOST)
+        if world_size > 1 and not environment.get("RANK"):
+            raise TrainingError(f"WORLD_SIZE is {world_size}, so RANK must be set too, from 0 on")
+        given = environment.get("ALLOT_CHECKPOINT_DIR")
+        progress = environment.get("ALLOT_PROGRESS")
+        return cls(
+            rank=_number(environment, "RANK", 0, least=0, most=world_size - 1),
+            world_size=world_size,
+            attempt=(
+                _number(environment, "ALLOT_ATTEMPT", 0, least=0, most=ATTEMPT_MOST)
+                if environment.get("ALLOT_ATTEMPT")
+                else None
+            ),
+            restarts=_number(environment, "TORCHELASTIC_RESTART_COUNT", 0, least=0, most=9999),
+            folder=Path(os.path.abspath(given or folder or LOCAL_FOLDER)),
+            progress=Path(progress) if progress else None,
+        )
+
+    def share(self, count: int) -> int:
+        """Return how many of `count` things are this rank's; the shares of two ranks differ by at most 1."""
+        return count // self.world_size + (self.rank < count % self.world_size)
+
+
+def _number(environment: Mapping[str, str], name: str, default: int, *, least: int, most: int) -> int:
+    text = environment.get(name) or str(default)
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+        raise TrainingError(f"{name} must be a whole number from {least} to {most}, not {text!r}")
+    return int(text)

@@ -1,0 +1,311 @@
+"""The session of one training run: what `with allot.training.session(...) as run` gives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from allot.training.errors import Stopped, TrainingError, say
+from allot.training.keeper import Keeper
+from allot.training.manifest import Manifest
+from allot.training.place import Place
+from allot.training.progress import ProgressWriter
+from allot.training.restoring import BYTES_FILE, Agree, Restored, begin, open_store
+from allot.training.sampler import Sampler
+from allot.training.stop import StopRequest
+
+DEFAULT_SECONDS = 600.0
+PROGRESS_FILE = "progress.jsonl"
+#: What ranks wish for after a step; the largest wins.
+GO_ON, SAVE, STOP = 0, 1, 2
+
+Save = Callable[[Path], object]
+#: With `shard` it is given all folders of the checkpoint, else the one.
+Load = Callable[[Path], object] | Callable[[tuple[Path, ...]], object]
+
+
+def session(
+    *,
+    save: Save | None = None,
+    load: Load | None = None,
+    save_bytes: Callable[[], bytes] | None = None,
+    load_bytes: Callable[[bytes], object] | None = None,
+    every_seconds: float | None = None,
+    every_steps: int | None = None,
+    keep: int = 2,
+    shard: bool = False,
+    agree: Agree | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    wait_seconds: float = 300.0,
+) -> Session:
+    """Return a session, to be entered by `with`.
+
+    save, load      write the state into a folder, and read it from there; or
+    save_bytes, load_bytes      return it as bytes, and take them
+    every_seconds, every_steps  how often to save: either or both; every 600 s when neither is given
+    keep            how many checkpoints stay
+    shard           every rank saves a part of its own, and `load` gets all folders; else rank 0 saves
+    agree           returns to each rank the largest of the numbers that the ranks pass it. Needed where ranks
+                    wait for one another, as in data-parallel training: then all stop at the same step
+    folder          where to keep checkpoints when the platform names no place (./checkpoints)
+    wait_seconds    how long other ranks wait for rank 0 to choose a checkpoint
+    """
+    if (save and save_bytes) or (load and load_bytes):
+        raise TrainingError("give save and load, or save_bytes and load_bytes, not both")
+    if keep < 1 or (every_steps is not None and every_steps < 1):
+        raise TrainingError("keep and every_steps must be at least 1")
+    if every_seconds is None and every_steps is None:
+        every_seconds = DEFAULT_SECONDS
+    place = Place.from_environment(os.environ, Path(folder) if folder is not None else None)
+    if shard and agree is None and place.world_size > 1:
+        raise TrainingError("with shard, ranks have to save at the same step: give agree too")
+    return Session(
+        place=place,
+        save=_saving_bytes(save_bytes) if save_bytes else save,
+        load=_loading_bytes(load_bytes) if load_bytes else load,
+        every_seconds=every_seconds,
+        every_steps=every_steps,
+        keep=keep,
+        shard=shard,
+        agree=agree,
+        wait_seconds=wait_seconds,
+    )
+
+
+class Session:
+    """One run, between `with` and its end. Made by `session`."""
+
+    def __init__(
+        self,
+        *,
+        place: Place,
+        save: Save | None,
+        load: Load | None,
+        every_seconds: float | None,
+        every_steps: int | None,
+        keep: int,
+        shard: bool,
+        agree: Agree | None,
+        wait_seconds: float,
+    ) -> None:
+        self._place = place
+        self._save, self._load = save, load
+        self._every_seconds, self._every_steps = every_seconds, every_steps
+        self._keep, self._shard = keep, shard
+        self._agree = agree if place.world_size > 1 else None
+        self._wait_seconds = wait_seconds
+        self._stop = StopRequest()
+        self._ending = ExitStack()
+        self._samplers: dict[str, Sampler] = {}
+        self._samples: float | None = None
+        self._total: int | None = None
+        self._is_within_step = False
+        self._saved_step: int | None = None
+        self._saved_at = 0.0
+        self._keeper: Keeper | None = None
+        self._progress: ProgressWriter | None = None
+        #: The checkpoint it went on from; None: it began at the beginning.
+        self.restored: Restored | None = None
+        #: Steps done, those before the restored checkpoint included.
+        self.step = 0
+
+    def __enter__(self) -> Session:
+        with ExitStack() as ending:
+            self._stop.listen()
+            ending.callback(self._stop.stop_listening)
+            self._place.folder.mkdir(parents=True, exist_ok=True)
+            self._keeper, self.restored = begin(
+                self._place,
+                open_store(self._place),
+                self._stop,
+                agree=self._agree,
+                keep=self._keep,
+                wait_seconds=self._wait_seconds,
+            )
+            if self._place.rank == 0:
+                path = self._place.progress or self._place.folder / PROGRESS_FILE
+                self._progress = ProgressWriter(path)
+                ending.callback(self._progress.close)
+            self._restore()
+            self._ending = ending.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending.close()
+
+    @property
+    def rank(self) -> int:
+        return self._place.rank
+
+    @property
+    def world_size(self) -> int:
+        return self._place.world_size
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt; 0 when nobody numbers them."""
+        return self._opened.start.attempt
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether this process was told to stop. `steps` looks by itself."""
+        return self._stop.is_made
+
+    def batch(self, global_batch: int) -> int:
+        """Return this rank's share of a batch over all ranks; the shares differ by 1 at most."""
+        return self._place.share(global_batch)
+
+    def sampler(self, length: int, *, seed: int = 0, epoch: int = 0, name: str = "train") -> Sampler:
+        """Return the sampler of that name, where the restored checkpoint had it, else at `epoch`."""
+        sampler = Sampler(length, seed=seed, rank=self.rank, world_size=self.world_size, epoch=epoch)
+        kept = self.restored.samplers.get(name) if self.restored else None
+        if kept is not None:
+            if (kept["length"], kept["seed"]) != (length, seed):
+                raise TrainingError(
+                    f"the checkpoint's sampler {name!r} has length {kept['length']} and seed {kept['seed']}, "
+                    f"not {length} and {seed}: use the same, or another name"
+                )
+            sampler = Sampler(
+                length,
+                seed=seed,
+                rank=self.rank,
+                world_size=self.world_size,
+                epoch=kept["epoch"],
+                position=kept["position"],
+            )
+        self._samplers[name] = sampler
+        return sampler
+
+    def steps(self, total: int) -> Iterator[int]:
+        """Yield the steps still to do, from 0. Saves when due and at the end; stops when told to."""
+        self._total = total
+        if self.step < total:
+            self._follow(self._agreed(STOP if self.should_stop else GO_ON))
+        while self.step < total:
+            self._is_within_step = True
+            yield self.step
+            self.finish_step()
+
+    def finish_step(self) -> None:
+        """Count a step as done, and save or stop if it is time. For loops that are not `for` over `steps`.
+
+        Raises Stopped after saving when any rank was told to stop before the last step.
+        """
+        self._is_within_step = False
+        self.step += 1
+        is_last = self._total is not None and self.step >= self._total
+        wish = STOP if self.should_stop else SAVE if self._is_due() else GO_ON
+        agreed = self._agreed(wish)
+        self._follow(SAVE if is_last else agreed, is_last=is_last)
+
+    def report(self, *, step: int | None = None, samples: float | None = None, **values: object) -> None:
+        """Tell how far the training is, and any numbers of interest (loss, epoch, epochs, batch_size, ...).
+
+        `step` counts the steps done, that under way included; `samples` counts from the job's beginning, over
+        all ranks. Returns at once; only rank 0's lines are told. Raises TypeError for what is no number.
+        """
+        if samples is not None:
+            self._samples = float(samples)
+        line: dict[str, object] = {"step": self.step + self._is_within_step if step is None else int(step)}
+        if samples is not None:
+            line["samples"] = samples
+        if self._total is not None:
+            line["total_steps"] = self._total
+        if self._progress is not None:
+            self._progress.tell({**line, "at": time.time(), **values})
+
+    def save(self, data: bytes | None = None) -> None:
+        """Save now: the bytes, else what the session's `save` writes. Nothing if this step is saved."""
+        write = self._save if data is None else _saving_bytes(lambda: data)
+        if write is None:
+            raise TrainingError("there is nothing to save: give session(save=...), or bytes to run.save")
+        if self.step == self._saved_step:
+            return
+        problem: OSError | TrainingError | None = None
+        try:
+            self._save_part(write)
+        except (OSError, TrainingError) as error:
+            problem = error
+        # No rank goes on, or ends, before the checkpoint is whole; and all know when it is not.
+        has_failed = self._agreed(int(problem is not None))
+        if problem is not None:
+            raise problem
+        if has_failed:
+            raise TrainingError("another rank could not save its part")
+        self._saved_step, self._saved_at = self.step, time.monotonic()
+        try:
+            if self.rank == 0:
+                self._opened.prune()
+            self._opened.tidy_local()
+        except (OSError, TrainingError) as error:
+            say(f"warning: older checkpoints could not be removed: {error}")
+
+    def _save_part(self, write: Save) -> None:
+        if self.rank == 0 or self._shard:
+            manifest = Manifest(
+                step=self.step,
+                rank=self.rank if self._shard else 0,
+                parts=self.world_size if self._shard else 1,
+                world_size=self.world_size,
+                samples=self._samples,
+                samplers={name: sampler.state() for name, sampler in self._samplers.items()},
+            )
+            self._opened.save(manifest, write)
+
+    @property
+    def _opened(self) -> Keeper:
+        if self._keeper is None:
+            raise TrainingError("use the session by `with allot.training.session(...) as run:`")
+        return self._keeper
+
+    def _restore(self) -> None:
+        self._saved_at = time.monotonic()
+        if self.restored is None:
+            return
+        self.step = self._saved_step = self.restored.step
+        self._samples = self.restored.samples
+        if self._load is not None:
+            self._load(self.restored.folders if self._shard else self.restored.folder)  # type: ignore[arg-type]
+        self.report(samples=self._samples, restored_step=self.step)
+
+    def _agreed(self, wish: int) -> int:
+        return wish if self._agree is None else self._agree(wish)
+
+    def _is_due(self) -> bool:
+        if self._every_steps is not None and self.step % self._every_steps == 0:
+            return True
+        waited = time.monotonic() - self._saved_at
+        return self._every_seconds is not None and waited >= self._every_seconds
+
+    def _follow(self, wish: int, *, is_last: bool = False) -> None:
+        """Do what the ranks agreed on."""
+        if wish == GO_ON:
+            return
+        must_succeed = wish == STOP or is_last
+        if self._save is not None:
+            try:
+                self.save()
+            except (OSError, TrainingError) as error:
+                if must_succeed:
+                    raise
+                # Better to go on learning: a full disk may be emptied, a store may come back.
+                say(f"warning: saving at step {self.step} failed, and will be tried again: {error}")
+                self._saved_at = time.monotonic()
+        if wish == STOP:
+            say(f"stopped at step {self.step}")
+            raise Stopped(self._stop.signal_number or signal.SIGTERM)
+
+
+def _saving_bytes(produce: Callable[[], bytes]) -> Save:
+    return lambda folder: (folder / BYTES_FILE).write_bytes(produce())
+
+
+def _loading_bytes(take: Callable[[bytes], object]) -> Callable[[Path], object]:
+    return lambda folder: take((folder / BYTES_FILE).read_bytes())
