@@ -18,6 +18,7 @@ from allot.advice_objects import Advice, Anomalies
 from allot.cell_objects import CellDocument, CellNode, Cells, CellsCheck, VirtualClusterCells
 from allot.credentials import find_account
 from allot.ledger_objects import Fairness, Line, Replay, Violation
+from allot.market_client import Market
 from allot.objects import (
     Attempt,
     Check,
@@ -324,6 +325,12 @@ class Client:
     def violations(self, *, limit: int | None = None, **filters: str | None) -> Iterator[Violation]:
         """Who would be better off alone, the newest first. Filters: virtual_cluster, tenant, open."""
         return cast("Iterator[Violation]", self._pages("/fairness/violations", filters, limit))
+
+    # The market between virtual clusters
+
+    @property
+    def market(self) -> Market:
+        return Market(read=self._read, write=self._write, pages=self._pages, send=self._transport.request)
 
     def _anomalies(self, virtual_cluster: str) -> str:
         return f"/virtual-clusters/{quote(virtual_cluster, safe='')}/anomalies"

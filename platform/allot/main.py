@@ -15,6 +15,7 @@ from allot.commands import (
     jobs,
     ledger,
     logs,
+    market,
     policies,
     session,
     speeds,
@@ -91,6 +92,7 @@ vc.register(app)
 advice.register(app)
 policies.register(app)
 speeds.register(app)
+market.register(app)
 ledger.register(app)
 fairness.register(app)
 

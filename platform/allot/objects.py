@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict, final
 
+from allot.market_objects import Borrowed, Lent
+
 JobSpec = dict[str, Any]
 
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -298,7 +300,11 @@ class VirtualCluster(TypedDict):
     policy_parameters: dict[str, Any]
     placer: str
     default_time_limit_seconds: float | None
+    #: GPUs by model that it may rely on now: its own, less what is lent, and what is borrowed.
     guaranteed: dict[str, int]
+    own_guaranteed: dict[str, int]
+    lent: list[Lent]
+    borrowed: list[Borrowed]
     #: Owned cells by type, and addresses by the name they are pinned under; empty where GPUs are counted.
     cells: dict[str, int]
     pinned: dict[str, str]

@@ -109,10 +109,12 @@ def whole(
         mine = client.virtual_cluster(name)
         every = {model["name"]: model["gpus"] for model in client.gpu_models() if model["gpus"]}
         others = [
-            vc for vc in client.virtual_clusters() if vc["name"] != name and any(vc["guaranteed"].values())
+            vc
+            for vc in client.virtual_clusters()
+            if vc["name"] != name and any(vc["own_guaranteed"].values())
         ]
         if others and not yes:
-            losing = ", ".join(f"{vc['name']} ({amounts(vc['guaranteed'])})" for vc in others)
+            losing = ", ".join(f"{vc['name']} ({amounts(vc['own_guaranteed'])})" for vc in others)
             clusters = plural(len(others), "virtual cluster")
             typer.confirm(f"Take away the guarantees of {clusters}, {losing}?", abort=True, err=True)
         # First away, then given: at no time is more promised than there is.

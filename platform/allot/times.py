@@ -1,0 +1,40 @@
+"""Times as people write them: `2h`, `1h30m`, or an instant such as 2026-12-01T18:00."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+from allot.errors import WrongUse
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
+_SPAN = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+#: A year is longer than anything takes here, and short enough to be added to any date.
+_LONGEST_SECONDS = 366 * 86_400
+
+
+def span_seconds(text: str, option: str) -> float:
+    """Return how long `1h30m` is; `option` names what was wrong."""
+    if not _SPAN.fullmatch(text):
+        raise WrongUse(f"{option}: {text!r} is no length of time; give one such as 30m, 2h or 1d12h.")
+    seconds = sum(float(count) * _UNITS[unit] for count, unit in _PART.findall(text))
+    if seconds > _LONGEST_SECONDS:
+        raise WrongUse(f"{option}: {text} is longer than a year.")
+    return seconds
+
+
+def instant(text: str, option: str, *, after: datetime | None = None) -> datetime:
+    """Return the instant that is meant: so long after `after` (or now), or the one that is written.
+
+    An instant without a time zone is one of this machine's.
+    """
+    if _SPAN.fullmatch(text):
+        begin = after if after is not None else datetime.now().astimezone()
+        return begin + timedelta(seconds=span_seconds(text, option))
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise WrongUse(
+            f"{option}: {text!r} is no time; give one such as 2h, 1d12h or 2026-12-01T18:00."
+        ) from None
