@@ -14,17 +14,3 @@ export type Rule = Schemas["MarketRule"];
 export type Account = Schemas["CreditAccount"];
 export type Allowance = Schemas["CreditAllowance"];
 export type Transfer = Schemas["CreditTransfer"];
-
-/** A part of another's guarantee that is in force for a while, or of one's own that is not. */
-export interface LentLot {
-  loan: number;
-  lot: Lot;
-  ends_at: string;
-}
-
-export interface VirtualClusterLoans {
-  /** What it is guaranteed when nothing is lent or borrowed. */
-  own_guaranteed: Record<string, number>;
-  lent: (LentLot & { to: string })[];
-  borrowed: (LentLot & { from: string })[];
-}

@@ -1,6 +1,5 @@
 /** What the REST API says, by short names; `npm run types` writes the schema anew. The stream carries the same. */
 
-import type { VirtualClusterLoans } from "@/api/market-types";
 import type { components } from "@/api/schema";
 
 type Schemas = components["schemas"];
@@ -33,7 +32,7 @@ export type Node = Schemas["Node"];
 export type NewNode = Schemas["NodeWithToken"];
 export type Gpu = Schemas["Gpu"];
 export type GpuModel = Schemas["GpuModel"];
-export type VirtualCluster = Schemas["VirtualCluster"] & Partial<VirtualClusterLoans>;
+export type VirtualCluster = Schemas["VirtualCluster"];
 export type Overrun = Schemas["Overrun"];
 export type Plugins = Schemas["Plugins"];
 export type PluginParameter = Schemas["PluginParameter"];

@@ -67,6 +67,7 @@ export function anAttempt(given: Partial<Attempt>): Attempt {
     placement: [],
     exit_code: null,
     category: "",
+    failure: "",
     message: "",
     stop_cause: "",
     preempted_by: [],

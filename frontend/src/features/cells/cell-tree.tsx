@@ -7,6 +7,7 @@ import { cellTreeQuery } from "@/api/cell-queries";
 import type { CellNode } from "@/api/cell-types";
 import { CellBar } from "@/components/cells/cell-bar";
 import { tellUse } from "@/components/cells/cell-use";
+import { moment } from "@/components/format";
 import { Tag } from "@/components/state-badge";
 import { cellsOf, labelOf, moreText, moveFor, parentOf } from "@/features/cells/tree";
 import { Button } from "@/ui/button";
@@ -216,6 +217,7 @@ function Row({ cell, level, isOpen, onToggle }: RowProps) {
       <span className={styles.figures}>{tellUse(cell)}</span>
       <span className={styles.owner}>
         {cell.virtual_cluster && <Tag title="The virtual cluster that has this cell now">{cell.virtual_cluster}</Tag>}
+        {cell.on_loan && <Tag title={loanText(cell.on_loan)}>of {cell.on_loan.from}</Tag>}
         {cell.pinned && <Tag title="Pinned: this cell is always the same one">pinned {cell.pinned}</Tag>}
       </span>
     </div>
@@ -225,8 +227,13 @@ function Row({ cell, level, isOpen, onToggle }: RowProps) {
 function sentence(cell: CellNode): string {
   const owner = cell.virtual_cluster ? `, of ${cell.virtual_cluster}` : "";
   const pinned = cell.pinned ? `, pinned as ${cell.pinned}` : "";
+  const loan = cell.on_loan ? `, ${loanText(cell.on_loan)}` : "";
   const name = [labelOf(cell), typeBeside(cell)].filter(Boolean).join(", ");
-  return `${name}: ${tellUse(cell)}${owner}${pinned}`;
+  return `${name}: ${tellUse(cell)}${owner}${loan}${pinned}`;
+}
+
+function loanText({ from, until }: NonNullable<CellNode["on_loan"]>): string {
+  return `on loan from ${from} until ${moment(until)}`;
 }
 
 /** Its type, where the label does not tell it. */

@@ -16,6 +16,7 @@ const cell = (address: string, given: Partial<CellNode> = {}): CellNode => ({
   bad: 0,
   virtual_cluster: null,
   pinned: "",
+  on_loan: null,
   node: "",
   gpu: null,
   state: "free",

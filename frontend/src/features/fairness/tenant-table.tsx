@@ -63,7 +63,7 @@ function Row({ tenant, scales }: { tenant: TenantFairness; scales: ReadonlyMap<s
         {tenant.envies && (
           <>
             <br />
-            <span className={muted}>of {tenant.envies}</span>
+            <span className={muted}>envies {tenant.envies}</span>
           </>
         )}
       </td>

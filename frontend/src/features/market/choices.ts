@@ -27,20 +27,20 @@ export function choicesOf(
   cluster: VirtualCluster,
   types: Types,
   dividedModels: readonly string[],
-  cells: readonly OwnedCells[],
+  inForce: readonly OwnedCells[],
 ): Choice[] {
-  const owned = cluster.own_guaranteed ?? cluster.guaranteed;
-  const counted = Object.entries(owned)
+  const counted = Object.entries(cluster.own_guaranteed)
     .filter(([model, gpus]) => gpus > 0 && !dividedModels.includes(model))
     .map(([model, gpus]): Choice => {
       const used = cluster.usage[model]?.guaranteed_in_use ?? 0;
       const idle = Math.max(0, Math.min(gpus, (cluster.guaranteed[model] ?? 0) - used));
       return { part: "gpus", name: model, gpus: 1, owned: gpus, idle, within: "" };
     });
-  return [...counted, ...cellChoices(types, cells)];
+  return [...counted, ...cellChoices(cluster.cells, types, inForce)];
 }
 
-function cellChoices(types: Types, cells: readonly OwnedCells[]): Choice[] {
+/** Its cells, the largest first; a type that it also owns itself is not named as part of another. */
+function cellChoices(own: VirtualCluster["cells"], types: Types, inForce: readonly OwnedCells[]): Choice[] {
   const found = new Map<string, Choice>();
   const add = (name: string, gpus: number, owned: number, idle: number, within: string) => {
     const known = found.get(name);
@@ -50,26 +50,31 @@ function cellChoices(types: Types, cells: readonly OwnedCells[]): Choice[] {
       gpus,
       owned: owned + (known?.owned ?? 0),
       idle: idle + (known?.idle ?? 0),
-      within: known && !known.within ? "" : within,
+      within: name in own ? "" : within,
     });
   };
-  // The smallest come last, and name themselves as what would be split.
-  const lendable = cells.filter(({ pinned, owned }) => !pinned && owned > 0).sort((a, b) => b.gpus - a.gpus);
-  const ownTypes = new Set(lendable.map(({ type }) => type));
-  for (const { chain, type, gpus, owned, free } of lendable) {
-    const pathOf = (name: string) => (isInSeveralChains(cells, name) ? `${chain}/${name}` : name);
-    add(pathOf(type), gpus, owned, free, "");
+  const largestFirst = Object.entries(own)
+    .map(([path, owned]) => ({ path, owned, type: path.slice(path.indexOf("/") + 1) }))
+    .sort((a, b) => gpusIn(types, b.type) - gpusIn(types, a.type));
+  for (const { path, owned, type } of largestFirst) {
+    const chain = path.slice(0, path.length - type.length);
+    const idle = Math.min(owned, freeOf(inForce, chain, type));
+    add(path, gpusIn(types, type), owned, idle, "");
     let each = 1;
     for (let entry = types[type]; entry; entry = types[entry.of]) {
       each *= entry.count ?? 1;
-      add(pathOf(entry.of), gpus / each, owned * each, free * each, ownTypes.has(entry.of) ? "" : type);
+      add(chain + entry.of, gpusIn(types, entry.of), owned * each, idle * each, type);
     }
   }
   return [...found.values()].sort((a, b) => b.gpus - a.gpus || a.name.localeCompare(b.name));
 }
 
-function isInSeveralChains(cells: readonly OwnedCells[], type: string): boolean {
-  return new Set(cells.filter((each) => each.type === type).map(({ chain }) => chain)).size > 1;
+/** Cells of a type that are free now; `chain` is empty, or the topmost type with a slash behind it. */
+function freeOf(inForce: readonly OwnedCells[], chain: string, type: string): number {
+  const same = inForce.filter(
+    (cells) => !cells.pinned && cells.type === type && (!chain || `${cells.chain}/` === chain),
+  );
+  return same.reduce((sum, { free }) => sum + free, 0);
 }
 
 export function keyOf({ part, name }: Pick<Choice, "part" | "name">): string {

@@ -87,6 +87,7 @@ describe("what can be offered", () => {
   const cluster = aVirtualCluster({
     guaranteed: { V100: 10, P100: 3 },
     own_guaranteed: { V100: 10, P100: 4 },
+    cells: { "V100-NODE": 2, "V100-SWITCH": 1 },
     usage: { P100: { guaranteed_in_use: 1, opportunistic_in_use: 0 } },
   });
   const choices = choicesOf(cluster, types, ["V100"], [owned("V100-NODE", 4, 2, 1), owned("V100-SWITCH", 2, 1, 1)]);

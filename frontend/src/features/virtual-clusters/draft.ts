@@ -28,7 +28,7 @@ export function draftOf(cluster: VirtualCluster | null): Draft {
     placerParameters: placer.parameters,
     defaultTimeLimitSeconds: cluster?.default_time_limit_seconds ?? 86_400,
     // What is lent or borrowed at present is not its own to change.
-    guaranteed: cluster?.own_guaranteed ?? cluster?.guaranteed ?? {},
+    guaranteed: cluster?.own_guaranteed ?? {},
     members: Object.fromEntries((cluster?.members ?? []).map(({ tenant, weight }) => [tenant, weight])),
   };
 }

@@ -7,7 +7,7 @@ import { useNow } from "@/components/now";
 import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 
 /** What of its own others have at present, and what it has of theirs. */
-export function LoanList({ cluster: { name, lent = [], borrowed = [] } }: { cluster: VirtualCluster }) {
+export function LoanList({ cluster: { name, lent, borrowed } }: { cluster: VirtualCluster }) {
   const now = useNow();
   if (lent.length + borrowed.length === 0) return null;
   return (
