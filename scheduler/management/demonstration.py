@@ -2,12 +2,17 @@
 
 Thirty-six simulated GPUs of three models in three racks; three tenants, each with a virtual cluster of
 its own and all with a share in a common one; some GPUs of each model are guaranteed to nobody. Two of the
-models are divided by cells. The jobs' speeds are emulated, and differ by GPU model as those of real ones.
+models are divided by cells. Virtual clusters lend each other what they can do without, for credits. The
+jobs' speeds are emulated, and differ by GPU model as those of real ones.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
+
+from scheduler.core.lending.terms import Lot
+from scheduler.services.market_rules import Lending
 
 GIB = 2**30
 
@@ -119,6 +124,19 @@ CELLS: Mapping[str, Any] = {
         SHARED: {"cells": {"V100-SWITCH": 1, "K80-SOCKET": 1}},
     },
 }
+
+
+#: Credits that each tenant's virtual cluster is granted anew every day.
+ALLOWANCE_MILLICREDITS = 20_000
+ALLOWANCE_SECONDS = 86_400
+#: Robotics lends a socket that nobody needs, at a fifth of a credit for a GPU and an hour or more.
+LENDING = Lending(lot=Lot(cells={"K80-SOCKET": 1}), idle_seconds=600.0, lend_seconds=3_600.0, price=200)
+LENDER_BY_RULE = "robotics"
+#: Speech can do without two P100 for a while, once its first job has ended.
+OFFERED = Lot(gpus={"P100": 2})
+OFFER_FROM, OFFER_UNTIL = timedelta(hours=1), timedelta(hours=9)
+OFFER_MILLICREDITS = 500
+LENDER_BY_HAND = "speech"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from scheduler.core.plan import ActionKind
 from scheduler.core.round import decide
 from scheduler.management import demonstration as demo
 from scheduler.management.commands import demo as command
-from scheduler.models import Job, Node
+from scheduler.models import CreditAccount, Job, MarketRule, Node, Offer
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.services.nodes import node_of_token
 from scheduler.services.reports import report_apply
@@ -125,6 +125,11 @@ def test_jobs_are_submitted_once_and_some_start_at_once(tmp_path: Path) -> None:
         by_cells = {model: n for model, n in tenant.guaranteed.items() if model in layout.gpu_models}
         assert layout.guaranteed(tenant.name) == by_cells
     assert layout.guaranteed(demo.SHARED) == dict(sorted(demo.SHARED_GUARANTEED.items()))
+
+    offer, rule = Offer.objects.get(), MarketRule.objects.get()
+    assert (offer.lender.name, offer.state, rule.virtual_cluster.name) == ("speech", "open", "robotics")
+    accounts = CreditAccount.objects.exclude(virtual_cluster=None)
+    assert [account.balance for account in accounts] == [demo.ALLOWANCE_MILLICREDITS] * len(demo.TENANTS)
 
     plan = decide(read_snapshot(1))
     started = {job for action in plan.actions if action.kind is ActionKind.START for job in action.jobs}

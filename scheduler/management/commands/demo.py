@@ -18,13 +18,18 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from scheduler.cells.in_force import cells_in_force
+from scheduler.clock import database_now
 from scheduler.core.lifecycle import JobState
 from scheduler.management import demonstration as demo
-from scheduler.models import GpuModel, Job, Node
+from scheduler.models import GpuModel, Job, MarketRule, Node
 from scheduler.models.inventory import NodeState
 from scheduler.services.cells import cells_apply
+from scheduler.services.credits import allowance_set
 from scheduler.services.jobs import job_hold, job_submit
+from scheduler.services.market_rules import rule_make
+from scheduler.services.market_terms import Terms
 from scheduler.services.nodes import node_create, node_token_rotate
+from scheduler.services.offers import offer_make
 from scheduler.services.virtual_clusters import Wanted, virtual_cluster_create
 from tenants.models import Membership, Role, Tenant, User, VirtualCluster
 from tenants.selectors import Viewer, viewer_of
@@ -72,6 +77,7 @@ class Command(BaseCommand):
             with transaction.atomic():
                 _prepare_virtual_clusters()
                 _divide_by_cells()
+                _open_market(_operator())
                 submitted += _submit_all(demo.JOBS)
         if not _submitted(demo.LATE_JOBS):
             _wait_for_start(demo.PREEMPTED)
@@ -173,6 +179,29 @@ def _prepare_virtual_clusters() -> None:
 def _divide_by_cells() -> None:
     if cells_in_force().version == 0:
         cells_apply(document=demo.CELLS, version=0, actor=ACTOR)
+
+
+def _open_market(by: Viewer) -> None:
+    """Grant allowances, and let one virtual cluster lend by a rule and one by hand."""
+    if MarketRule.objects.exists():
+        return
+    clusters = {row.name: row for row in VirtualCluster.objects.all()}
+    for tenant in demo.TENANTS:
+        allowance_set(
+            by=by,
+            virtual_cluster=clusters[tenant.name],
+            millicredits=demo.ALLOWANCE_MILLICREDITS,
+            every_seconds=demo.ALLOWANCE_SECONDS,
+        )
+    rule_make(by=by, virtual_cluster=clusters[demo.LENDER_BY_RULE], wanted=demo.LENDING)
+    now = database_now()
+    terms = Terms(
+        lot=demo.OFFERED,
+        starts_at=now + demo.OFFER_FROM,
+        ends_at=now + demo.OFFER_UNTIL,
+        price=demo.OFFER_MILLICREDITS,
+    )
+    offer_make(by=by, virtual_cluster=clusters[demo.LENDER_BY_HAND], terms=terms)
 
 
 def _submitted(jobs: Sequence[demo.DemoJob]) -> bool:
