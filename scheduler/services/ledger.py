@@ -24,6 +24,7 @@ FIELDS = (
 #: Of the newest lines of a round so many are streamed; a page reads the others when it next reads.
 MOST_STREAMED = 500
 _PRUNED_AT_ONCE = 20_000
+_MOST_PRUNED = 400_000
 
 
 def ledger_write(line: Line, *, person: str, at: datetime, view: str = MARKET) -> LedgerLine:
@@ -101,6 +102,13 @@ def _groups(row: LedgerLine, members: Mapping[str, Iterable[str]]) -> set[str]:
 def prune_ledger() -> int:
     """Delete the oldest lines that are older than ALLOT_LEDGER_DAYS_KEPT; return how many."""
     kept_since = database_now() - timedelta(days=settings.CONFIG.ledger_days_kept)
+    pruned = 0
+    while pruned < _MOST_PRUNED and (gone := _prune_some(kept_since)):
+        pruned += gone
+    return pruned
+
+
+def _prune_some(kept_since: datetime) -> int:
     old = LedgerLine.objects.filter(at__lt=kept_since).order_by("id").values("id")[:_PRUNED_AT_ONCE]
     with transaction.atomic(), connection.cursor() as cursor:
         # What the table's trigger asks for; forgotten at the end of the transaction.
