@@ -17,9 +17,18 @@ from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.floor import Rules
 from scheduler.core.snapshot import Snapshot
+from scheduler.models import Loan, MarketRule, Offer
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.services.cells import cells_apply
-from tests.scheduler.builders import make_node, make_tenant, make_vc
+from tenants.models import VirtualCluster
+from tests.scheduler.builders import (
+    make_account,
+    make_borrow_rule,
+    make_lend_rule,
+    make_node,
+    make_tenant,
+    make_vc,
+)
 from tests.scheduler.rounds.live_loop import Act, LiveLoop, Places
 from tests.scheduler.rounds.story import Event, seeded
 from tests.scheduler.rounds.virtual_clock import BEGINNING, VirtualClock
@@ -134,12 +143,43 @@ def test_both_do_the_same_in_every_round(north, south, pause_seconds, in_cells, 
     settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
     clock = VirtualClock()
     facts = cluster(clock, north, south, in_cells=in_cells)
-    events = seeded(11 + pause_seconds, seconds=SECONDS, job_count=24)
+    said = played(clock, facts, 11 + pause_seconds, pause_seconds)
+    # In cells of their own fewer are in each other's way.
+    assert {("start", ""), ("stop", "time_limit")} | (set() if in_cells else {("stop", "preempted")}) <= said
+
+
+def played(clock: VirtualClock, facts: Snapshot, seed: int, pause_seconds: int) -> set[tuple[str, str]]:
+    """Let the same happen to both and compare; return which actions there were, and their causes."""
+    events = seeded(seed, seconds=SECONDS, job_count=24)
     expected = simulated(facts, events, pause_seconds)
     loop = LiveLoop(clock, Places(facts), pause_seconds=pause_seconds)
     found = loop.play(events, until=SECONDS, round_seconds=ROUND_SECONDS)
     for instant in sorted(found.keys() | expected.keys()):
         assert (instant, found.get(instant, [])) == (instant, expected.get(instant, []))
-    said = {(act.kind, act.cause) for acts in found.values() for act in acts}
-    # In cells of their own fewer are in each other's way.
-    assert {("start", ""), ("stop", "time_limit")} | (set() if in_cells else {("stop", "preempted")}) <= said
+    return {(act.kind, act.cause) for acts in found.values() for act in acts}
+
+
+@pytest.mark.parametrize("in_cells", [False, True])
+def test_both_lend_and_borrow_alike(in_cells, settings):
+    """A loan between two rounds' instants, and rules by which what is idle is lent and borrowed."""
+    settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
+    clock = VirtualClock()
+    cluster(clock, *FIFO_SRTF, in_cells=in_cells)
+    north, south = VirtualCluster.objects.order_by("name")
+    make_account(south, 10)
+    switch = {"gpus": {}, "cells": {"V100-SWITCH": 1}}
+    lot = switch if in_cells else {"gpus": {"V100": 2}, "cells": {}}
+    since, until = [database_now() + timedelta(seconds=seconds) for seconds in (50, 195)]
+    terms = {"lender": north, "gpus": {"V100": 2}, "starts_at": since, "ends_at": until, "made_at": since}
+    offer = Offer.objects.create(lot=lot, state="taken", closed_at=since, **terms)
+    Loan.objects.create(offer=offer, borrower=south, starts_at=since, ends_at=until, taken_at=since)
+    make_lend_rule(north, {"P100": 2}, idle_seconds=20.0, lend_seconds=100.0, price=1_000)
+    make_lend_rule(north, {} if in_cells else {"V100": 6}, cells=switch["cells"] if in_cells else {})
+    MarketRule.objects.update(idle_seconds=20.0, lend_seconds=100.0)
+    make_borrow_rule(south, most_gpus=8, waiting_seconds=0.0, price=1_000)
+    said = played(clock, read_snapshot(1), 11, 15)
+    if in_cells:
+        assert ("regrade", "lent") in said
+        return
+    assert ("regrade", "loan_ended") in said
+    assert Loan.objects.exclude(offer=offer).exists(), "rules traded"
