@@ -68,13 +68,9 @@ function Row({ violation, showRound }: { violation: Violation; showRound: boolea
       </td>
       {showRound && (
         <td>
-          {round === null ? (
-            "–"
-          ) : (
-            <Link to="/rounds/$number" params={{ number: String(round) }}>
-              {round}
-            </Link>
-          )}
+          <Link to="/rounds/$number" params={{ number: String(round) }}>
+            {round}
+          </Link>
         </td>
       )}
     </tr>
