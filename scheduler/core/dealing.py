@@ -16,6 +16,7 @@ from scheduler.core.lending.rules import follow
 from scheduler.core.lending.standing import Standing, Want
 from scheduler.core.lending.terms import MARKET, Lending, MarketAction
 from scheduler.core.plan import LedgerLine
+from scheduler.core.queues import queue_of
 from scheduler.core.serve import Served
 from scheduler.core.snapshot import Memory
 
@@ -88,13 +89,7 @@ def _standing(outcome: Served, lending: Lending, facts: Facts, binding: Binding 
 
 def _waiting(outcome: Served, facts: Facts) -> tuple[Want, ...]:
     """Return the guaranteed jobs that wait, in the order in which they will be considered."""
-    placed = outcome.kept
-    placed.update(job for position in outcome.placements for job in outcome.decision.grants[position].jobs)
     jobs = outcome.view.jobs
-    named = [jobs[job] for job in outcome.decision.queue if job in jobs and job not in placed]
-    first = {job.id for job in named}
-    others = [job for job in jobs.values() if job.id not in placed and job.id not in first]
-    others.sort(key=lambda job: (-job.priority, job.submitted_at, job.id))
     return tuple(
         Want(
             job=job.id,
@@ -102,7 +97,7 @@ def _waiting(outcome: Served, facts: Facts) -> tuple[Want, ...]:
             replicas=tuple([need.gpus for need in needs_of(job, sizes_of(job)[-1])]),
             since=max(job.submitted_at, job.eligible_at),
         )
-        for job in (*named, *others)
+        for job in [jobs[number] for number in queue_of(outcome) if number in jobs]
     )
 
 

@@ -10,9 +10,9 @@ from scheduler.core.collection import put_off
 from scheduler.core.computing import Compute, here
 from scheduler.core.explain import explain
 from scheduler.core.plan import Plan
-from scheduler.core.serve import Served
+from scheduler.core.queues import queue_of
 from scheduler.core.session import Session
-from scheduler.core.snapshot import JobId, Snapshot
+from scheduler.core.snapshot import Snapshot
 
 
 @put_off()
@@ -34,15 +34,3 @@ def decide(snapshot: Snapshot, compute: Compute = here, overran: Mapping[str, st
     )
     check(snapshot, plan)
     return plan
-
-
-def queue_of(outcome: Served) -> tuple[JobId, ...]:
-    """Return the view's waiting jobs in the order in which they will be considered."""
-    placed = outcome.kept
-    placed.update(job for position in outcome.placements for job in outcome.decision.grants[position].jobs)
-    named = [job for job in outcome.decision.queue if job not in placed]
-    rest = {job.id: job for job in outcome.view.jobs.values() if job.id not in placed}
-    for job in named:
-        rest.pop(job, None)
-    others = sorted(rest.values(), key=lambda job: (-job.priority, job.submitted_at, job.id))
-    return (*named, *(job.id for job in others))

@@ -6,7 +6,8 @@ is that of the second run; the earliest and the latest of the three are its inte
 always mean later starts (a backfilled job may slip in because another one runs longer), so the interval is
 that of the three runs and no bound. Far ahead, rounds are further apart than in the live loop (`Bounds`), so
 starts hours ahead come out some percent late. Assumed besides: nothing is submitted, fails or is cancelled,
-nodes stay as they are, starting and stopping cost no time, and a job runs equally long on every GPU model.
+nodes stay as they are, nobody lends anything anew (loans end when they should), starting and stopping cost no
+time, and a job runs equally long on every GPU model.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from scheduler.core.plan import Plan, Tier
-from scheduler.core.round import queue_of
+from scheduler.core.queues import queue_of
 from scheduler.core.serve import Served
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.run_times import Assumption, RunTimes, Source
@@ -29,6 +30,11 @@ UNKNOWN_LIMIT_SECONDS = DAY_SECONDS
 
 #: The cost that Bounds.for_jobs keeps to.
 _JOBS_TIMES_ROUNDS = 24_000
+
+#: Begins and ends of loans that are looked at.
+MOST_CHANGES = 20
+#: Later than any horizon.
+_AGES_SECONDS = 36_500 * DAY_SECONDS
 
 #: Codes of holds that end by themselves.
 _PASSING = frozenset({"backoff", "stopping"})
@@ -104,7 +110,7 @@ def forecast(
 ) -> Forecast:
     """Predict the start of the waiting jobs of the snapshot, or of those of them that are named in `jobs`."""
     run_times, bounds = run_times or RunTimes(), bounds or Bounds.for_jobs(len(snapshot.jobs))
-    facts = _without_strays(snapshot)
+    facts = _without_rules(_without_strays(snapshot))
     asked = [job for job in waiting_jobs(facts) if jobs is None or job.id in jobs]
     runs = {kind: _Run(facts, asked, run_times, bounds, kind) for kind in Assumption} if asked else {}
     return Forecast(
@@ -266,6 +272,23 @@ def _without_strays(snapshot: Snapshot) -> Snapshot:
     return replace(
         snapshot, running=tuple(running for running in snapshot.running if known.issuperset(running.jobs))
     )
+
+
+def _without_rules(snapshot: Snapshot) -> Snapshot:
+    """Let nobody lend anything anew; of the loans there are, let only the next ones begin and end."""
+    lending, now = snapshot.lending, snapshot.now
+    if lending is None:
+        return snapshot
+    loans = lending.loans
+    changes = sorted({at for loan in loans for at in (loan.starts_at, loan.ends_at) if at > now})
+    if len(changes) > MOST_CHANGES:
+        last = changes[MOST_CHANGES - 1]
+        loans = tuple(
+            replace(loan, ends_at=loan.ends_at if loan.ends_at <= last else now + _AGES_SECONDS)
+            for loan in loans
+            if loan.starts_at <= last
+        )
+    return replace(snapshot, lending=replace(lending, loans=loans, offers=(), lend_rules=(), borrow_rules=()))
 
 
 def _assumption(sources: Iterable[Source]) -> str:

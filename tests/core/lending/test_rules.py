@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.codec import dumps_plan, dumps_snapshot, loads_plan, loads_snapshot
 from scheduler.core.lending.checking import problems
 from scheduler.core.lending.in_force import own_of
 from scheduler.core.lending.terms import MARKET, LendRule, Loan, LoanId, Lot, MarketAction, RuleId
@@ -18,8 +19,9 @@ from scheduler.core.round import decide
 from scheduler.core.snapshot import Job, Running, Snapshot
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.lending.markets import borrows, lends, make_loan, make_offer, with_market
+from tests.core.test_properties import decides_as_anew
 from tests.core.virtual_loop import VirtualLoop
-from tests.core.worlds_in_cells import hardware_of, in_cells, owning, sound
+from tests.core.worlds_in_cells import divided, hardware_of, in_cells, owning, sound
 
 NODE, SWITCH = "V100-8-NODE", "V100-8-SWITCH"
 
@@ -230,6 +232,20 @@ LENT = st.builds(
     st.integers(1, 6),
     st.sampled_from((0.0, 10.0)),
 )
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(divided(), st.lists(LENT, min_size=1, max_size=2), st.sampled_from((0.0, 0.4)))
+def test_a_session_with_a_market_decides_as_anew_and_can_be_stored(
+    facts: Snapshot, rules: list[LendRule], drop: float
+) -> None:
+    loans = [make_loan(1, "products", "research", lot=Lot(gpus={"P100": 1}), ends_at=NOW + 30)]
+    facts = with_market(facts, loans=loans, lends=rules, borrows=[borrows(vc="research")])
+    plan = decide(facts)
+    stored = dumps_snapshot(facts)
+    assert loads_snapshot(stored) == facts
+    assert loads_plan(dumps_plan(plan)) == plan == decide(loads_snapshot(stored))
+    decides_as_anew(facts, drop)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
