@@ -17,8 +17,11 @@ from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import words_of
 from scheduler.core.snapshot import Job, Node
 
-#: Policies that divide a virtual cluster by the weights of its members.
-BY_WEIGHT = frozenset({"drf", "fair", "gandiva_fair", "gavel", "themis"})
+#: Policies that divide a virtual cluster by the weights of its members, and those that weigh jobs or apps.
+BY_WEIGHT = frozenset({"drf", "fair", "gandiva_fair"})
+BY_JOB = frozenset({"gavel", "themis"})
+#: Objectives of `gavel` that look at tenants first.
+HIERARCHICAL = "hierarchical"
 #: The key of a quota line that caps all GPU models together.
 ANY_MODEL = "*"
 #: Thousands may wait, and most are alike.
@@ -64,10 +67,6 @@ class _Circumstances:
         self.division: Division = account.divisions[virtual_cluster]
         self.standing: Standing = self.division.standings[tenant]
         self.wanted_since = wanted_since
-
-    @property
-    def policy(self) -> str:
-        return self.division.virtual_cluster.policy
 
     @property
     def waiting_gpus(self) -> int:
@@ -212,12 +211,20 @@ def _just_arrived(seen: _Circumstances) -> Finding | None:
 
 
 def _policy_ignores_weights(seen: _Circumstances) -> Finding | None:
-    if seen.policy in BY_WEIGHT:
+    vc = seen.division.virtual_cluster
+    objective = str(vc.policy_parameters.get("objective", ""))
+    if vc.policy in BY_WEIGHT or (vc.policy == "gavel" and objective.startswith(HIERARCHICAL)):
         return None
+    if vc.policy in BY_JOB:
+        return Finding(
+            Cause.POLICY_IGNORES_WEIGHTS,
+            f"Policy {vc.policy} weighs jobs or apps and not their tenants, so that more of them have more;"
+            f" {_holdings(seen)}.",
+        )
     return Finding(
         Cause.POLICY_IGNORES_WEIGHTS,
-        f"Policy {seen.policy} does not divide virtual cluster {seen.division.virtual_cluster.name} by the"
-        f" weights of its members; {_holdings(seen)}.",
+        f"Policy {vc.policy} does not divide virtual cluster {vc.name} by the weights of its members;"
+        f" {_holdings(seen)}.",
     )
 
 

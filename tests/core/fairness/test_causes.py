@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.fairness.causes import BY_WEIGHT, Cause, Finding, cause_of
+from scheduler.core.fairness.causes import BY_JOB, BY_WEIGHT, Cause, Finding, cause_of
 from scheduler.core.fairness.division import account_of
 from scheduler.core.lending.terms import Lending, Loan, LoanId, Lot
 from scheduler.core.registry import POLICIES
@@ -42,8 +42,8 @@ def with_policy(policy: str, snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, virtual_clusters=(vc,))
 
 
-def test_policies_that_weigh_members_exist_but_for_one_that_is_being_written() -> None:
-    assert BY_WEIGHT - {"themis"} <= set(POLICIES)
+def test_policies_that_weigh_members_or_jobs_exist() -> None:
+    assert set(POLICIES) >= BY_WEIGHT | BY_JOB
 
 
 def test_a_policy_that_knows_no_weights() -> None:
@@ -54,6 +54,15 @@ def test_a_policy_that_knows_no_weights() -> None:
         " GPUs of its own part of 4 V100, and all others 8 GPUs of theirs of 4."
     )
     assert "speech" not in finding.message
+
+
+def test_a_policy_that_weighs_jobs_and_not_tenants() -> None:
+    finding = found(with_policy("gavel", cluster()))
+    assert finding.cause is Cause.POLICY_IGNORES_WEIGHTS
+    assert finding.message.startswith("Policy gavel weighs jobs or apps and not their tenants")
+    vc = replace(cluster().virtual_clusters[0], policy="gavel")
+    vc = replace(vc, policy_parameters={"objective": "hierarchical_fifo"})
+    assert found(cluster(virtual_clusters=(vc,))).cause is Cause.OTHERS_HOLD_MORE
 
 
 def test_others_hold_more_though_the_policy_weighs() -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scheduler.core.fairness.alone import Gang, speed_alone
 from scheduler.core.fairness.division import Division, account_of
 from scheduler.core.fairness.envy import Envy, Had, envies
-from scheduler.core.fairness.incentive import Window, counted_seconds
 from scheduler.core.fairness.lent import Share, uses
 from scheduler.core.lending.terms import Lending
 from scheduler.core.snapshot import Member, Snapshot, VirtualCluster
@@ -185,21 +184,6 @@ def test_nobody_lends_what_he_uses_or_what_nobody_borrows(
             assert found[key].lent == 0
     lent, borrowed = (sum(getattr(use, name) for use in found.values()) for name in ("lent", "borrowed"))
     assert lent <= borrowed + 1e-9
-
-
-def test_a_violation_needs_time_and_more_than_the_noise_of_turns() -> None:
-    assert Window(seconds=60, here_gpu_seconds=94, alone_gpu_seconds=100).is_violated
-    assert not Window(seconds=60, here_gpu_seconds=96, alone_gpu_seconds=100).is_violated
-    assert not Window(seconds=20, here_gpu_seconds=0, alone_gpu_seconds=100).is_violated
-    assert Window(seconds=60).gain is None
-    assert not Window(seconds=60).is_violated
-
-
-def test_a_clock_that_jumps_counts_for_little() -> None:
-    assert counted_seconds(None, 100.0, 5.0) == 0
-    assert counted_seconds(100.0, 107.0, 5.0) == 7
-    assert counted_seconds(100.0, 40.0, 5.0) == 0
-    assert counted_seconds(100.0, 1e9, 5.0) == 50
 
 
 @settings(max_examples=25, deadline=None)
