@@ -87,4 +87,6 @@ def move_into_place(folder: Path, place: Path) -> None:
     sync_tree(folder)
     place.parent.mkdir(parents=True, exist_ok=True)
     folder.rename(place)
+    # The folder above may be new as well.
     sync(place.parent)
+    sync(place.parent.parent)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from allot.training.errors import DamagedCheckpoint, TrainingError, say
 from allot.training.fence import Fence
-from allot.training.files import move_into_place, sha256_of, write_file
+from allot.training.files import move_into_place, sha256_of
 from allot.training.manifest import Manifest, digests_of
 from allot.training.naming import (
     CHECKPOINTS,
@@ -58,7 +58,7 @@ class Keeper:
         try:
             write(writing / FILES)
             files = digests_of(writing / FILES)
-            write_file(writing / MANIFEST, replace(manifest, files=files).encode())
+            (writing / MANIFEST).write_bytes(replace(manifest, files=files).encode())
             self.fence.check()
             move_into_place(writing, self.local / within)
         finally:
@@ -163,9 +163,9 @@ class Keeper:
             if start and start < self.start:
                 remove_folder(folder)
         if not isinstance(self.store, FolderStore):
-            copies = (self.local / CHECKPOINTS).glob("*/*")
-            for folder in sorted(copies, reverse=True)[self.keep :]:
-                remove_folder(folder)
+            copies = parts_in(FolderStore(self.local).names(CHECKPOINTS))
+            for checkpoint in sorted(copies, reverse=True)[self.keep :]:
+                remove_folder(self.local / checkpoint.folder)
 
     def _line(
         self, parts: dict[Checkpoint, set[str]] | None = None, *, including_own: bool = False

@@ -79,6 +79,7 @@ class FolderStore:
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder, manifests first: what is half removed does not count."""
-    for manifest in folder.rglob(MANIFEST):
-        manifest.unlink(missing_ok=True)
+    for parent, _, names in os.walk(folder):
+        if MANIFEST in names:
+            Path(parent, MANIFEST).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,130 @@
+"""examples/plain as its users run it: stopped and killed at any moment, it ends with the same line."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+STEPS = 200
+STOPPED_BY_SIGTERM = 128 + signal.SIGTERM
+
+
+def run_plain(folder: Path, attempt: int, *options: str, steps: int = STEPS) -> subprocess.Popen[str]:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "ALLOT_ATTEMPT": str(attempt),
+        "ALLOT_CHECKPOINT_DIR": str(folder),
+        "ALLOT_PROGRESS": str(progress_of(folder, attempt)),
+    }
+    command = [sys.executable, str(EXAMPLES / "plain" / "train.py"), "--steps", str(steps), *options]
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def progress_of(folder: Path, attempt: int) -> Path:
+    return folder.with_name(f"{folder.name}-progress-{attempt}")
+
+
+def lines_of(folder: Path, attempt: int) -> list[dict[str, float]]:
+    path = progress_of(folder, attempt)
+    # A killed process may leave half a line.
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def newest_step(folder: Path) -> int:
+    """Return the step of the newest whole checkpoint; 0: there is none."""
+    # Not by `glob`, which fails when a folder goes away meanwhile.
+    parts = [Path(parent) for parent, _, names in os.walk(folder) if "manifest.json" in names]
+    return max((int(part.parent.name) for part in parts if "writing" not in part.parts), default=0)
+
+
+def wait_for(condition: object, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition() and process.poll() is None:  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def test_stopped_and_killed_at_random_moments_it_ends_with_the_same_line(tmp_path: Path) -> None:
+    undisturbed = run_plain(tmp_path / "undisturbed", 1)
+    expected, _ = undisturbed.communicate()
+    assert undisturbed.returncode == 0, expected
+
+    chance = random.Random(4)
+    folder = tmp_path / "disturbed"
+    attempt = saved = interruptions = 0
+    by: set[int] = set()
+    while True:
+        attempt += 1
+        process = run_plain(folder, attempt, "--step-seconds", "0.001", "--every-seconds", "0.03")
+        until = saved + chance.randrange(10, 60)
+        wait_for(lambda: newest_step(folder) >= until, process)  # noqa: B023
+        number = chance.choice([signal.SIGTERM, signal.SIGKILL])
+        process.send_signal(number)
+        output, _ = process.communicate()
+        told = [int(line["step"]) for line in lines_of(folder, attempt)]
+        assert told == sorted(told), "progress goes backward within an attempt"
+        if saved and told:
+            # Told at once, and by it the platform knows what the attempt before had lost.
+            assert lines_of(folder, attempt)[0]["restored_step"] == told[0] == saved
+        if process.returncode == 0:
+            break
+        interruptions += 1
+        by.add(number)
+        assert process.returncode in (-number, 128 + number), output
+        saved = newest_step(folder)
+        if number == signal.SIGTERM:
+            assert process.returncode == STOPPED_BY_SIGTERM
+            assert told[-1] == saved, "a stop loses nothing"
+            assert f"stopped at step {saved}\n" in output
+    assert interruptions >= 3
+    assert len(by) == 2
+    assert output.splitlines()[-1] == expected.splitlines()[-1]
+    kept = list((folder / "checkpoints").glob("*/*"))
+    assert 2 <= len(kept) <= 3, "two, and the one that a kill kept from being cleared away"
+    assert len(list((folder / "claims").iterdir())) <= 3
+    assert not list(folder.glob("writing/*/*"))
+
+
+def test_a_finished_run_that_is_started_again_is_finished_at_once(tmp_path: Path) -> None:
+    first, again = (run_plain(tmp_path / "folder", number, steps=50).communicate()[0] for number in (1, 2))
+    assert "going on from step 50" in again
+    assert again.splitlines()[-1] == first.splitlines()[-1]
+
+
+def test_without_the_platform_all_is_in_the_folder_it_was_started_in(tmp_path: Path) -> None:
+    command = [sys.executable, str(EXAMPLES / "plain" / "train.py"), "--steps", "30"]
+    for _ in range(2):
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"]},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stderr == "allot.training: going on from step 30\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
+    assert (tmp_path / "checkpoints" / "progress.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "path", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}-{path.name}"
+)
+def test_each_specification_names_a_script_that_is_there(path: Path) -> None:
+    for task in yaml.safe_load(path.read_text())["tasks"]:
+        (script,) = re.findall(r"\$ALLOT_EXAMPLES/([\w/.]+)", " ".join(task["command"]))
+        assert (EXAMPLES / script).is_file()
