@@ -74,7 +74,7 @@ class Agent:
         self.lock = lock_folder(configuration.work_folder)
         self.configuration = configuration
         self.devices: Devices = find_devices(configuration)
-        self.runtime = ProcessRuntime(configuration, self.post)
+        self.runtime = ProcessRuntime(configuration, self.post, self.devices)
         self.client = Client(configuration.server_url, configuration.token)
         self.shipper = Shipper(self.client, self.runtime.folder, lambda: self.state.parts, self.post)
         self.boot = uuid.uuid4().hex

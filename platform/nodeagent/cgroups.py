@@ -1,4 +1,4 @@
-"""CPU and memory limits by control groups, version 1 or 2, as far as this machine lets us.
+"""Limits of CPU, memory and processes by control groups, version 1 or 2, as far as this machine lets us.
 
 The agent looks once what is permitted (`find_cgroups`); each minder makes one group per replica. Where
 nothing is permitted jobs run without limits and the node's inventory says so. Imported by the minder,
@@ -13,6 +13,7 @@ import signal
 CPU_PERIOD_MICROSECONDS = 100_000
 #: The least quota the kernel takes.
 CPU_QUOTA_LEAST_MICROSECONDS = 1_000
+CONTROLLERS = frozenset({"cpu", "memory", "pids"})
 
 
 class Cgroups:
@@ -40,7 +41,7 @@ class CgroupOfReplica:
         self.is_unified = is_unified
         self.paths = paths
 
-    def create(self, *, cpus: float, memory_bytes: int) -> None:
+    def create(self, *, cpus: float, memory_bytes: int, processes: int = 0) -> None:
         """Make the group and set its limits; zero means no limit."""
         for path in self.paths.values():
             os.makedirs(path, exist_ok=True)
@@ -60,6 +61,9 @@ class CgroupOfReplica:
             else:
                 self._write("memory", "memory.limit_in_bytes", str(memory_bytes))
                 self._write_if_there("memory", "memory.memsw.limit_in_bytes", str(memory_bytes))
+
+        if processes > 0 and "pids" in self.paths:
+            self._write("pids", "pids.max", str(processes))
 
     def enter(self) -> None:
         """Put the calling process, and so all it will start, into the group."""
@@ -113,7 +117,7 @@ def find_cgroups(name: str, *, root: str = "/sys/fs/cgroup", own: str = "/proc/s
         return Cgroups(is_unified=True, folders=_find_unified(root, places[0] if places else "/", name))
     folders = {}
     for _, controllers, path in lines:
-        for kind in {"cpu", "memory"} & set(controllers.split(",")):
+        for kind in CONTROLLERS & set(controllers.split(",")):
             hierarchies = (os.path.join(root, controllers), os.path.join(root, kind))
             for hierarchy in filter(os.path.isdir, hierarchies):
                 parent = os.path.join(hierarchy, path.lstrip("/"))
@@ -131,17 +135,18 @@ def _find_unified(root: str, own: str, name: str) -> dict[str, str]:
     for parent in dict.fromkeys((here, os.path.dirname(here.rstrip("/")), root)):
         if not os.path.realpath(parent).startswith(os.path.realpath(root)):
             continue
-        try:
-            with open(os.path.join(parent, "cgroup.subtree_control"), "w", encoding="ascii") as file:
-                file.write("+cpu +memory")
-        except OSError:
-            pass  # Not ours to switch on, or it has processes of its own; perhaps it is on already.
+        for kind in sorted(CONTROLLERS):
+            try:
+                with open(os.path.join(parent, "cgroup.subtree_control"), "w", encoding="ascii") as file:
+                    file.write(f"+{kind}")
+            except OSError:
+                pass  # Not ours to switch on, or it has processes of its own; perhaps it is on already.
         found = _make(parent, name)
         if not found:
             continue
         try:
             with open(os.path.join(found, "cgroup.controllers"), encoding="ascii") as file:
-                available = set(file.read().split()) & {"cpu", "memory"}
+                available = set(file.read().split()) & CONTROLLERS
         except OSError:
             available = set()
         if available:

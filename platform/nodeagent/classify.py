@@ -82,7 +82,8 @@ START_FAILED_CODES = {126: "cannot be executed", 127: "command not found"}
 class Ending:
     """What is known of how an attempt ended on this node."""
 
-    #: Why the minder ended it: "" by itself, stopped, leaving, lease, replica (one failed), minder (it died).
+    #: Why the minder ended it: "" by itself, stopped, leaving, lease, disk (it filled it), replica (one
+    #: failed), minder (it died).
     reason: str
     #: Of the first replica that failed; all as when it succeeded when none did.
     exit_code: int = 0
@@ -113,6 +114,11 @@ def _classify(ending: Ending) -> tuple[Category, str]:
             return "lost", "The node lost contact with the control plane, so it stopped the attempt."
         case "minder":
             return "lost", "The process that minds the attempt died, so the attempt was killed."
+        case "disk":
+            return (
+                "out_of_disk",
+                "It was stopped because it wrote more to the node's disk than an attempt may.",
+            )
     if ending.problem:
         return "start_failed", ending.problem
     if ending.exit_code == 0:

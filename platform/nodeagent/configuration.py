@@ -36,6 +36,26 @@ class InventoryConfiguration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserRange:
+    """User numbers for tenants: `count` of them from `first` on, which nobody else on the nodes uses."""
+
+    first: int = 450_000
+    count: int = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The most one job may have on this node beside the CPUs and memory it asked for."""
+
+    #: Of one replica, threads included.
+    processes: int = 8_192
+    #: Open in one process.
+    files: int = 65_536
+    #: In the working folders and TMPDIR of one attempt; None: as much as there is.
+    disk_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """What one agent needs to know. Folders may be relative to the configuration file."""
 
@@ -50,6 +70,15 @@ class Configuration:
     examples_folder: str | None = None
     #: An interpreter whose folder comes first on the jobs' PATH.
     python: str | None = None
+    #: bubblewrap around each attempt: where it works, or not at all, or no attempt without it.
+    sandbox: Literal["auto", "required", "off"] = "auto"
+    #: Folders that jobs can read in the sandbox, beside the system's.
+    readable_folders: tuple[str, ...] = ()
+    #: As whom jobs run when the agent is root; None: as root.
+    users: UserRange | None = UserRange()
+    limits: Limits = Limits()
+    #: Where this was read from: what no job may read.
+    file: str = ""
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -66,6 +95,7 @@ def read_configuration(path: Path) -> Configuration:
     for field in ("work_folder", "checkpoint_folder", "examples_folder"):
         if isinstance(value.get(field), str):
             value[field] = str(folder / value[field])
+    value["file"] = str(path.resolve())
     try:
         configuration = decode(Configuration, value)
     except MessageError as error:
@@ -81,6 +111,7 @@ def _check(path: Path, configuration: Configuration) -> None:
         value: str = getattr(configuration, field)
         if not value or any(character.isspace() or not character.isprintable() for character in value):
             raise ConfigurationError(f"{path}: {field}: must be text without spaces, and not empty")
+    _check_limits(path, configuration)
     inventory = configuration.inventory
     if inventory.kind == "simulated":
         if inventory.gpus and not inventory.gpu_model:
@@ -92,3 +123,23 @@ def _check(path: Path, configuration: Configuration) -> None:
         raise ConfigurationError(
             f"{path}: inventory: with kind nvml leave out gpu_model and gpus; the driver says them"
         )
+
+
+def _check_limits(path: Path, configuration: Configuration) -> None:
+    for folder in configuration.readable_folders:
+        if not folder.startswith("/") or folder == "/":
+            raise ConfigurationError(
+                f"{path}: readable_folders: must be absolute paths of folders, not {folder!r}"
+            )
+    numbers = configuration.users
+    if numbers is not None and (
+        numbers.first < 1 or numbers.count < 1 or numbers.first + numbers.count > 2**32 - 2
+    ):
+        raise ConfigurationError(
+            f"{path}: users: must be user numbers other than root's, such as 450000 and 50000 more"
+        )
+    limits = configuration.limits
+    for field in ("processes", "files", "disk_bytes"):
+        limit: int | None = getattr(limits, field)
+        if limit is not None and limit < 1:
+            raise ConfigurationError(f"{path}: limits.{field}: must be 1 or more")

@@ -5,16 +5,29 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from nodeagent.cgroups import Cgroups
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder
 from nodeagent.messages import DesiredPart, Replica
+from nodeagent.sandbox import TEMPORARY
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Programs make sockets in TMPDIR, and the path of a socket has at most 107 bytes.
 TEMPORARY_FOLDER_LONGEST_CHARACTERS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handed:
+    """What the node gives an attempt beside its wish."""
+
+    is_sandboxed: bool
+    #: User and group number; None: the agent's.
+    user: int | None
+    #: By index, what CUDA_VISIBLE_DEVICES calls it.
+    devices: Mapping[int, str]
 
 
 def replica_spec(
@@ -23,14 +36,18 @@ def replica_spec(
     folder: AttemptFolder,
     part: DesiredPart,
     replica: Replica,
+    handed: Handed,
 ) -> dict[str, Any]:
     """Return all the minder needs to start the replica."""
     group = cgroups.group(f"attempt-{part.attempt}-rank-{replica.rank}")
     return {
         "rank": replica.rank,
         "command": list(replica.command),
-        "env": replica_environment(configuration, folder, part, replica, os.environ),
+        "env": replica_environment(configuration, folder, part, replica, os.environ, handed),
         "cwd": folder.work(replica.rank),
+        "user": handed.user,
+        "processes": configuration.limits.processes,
+        "files": configuration.limits.files,
         "cpus": replica.cpus,
         "memory_bytes": replica.memory_bytes,
         "cgroup": {"is_unified": group.is_unified, "paths": group.paths},
@@ -43,6 +60,7 @@ def replica_environment(
     part: DesiredPart,
     replica: Replica,
     inherited: Mapping[str, str],
+    handed: Handed,
 ) -> dict[str, str]:
     """Return little of the agent's environment, the user's, and last what the platform says.
 
@@ -52,7 +70,7 @@ def replica_environment(
     path = inherited.get("PATH", DEFAULT_PATH)
     if configuration.python:
         path = f"{os.path.dirname(configuration.python)}{os.pathsep}{path}"
-    temporary = folder.temporary
+    temporary = TEMPORARY if handed.is_sandboxed else folder.temporary
     if len(temporary) > TEMPORARY_FOLDER_LONGEST_CHARACTERS:
         temporary = tempfile.gettempdir()
     defaults = {
@@ -63,7 +81,10 @@ def replica_environment(
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": temporary,
     }
-    devices = ",".join(str(index) for index in replica.gpu_indexes)
+    if handed.user is not None:
+        # It has no entry among the machine's users, and programs that ask who they are look here first.
+        defaults |= {"LOGNAME": part.tenant, "USER": part.tenant}
+    devices = ",".join(handed.devices[index] for index in replica.gpu_indexes)
     ours = {
         "ALLOT_ATTEMPT": str(part.attempt),
         "ALLOT_CHECKPOINT_DIR": checkpoint_folder(configuration, part),

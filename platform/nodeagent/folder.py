@@ -37,6 +37,7 @@ class AttemptFolder:
         self.minder_log = os.path.join(path, "minder.log")
         self.progress_sent = os.path.join(path, "progress.sent")
         self.temporary = os.path.join(path, "tmp")
+        self.works = os.path.join(path, "work")
 
     def log(self, rank: int) -> str:
         return os.path.join(self.path, f"rank-{rank}.log")
@@ -48,7 +49,7 @@ class AttemptFolder:
         return os.path.join(self.path, f"progress-{rank}")
 
     def work(self, rank: int) -> str:
-        return os.path.join(self.path, "work", str(rank))
+        return os.path.join(self.works, str(rank))
 
     def lock_minder(self) -> int | None:
         """Take the minder's lock; None when a minder lives. It is held until the descriptor is closed."""

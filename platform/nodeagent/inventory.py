@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from nodeagent.configuration import Configuration, InventoryConfiguration
@@ -24,6 +24,12 @@ class Devices(Protocol):
 
     def samples(self, busy: Collection[int]) -> tuple[GpuSample, ...]:
         """Return a reading of every device; `busy` are those on which an attempt runs."""
+
+    def names(self, indexes: Iterable[int]) -> dict[int, str]:
+        """Return what CUDA_VISIBLE_DEVICES calls these devices."""
+
+    def files(self, indexes: Iterable[int]) -> tuple[str, ...]:
+        """Return the device files a job needs that was given these devices, and no other's."""
 
 
 class SimulatedDevices:
@@ -64,6 +70,12 @@ class SimulatedDevices:
                 )
             )
         return tuple(readings)
+
+    def names(self, indexes: Iterable[int]) -> dict[int, str]:
+        return {index: str(index) for index in indexes}
+
+    def files(self, indexes: Iterable[int]) -> tuple[str, ...]:
+        return ()
 
 
 def find_devices(configuration: Configuration) -> Devices:

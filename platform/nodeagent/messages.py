@@ -80,7 +80,7 @@ class ProgressLine:
 PartState = Literal["preparing", "ready", "running", "stopping", "exited"]
 #: Why a part ended, from its exit status and the tail of its log.
 Category = Literal[
-    "", "user_error", "out_of_memory", "hardware", "network", "lost", "start_failed", "stopped"
+    "", "user_error", "out_of_memory", "out_of_disk", "hardware", "network", "lost", "start_failed", "stopped"
 ]
 
 

@@ -5,7 +5,8 @@
 It starts the replicas of `spec.json`, each in a session of its own, and pumps their output into files
 of limited size. They end when it is told so (SIGTERM; the file `stop` says how), when one of them
 fails, or when the node's lease is not moved forward in time: then everything is dead *by* the deadline.
-Nothing escapes: orphans become the minder's children, and replicas die with the minder.
+Nothing escapes: orphans become the minder's children, and replicas die with the minder. In a sandbox orphans
+become children of its first process, and all in it die with that one.
 
 One thread, one loop, and only modules that load in milliseconds.
 """
@@ -19,6 +20,8 @@ import signal
 import sys
 import time
 
+from nodeagent.disk import DiskWatch
+from nodeagent.enclosure import Enclosure, EnclosureError
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.procfs import (
     PR_SET_CHILD_SUBREAPER,
@@ -40,6 +43,8 @@ KILL_MARGIN_SECONDS = 0.5
 KILL_AGAIN_SECONDS = 0.05
 #: The longest sleep: timers stand still while a machine is suspended, the lease does not.
 LONGEST_SLEEP_SECONDS = 5.0
+#: What fills the disk gets no more time than this to save its work.
+DISK_GRACE_SECONDS = 2.0
 RUNNING = b"running\n"
 
 
@@ -50,6 +55,10 @@ class Minder:
         self.folder = folder
         self.spec = spec
         self.replicas: list[RunningReplica] = []
+        sandbox = spec["sandbox"]
+        self.enclosure = Enclosure(sandbox) if sandbox else None
+        limit = spec["disk_bytes"]
+        self.disk = DiskWatch(folder.path, limit, lambda: descendants(os.getpid())) if limit else None
         self.first_failed: int | None = None
         self.reason = ""
         self.problem = ""
@@ -78,11 +87,13 @@ class Minder:
     def start_replicas(self) -> None:
         for spec in self.spec["replicas"]:
             output = OutputFile(self.folder.log(spec["rank"]), self.spec["log_bytes"])
-            replica = RunningReplica(spec, output)
+            replica = RunningReplica(spec, output, self.enclosure)
             self.replicas.append(replica)
             try:
+                if self.enclosure is not None and not self.enclosure.pid:
+                    self.enclosure.open()
                 replica.start()
-            except CommandNotStarted as error:
+            except (CommandNotStarted, EnclosureError) as error:
                 self.problem = str(error)
                 self.first_failed = replica.rank
                 output.write(f"[allotment] {error}\n".encode())
@@ -124,7 +135,15 @@ class Minder:
             for replica in self.replicas:
                 if replica.pid == pid:
                     self.replica_ended(replica, wait_status)
+        if self.waits_for_orphans() and self.enclosure is not None and not self.enclosure.has_others():
+            self.enclosure.close()
         return True
+
+    def waits_for_orphans(self) -> bool:
+        """Whether only what the commands left behind is alive, of whose end in a sandbox nobody tells."""
+        return self.enclosure is not None and all(
+            replica.wait_status is not None for replica in self.replicas
+        )
 
     def replica_ended(self, replica: RunningReplica, wait_status: int) -> None:
         replica.ended(wait_status)
@@ -168,14 +187,18 @@ class Minder:
         now = boot_clock_seconds()
         if self.kill_at is not None and now >= self.kill_at:
             self.kill()
+        if self.disk is not None and not self.reason and self.disk.step(now):
+            self.stop("disk", min(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
         if now >= self.lease_end() - self.lease_stop_seconds() and now >= self.renewed_lease_end():
             self.stop("lease", self.deadline - KILL_MARGIN_SECONDS - now)
 
     def sleep_seconds(self) -> float:
         now = boot_clock_seconds()
-        if self.has_killed:
+        if self.has_killed or self.waits_for_orphans():
             return KILL_AGAIN_SECONDS
         times = [now + LONGEST_SLEEP_SECONDS, self.lease_end() - self.lease_stop_seconds()]
+        if self.disk is not None and not self.reason:
+            times.append(self.disk.next_at)
         if self.kill_at is not None:
             times = [now + LONGEST_SLEEP_SECONDS, self.kill_at, self.lease_end() - KILL_MARGIN_SECONDS]
         return min(times) - now

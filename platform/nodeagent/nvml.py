@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from nodeagent.messages import GpuSample, InventoryGpu
+
+#: What every CUDA program opens beside the files of its devices.
+SHARED_DEVICE_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 
 
 class NoDriver(Exception):
@@ -48,6 +51,13 @@ class NvmlDevices:
         if len(names) > 1:
             raise NoDriver(f"this machine mixes GPU models ({', '.join(names)}); a node has one model")
         self._model = names[0] if names else ""
+        # Asked for once: a device that breaks later may block whoever asks it anything.
+        uuids = [self._ask(self.nvml.nvmlDeviceGetUUID, handle) for handle in self.handles]
+        self._names = [str(index) if uuid is None else _text(uuid) for index, uuid in enumerate(uuids)]
+        minors = [self._ask(self.nvml.nvmlDeviceGetMinorNumber, handle) for handle in self.handles]
+        self._files = [
+            f"/dev/nvidia{index if minor is None else minor}" for index, minor in enumerate(minors)
+        ]
 
     @property
     def gpu_model(self) -> str:
@@ -72,6 +82,14 @@ class NvmlDevices:
                     )
                 )
         return tuple(readings)
+
+    def names(self, indexes: Iterable[int]) -> dict[int, str]:
+        """Return identities, which stay what they are where only some devices can be seen."""
+        return {index: self._names[index] for index in indexes}
+
+    def files(self, indexes: Iterable[int]) -> tuple[str, ...]:
+        chosen = [self._files[index] for index in indexes]
+        return (*SHARED_DEVICE_FILES, *chosen) if chosen else ()
 
     def _gpu(self, index: int, handle: Any, socket: int, switch: int) -> InventoryGpu:
         problem = self._problem(handle)

@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import signal
+import stat
 import time
 import zlib
 from collections.abc import Callable, Coroutine
@@ -18,14 +19,17 @@ from typing import Any
 
 from nodeagent.cgroups import find_cgroups
 from nodeagent.configuration import Configuration
-from nodeagent.environment import checkpoint_folder, replica_spec, stray_mark
+from nodeagent.environment import Handed, checkpoint_folder, replica_spec, stray_mark
 from nodeagent.folder import AttemptFolder, read_json, write_json
+from nodeagent.inventory import Devices, find_devices
 from nodeagent.machine import Adopted, Event, Exited, Outcome, Part, Phase, Prepared, Started
 from nodeagent.messages import DesiredPart, MessageError, Replica, decode, encode
 from nodeagent.minded import Minded
 from nodeagent.outcome import read_outcome
 from nodeagent.ports import HeldPorts
 from nodeagent.procfs import is_same_process, processes_with_setting
+from nodeagent.sandbox import Sandbox
+from nodeagent.users import Users, is_reachable, make_file, make_folder
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +41,11 @@ CLEAR_AGAIN_SECONDS = 0.05
 class ProcessRuntime:
     """Prepares, starts, stops and forgets attempts; what happens to them it posts as events."""
 
-    def __init__(self, configuration: Configuration, post: Callable[[Event], None]) -> None:
+    def __init__(
+        self, configuration: Configuration, post: Callable[[Event], None], devices: Devices | None = None
+    ) -> None:
         self.configuration = configuration
+        self.devices = devices or find_devices(configuration)
         self.post = post
         self.lease_seconds = 0.0
         self.root = Path(configuration.work_folder)
@@ -48,6 +55,8 @@ class ProcessRuntime:
         # Two nodes of one name, in two demonstrations on one machine, must not share groups.
         unique = f"{configuration.node}-{zlib.crc32(str(self.root).encode()):08x}"
         self.cgroups = find_cgroups(unique)
+        self.sandbox = Sandbox(configuration)
+        self.users = self._find_users()
         self.minded: dict[int, Minded] = {}
         self.ports = HeldPorts()
         self.tasks: set[asyncio.Task[None]] = set()
@@ -55,7 +64,17 @@ class ProcessRuntime:
     @property
     def isolation(self) -> dict[str, bool]:
         """What is really enforced on jobs here."""
-        return {kind: kind in self.cgroups.folders for kind in ("cpu", "memory")} | {"sandbox": False}
+        jobs_are_root = os.geteuid() == 0 and self.users is None
+        return {
+            "cpu": "cpu" in self.cgroups.folders,
+            "memory": "memory" in self.cgroups.folders,
+            # Without groups the kernel counts a user's processes, but never root's.
+            "processes": "pids" in self.cgroups.folders or not jobs_are_root,
+            "files": True,
+            "disk": self.configuration.limits.disk_bytes is not None,
+            "sandbox": self.sandbox.is_used,
+            "user": self.users is not None,
+        }
 
     def folder(self, attempt: int) -> AttemptFolder:
         return AttemptFolder(str(self.attempts / str(attempt)))
@@ -81,6 +100,10 @@ class ProcessRuntime:
             port = (read_json(folder.part) or {}).get("master_port") or 0
             wish = replace(wish, master_port=port, master_address="127.0.0.1")
         self.ports.release(wish.attempt)
+        if self.configuration.sandbox == "required" and self.sandbox.problem:
+            message = f"This node starts nothing without its sandbox. {self.sandbox.problem}"
+            self.post(_start_failed(wish.attempt, message))
+            return
         try:
             write_json(folder.part, {"wish": encode(wish), "master_port": wish.master_port or None})
             write_json(folder.spec, self._minder_spec(folder, wish))
@@ -145,20 +168,56 @@ class ProcessRuntime:
             self.post(Prepared(attempt=wish.attempt, master_port=port))
 
     def _make_folders(self, folder: AttemptFolder, wish: DesiredPart) -> None:
+        owner = os.geteuid() if self.users is None else self.users.number_of(wish.tenant)
         os.makedirs(folder.path, mode=0o700, exist_ok=True)
-        os.makedirs(checkpoint_folder(self.configuration, wish), exist_ok=True)
-        os.makedirs(folder.temporary, exist_ok=True)
+        if self.users is not None and not self.sandbox.is_used:
+            os.chmod(folder.path, 0o711)  # Its owner's alone, but the job has to pass through.
+        make_folder(checkpoint_folder(self.configuration, wish), owner)
+        make_folder(folder.temporary, owner)
+        make_folder(folder.works, owner)
         for replica in wish.replicas:
-            os.makedirs(folder.work(replica.rank), exist_ok=True)
+            make_folder(folder.work(replica.rank), owner)
+            make_file(folder.progress(replica.rank), owner)
+
+    def _find_users(self) -> Users | None:
+        """Return who jobs run as; None when they run as the agent does."""
+        numbers = self.configuration.users
+        if os.geteuid() != 0 or numbers is None:
+            return None
+        folders = (self.configuration.work_folder, self.configuration.checkpoint_folder)
+        os.makedirs(self.configuration.checkpoint_folder, mode=0o711, exist_ok=True)
+        if not self.sandbox.is_used:
+            hidden = [folder for folder in folders if not is_reachable(folder)]
+            if hidden:
+                log.warning("Jobs run as root: no other user gets to %s, and there is no sandbox.", hidden[0])
+                return None
+            for folder in (*folders, str(self.attempts)):
+                os.chmod(folder, stat.S_IMODE(os.stat(folder).st_mode) | 0o111)
+        return Users(self.configuration.checkpoint_folder, numbers)
 
     def _minder_spec(self, folder: AttemptFolder, wish: DesiredPart) -> dict[str, Any]:
+        indexes = sorted({index for replica in wish.replicas for index in replica.gpu_indexes})
+        # Whoever the folder was prepared for; the record of users may be on a file system that hangs.
+        owner = os.stat(folder.temporary).st_uid
+        handed = Handed(
+            is_sandboxed=self.sandbox.is_used,
+            user=None if owner == os.geteuid() else owner,
+            devices=self.devices.names(indexes),
+        )
+        sandbox = None
+        if self.sandbox.is_used:
+            ranks = [replica.rank for replica in wish.replicas]
+            checkpoints = checkpoint_folder(self.configuration, wish)
+            sandbox = self.sandbox.command(folder, checkpoints, ranks, self.devices.files(indexes))
         return {
             "lease": self.lease,
             "lease_grace_seconds": min(wish.grace_seconds, self.lease_seconds * LEASE_GRACE_SHARE),
             "grace_seconds": wish.grace_seconds,
             "log_bytes": wish.log_bytes,
+            "disk_bytes": self.configuration.limits.disk_bytes,
+            "sandbox": sandbox,
             "replicas": [
-                replica_spec(self.configuration, self.cgroups, folder, wish, replica)
+                replica_spec(self.configuration, self.cgroups, folder, wish, replica, handed)
                 for replica in wish.replicas
             ],
         }

@@ -5,11 +5,15 @@ Imported by the minder, so it imports nearly nothing: a minder has to be up with
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+PR_CAPBSET_DROP = 24
+PR_SET_NO_NEW_PRIVS = 38
+CAPABILITIES_MOST = 64
 
 
 def boot_clock_seconds() -> float:
@@ -23,6 +27,25 @@ def prctl(option: int, value: int) -> None:
 
     if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl refused")
+
+
+def drop_capability_bounds() -> None:
+    """Let no program this process becomes have any capability, not even as root; needs CAP_SETPCAP."""
+    for capability in range(CAPABILITIES_MOST):
+        try:
+            prctl(PR_CAPBSET_DROP, capability)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # That is: this kernel has no more of them.
+                raise
+            return
+
+
+def enter_namespace(descriptor: int) -> None:
+    """Call setns(2) on an open file of /proc/PID/ns; raise OSError when the kernel refuses."""
+    import ctypes
+
+    if ctypes.CDLL(None, use_errno=True).setns(descriptor, 0) != 0:
+        raise OSError(ctypes.get_errno(), "setns refused")
 
 
 def process_identity(pid: int) -> str:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
+import stat
 import time
 from typing import Any
 
@@ -90,11 +92,11 @@ class ProgressFile:
     def read(self) -> bool:
         """Take in complete new lines; return whether there were any."""
         try:
-            with open(self.path, "rb") as file:
+            with open(self.path, "rb", opener=_ordinary) as file:
                 file.seek(self.offset)
                 data = file.read(READ_BYTES)
-        except FileNotFoundError:
-            return False
+        except OSError:
+            return False  # There is none, or the job put something else in its place.
         if b"\n" not in data and len(data) == READ_BYTES:
             # No line is this long: leave it out as one bad line, or it would be read for ever.
             data = data[:-1] + b"\n"
@@ -126,3 +128,12 @@ class ProgressFile:
                     self.line_number,
                     error,
                 )
+
+
+def _ordinary(path: str, flags: int) -> int:
+    """Open a file that a job may have replaced: at a pipe the agent would wait, a link leads it away."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(path)
+    return descriptor

@@ -8,10 +8,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
+import select
 import signal
 
 from nodeagent.cgroups import CgroupOfReplica
-from nodeagent.procfs import PR_SET_PDEATHSIG, prctl, process_identity
+from nodeagent.enclosure import Enclosure
+from nodeagent.procfs import (
+    PR_SET_NO_NEW_PRIVS,
+    PR_SET_PDEATHSIG,
+    drop_capability_bounds,
+    prctl,
+    process_identity,
+)
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
 if TYPE_CHECKING:
@@ -51,8 +60,10 @@ class OutputFile:
 class RunningReplica:
     """One child of the minder and its output."""
 
-    def __init__(self, spec: dict[str, Any], output: OutputFile) -> None:
+    def __init__(self, spec: dict[str, Any], output: OutputFile, enclosure: Enclosure | None = None) -> None:
         self.spec = spec
+        self.user: int | None = spec["user"]
+        self.enclosure = enclosure
         self.rank: int = spec["rank"]
         self.output = output
         self.cgroup = CgroupOfReplica(spec["cgroup"]["is_unified"], spec["cgroup"]["paths"])
@@ -65,16 +76,23 @@ class RunningReplica:
     def start(self) -> None:
         """Fork and execute the command; raise CommandNotStarted with the reason."""
         try:
-            self.cgroup.create(cpus=self.spec["cpus"], memory_bytes=self.spec["memory_bytes"])
+            self.cgroup.create(
+                cpus=self.spec["cpus"],
+                memory_bytes=self.spec["memory_bytes"],
+                processes=self.spec["processes"],
+            )
         except OSError as error:
             raise CommandNotStarted(f"The limits could not be set: {error}") from error
         self.pipe, output = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(output, True)
+        if self.user is not None:
+            os.fchown(output, self.user, self.user)  # Else it could not open /dev/stderr.
         problem_read, problem_write = os.pipe2(os.O_CLOEXEC)
-        minder = os.getpid()
+        minder = os.pidfd_open(os.getpid())
         self.pid = os.fork()
         if self.pid == 0:
             self._become_command(minder, output, problem_write)
+        os.close(minder)
         os.close(output)
         os.close(problem_write)
         # Closed by a successful exec; else it says why there was none.
@@ -89,9 +107,6 @@ class RunningReplica:
         command = self.spec["command"]
         try:
             os.setsid()
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != minder:
-                os._exit(1)  # The minder died before the line above took effect.
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
                 signal.signal(number, signal.SIG_DFL)
@@ -104,6 +119,10 @@ class RunningReplica:
             null = os.open(os.devnull, os.O_RDONLY)
             for source, target in ((null, 0), (output, 1), (output, 2)):
                 os.dup2(source, target)
+            self._give_up_rights()
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if select.select([minder], [], [], 0)[0]:
+                os._exit(1)  # The minder died before the line above took effect.
             os.chdir(self.spec["cwd"])
             os.execvpe(command[0], command, self.spec["env"])
         except OSError as error:
@@ -113,6 +132,23 @@ class RunningReplica:
             os.write(problem, f"the command or environment cannot be passed on: {error}".encode())
         finally:
             os._exit(127)
+
+    def _give_up_rights(self) -> None:
+        """Runs in the child: from here on it is what a job may be."""
+        _limit(resource.RLIMIT_CORE, 0)
+        _limit(resource.RLIMIT_NOFILE, self.spec["files"])
+        if "pids" not in self.cgroup.paths:
+            # This counts all processes of the user, so that it is coarser than a group's limit.
+            _limit(resource.RLIMIT_NPROC, self.spec["processes"])
+        if self.enclosure is not None:
+            self.enclosure.enter()
+            drop_capability_bounds()
+        if self.user is not None:
+            os.setgroups([])
+            os.setresgid(self.user, self.user, self.user)
+            os.setresuid(self.user, self.user, self.user)
+        if self.enclosure is not None or self.user is not None:
+            prctl(PR_SET_NO_NEW_PRIVS, 1)
 
     def signal_group(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -151,6 +187,14 @@ class RunningReplica:
             "signal": -code if code is not None and code < 0 else 0,
             "was_out_of_memory": self.was_out_of_memory,
         }
+
+
+def _limit(kind: int, most: int) -> None:
+    """Set soft and hard limit, as far as it lowers what is allowed already."""
+    hard = resource.getrlimit(kind)[1]
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(kind, (most, most))
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

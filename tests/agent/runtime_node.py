@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nodeagent.environment import stray_mark
 from nodeagent.machine import Event, Exited, Outcome, Prepared, Started
 from nodeagent.messages import DesiredPart
 from nodeagent.process import ProcessRuntime
-from nodeagent.procfs import boot_clock_seconds
+from nodeagent.procfs import boot_clock_seconds, processes_with_setting
 from tests.agent.builders import make_configuration
 
 #: Only a failing test waits so long; a busy machine may need some of it.
@@ -85,6 +86,19 @@ class RuntimeNode:
 
         return str(await until(found)).removeprefix(start).strip()
 
+    async def pid(self, start: str, attempt: int = 1) -> int:
+        """Wait for a line that gives a process's number as the job sees it; return the machine's."""
+        inside = await self.line(start, attempt)
+
+        def found() -> int | None:
+            return next((pid for pid in self.alive(attempt) if number_inside(pid) == inside), None)
+
+        return int(await until(found))
+
+    def alive(self, attempt: int = 1) -> list[int]:
+        """The live processes of rank 0, wherever they moved to."""
+        return processes_with_setting(stray_mark(self.runtime.folder(attempt), 0))
+
     def status(self, attempt: int = 1) -> Any:
         return json.loads(Path(self.runtime.folder(attempt).status).read_text())
 
@@ -110,3 +124,12 @@ def is_alive(pid: int | str) -> bool:
         return False
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rpartition(")")[2].split()[0] != "Z"
+
+
+def number_inside(pid: int) -> str:
+    """The number of a process in the innermost namespace it is in."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return ""
+    return next(line for line in lines if line.startswith("NSpid:")).split()[-1]

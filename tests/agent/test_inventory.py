@@ -50,6 +50,10 @@ class FakeNvml(types.ModuleType):
     def nvmlDeviceGetUUID(self, index: int) -> Any:
         return self.answer(index, "uuid")
 
+    def nvmlDeviceGetMinorNumber(self, index: int) -> int:
+        # The kernel's numbers need not be in the order of the bus.
+        return (3, 1, 0, 2)[index]
+
     def nvmlDeviceGetMemoryInfo(self, index: int) -> Any:
         total, used = self.answer(index, "memory")
         return types.SimpleNamespace(total=total, used=used)

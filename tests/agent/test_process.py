@@ -145,7 +145,8 @@ class TestStart:
     async def test_what_a_process_leaves_behind_ends_with_it(self, node: RuntimeNode) -> None:
         outcome = await node.run(make_part(python(ESCAPES)))
         assert outcome.exit_code == 0
-        assert not is_alive(await node.line("escaped"))
+        assert await node.line("escaped")
+        assert not node.alive()
 
 
 class TestStop:
@@ -159,7 +160,7 @@ class TestStop:
 
     async def test_one_that_ignores_sigterm_is_killed_after_its_grace(self, node: RuntimeNode) -> None:
         await node.start(make_part(python(IGNORES_TERM)))
-        pid = await node.line("pid")
+        pid = await node.pid("pid")
         asked = boot_clock_seconds()
         node.runtime.stop(1, 0.3)
         outcome = await node.end_of()
@@ -186,11 +187,12 @@ class TestStop:
     async def test_a_failure_does_not_wait_for_what_it_left_behind(self, node: RuntimeNode) -> None:
         outcome = await node.run(make_part(python(ESCAPES + "\nsys.exit(2)"), grace_seconds=600.0))
         assert outcome.exit_code == 2
-        assert not is_alive(await node.line("escaped"))
+        assert await node.line("escaped")
+        assert not node.alive()
 
     async def test_processes_that_left_the_group_die_too(self, node: RuntimeNode) -> None:
         await node.start(make_part(python(ESCAPES + "\nwhile True: time.sleep(60)")))
-        escaped = await node.line("escaped")
+        escaped = await node.pid("escaped")
         assert is_alive(escaped)
         node.runtime.stop(1, 0.2)
         await node.end_of()
@@ -198,7 +200,7 @@ class TestStop:
 
     async def test_a_suspended_process_can_be_stopped(self, node: RuntimeNode) -> None:
         await node.start(make_part(python(SAVES_ON_TERM)))
-        pid = int(await node.line("pid"))
+        pid = await node.pid("pid")
         os.kill(pid, signal.SIGSTOP)
         node.runtime.stop(1, 5.0)
         assert (await node.end_of()).exit_code == 0
@@ -216,9 +218,10 @@ class TestStop:
 
     async def test_one_replica_that_fails_ends_the_others(self, node: RuntimeNode) -> None:
         failing = shell(
-            "until [ -s ../../rank-0.log ]; do sleep 0.01; done; echo 'ValueError: no data'; exit 3", rank=1
+            "until [ -e ../0/up ]; do sleep 0.01; done; echo 'ValueError: no data'; exit 3", rank=1
         )
-        outcome = await node.run(make_part(python(SAVES_ON_TERM), failing))
+        script = SAVES_ON_TERM.replace("while True", "open('up', 'w').close()\nwhile True")
+        outcome = await node.run(make_part(python(script), failing))
         assert (outcome.exit_code, outcome.category) == (3, "user_error")
         assert outcome.message == "Rank 1: ValueError: no data"
         assert [replica["exit_code"] for replica in node.status()["replicas"]] == [0, 3]
@@ -238,7 +241,7 @@ class TestLease:
     async def test_everything_is_dead_by_the_deadline(self, node: RuntimeNode) -> None:
         deadline = node.renew_lease(2.0)
         await node.start(make_part(python(IGNORES_TERM), python(ESCAPES, rank=1)))
-        pid = await node.line("pid")
+        pid = await node.pid("pid")
         await until(lambda: not is_alive(pid))
         assert boot_clock_seconds() <= deadline
         outcome = await node.end_of()
@@ -270,7 +273,7 @@ class TestDeaths:
         await node.start(
             make_part(python(ESCAPES + "\nprint('pid', os.getpid())\nwhile True: time.sleep(60)"))
         )
-        pid, escaped = await node.line("pid"), await node.line("escaped")
+        pid, escaped = await node.pid("pid"), await node.pid("escaped")
         os.kill(node.status()["pid"], signal.SIGKILL)
         outcome = await node.end_of()
         assert outcome.category == "lost"
@@ -279,7 +282,7 @@ class TestDeaths:
 
     async def test_a_minder_that_hangs_is_killed_by_the_agent(self, node: RuntimeNode) -> None:
         await node.start(make_part(python(IGNORES_TERM)))
-        pid = await node.line("pid")
+        pid = await node.pid("pid")
         os.kill(node.status()["pid"], signal.SIGSTOP)
         node.runtime.kill(1)
         assert (await node.end_of()).category == "lost"
@@ -287,7 +290,7 @@ class TestDeaths:
 
     async def test_a_process_killed_from_outside_is_the_users_matter(self, node: RuntimeNode) -> None:
         await node.start(make_part(python(IGNORES_TERM)))
-        os.kill(int(await node.line("pid")), signal.SIGKILL)
+        os.kill(await node.pid("pid"), signal.SIGKILL)
         outcome = await node.end_of()
         assert (outcome.exit_code, outcome.category) == (137, "user_error")
         assert "SIGKILL" in outcome.message
@@ -296,7 +299,7 @@ class TestDeaths:
 class TestRestart:
     async def test_a_new_agent_adopts_what_runs(self, node: RuntimeNode) -> None:
         await node.start(make_part(python(SAVES_ON_TERM)))
-        pid = await node.line("pid")
+        pid = await node.pid("pid")
         (adopted,) = node.restart()
         assert adopted.part.phase == "running"
         assert adopted.part.wish.attempt == 1
@@ -316,7 +319,7 @@ class TestRestart:
 
     async def test_a_minder_that_died_meanwhile_is_cleaned_up_after(self, node: RuntimeNode) -> None:
         await node.start(make_part(python(ESCAPES + "\nwhile True: time.sleep(60)")))
-        escaped = await node.line("escaped")
+        escaped = await node.pid("escaped")
         node.runtime.close()
         os.kill(node.status()["pid"], signal.SIGKILL)
         node.runtime = ProcessRuntime(node.configuration, node.note)
@@ -404,4 +407,5 @@ class TestLimits:
     async def test_without_permission_it_runs_unlimited(self, node: RuntimeNode) -> None:
         node.runtime.cgroups.folders = {}
         assert (await node.run(make_part(shell("true", cpus=1.0, memory_bytes=2**20)))).exit_code == 0
-        assert node.runtime.isolation == {"cpu": False, "memory": False, "sandbox": False}
+        isolation = node.runtime.isolation
+        assert (isolation["cpu"], isolation["memory"]) == (False, False)

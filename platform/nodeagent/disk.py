@@ -1,0 +1,118 @@
+"""How much disk an attempt uses, looked at a little at a time so that its minder's loop never waits for it.
+
+Files are counted by the blocks they occupy. What was deleted and is still held open is counted too, or a
+job could hide all it writes. A tree nested too deeply to be looked through counts as more than any limit.
+
+Imported by the minder, so it imports nearly nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+BLOCK_BYTES = 512
+#: Files looked at before the minder attends to other things.
+FILES_AT_ONCE = 500
+#: Each level keeps two files of the minder open.
+DEEPEST = 200
+LOOK_SECONDS = 1.0
+#: At most this part of one CPU is spent on looking.
+REST_PER_LOOK = 20.0
+
+
+class TooDeep(Exception):
+    """Folders are nested deeper than can be looked through."""
+
+
+class DiskWatch:
+    """Looks again and again whether the folder, and what the processes hold open, stay below the limit."""
+
+    def __init__(self, folder: str, limit_bytes: int, processes: Callable[[], list[int]]) -> None:
+        self.folder = folder
+        self.limit_bytes = limit_bytes
+        self.processes = processes
+        self.look: Iterator[int] | None = None
+        self.used_bytes = 0
+        self.spent_seconds = 0.0
+        self.next_at = 0.0
+
+    def step(self, now: float) -> bool:
+        """Look at some more files when it is time; return whether a look found more than the limit."""
+        if now < self.next_at:
+            return False
+        began = time.monotonic()
+        if self.look is None:
+            self.look, self.used_bytes, self.spent_seconds = self._look(), 0, 0.0
+        try:
+            for _ in range(FILES_AT_ONCE):
+                self.used_bytes += next(self.look)
+        except StopIteration:
+            self.look = None
+        except TooDeep:
+            return True
+        self.spent_seconds += time.monotonic() - began
+        if self.look is None:
+            self.next_at = now + max(LOOK_SECONDS, REST_PER_LOOK * self.spent_seconds)
+        return self.used_bytes > self.limit_bytes
+
+    def _look(self) -> Iterator[int]:
+        device = os.stat(self.folder).st_dev
+        yield from _bytes_below(self.folder)
+        yield from _bytes_deleted(self.processes(), device)
+
+
+def _bytes_below(folder: str) -> Iterator[int]:
+    """Yield what each file takes. Names are resolved one by one, so no link leads out of the folder."""
+    top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    stack = [(top, os.scandir(top))]
+    try:
+        while stack:
+            parent, entries = stack[-1]
+            try:
+                entry = next(entries)
+                facts = entry.stat(follow_symlinks=False)
+                yield facts.st_blocks * BLOCK_BYTES
+                if not stat.S_ISDIR(facts.st_mode):
+                    continue
+                flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+                below = os.open(entry.name, flags, dir_fd=parent)
+            except StopIteration:
+                entries.close()
+                os.close(parent)
+                stack.pop()
+                continue
+            except OSError:
+                continue  # It went away meanwhile, or does not let its owner in.
+            if len(stack) >= DEEPEST:
+                os.close(below)
+                raise TooDeep
+            stack.append((below, os.scandir(below)))
+    finally:
+        for descriptor, entries in stack:
+            entries.close()
+            os.close(descriptor)
+
+
+def _bytes_deleted(pids: Iterable[int], device: int) -> Iterator[int]:
+    """Yield what files take that have no name any more and are still open in one of the processes."""
+    seen: set[int] = set()
+    for pid in pids:
+        try:
+            descriptors = os.listdir(f"/proc/{pid}/fd")
+        except OSError:
+            continue
+        for descriptor in descriptors:
+            try:
+                facts = os.stat(f"/proc/{pid}/fd/{descriptor}")
+            except OSError:
+                continue
+            is_deleted = stat.S_ISREG(facts.st_mode) and facts.st_nlink == 0 and facts.st_dev == device
+            if is_deleted and facts.st_ino not in seen:
+                seen.add(facts.st_ino)
+                yield facts.st_blocks * BLOCK_BYTES

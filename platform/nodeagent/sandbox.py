@@ -1,0 +1,152 @@
+"""What a job may see and write in its sandbox, as arguments to bubblewrap.
+
+Nothing is there that is not listed here: the system's programs and libraries (read-only), the jobs'
+Python, the examples, what the configuration makes readable; and to write, the attempt's own working
+folders and TMPDIR (which is /tmp), its progress files, and its job's checkpoints. Own process numbers,
+own shared memory, the host's network.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from nodeagent.configuration import Configuration
+from nodeagent.folder import AttemptFolder
+
+#: Programs, libraries and settings. Where /bin and its like are links into /usr, they stay links.
+SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix/store",
+    "/sys",
+)
+#: What links in /etc point to on machines run by systemd.
+RESOLVER = "/run/systemd/resolve"
+TEMPORARY = "/tmp"
+TRIAL_SECONDS = 10.0
+NOT_ASKED_FOR = "The configuration of the node agent switches the sandbox off."
+
+
+class Sandbox:
+    """Builds the command that makes an attempt's sandbox; `problem` says why there can be none."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.program = shutil.which("bwrap") or ""
+        self.problem = self._find_problem()
+
+    @property
+    def is_used(self) -> bool:
+        return not self.problem
+
+    def command(
+        self, folder: AttemptFolder, checkpoints: str, ranks: Iterable[int], device_files: Sequence[str]
+    ) -> list[str]:
+        """Return bubblewrap and its arguments, without a command to run inside."""
+        configuration = self.configuration
+        arguments = [self.program, *_namespaces(), *_system()]
+        for path in device_files:
+            arguments += ["--dev-bind-try", path, path]
+        arguments += ["--bind", folder.temporary, TEMPORARY, *_parents("/var/tmp")]
+        arguments += ["--symlink", TEMPORARY, "/var/tmp"]
+        readable = [path for path in self._readable() if os.path.exists(path)]
+        for path in readable:
+            arguments += [*_parents(path), "--ro-bind", path, path]
+        own_file = configuration.file
+        if any(_is_below(own_file, path) for path in (*SYSTEM, *readable)):
+            arguments += ["--ro-bind", os.devnull, own_file]
+        for path in (configuration.work_folder, configuration.checkpoint_folder):
+            # They may lie in a folder that is readable.
+            arguments += [*_parents(path), "--tmpfs", path]
+        writable = [folder.works, checkpoints, *[folder.progress(rank) for rank in ranks]]
+        for path in writable:
+            arguments += [*_parents(path), "--bind", path, path]
+        for path in (configuration.work_folder, configuration.checkpoint_folder, "/"):
+            arguments += ["--remount-ro", path]
+        return arguments
+
+    def _readable(self) -> list[str]:
+        """Return folders beside the system's, outer ones first, none inside another."""
+        configuration = self.configuration
+        code = str(Path(__file__).resolve().parent.parent)
+        paths = [code, *python_folders(configuration.python or sys.executable)]
+        if configuration.examples_folder:
+            paths.append(configuration.examples_folder)
+        paths += configuration.readable_folders
+        chosen: list[str] = []
+        for path in sorted({os.path.abspath(path) for path in paths}):
+            if not any(_is_below(path, other) for other in (*SYSTEM, *chosen)):
+                chosen.append(path)
+        return chosen
+
+    def _find_problem(self) -> str:
+        if self.configuration.sandbox == "off":
+            return NOT_ASKED_FOR
+        if not self.program:
+            return "bubblewrap (bwrap) is not installed."
+        try:
+            trial = subprocess.run(
+                [self.program, *_namespaces(), *_system(), "true"],
+                capture_output=True,
+                text=True,
+                timeout=TRIAL_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"bubblewrap could not be tried: {error}"
+        lines = trial.stderr.strip().splitlines()
+        return "" if trial.returncode == 0 else f"bubblewrap does not work here: {lines[-1] if lines else ''}"
+
+
+def python_folders(interpreter: str) -> list[str]:
+    """Return the folders an interpreter needs, and those of the one its virtual environment was made from."""
+    bin_folder = os.path.dirname(os.path.abspath(interpreter))
+    # Links are followed one by one: what lies between is needed too.
+    folders = [os.path.dirname(bin_folder), os.path.dirname(os.path.dirname(os.path.realpath(interpreter)))]
+    try:
+        settings = Path(folders[0], "pyvenv.cfg").read_text(encoding="utf-8")
+    except OSError:
+        return folders
+    for line in settings.splitlines():
+        name, _, value = line.partition("=")
+        if name.strip() == "home":
+            folders.append(os.path.dirname(value.strip()))
+    return folders
+
+
+def _namespaces() -> list[str]:
+    arguments = ["--unshare-pid", "--unshare-ipc", "--die-with-parent", "--cap-drop", "ALL"]
+    return arguments if os.geteuid() == 0 else ["--unshare-user", *arguments]
+
+
+def _system() -> list[str]:
+    arguments = []
+    for path in SYSTEM:
+        if os.path.islink(path):
+            arguments += ["--symlink", os.readlink(path), path]
+        else:
+            arguments += ["--ro-bind-try", path, path]
+    arguments += ["--ro-bind-try", RESOLVER, RESOLVER, "--proc", "/proc", "--dev", "/dev"]
+    return [*arguments, "--perms", "1777", "--tmpfs", "/dev/shm"]
+
+
+def _parents(path: str) -> list[str]:
+    """Make the folders above a path, which bubblewrap would not let other users pass."""
+    folders = [str(folder) for folder in Path(path).parents][-2::-1]
+    return [word for folder in folders for word in ("--perms", "0755", "--dir", folder)]
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
