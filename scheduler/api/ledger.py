@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from django_filters import rest_framework as filters
@@ -56,6 +58,13 @@ class Replay(serializers.Serializer):
     seconds = serializers.FloatField(help_text="How long it took to decide the round.")
 
 
+#: Beyond these years instants have no time zones that the database knows.
+_SENSIBLE = [
+    MinValueValidator(datetime(1970, 1, 2, tzinfo=UTC)),
+    MaxValueValidator(datetime(2999, 12, 31, tzinfo=UTC)),
+]
+
+
 class LedgerFilter(filters.FilterSet):
     kind = filters.CharFilter(field_name="kind")
     view = filters.CharFilter(field_name="view")
@@ -66,8 +75,8 @@ class LedgerFilter(filters.FilterSet):
     round = filters.NumberFilter(
         field_name="round_number", min_value=0, max_value=2**63 - 1, decimal_places=0
     )
-    since = filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte")
-    until = filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt")
+    since = filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte", validators=_SENSIBLE)
+    until = filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt", validators=_SENSIBLE)
 
     class Meta:
         model = LedgerLine

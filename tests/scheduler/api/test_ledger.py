@@ -94,6 +94,7 @@ def test_filters_find_no_more_than_is_shown(world: World, lines: dict[str, int])
     assert len(seen(world.operator, f"?until={now}")) == 6
     assert seen(world.operator, "?round=7") == []
     is_error(world.member.get("/ledger?since=yesterday"), 400, "invalid")
+    is_error(world.member.get("/ledger?since=0315-03-12T00:00:00"), 400, "invalid")
 
 
 def exported(by, query: str = "") -> list[list[str]]:
