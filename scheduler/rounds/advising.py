@@ -11,6 +11,7 @@ from scheduler.cells.in_force import cells_in_force
 from scheduler.clock import database_now
 from scheduler.core.cells.document import to_document
 from scheduler.core.cells.errors import Problem
+from scheduler.core.reliance import owned
 from scheduler.core.sim.advice import AdviceError, Effort, advise
 from scheduler.core.sim.recommending import DAY_SECONDS, recommendation
 from scheduler.core.sim.run_times import RunTimes
@@ -36,7 +37,8 @@ def work_out(advice_id: str) -> None:
         return
     row = Advice.objects.get(id=UUID(advice_id))
     in_force = cells_in_force()
-    now = read_snapshot(0)
+    # Of what virtual clusters own, whatever they lend and borrow at the moment.
+    now = owned(read_snapshot(0))
     window = row.question["days"] * DAY_SECONDS
     since = now.now - window
     demands = demands_of(row.question)

@@ -7,6 +7,7 @@ from typing import Any
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.plan import ActionKind
+from scheduler.core.reliance import owned, relying_on
 from scheduler.core.round import decide
 from scheduler.core.snapshot import JobId, Snapshot
 from scheduler.models import Leadership
@@ -46,10 +47,12 @@ def effects(facts: Snapshot, layout: Layout) -> list[dict[str, Any]]:
 
 
 def _with(facts: Snapshot, layout: Layout) -> Snapshot:
-    """Return the facts as they would be if the specification were in force."""
+    """Return the facts as they would be if this were the specification; what is lent stays lent."""
+    before = owned(facts)
     clusters = []
-    for vc in facts.virtual_clusters:
+    for vc in before.virtual_clusters:
         by_count = {model: n for model, n in vc.guaranteed.items() if model not in layout.gpu_models}
         clusters.append(replace(vc, guaranteed={**by_count, **layout.guaranteed(vc.name)}))
     cells = layout.specification if layout.chains else None
-    return replace(facts, cells=cells, virtual_clusters=tuple(clusters))
+    after = replace(before, cells=cells, virtual_clusters=tuple(clusters))
+    return after if facts.lending is None else relying_on(after, facts.lending)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from scheduler.core.reliance import owned
 from scheduler.core.sim.anomalies import cause_of, compare, private_run, waits_in
 from scheduler.core.sim.delays import Comparison, Evidence
 from scheduler.core.sim.engine import Engine
@@ -50,7 +51,8 @@ def compare_with_private(virtual_cluster: str, *, hours: float) -> Compared:
     Jobs that were there before run or wait there from the beginning, and are not compared; nor are those
     that somebody put on hold.
     """
-    now = read_snapshot(0)
+    # A private cluster is what a virtual cluster owns, whatever it lends and borrows at the moment.
+    now = owned(read_snapshot(0))
     until, since = now.now, now.now - hours * 3_600.0
     past = read_past(since=since, until=until, most=MOST_JOBS, virtual_cluster=virtual_cluster)
     is_cut = len(past) == MOST_JOBS

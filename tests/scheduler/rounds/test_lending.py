@@ -1,14 +1,20 @@
 """The market as facts of a round."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.specification import VirtualCells
 from scheduler.core.lending import terms as core
 from scheduler.core.reliance import owned
 from scheduler.models import PolicyMemory
+from scheduler.rounds.cell_effects import effects
 from scheduler.rounds.snapshot import read_snapshot
+from tests import builders as facts_of
+from tests.core.lending.test_stories import NODE, lent_node
 from tests.scheduler.builders import (
     make_account,
     make_borrow_rule,
@@ -120,3 +126,15 @@ def test_rows_are_read_and_guarantees_are_those_in_force():
         "speech": {"P100": 4, "V100": 4},
         "vision": {},
     }
+
+
+def test_another_division_by_cells_is_tried_with_what_is_lent():
+    """The borrower's job runs on a node that the specification gives to its lender."""
+    job = facts_of.make_job(1, 8, virtual_cluster="vision")
+    facts = lent_node([job], cells=True)
+    facts = replace(facts, running=(facts_of.make_running(job, range(100, 108)),))
+    own = owned(facts).cells
+    told = {"virtual_cluster": "vision", "running": 1, "lapsing": 0, "jobs": []}
+    assert effects(facts, compiled(own)) == [told]
+    taken = replace(own, virtual_clusters={"labs": VirtualCells(cells={NODE: 2})})
+    assert effects(facts, compiled(taken)) == [told | {"lapsing": 1, "jobs": [1]}]
