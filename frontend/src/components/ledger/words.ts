@@ -63,13 +63,12 @@ export function gpusText(gpus: Readonly<Record<string, number>>): string {
 /** The figures of a line, each with what it is. */
 export function figuresOf(line: LedgerLine): (readonly [string, string])[] {
   const { kind, gpus, given, price, seconds } = line;
-  const rho = rhoText(line);
   const figures: (readonly [string, string])[] = [
     [GPUS_TEXT[kind] ?? "GPUs", gpusText(gpus)],
     ["Gives", gpusText(given)],
     ...(price === null ? [] : [priceText(line, price)]),
-    ["For", seconds === null ? "" : duration(seconds)],
-    ["Rho", rho],
+    ["For", seconds ? duration(seconds) : ""],
+    [kind === "auction" ? "Worst rho" : "Rho", rhoText(line)],
   ];
   return figures.filter(([, text]) => text !== "");
 }
