@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from scheduler.api.schemas import Lot
+from scheduler.api.virtual_cluster_schemas import Lot
 from scheduler.core.lending import terms as core
 from scheduler.lending.objects import LOAN_STATES
 from scheduler.models.market import OfferState, RuleKind, TransferKind

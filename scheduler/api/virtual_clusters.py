@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from scheduler import represent
-from scheduler.api import schemas
+from scheduler.api import virtual_cluster_schemas as schemas
 from scheduler.api.lists import RepresentedList
 from scheduler.plugins import described_plugins
 from scheduler.selectors import virtual_cluster_get
