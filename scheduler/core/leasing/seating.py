@@ -43,11 +43,12 @@ class Seating:
     @property
     def has_room(self) -> bool:
         """Tell whether a GPU may still be handed out without anybody leaving."""
-        return any(self._free(model) > 0 for model in self.capacity.models)
+        return any(self.free(model) > 0 for model in self.capacity.models)
 
-    def is_settled(self, job: JobId) -> bool:
-        """Tell whether it is known where the job runs from now on."""
-        return job in self._settled
+    def free(self, model: str) -> int:
+        """Return the GPUs that can be had without anybody of this view leaving."""
+        capacity = self.capacity
+        return min(capacity.offered(model), capacity.room(model) - self._own.get(model, 0))
 
     def stay(self, job: JobId, model: str) -> bool:
         """Let a job stay if it runs alone on that model."""
@@ -63,7 +64,7 @@ class Seating:
             held = self._view.running.get(job)
             if held is not None and held.jobs in self._movable:
                 self._leave(held.jobs)
-        short = {model: gpus - self._free(model) for model, gpus in needed.items()}
+        short = {model: gpus - self.free(model) for model, gpus in needed.items()}
         for unit, holding in reversed(list(self._movable.items())):
             if short.get(holding.model, 0) > 0:
                 short[holding.model] -= holding.gpus
@@ -94,7 +95,7 @@ class Seating:
     def start(self, job: Job, model: str, locality: Locality = Locality.ANY) -> bool:
         """Start the job on that model, or move it there, on GPUs that are free."""
         prospect = self._prospects.of(job)
-        if prospect is None or job.id in self._settled or prospect.gpus > self._free(model):
+        if prospect is None or job.id in self._settled or prospect.gpus > self.free(model):
             return False
         shape = shape_of(job), model, locality
         if shape in self._misfits:
@@ -137,8 +138,3 @@ class Seating:
         holding = self._movable.pop(unit)
         self._own[holding.model] -= holding.gpus
         return holding
-
-    def _free(self, model: str) -> int:
-        """Return the GPUs that can be had without anybody of this view leaving."""
-        capacity = self.capacity
-        return min(capacity.offered(model), capacity.room(model) - self._own.get(model, 0))

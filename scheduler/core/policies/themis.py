@@ -21,7 +21,8 @@ can be, and withholds a part of what each one won. What is not sold goes to othe
   order, each on the fastest model that has room; then to those that lost. They have a whole lease. The order
   is drawn by instant and not by round, so that the simulator, which skips rounds, draws the same.
 - Between auctions, which are not held more often than `interval_seconds`, idle GPUs are handed out at once,
-  until the next auction. An auction is held only when somebody waits who could be seated.
+  until the next auction. One is held only when somebody waits who could be seated, or when nobody waits
+  and somebody whose lease has ended would be faster on an idle model.
 - Weights of members and priorities make an app's even part larger (`scheduler.core.apps`), and so its rho.
 """
 
@@ -135,9 +136,7 @@ class _Round:
         """Hold an auction where one is due; else hand out what is idle."""
         view = self._view
         line = [job.id for job in sorted(view.jobs.values(), key=lambda job: (job.submitted_at, job.id))]
-        if not self._waiting:
-            seating = Seating(view, self._prospects, ())
-        elif self._is_time and self._could_seat_someone():
+        if self._is_time and (self._could_seat_someone() if self._waiting else self._open_to_move):
             seating = self._auction()
         else:
             seating = self._fill()
@@ -183,14 +182,40 @@ class _Round:
                         return True
         return False
 
+    @cached_property
+    def _could_move(self) -> set[JobId]:
+        """Return the jobs for which idle GPUs of another model would be much faster."""
+        view, seating = self._view, Seating(self._view, self._prospects, ())
+        idle = {model: seating.free(model) for model in self._prospects.gpus}
+        if len(idle) == 1 or not any(gpus > 0 for gpus in idle.values()):
+            return set()
+        return {
+            job
+            for job, held in view.running.items()
+            if len(held.jobs) == 1
+            and (prospect := self._prospects.of(view.jobs[job])) is not None
+            and any(
+                speed >= WORTH_MOVING * prospect.speeds.get(held.gpu_model, 1.0)
+                and prospect.gpus <= idle[model]
+                for model, speed in prospect.speeds.items()
+            )
+        }
+
+    @property
+    def _open_to_move(self) -> bool:
+        return not self._could_move.isdisjoint([job for unit in self._open for job in unit])
+
     def _wakes_at(self, outcome: Outcome) -> float | None:
         """Return when to decide again though nothing happens: when GPUs come free or may be auctioned."""
+        now, leases = self._view.now + INSTANT_SECONDS, self._leases
         if not any(self._prospects.of(self._view.jobs[job]) for job in outcome.queue):
-            return None
-        now = self._view.now + INSTANT_SECONDS
-        ends = [end for end in self._leases.values() if end > now]
+            if outcome.grants and len(self._prospects.gpus) > 1:
+                # What was left idle by these may be faster for others.
+                return self._view.now + self._view.round_seconds
+            leases = {job: end for job, end in leases.items() if job in self._could_move}
+        ends = [end for end in leases.values() if end > now]
         instants = [max(min(ends), self._next_auction_at)] if ends else []
-        if len(ends) < len(self._leases) and self._next_auction_at > now:
+        if len(ends) < len(leases) and self._next_auction_at > now:
             instants.append(self._next_auction_at)
         return min(instants, default=None)
 
