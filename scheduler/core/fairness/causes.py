@@ -41,6 +41,7 @@ class Cause(StrEnum):
     RESTARTED = "restarted"
     SLOWER_GPUS = "slower_gpus"
     OTHERS_HOLD_MORE = "others_hold_more"
+    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,19 @@ class _Circumstances:
     def waiting(self) -> tuple[Job, ...]:
         """Those of its jobs that are looked at one by one."""
         return self.standing.waiting[:MOST_LOOKED_AT]
+
+    @property
+    def others(self) -> tuple[float, float]:
+        """Return the GPUs that all other members hold, and their parts."""
+        others = [each for each in self.division.standings.values() if each is not self.standing]
+        held = sum(sum(each.received.values()) for each in others)
+        return held, sum(sum(each.own.values()) for each in others)
+
+    @property
+    def others_hold_more(self) -> bool:
+        """Whether any of them holds more of a model than its part, or it lends to anybody."""
+        others = [each for each in self.division.standings.values() if each is not self.standing]
+        return self.standing.lent > NEGLIGIBLE or any(each.borrowed > NEGLIGIBLE for each in others)
 
     def models(self, job: Job) -> tuple[str, ...]:
         return job.gpu_models or tuple(sorted(self.division.virtual_cluster.guaranteed))
@@ -190,7 +204,7 @@ def _left_idle(seen: _Circumstances) -> Finding | None:
     for job in seen.waiting:
         for model in seen.models(job):
             idle, task = seen.account.idle.of(model), job.tasks[0]
-            fits = len(job.tasks) == 1 and sum(count // task.gpus for count in idle) >= task.replicas
+            fits = _asks_for_gpus_alone(job) and sum(count // task.gpus for count in idle) >= task.replicas
             if fits and room.get(model, 0.0) >= job.gpus:
                 return Finding(
                     Cause.LEFT_IDLE,
@@ -200,9 +214,16 @@ def _left_idle(seen: _Circumstances) -> Finding | None:
     return None
 
 
+def _asks_for_gpus_alone(job: Job) -> bool:
+    """Whether it is enough to count GPUs to see whether the gang fits."""
+    task = job.tasks[0]
+    is_near = job.topology is not None and job.topology.required
+    return len(job.tasks) == 1 and not (task.cpus or task.memory_bytes or is_near)
+
+
 def _just_arrived(seen: _Circumstances) -> Finding | None:
     passed = seen.snapshot.now - seen.wanted_since
-    if passed >= WINDOW_SECONDS or not seen.standing.waiting:
+    if passed >= WINDOW_SECONDS or not (seen.standing.waiting and seen.others_hold_more):
         return None
     return Finding(
         Cause.JUST_ARRIVED,
@@ -211,6 +232,8 @@ def _just_arrived(seen: _Circumstances) -> Finding | None:
 
 
 def _policy_ignores_weights(seen: _Circumstances) -> Finding | None:
+    if not seen.others_hold_more:
+        return None
     vc = seen.division.virtual_cluster
     objective = str(vc.policy_parameters.get("objective", ""))
     if vc.policy in BY_WEIGHT or (vc.policy == "gavel" and objective.startswith(HIERARCHICAL)):
@@ -241,8 +264,13 @@ def _restarted(seen: _Circumstances) -> Finding | None:
 def _slower_gpus(seen: _Circumstances) -> Finding | None:
     standing = seen.standing
     has, due = sum(standing.received.values()), min(sum(standing.own.values()), standing.demand_gpus)
-    if has < due * (1 - NEGLIGIBLE):
+    if has < due * (1 - NEGLIGIBLE) or not has:
         return None
+    if standing.spread:
+        return Finding(
+            Cause.FRAGMENTED,
+            f"It has its part, but on more nodes than need be: {wording.jobs(standing.spread)}.",
+        )
     return Finding(
         Cause.SLOWER_GPUS,
         f"It has {_words(standing.received)}; of its own part, {_words(standing.own)}, its jobs would make"
@@ -251,15 +279,14 @@ def _slower_gpus(seen: _Circumstances) -> Finding | None:
 
 
 def _others_hold_more(seen: _Circumstances) -> Finding:
-    return Finding(Cause.OTHERS_HOLD_MORE, f"Tenant {_holdings(seen)}.")
+    if seen.others_hold_more:
+        return Finding(Cause.OTHERS_HOLD_MORE, f"Tenant {_holdings(seen)}.")
+    return Finding(Cause.OTHER, f"Tenant {_holdings(seen)}; CPUs, memory or a topology level may be short.")
 
 
 def _holdings(seen: _Circumstances) -> str:
     """Say who has how much of which part; other tenants together, since its members read this."""
-    standing = seen.standing
-    others = [each for each in seen.division.standings.values() if each is not standing]
-    theirs = sum(sum(each.received.values()) for each in others)
-    part = sum(sum(each.own.values()) for each in others)
+    standing, (theirs, part) = seen.standing, seen.others
     return (
         f"{standing.tenant} holds {_words(standing.received)} of its own part of {_words(standing.own)}, and"
         f" all others {theirs:.4g} GPUs of theirs of {part:.4g}"

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.core.allocation.checking import ABSURD
-from scheduler.core.entitlement import Claim, entitled
+from scheduler.core.entitlement import NOTHING, Claim, entitled
 from scheduler.core.facts import Facts
 from scheduler.core.fairness.alone import Gang, speed_alone
 from scheduler.core.fairness.finish import rhos_of
-from scheduler.core.fairness.holders import Holders, Idle
+from scheduler.core.fairness.holders import Held, Holders, Idle
 from scheduler.core.fairness.lent import Share, Use, uses
 from scheduler.core.session import Session
-from scheduler.core.snapshot import Job, Memory, Snapshot, VirtualCluster
+from scheduler.core.snapshot import Job, JobId, Memory, Snapshot, VirtualCluster
 from scheduler.core.targets.prospects import Prospect, Prospects
 
 Gpus = Mapping[str, float]
@@ -44,7 +44,7 @@ class Standing:
     lent: float = 0.0
     traded_in: Gpus = field(default_factory=dict)
     traded_out: Gpus = field(default_factory=dict)
-    #: Of all its jobs that run; and of its guaranteed ones if they had its own part alone.
+    #: Of all its jobs that run; and of its guaranteed ones with its own part alone (`_Draft._alone`).
     speed_here: float = 0.0
     speed_alone: float = 0.0
     #: How fast its guaranteed jobs are on each model, on average, relative to each one's best.
@@ -54,6 +54,8 @@ class Standing:
     rho_mean: float | None = None
     #: Its guaranteed jobs that wait and could run here.
     waiting: tuple[Job, ...] = ()
+    #: Those that are slower for being on more nodes than they need.
+    spread: tuple[JobId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +178,7 @@ class _Draft:
         held = self._holders.of(self.vc.name, tenant)
         running = sum(job.id in self._holders.jobs for job in jobs)
         own = self._own(tenant)
-        gangs = [Gang(prospect.gpus, prospect.speeds) for _, prospect in wanting]
+        gangs = [_gang(prospect) for _, prospect in wanting]
         return Standing(
             tenant=tenant,
             weight=self._weights[tenant],
@@ -192,12 +194,26 @@ class _Draft:
             traded_in=self._in.get(tenant, {}),
             traded_out=self._out.get(tenant, {}),
             speed_here=self._holders.speed(held, self._prospects),
-            speed_alone=speed_alone(own, gangs),
+            speed_alone=self._alone(own, held, wanting),
             speeds=_mean_speeds(gangs),
             rho_worst=max(rhos, default=None),
             rho_mean=sum(rhos) / len(rhos) if rhos else None,
             waiting=tuple([job for job, _ in wanting if job.id not in self._holders.jobs]),
+            spread=tuple(sorted(held.spread)),
         )
+
+    def _alone(self, own: Gpus, held: Held, wanting: Sequence[tuple[Job, Prospect]]) -> float:
+        """Return the speed of its guaranteed jobs on its own part alone.
+
+        While what they hold lies within that part, they would go on there, and others would run beside them:
+        in which order its jobs go is no fault of other tenants. Else it is the best that could run.
+        """
+        left = {model: gpus - held.guaranteed.get(model, 0.0) for model, gpus in own.items()}
+        is_within = all(held.guaranteed[model] <= own.get(model, 0.0) + NOTHING for model in held.guaranteed)
+        if not is_within:
+            return speed_alone(own, [_gang(prospect) for _, prospect in wanting])
+        waiting = [_gang(prospect) for job, prospect in wanting if job.id not in self._holders.jobs]
+        return self._holders.speed_alone(held, self._prospects) + speed_alone(left, waiting)
 
 
 def _weights(vc: VirtualCluster, tenants: Iterable[str]) -> dict[str, float]:
@@ -208,6 +224,10 @@ def _weights(vc: VirtualCluster, tenants: Iterable[str]) -> dict[str, float]:
     return {
         tenant: weight if 0 <= (weight := stated.get(tenant, 0.0)) <= ABSURD else 0.0 for tenant in tenants
     }
+
+
+def _gang(prospect: Prospect) -> Gang:
+    return Gang(prospect.gpus, prospect.speeds)
 
 
 def _claim(weight: float, wanting: Iterable[tuple[Job, Prospect]]) -> Claim:

@@ -19,6 +19,8 @@ class Held:
     opportunistic: dict[str, float] = field(default_factory=dict)
     #: What its jobs run on, those that were told to leave left out.
     running: list[tuple[Job, Running]] = field(default_factory=list)
+    #: Its guaranteed jobs that are on more nodes than they need, and known to be slower for it.
+    spread: list[JobId] = field(default_factory=list)
 
 
 class Idle:
@@ -73,21 +75,37 @@ class Holders:
             sums[running.gpu_model] = sums.get(running.gpu_model, 0.0) + part
             if not running.stopping:
                 held.running.append((job, running))
+                if job.guaranteed and self._is_spread(running) and spread_speed(job, running.gpu_model) < 1:
+                    held.spread.append(number)
 
     def speed(self, held: Held, prospects: Prospects) -> float:
         """Return how fast its jobs are together, in GPUs of each one's best model in its virtual cluster."""
         return sum([self._speed(job, running, prospects) for job, running in held.running])
 
     def _speed(self, job: Job, running: Running, prospects: Prospects) -> float:
-        model, gpus = running.gpu_model, len(running.gpus)
-        speed = gpus * _relative(job, model, prospects)
-        holding, fleet = (
-            self._facts.holdings[running.allocation],
-            self._facts.cluster.fleets.get(model),
-        )
-        if fleet is not None and len(holding.parts) > math.ceil(gpus / max(fleet.largest_node, 1)):
+        model = running.gpu_model
+        speed = len(running.gpus) * _relative(job, model, prospects)
+        if self._is_spread(running):
             speed *= spread_speed(job, model)
         return speed * running.speeds.get(job.id, 1 / len(running.jobs))
+
+    def _is_spread(self, running: Running) -> bool:
+        """Tell whether a gang is on more nodes than it needs."""
+        holding = self._facts.holdings[running.allocation]
+        fleet = self._facts.cluster.fleets.get(running.gpu_model)
+        nodes = math.ceil(len(running.gpus) / max(fleet.largest_node, 1)) if fleet else len(holding.parts)
+        return len(holding.parts) > nodes
+
+    def speed_alone(self, held: Held, prospects: Prospects) -> float:
+        """Return how fast its guaranteed jobs would be with just the GPUs that they hold, near together and
+        each alone on its part of them."""
+        return sum(
+            [
+                len(running.gpus) / len(running.jobs) * _relative(job, running.gpu_model, prospects)
+                for job, running in held.running
+                if job.guaranteed
+            ]
+        )
 
 
 def _relative(job: Job, model: str, prospects: Prospects) -> float:

@@ -9,7 +9,7 @@ from scheduler.core.fairness.causes import BY_JOB, BY_WEIGHT, Cause, Finding, ca
 from scheduler.core.fairness.division import account_of
 from scheduler.core.lending.terms import Lending, Loan, LoanId, Lot
 from scheduler.core.registry import POLICIES
-from scheduler.core.snapshot import Member, Snapshot, Tenant, VirtualCluster
+from scheduler.core.snapshot import Member, Snapshot, Task, Tenant, VirtualCluster
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot
 
 LONG_AGO = NOW - 3_600
@@ -126,6 +126,31 @@ def test_a_gang_that_fits_no_fragment() -> None:
     assert found(snapshot) == Finding(
         Cause.FRAGMENTED, "4 V100 are idle, but no node has the 2 of them that job 1 needs side by side."
     )
+
+
+def test_a_gang_that_is_spread() -> None:
+    nodes = tuple(make_node(n, gpus=4) for n in (1, 2))
+    gang = make_job(
+        1, gpus=2, replicas=2, tenant="vision", virtual_cluster="shared", spread_speeds={"V100": 0.5}
+    )
+    theirs = make_job(11, gpus=2, replicas=2, tenant="speech", virtual_cluster="shared")
+    snapshot = cluster(
+        nodes=nodes,
+        jobs=(gang, theirs),
+        running=(make_running(1, [[100, 101], [200, 201]]), make_running(11, [[102, 103], [202, 203]])),
+    )
+    standing = account_of(snapshot, {}).divisions["shared"].standings["vision"]
+    assert (standing.speed_here, standing.speed_alone) == (2, 4)
+    assert found(snapshot) == Finding(
+        Cause.FRAGMENTED, "It has its part, but on more nodes than need be: job 1."
+    )
+
+
+def test_what_nothing_explains_is_not_put_down_to_others() -> None:
+    large = make_job(
+        1, tenant="vision", virtual_cluster="shared", tasks=[Task(replicas=1, gpus=2, memory_bytes=2**40)]
+    )
+    assert found(cluster(jobs=(large,), running=())).cause is Cause.OTHER
 
 
 def test_gpus_that_are_left_idle() -> None:

@@ -100,6 +100,18 @@ def test_what_one_leaves_another_is_entitled_to_and_borrows() -> None:
     assert found["a"].lent + found["c"].lent == pytest.approx(found["b"].borrowed)
 
 
+def test_the_order_of_its_own_jobs_is_nobody_elses_fault() -> None:
+    """Of four GPUs a gang of three runs; two gangs of two would use more, and nobody is in their way."""
+    jobs = [make_job(1, gpus=3, virtual_cluster="shared", tenant="vision")]
+    jobs += [make_job(n, gpus=2, virtual_cluster="shared", tenant="vision") for n in (2, 3)]
+    vc, node = shared({"V100": 4}, {"vision": 1}), make_node(1, gpus=4)
+    holds = [make_running(jobs[0], [100, 101, 102])]
+    found = division(make_snapshot(nodes=[node], virtual_clusters=[vc], jobs=jobs, running=holds))
+    assert found.standings["vision"].speed_alone == found.standings["vision"].speed_here == 3
+    idle = division(make_snapshot(nodes=[node], virtual_clusters=[vc], jobs=jobs))
+    assert idle.standings["vision"].speed_alone == 4
+
+
 def test_a_loan_leaves_the_own_part_as_it_is() -> None:
     vc = shared({"V100": 4}, {"vision": 1, "speech": 3})
     lending = Lending(own_gpus={"shared": {"V100": 8}})
