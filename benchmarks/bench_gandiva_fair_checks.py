@@ -2,10 +2,10 @@
 
     python benchmarks/bench_gandiva_fair_checks.py [--data ../shared/data/gavel]
 
-Jobs never end unless it is said, and a round is due every five seconds. *hours*: the most by which GPU time in
-any hour differs from the user's part. *trading*: the jobs that Gavel's published generator draws, with its
-published throughputs; users are families of models, whose speed-ups differ. What each user does in three hours,
-in GPU-hours of a K80, with and without trades.
+Jobs never end unless it is said, and a round is due every five seconds. *hours*: GPU time in each hour, and
+the most by which that differs from the user's part. *trading*: the jobs that Gavel's published generator
+draws, with its published throughputs; users are families of models, whose speed-ups differ. Told is what each
+does in three hours, in GPU-hours of a K80, with and without trades.
 """
 
 from __future__ import annotations
