@@ -2,8 +2,9 @@
 
 Exactly by branch and bound, where the prices of the relaxation say what is not worth looking at: a choice
 loses what it gains less, beside its price, than the bidder's best; an assignment that loses more in all than
-lies between the bound and the best one known is not better than that. Where there is too much to look at,
-whole rows near the relaxation's parts, and the bound says how much better another assignment could be.
+lies between the bound and the best one known is not better than that. Where there is too much to look at, a
+solver of integer programs does it with cuts of its own; beyond `SEARCHED_BIDDERS`, whole rows near the
+relaxation's parts, of which few are no whole rows. The bound says how much better another one could be.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.core.auction.prices import Relaxed, cost, relax
+from scheduler.core.auction.prices import Relaxed, cost, relax, search_whole
 from scheduler.core.auction.table import Entry, Good, Tables
 
 #: Sums of logarithms that differ by less are equal.
 EQUAL = 1e-9
 #: A part above this of the relaxation is the row itself.
 WHOLE = 1 - 1e-6
+#: With more bidders whole rows are only sought near the relaxation.
+SEARCHED_BIDDERS = 1_000
 
 #: For each bidder the place of its entry; None: it gets nothing.
 Chosen = tuple[int | None, ...]
@@ -50,14 +53,29 @@ def assign(tables: Tables, most_choices: int) -> Assigned:
         return free
     relaxed = relax(tables)
     near = _whole(tables, relaxed)
-    value = value_of(tables, near)
-    found, complete = None, False
+    value, bound = value_of(tables, near), relaxed.bound
     if most_choices:
         search = _Search(tables, relaxed, value, most_choices)
-        found, complete = search.best, search.complete
-    chosen = near if found is None else found
-    reached = value_of(tables, chosen)
-    return Assigned(chosen, reached, reached if complete else max(relaxed.bound, reached), relaxed.prices)
+        if search.best is not None:
+            near, value = search.best, value_of(tables, search.best)
+        if search.complete:
+            return Assigned(near, value, value, relaxed.prices)
+    active = sum([1 for table in tables.tables if table])
+    if bound > value + EQUAL and active <= SEARCHED_BIDDERS and (found := search_whole(tables)) is not None:
+        reached = value_of(tables, found[0])
+        bound = min(bound, found[1])
+        if reached > value and is_possible(tables, found[0]):
+            near, value = found[0], reached
+    return Assigned(near, value, max(bound, value), relaxed.prices)
+
+
+def is_possible(tables: Tables, chosen: Chosen) -> bool:
+    """Tell whether there is enough for everyone's entry."""
+    left = dict(tables.supply)
+    for table, place in zip(tables.tables, chosen, strict=True):
+        if place is not None:
+            _take(table[place], left, 1)
+    return all(pieces >= 0 for pieces in left.values())
 
 
 def value_of(tables: Tables, chosen: Chosen) -> float:

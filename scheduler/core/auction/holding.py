@@ -29,8 +29,6 @@ from scheduler.core.auction.table import Bid, Good, Tables, tables_of
 
 #: Up to so many who bid for anything, assignment and payments are exact.
 EXACT_BIDDERS = 16
-#: Up to so many the best assignment is searched for, with payments by price.
-SEARCHED_BIDDERS = 64
 #: No more choices are looked at for the best assignment; and for each of those without a winner.
 MOST_CHOICES, MOST_CHOICES_WITHOUT = 100_000, 20_000
 
@@ -65,7 +63,7 @@ def hold(bids: Sequence[Bid], supply: Mapping[Good, int], exact_bidders: int = E
     tables = tables_of(bids, supply)
     active = sum([1 for table in tables.tables if table])
     small = active <= exact_bidders
-    assigned = assign(tables, MOST_CHOICES if small or active <= SEARCHED_BIDDERS else 0)
+    assigned = assign(tables, MOST_CHOICES if small else 0)
     kept = _kept_exactly(tables, assigned) if small and assigned.exact else None
     by_price = kept is None
     if kept is None:
