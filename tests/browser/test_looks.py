@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 PAGES = ["/", "/jobs", "/submit", "/nodes", "/virtual-clusters", "/tenants", "/rounds", "/events", "/account"]
 PAGES += ["/cells", "/cells/edit", "/cells/advice", "/virtual-clusters/vision-vc/anomalies"]
 PAGES += ["/speeds", "/virtual-clusters/vision-vc/targets"]
-PAGES += ["/market", "/market?tab=rules", "/market?tab=credits", "/ledger"]
+PAGES += ["/market", "/market?tab=credits", "/ledger"]
 PAGES += ["/virtual-clusters/vision-vc/fairness"]
 
 
