@@ -100,14 +100,15 @@ def _agreed(start: Start, agree: Agree | None) -> Start:
 
 def _wait_for_origin(keeper: Keeper, stop: StopRequest, wait_seconds: float) -> Checkpoint | None:
     deadline = time.monotonic() + wait_seconds
-    while (origin := keeper.origin_of(keeper.start)) is None:
+    while True:
         keeper.fence.check()
+        if origin := keeper.origin_of(keeper.start):
+            return origin[0]
         if stop.is_made:
             raise Stopped(stop.signal_number)
         if time.monotonic() > deadline:
             raise TrainingError(f"rank 0 has not said within {wait_seconds:g} s from where to go on")
         time.sleep(LOOK_AGAIN_SECONDS)
-    return origin[0]
 
 
 def _fetch(keeper: Keeper, checkpoint: Checkpoint, place: Place) -> Restored:
