@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from scheduler.core.check_cells import check_cells
+from scheduler.core.check_market import check_market
 from scheduler.core.errors import PlanError
 from scheduler.core.plan import Action, ActionKind, Plan
 from scheduler.core.snapshot import AllocationId, Gpu, GpuId, Job, JobId, Node, Running, Snapshot
@@ -54,6 +55,7 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
     _check_guarantees(snapshot, plan, kept, jobs)
     check_cells(snapshot, plan.memory.get("cells", {}).get("bound", {}), _guaranteed_uses(plan, kept, jobs))
     _check_quotas(snapshot, placed, kept, current)
+    check_market(snapshot, plan)
     silent = [job for job in jobs if job not in placed and job not in kept and not plan.reasons.get(job)]
     if silent:
         raise PlanError(f"no reason is given why these jobs wait: {silent[:10]}")

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.check import check
 from scheduler.core.codec import dumps_plan, dumps_snapshot, loads_plan, loads_snapshot
+from scheduler.core.errors import PlanError
 from scheduler.core.lending.checking import problems
 from scheduler.core.lending.in_force import own_of
 from scheduler.core.lending.terms import MARKET, LendRule, Loan, LoanId, Lot, MarketAction, RuleId
@@ -223,6 +225,29 @@ class TestBorrowing:
         assert [(action.virtual_cluster, action.offer) for action in plan.market] == [("labs", 1)]
 
 
+@pytest.mark.parametrize(
+    ("deed", "said"),
+    [
+        ({"kind": "offer", "rule": 2}, "without a rule of its own"),
+        ({"kind": "offer", "virtual_cluster": "vision"}, "without a rule of its own"),
+        ({"kind": "offer", "price": 499}, "would lend for 499, less than it says"),
+        ({"kind": "offer", "lot": Lot(gpus={"V100": 5})}, "would lend 9 V100, more than it says"),
+        ({"kind": "withdraw", "offer": 2}, "which did not make it"),
+        ({"kind": "withdraw", "offer": 3}, "which is not open"),
+        ({"kind": "take", "offer": 2, "rule": 9}, "without a rule of its own"),
+        ({"kind": "take", "offer": 1, "rule": 9, "virtual_cluster": "vision"}, "would pay 2001"),
+        ({"kind": "take", "offer": 2, "rule": 9, "virtual_cluster": "vision"}, "more than it has"),
+    ],
+)
+def test_a_plan_with_a_deed_that_no_rule_allows_is_refused(deed: dict[str, object], said: str) -> None:
+    offers = [make_offer(1, rule=lends().id, price=2_001), make_offer(2, price=2_000)]
+    facts = with_market(two_clusters(), offers=offers, lends=[lends(price=500)], borrows=[borrows()])
+    fields = {"virtual_cluster": "speech", "rule": 1, "lot": Lot(gpus={"V100": 1}), "price": 500, **deed}
+    plan = replace(decide(facts), market=(MarketAction(**fields),))  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match=said):
+        check(facts, plan)
+
+
 LENT = st.builds(
     lambda vc, kind, count, idle: lends(
         1, vc, Lot(cells={kind: count}), idle_seconds=idle, lend_seconds=25.0
@@ -239,6 +264,7 @@ LENT = st.builds(
 def test_a_session_with_a_market_decides_as_anew_and_can_be_stored(
     facts: Snapshot, rules: list[LendRule], drop: float
 ) -> None:
+    rules = [replace(rule, id=RuleId(number)) for number, rule in enumerate(rules, 1)]
     loans = [make_loan(1, "products", "research", lot=Lot(gpus={"P100": 1}), ends_at=NOW + 30)]
     facts = with_market(facts, loans=loans, lends=rules, borrows=[borrows(vc="research")])
     plan = decide(facts)
