@@ -9,6 +9,7 @@ from scheduler.core.allocate import allocate
 from scheduler.core.capacity import Capacity
 from scheduler.core.computing import Overrun
 from scheduler.core.errors import PolicyError, UnknownPlugin
+from scheduler.core.growing import with_growth
 from scheduler.core.place import place
 from scheduler.core.plan import Decision, Placement
 from scheduler.core.policy import View
@@ -59,7 +60,7 @@ def serve(view: View, plugins: Plugins, memory: Memory, overran: str = "") -> Se
         if overran:
             raise Overrun(overran)
         policy = make_policy(plugins.policy, plugins.policy_parameters)
-        decision = allocate(view, policy, memory)
+        decision = with_growth(view, allocate(view, policy, memory))
         placed, capacity = place(view, decision, make_placer(plugins.placer))
     except Overrun as error:
         cheap = serve(view, replace(plugins, policy=CHEAP_POLICY, policy_parameters={}), memory)
