@@ -223,3 +223,38 @@ def test_parts_make_up_the_guarantee_and_entitlements_no_more(
         # Whoever could use its part is entitled to it at least; alone it would not do more than that.
         assert sum(each.entitled.values()) >= min(each.own["V100"], each.demand_gpus) - 1e-6
         assert each.speed_alone <= min(each.own["V100"], each.demand_gpus) + 1e-9
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.integers(1, 3), min_size=1, max_size=4),
+    st.integers(1, 2),
+    st.lists(st.integers(0, 3), min_size=4, max_size=4),
+    st.floats(0.1, 10),
+)
+def test_whoever_holds_its_own_part_is_never_worse_off_than_alone(
+    parts: list[int], times: int, waiting: list[int], unit: float
+) -> None:
+    """Parts in proportion to weights, whatever else waits: nobody borrows, lends or would be better off."""
+    gpus = times * sum(parts)
+    jobs, holds = [], []
+    for owner, part in enumerate(parts):
+        mine = [
+            make_job(100 * (owner + 1) + n, tenant=f"t{owner}", virtual_cluster="shared")
+            for n in range(part * times + waiting[owner])
+        ]
+        holds += [make_running(job, [100 + len(holds) + n]) for n, job in enumerate(mine[: part * times])]
+        jobs += mine
+    members = {f"t{owner}": part * unit for owner, part in enumerate(parts)}
+    found = division(
+        make_snapshot(
+            nodes=[make_node(1, gpus=gpus)],
+            virtual_clusters=[shared({"V100": gpus}, members)],
+            jobs=jobs,
+            running=holds,
+        )
+    ).standings
+    for each in found.values():
+        assert each.speed_here == pytest.approx(each.speed_alone)
+        assert (each.borrowed, each.lent) == pytest.approx((0, 0), abs=1e-6)
+        assert sum(each.entitled.values()) == pytest.approx(sum(each.received.values()))
