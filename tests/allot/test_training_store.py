@@ -171,7 +171,7 @@ class TestTraining:
     def test_an_older_attempt_is_fenced(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("ALLOT_CHECKPOINT_DIR", str(tmp_path / "node-1"))
         monkeypatch.setenv("ALLOT_ATTEMPT", "1")
-        with training.session(save_bytes=lambda: b"0", every_steps=1) as older:
+        with training.session(save_bytes=lambda: b"%d" % older.step, every_steps=1) as older:
             steps = older.steps(9)
             next(steps)
             next(steps)
