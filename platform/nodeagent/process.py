@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 import time
 import zlib
 from collections.abc import Callable, Coroutine
@@ -185,9 +186,10 @@ class ProcessRuntime:
         if os.geteuid() != 0 or numbers is None:
             return None
         folders = (self.configuration.work_folder, self.configuration.checkpoint_folder)
+        used = (self.configuration.python, self.configuration.examples_folder)
         os.makedirs(self.configuration.checkpoint_folder, mode=0o711, exist_ok=True)
         if not self.sandbox.is_used:
-            hidden = [folder for folder in folders if not is_reachable(folder)]
+            hidden = [path for path in (*folders, *filter(None, used)) if not is_reachable(path)]
             if hidden:
                 log.warning("Jobs run as root: no other user gets to %s, and there is no sandbox.", hidden[0])
                 return None
@@ -331,7 +333,16 @@ class ProcessRuntime:
 
 async def _remove(path: Path) -> None:
     # A job may leave a great many files; meanwhile reports have to go on.
-    await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+    await asyncio.to_thread(_remove_tree, path)
+
+
+def _remove_tree(path: Path) -> None:
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        # Nested deeper than Python goes, or closed to its own owner.
+        for command in (("chmod", "-R", "u+rwX"), ("rm", "-rf")):
+            subprocess.run([*command, path], stderr=subprocess.DEVNULL, check=False)
 
 
 def _kept_wish(attempt: int, wish: Any, spec: Any) -> DesiredPart | None:

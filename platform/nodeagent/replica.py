@@ -11,6 +11,7 @@ import os
 import resource
 import select
 import signal
+import warnings  # noqa: F401 - os.execvpe loads it, which the job's user may not be able to.
 
 from nodeagent.cgroups import CgroupOfReplica
 from nodeagent.enclosure import Enclosure

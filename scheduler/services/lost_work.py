@@ -24,13 +24,17 @@ def lost_seconds_at_end(attempt: Attempt, outcome: Outcome, *, at: datetime) -> 
     return _seconds_after(attempt, newest, attempt.stopping_at or at)
 
 
-def settle_lost_work(attempt: Attempt, first_step: int) -> None:
-    """Correct what the attempt before this one lost, now that this one has said from where it goes on."""
+def settle_lost_work(attempt: Attempt, first: ProgressPoint) -> None:
+    """Correct what the attempt before this one lost, now that this one has said from where it goes on.
+
+    It says so by `restored_step`; else its first line is about the first step it did itself.
+    """
     interrupted = Attempt.objects.filter(job_id=attempt.job_id, number__lt=attempt.number)
     before = interrupted.exclude(running_at=None).order_by("-number").first()
     if before is None or before.lost_seconds is None:
         return
-    kept = ProgressPoint.objects.filter(attempt=before, step__lt=first_step).order_by("-sequence").first()
+    restored_step = first.values.get("restored_step", first.step - 1)
+    kept = ProgressPoint.objects.filter(attempt=before, step__lte=restored_step).order_by("-sequence").first()
     until = before.stopping_at or before.ended_at
     if until is not None:
         Attempt.objects.filter(id=before.id).update(lost_seconds=_seconds_after(before, kept, until))

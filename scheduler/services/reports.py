@@ -186,7 +186,7 @@ def _progress_append(attempt: Attempt, report: PartReport) -> None:
     ProgressPoint.objects.bulk_create(points, ignore_conflicts=True)
     newest = points[-1]
     if attempt.step is None:
-        settle_lost_work(attempt, points[0].step)
+        settle_lost_work(attempt, points[0])
     attempt.step = newest.step
     if 0 <= (total_steps := newest.values.get("total_steps", -1.0)) <= _STEPS_MOST:
         attempt.total_steps = int(total_steps)

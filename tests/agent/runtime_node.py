@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ WAIT_SECONDS = 30.0
 class RuntimeNode:
     """One node's process runtime, and another after each `restart`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.configuration = make_configuration(folder)
+    def __init__(self, folder: Path, **changes: Any) -> None:
+        self.configuration = replace(make_configuration(folder), **changes)
         self.started: set[int] = set()
         self.outcomes: dict[int, Outcome] = {}
         self.ports: dict[int, int | None] = {}

@@ -373,7 +373,7 @@ class TestRestart:
         await until(lambda: not folder.exists())
 
     async def test_forgetting_leaves_nothing(self, node: RuntimeNode) -> None:
-        await node.run(make_part(shell("mkdir -p a/b; touch a/b/c")))
+        await node.run(make_part(shell("mkdir -p a/b; touch a/b/c; chmod 0 a")))
         node.runtime.forget(1)
         await until(lambda: not list(node.runtime.attempts.iterdir()))
         assert node.restart() == []

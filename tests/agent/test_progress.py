@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -177,3 +179,11 @@ def test_progress_survives_the_way_to_the_server() -> None:
     line = parse('{"step": 1, "samples": 2, "loss": 3}')
     assert decode(ProgressLine, json.loads(json.dumps(encode(line)))) == line
     assert decode(Report, encode(Report(protocol=1, boot="b", generation=0))).parts == ()
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, lambda path: os.symlink("/etc/hostname", path)])
+def test_what_a_job_puts_in_the_place_of_its_file_is_left_alone(
+    folder: AttemptFolder, put: Callable[[str], None]
+) -> None:
+    put(folder.progress(0))
+    assert not ProgressFile(1, folder).read()

@@ -78,6 +78,7 @@ RULES: tuple[Rule, ...] = (
         r"CUDA", r"CUBLAS", r"CUDNN", r"RESOURCE_EXHAUSTED", r"torch\.OutOfMemoryError",
     ),
     _rule("cpu_out_of_memory", _USER, "it needs more memory", "out_of_memory"),
+    _rule("disk_limit", _USER, "it wrote more to the node's disk than it may", "out_of_disk"),
     _rule(
         "collective_error", _PLATFORM, "the processes of the gang lost each other", "network",
         r"NCCL", r"Gloo", r"c10d|TCPStore|Dist\w*Error|Rendezvous", r"Watchdog",

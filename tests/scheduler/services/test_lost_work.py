@@ -22,10 +22,10 @@ def ago(seconds: float) -> float:
     return (NOW - timedelta(seconds=seconds)).timestamp()
 
 
-def report(attempt: Attempt, *lines: tuple[int, float], state: str = "running") -> None:
-    """Let the attempt's node report progress: (step, seconds ago) a line."""
+def report(attempt: Attempt, *lines: tuple[int, float], state: str = "running", **values: float) -> None:
+    """Let the attempt's node report progress: (step, seconds ago) a line, and values that all lines have."""
     progress = tuple(
-        ProgressLine(sequence=number, at=ago(seconds), step=step)
+        ProgressLine(sequence=number, at=ago(seconds), step=step, values=values)
         for number, (step, seconds) in enumerate(lines)
     )
     ended = {"exit_code": 0, "category": "stopped"} if state == "exited" else {}
@@ -48,11 +48,11 @@ def interrupted(*lines: tuple[int, float], cause: StopCause = StopCause.PREEMPTE
     return attempt
 
 
-def gone_on(attempt: Attempt, *lines: tuple[int, float]) -> float | None:
+def gone_on(attempt: Attempt, *lines: tuple[int, float], **values: float) -> float | None:
     """Return what the attempt lost, now that the next one says where it goes on."""
     job = attempt.job
     job.refresh_from_db()
-    report(make_attempt(job, gpus_of(make_node(gpus=1))), *lines)
+    report(make_attempt(job, gpus_of(make_node(gpus=1))), *lines, **values)
     attempt.refresh_from_db()
     return attempt.lost_seconds
 
@@ -79,6 +79,11 @@ def test_a_job_that_says_nothing_may_have_lost_everything():
 def test_where_the_job_goes_on_says_what_was_lost(first_step: int, lost: float):
     attempt = interrupted((10, 55), (20, 35), (30, 15))
     assert gone_on(attempt, (first_step, 2)) == pytest.approx(lost)
+
+
+def test_a_job_may_say_itself_from_which_step_it_goes_on():
+    attempt = interrupted((10, 55), (20, 35), (30, 15))
+    assert gone_on(attempt, (20, 3), restored_step=20.0) == pytest.approx(25)
 
 
 def test_only_the_first_line_counts():

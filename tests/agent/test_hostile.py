@@ -1,0 +1,249 @@
+"""Jobs that mean harm, as real processes: what docs/isolation.md says happens is what happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.configuration import Limits
+from nodeagent.inventory import SimulatedDevices
+from tests.agent.builders import PLATFORM, make_part, python, shell
+from tests.agent.runtime_node import RuntimeNode, is_alive
+
+SECRET = "the rival's weights"
+DISK_BYTES = 8 * 2**20
+PROCESSES = 24
+#: Leaves its session and its parent, and will not hear of ending; its parent will not either.
+DAEMON = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() > 0: os._exit(0)
+    print("daemon", os.getpid())
+    while True: time.sleep(60)
+os.wait()
+while True: time.sleep(60)
+"""
+FILLS = """
+import os, time
+file = open("big", "wb")
+{unlink}
+file.write(bytes(4 * {size}))
+file.flush()
+time.sleep(60)
+"""
+BOMB = """
+import os, time
+count = 0
+try:
+    while count < 500:
+        if os.fork() == 0:
+            time.sleep(60)
+        count += 1
+except OSError as error:
+    print(count, error.strerror)
+"""
+KILLS_ALL = """
+import os, signal
+for pid in range(1, 400):
+    if pid != os.getpid():
+        for path in (f"/proc/{pid}/mem", f"/proc/{pid}/environ"):
+            try:
+                print("read", path, len(open(path, "rb").read()))
+            except OSError:
+                pass
+try:
+    os.kill(-1, signal.SIGKILL)
+except OSError:
+    pass
+print("done")
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder to which every user gets, unlike pytest's."""
+    with tempfile.TemporaryDirectory(prefix="allotment-hostile-") as name:
+        os.chmod(name, 0o711)
+        yield Path(name)
+
+
+async def _node(folder: Path, **changes: object) -> AsyncIterator[RuntimeNode]:
+    node = RuntimeNode(folder, limits=Limits(processes=PROCESSES, disk_bytes=DISK_BYTES), **changes)
+    yield node
+    await node.clean_up()
+
+
+@pytest.fixture
+async def sandboxed(folder: Path) -> AsyncIterator[RuntimeNode]:
+    own_file = folder / "etc" / "agent.json"
+    own_file.parent.mkdir()
+    own_file.write_text('{"token": "altn_secret"}')
+    async for node in _node(folder, readable_folders=(str(own_file.parent),), file=str(own_file)):
+        if node.runtime.sandbox.problem:
+            pytest.skip(f"no sandbox here: {node.runtime.sandbox.problem}")
+        yield node
+
+
+@pytest.fixture(params=["auto", "off"])
+async def any_node(folder: Path, request: pytest.FixtureRequest) -> AsyncIterator[RuntimeNode]:
+    # With Python's own folder to be reached: where it cannot be, jobs without a sandbox run as root.
+    async for node in _node(folder, sandbox=request.param, python=sys.executable):
+        yield node
+
+
+async def with_rival(node: RuntimeNode) -> tuple[str, str]:
+    """Let a job of another tenant run; return where its secrets are."""
+    script = f'umask 0; echo "{SECRET}" | tee secret $ALLOT_CHECKPOINT_DIR/secret; sleep 60'
+    await node.start(make_part(shell(script), attempt=1, tenant="rival"))
+    await node.line(SECRET)
+    return f"{node.runtime.folder(1).work(0)}/secret", f"{node.configuration.checkpoint_folder}/101/secret"
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+async def test_another_tenants_files_cannot_be_read(folder: Path, sandbox: str) -> None:
+    async for node in _node(folder, sandbox=sandbox):
+        if not node.runtime.isolation["user"] and not node.runtime.isolation["sandbox"]:
+            pytest.skip("without root and without a sandbox nothing keeps tenants apart")
+        work, checkpoint = await with_rival(node)
+        assert Path(work).read_text().strip() == Path(checkpoint).read_text().strip() == SECRET
+        others = node.runtime.folder(1)
+        paths = f"{work} {checkpoint} {others.log(0)} {others.part} /proc/[0-9]*/root{checkpoint}"
+        await node.run(make_part(shell(f"cat {paths}; ls {os.path.dirname(work)}; echo $?"), attempt=2))
+        assert SECRET not in node.text(2)
+        assert node.text(2).splitlines()[-1] == "2"
+
+
+async def test_neither_the_agents_token_nor_its_processes_can_be_seen(sandboxed: RuntimeNode) -> None:
+    own_file = sandboxed.configuration.file
+    await with_rival(sandboxed)
+    script = (
+        f"cat {own_file}; ls {sandboxed.configuration.work_folder}; ls /root /home; ps ax | grep -c minder"
+    )
+    await sandboxed.run(
+        make_part(shell(f"{script}; id -u; grep -E 'CapBnd|NoNewPrivs' /proc/self/status"), attempt=2)
+    )
+    assert "altn_secret" not in sandboxed.text(2)
+    assert "lease" not in sandboxed.text(2)
+    uid = sandboxed.text(2).splitlines()[-3]
+    if os.geteuid() == 0:
+        assert sandboxed.configuration.users is not None
+        assert int(uid) >= sandboxed.configuration.users.first
+    assert sandboxed.text(2).split()[-4:] == ["CapBnd:", "0" * 16, "NoNewPrivs:", "1"]
+
+
+async def test_nothing_outside_can_be_written(sandboxed: RuntimeNode) -> None:
+    outside = ["/", "/etc", "/usr", "/usr/bin", "/sys", "/proc/sys/kernel", "/root", "/dev", PLATFORM]
+    outside += [sandboxed.configuration.work_folder, sandboxed.runtime.folder(1).path]
+    outside += [sandboxed.configuration.checkpoint_folder, f"{sandboxed.configuration.checkpoint_folder}/7"]
+    script = "".join(f"touch {path}/x 2>/dev/null && echo WROTE {path}; " for path in outside)
+    script += "mount -o remount,rw / 2>/dev/null && echo MOUNTED; "
+    writable = ". /tmp /var/tmp /dev/shm $TMPDIR $ALLOT_CHECKPOINT_DIR"
+    script += f"for path in {writable}; do touch $path/mine || exit 1; done; echo end"
+    outcome = await sandboxed.run(make_part(shell(script)))
+    assert (outcome.exit_code, sandboxed.text()) == (0, "end\n")
+    assert (Path(sandboxed.runtime.folder(1).temporary) / "mine").exists()
+
+
+async def test_a_fork_bomb_fills_its_own_limit_only(any_node: RuntimeNode) -> None:
+    if not any_node.runtime.isolation["processes"]:
+        pytest.skip("neither control groups nor another user")
+    assert (await any_node.run(make_part(python(BOMB)))).exit_code == 0
+    count, problem = any_node.text().split(maxsplit=1)
+    assert int(count) < PROCESSES
+    assert problem.strip() == "Resource temporarily unavailable"
+    assert not any_node.alive()
+
+
+@pytest.mark.parametrize(
+    "unlink", ["pass", "os.unlink('big')"], ids=["a file", "one that has no name any more"]
+)
+async def test_what_fills_the_disk_is_stopped(sandboxed: RuntimeNode, unlink: str) -> None:
+    outcome = await sandboxed.run(make_part(python(FILLS.format(unlink=unlink, size=DISK_BYTES))))
+    assert outcome.category == "out_of_disk"
+    assert "more to the node's disk" in outcome.message
+
+
+async def test_a_daemon_that_ignores_sigterm_is_gone_after_the_grace(any_node: RuntimeNode) -> None:
+    await any_node.start(make_part(python(DAEMON)))
+    daemon = await any_node.pid("daemon")
+    any_node.runtime.stop(1, 0.2)
+    assert (await any_node.end_of()).exit_code == 128 + signal.SIGKILL
+    assert not is_alive(daemon)
+    assert not any_node.alive()
+
+
+async def test_a_daemon_that_uses_its_grace_well_is_waited_for_no_longer(sandboxed: RuntimeNode) -> None:
+    script = "(trap 'sleep 0.2; touch saved; exit' TERM; echo ready; while :; do sleep 0.05; done) & wait"
+    await sandboxed.start(make_part(shell(script), grace_seconds=600.0))
+    await sandboxed.line("ready")
+    sandboxed.runtime.stop(1, 600.0)
+    await sandboxed.end_of()
+    assert (Path(sandboxed.runtime.folder(1).work(0)) / "saved").exists()
+
+
+async def test_no_other_process_can_be_killed_or_looked_into(sandboxed: RuntimeNode) -> None:
+    # Of the same tenant, and so of the same user.
+    await sandboxed.start(make_part(shell("echo up; sleep 60"), attempt=1))
+    await sandboxed.line("up")
+    assert (await sandboxed.run(make_part(python(KILLS_ALL), attempt=2))).exit_code == 0
+    assert sandboxed.text(2) == "done\n"
+    assert sandboxed.alive(1)
+    assert 1 not in sandboxed.outcomes
+
+
+async def test_only_the_devices_that_were_given_are_there(
+    sandboxed: RuntimeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Any device will do to stand for a GPU.
+    monkeypatch.setattr(SimulatedDevices, "files", lambda _, indexes: ("/dev/kmsg",) if 1 in indexes else ())
+    for attempt in (1, 2):
+        script = "CUDA_VISIBLE_DEVICES=0,1,2,3; ls /dev | grep -E 'kmsg|mem|nvidia|sda'; true"
+        await sandboxed.run(make_part(shell(script, gpu_indexes=(attempt,)), attempt=attempt))
+    assert (sandboxed.text(1), sandboxed.text(2)) == ("kmsg\n", "")
+
+
+async def test_a_sandbox_that_is_required_and_missing_lets_nothing_start(folder: Path) -> None:
+    node = RuntimeNode(folder, sandbox="required")
+    node.runtime.sandbox.problem = "bubblewrap (bwrap) is not installed."
+    outcome = await node.run(make_part(shell("echo ran")))
+    assert (outcome.category, node.text()) == ("start_failed", "")
+    assert "starts nothing without its sandbox. bubblewrap (bwrap) is not installed" in outcome.message
+    await node.clean_up()
+
+
+def test_an_agent_without_root_has_a_sandbox_too(folder: Path) -> None:
+    """In a process of its own, by the machine's Python, which everybody may use."""
+    if os.geteuid() != 0 or not (interpreter := shutil.which("python3", path="/usr/bin")):
+        pytest.skip("needs root, to become somebody else, and the machine's own Python")
+    os.chmod(folder, 0o777)
+    trial = subprocess.run(
+        [interpreter, Path(__file__).with_name("without_root.py"), folder],
+        env={"PYTHONPATH": f"{PLATFORM}:{PLATFORM.parent}", "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        user=65_534,
+        group=65_534,
+        extra_groups=[],
+        check=False,
+    )
+    if trial.returncode == 77:
+        pytest.skip(trial.stderr)
+    assert trial.returncode == 0, trial.stderr
+    assert json.loads(trial.stdout) == {
+        "exit_code": 3,
+        "text": "65534\nCapBnd:\t0000000000000000\nno secret\n",
+        "stopped": "stopped",
+        "left": [],
+        "isolation": {"sandbox": True, "user": False, "processes": True},
+    }
