@@ -7,7 +7,7 @@ successor is planned meanwhile, actions can get lost, and jobs end by themselves
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -50,19 +50,27 @@ class VirtualLoop:
         plan = self.last_plan = decide(self.snapshot)
         running = {allocated.allocation: allocated for allocated in self.snapshot.running}
         # Stops first: whoever takes over must find the place on its way to being free.
-        for action in sorted(plan.actions, key=lambda action: action.kind is not ActionKind.STOP):
-            if self.dice.random() >= self.drop:
-                self._apply(action, running)
+        ordered = sorted(plan.actions, key=lambda action: action.kind is not ActionKind.STOP)
+        actions = [action for action in ordered if self.dice.random() >= self.drop]
+        # Two that change places each wait for the other to leave.
+        leaving = {action.allocation for action in actions if action.kind is not ActionKind.REGRADE}
+        for action in actions:
+            self._apply(action, running, leaving)
         self._pass_time(running, plan.memory if self.keep_memory else {})
         return plan
 
-    def _apply(self, action: Action, running: dict[AllocationId, Running]) -> None:
+    def _apply(
+        self,
+        action: Action,
+        running: dict[AllocationId, Running],
+        leaving: Collection[AllocationId | None],
+    ) -> None:
         before = running[action.allocation] if action.allocation is not None else None
         if before is not None and action.kind is ActionKind.REGRADE:
             running[before.allocation] = replace(before, guaranteed=action.guaranteed)
             return
         if action.placement is not None:
-            others = [other for other in running.values() if other is not before]
+            others = [other for other in running.values() if other.allocation not in leaving]
             wanted = set(action.placement.gpus)
             # The STOP of whoever is there got lost: then this action is dropped as well.
             if any(not other.stopping and wanted.intersection(other.gpus) for other in others):
