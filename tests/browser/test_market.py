@@ -29,6 +29,7 @@ def test_what_one_offers_another_takes_and_both_see_it_at_once(garden, credits, 
     in_two_hours = until.input_value()
     until.fill("2020-01-01T00:00")
     dialog.get_by_role("button", name="Offer", exact=True).click()
+    expect(dialog.get_by_text(re.compile("is past; expected"))).to_be_visible()
     expect(until).to_have_attribute("aria-invalid", "true")
     until.fill(in_two_hours)
 

@@ -18,6 +18,12 @@ export class ApiError extends Error {
   problem(field: string): string | undefined {
     return this.fields.find((problem) => problem.field === field)?.problem;
   }
+
+  /** The same, with what would be right. */
+  explain(field: string): string | undefined {
+    const found = this.fields.find((problem) => problem.field === field);
+    return found && (found.expected ? `${found.problem}; expected ${found.expected}` : found.problem);
+  }
 }
 
 let csrfToken = "";

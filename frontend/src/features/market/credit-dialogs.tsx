@@ -33,10 +33,10 @@ export function GrantDialog({ account: { virtual_cluster: name, balance }, onClo
     <Dialog open onClose={onClose} title={`Grant credits to ${name}`} description={`It has ${creditsText(balance)}.`}>
       <form className={styles.form} onSubmit={submit}>
         {grant.error && <ErrorNotice error={grant.error} />}
-        <Field label="Credits" hint="Less than 0 takes back" problem={grant.refusal?.problem("credits")}>
+        <Field label="Credits" hint="Less than 0 takes back" problem={grant.refusal?.explain("credits")}>
           {(attributes) => <NumberInput {...attributes} required step="any" value={credits} onChange={setCredits} />}
         </Field>
-        <Field label="Reason" hint="Others read it among the transfers" problem={grant.refusal?.problem("reason")}>
+        <Field label="Reason" hint="Others read it among the transfers" problem={grant.refusal?.explain("reason")}>
           {(attributes) => (
             <TextInput {...attributes} value={reason} onChange={(event) => setReason(event.target.value)} />
           )}
@@ -75,12 +75,12 @@ export function AllowanceDialog({ account: { virtual_cluster: name, allowance },
       <form className={styles.form} onSubmit={submit}>
         {set.error && <ErrorNotice error={set.error} />}
         <div className={styles.pair}>
-          <Field label="Credits" problem={set.refusal?.problem("credits")}>
+          <Field label="Credits" problem={set.refusal?.explain("credits")}>
             {(attributes) => (
               <NumberInput {...attributes} required min={0} step="any" value={credits} onChange={setCredits} />
             )}
           </Field>
-          <Field label="Every so many days" problem={set.refusal?.problem("every_seconds")}>
+          <Field label="Every so many days" problem={set.refusal?.explain("every_seconds")}>
             {(attributes) => (
               <NumberInput {...attributes} required min={0} step="any" value={days} onChange={setDays} />
             )}

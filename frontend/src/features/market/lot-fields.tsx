@@ -41,7 +41,7 @@ export function LotFields({ label, choices, counts, onChange, refusal }: LotFiel
       <legend>{label}</legend>
       {choices.length === 0 && <EmptyState title="It has nothing of its own" />}
       {choices.map((choice) => {
-        const problem = refusal?.problem(`lot.${keyOf(choice)}`);
+        const problem = refusal?.explain(`lot.${keyOf(choice)}`);
         return (
           <label key={keyOf(choice)} className={styles.line}>
             <span>
@@ -62,7 +62,7 @@ export function LotFields({ label, choices, counts, onChange, refusal }: LotFiel
           </label>
         );
       })}
-      {refusal?.problem("lot") && <span className={styles.problem}>{refusal.problem("lot")}</span>}
+      {refusal?.explain("lot") && <span className={styles.problem}>{refusal.explain("lot")}</span>}
     </fieldset>
   );
 }

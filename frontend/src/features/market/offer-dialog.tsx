@@ -44,6 +44,8 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
     onClose,
   );
   const { refusal } = make;
+  const returnField = refusal?.fields.find(({ field }) => field.startsWith("in_return"))?.field;
+  const returnProblem = returnField && refusal.explain(returnField);
   const startsAt = start === "set" ? instantOf(from) : "";
   const endsAt = instantOf(until);
   const submit = (event: SyntheticEvent) => {
@@ -68,7 +70,7 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
     >
       <form className={styles.form} onSubmit={submit}>
         {make.error && <ErrorNotice error={make.error} />}
-        <Field label="Of virtual cluster" problem={refusal?.problem("virtual_cluster")}>
+        <Field label="Of virtual cluster" problem={refusal?.explain("virtual_cluster")}>
           {(attributes) => (
             <Select
               {...attributes}
@@ -85,11 +87,11 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
         <Segments label="When it starts" value={start} options={STARTS} onChange={setStart} />
         <div className={styles.pair}>
           {start === "set" && (
-            <Field label="From" problem={refusal?.problem("starts_at")}>
+            <Field label="From" problem={refusal?.explain("starts_at")}>
               {(attributes) => <Instant attributes={attributes} value={from} onChange={setFrom} />}
             </Field>
           )}
-          <Field label="Until" problem={refusal?.problem("ends_at")}>
+          <Field label="Until" problem={refusal?.explain("ends_at")}>
             {(attributes) => <Instant attributes={attributes} value={until} onChange={setUntil} />}
           </Field>
         </div>
@@ -98,14 +100,14 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
           <Field
             label="Credits for a GPU and an hour"
             hint="0: it is free"
-            problem={refusal?.problem("price_per_gpu_hour")}
+            problem={refusal?.explain("price_per_gpu_hour")}
           >
             {(attributes) => (
               <NumberInput {...attributes} required min={0} step="any" value={price} onChange={setPrice} />
             )}
           </Field>
         ) : (
-          <WantedFields wanted={wanted} onChange={setWanted} problem={returnProblem(refusal?.fields ?? [])} />
+          <WantedFields wanted={wanted} onChange={setWanted} problem={returnProblem} />
         )}
         {gpus > 0 && seconds > 0 && (
           <p className={muted}>
@@ -141,8 +143,4 @@ function Instant({ attributes, value, onChange }: InstantProps) {
       onChange={(event) => onChange(event.target.value)}
     />
   );
-}
-
-function returnProblem(fields: readonly { field: string; problem: string }[]): string | undefined {
-  return fields.find(({ field }) => field.startsWith("in_return"))?.problem;
 }

@@ -53,7 +53,7 @@ export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose
       <form className={styles.form} onSubmit={submit}>
         {make.error && <ErrorNotice error={make.error} />}
         <Segments label="What the rule does" value={kind} options={KINDS} onChange={setKind} />
-        <Field label="Virtual cluster" problem={refusal?.problem("virtual_cluster")}>
+        <Field label="Virtual cluster" problem={refusal?.explain("virtual_cluster")}>
           {(attributes) => (
             <Select
               {...attributes}
@@ -80,7 +80,7 @@ export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose
                 />
               ))}
             </Row>
-            {refusal?.problem("gpu_models") && <span className={styles.problem}>{refusal.problem("gpu_models")}</span>}
+            {refusal?.explain("gpu_models") && <span className={styles.problem}>{refusal.explain("gpu_models")}</span>}
           </fieldset>
         )}
         <div className={styles.pair}>
@@ -88,21 +88,21 @@ export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose
             label={isLending ? "Idle for, in minutes" : "Waiting for, in minutes"}
             value={waitMinutes}
             onChange={setWaitMinutes}
-            problem={refusal?.problem(isLending ? "idle_seconds" : "waiting_seconds")}
+            problem={refusal?.explain(isLending ? "idle_seconds" : "waiting_seconds")}
           />
           {isLending ? (
             <Figure
               label="Lent for, in hours"
               value={lendHours}
               onChange={setLendHours}
-              problem={refusal?.problem("lend_seconds")}
+              problem={refusal?.explain("lend_seconds")}
             />
           ) : (
             <Figure
               label="GPUs borrowed at most"
               value={mostGpus}
               onChange={setMostGpus}
-              problem={refusal?.problem("most_gpus")}
+              problem={refusal?.explain("most_gpus")}
             />
           )}
         </div>
@@ -110,7 +110,7 @@ export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose
           label={isLending ? "Credits for a GPU and an hour, at least" : "Credits for a GPU and an hour, at most"}
           value={price}
           onChange={setPrice}
-          problem={refusal?.problem("price_per_gpu_hour")}
+          problem={refusal?.explain("price_per_gpu_hour")}
         />
         <DialogActions>
           <Button onClick={onClose}>Close</Button>
