@@ -14,7 +14,16 @@ from scheduler.services.nodes import node_create
 from tenants.models import Membership, Token
 from tenants.tokens import USER_PREFIX, new_secret
 from tests.live.sockets import Socket
-from tests.scheduler.builders import make_job, make_member, make_node, make_tenant, make_user, make_vc
+from tests.scheduler.builders import (
+    make_account,
+    make_job,
+    make_loan,
+    make_member,
+    make_node,
+    make_tenant,
+    make_user,
+    make_vc,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -105,6 +114,31 @@ async def test_everybody_hears_of_nodes_and_nodes_name_no_tenant():
     message = await page.receive()
     assert [each["kind"] for each in message["objects"]] == ["node"]
     assert ours.tenant.name not in str(message["objects"][0]["data"]["gpus"])
+
+
+async def test_everybody_hears_of_offers_and_loans_and_members_alone_of_their_account():
+    ours, theirs, member, operator = await world()
+
+    @sync_to_async
+    def deal():
+        lender, borrower = ours.virtual_cluster, theirs.virtual_cluster
+        loan = make_loan(lender, borrower, {"V100": 1})
+        for virtual_cluster in (lender, borrower):
+            make_account(virtual_cluster, 5)
+        return loan
+
+    loan = await deal()
+    page, console = await watch(member), await watch(operator)
+    mine, other = ours.virtual_cluster_id, theirs.virtual_cluster_id
+    await publish(
+        (stream.publish_offers, [loan.offer_id]),
+        (stream.publish_accounts, [mine, other]),
+        (stream.publish_loans, [loan.id]),
+    )
+    told = [("offer", loan.offer_id), ("account", mine), ("account", other), ("loan", loan.id)]
+    assert [await heard(console) for _ in told] == [[each] for each in told]
+    told.remove(("account", other))
+    assert [await heard(page) for _ in told] == [[each] for each in told]
 
 
 async def test_a_stranger_is_turned_away_with_a_reason_the_page_understands():
