@@ -33,7 +33,7 @@ def snapshot(
     guaranteed: dict[str, int] = {}
     for node in nodes:
         guaranteed[node.gpu_model] = guaranteed.get(node.gpu_model, 0) + len(node.gpus)
-    known = {"lease_seconds": LEASE, "interval_seconds": 60.0, **parameters}
+    known = {"lease_seconds": LEASE, "interval_seconds": 60.0, "horizon": "lease", **parameters}
     vc = make_virtual_cluster(guaranteed=guaranteed, policy="themis", policy_parameters=known)
     return make_snapshot(nodes=nodes, jobs=jobs, running=running, virtual_clusters=[vc])
 
@@ -215,13 +215,15 @@ def play(facts: Snapshot, seconds: float, work: Mapping[int, float] | None = Non
     return engine
 
 
-def test_every_starving_app_is_auctioned_however_large_its_gang() -> None:
+@pytest.mark.parametrize("horizon", ["end", "lease"])
+def test_every_starving_app_is_auctioned_however_large_its_gang(horizon: str) -> None:
     """A short gang as large as the cluster among single jobs, with leases that end one after the other."""
     jobs = [
         job(number, submitted_at=NOW + 37.0 * number, estimate_seconds=20_000.0) for number in range(1, 31)
     ]
     gang = job(40, 8, submitted_at=NOW + 400, estimate_seconds=100.0)
-    engine = play(snapshot([*jobs, gang], [make_node(1)]), 12 * LEASE, {gang.id: 100.0})
+    facts = snapshot([*jobs, gang], [make_node(1)], horizon=horizon)
+    engine = play(facts, 12 * LEASE, {gang.id: 100.0})
     had = dict.fromkeys([one.id for one in [*jobs, gang]], 0.0)
     for stay in engine.stays:
         had[stay.job] += stay.ended_at - stay.started_at
@@ -237,8 +239,11 @@ def test_every_starving_app_is_auctioned_however_large_its_gang() -> None:
         max_size=14,
     ),
     some.sampled_from([0.0, 0.8, 1.0]),
+    some.sampled_from(["end", "lease"]),
 )
-def test_payments_and_work_conservation(shapes: list[tuple[int, int, str]], knob: float) -> None:
+def test_payments_and_work_conservation(
+    shapes: list[tuple[int, int, str]], knob: float, horizon: str
+) -> None:
     """Whatever comes: who waits fits on nothing that is idle, and what is paid is a part of a lease."""
     jobs = [
         job(
@@ -280,7 +285,7 @@ def test_payments_and_work_conservation(shapes: list[tuple[int, int, str]], knob
         ("fairness_knob", 1.5, "between 0 and 1"),
         ("lease_seconds", 0.0, "above 0"),
         ("interval_seconds", 1e9, "between 0 and that"),
-        ("horizon", "week", "there are lease and end"),
+        ("horizon", "week", "there are end and lease"),
     ],
 )
 def test_parameters_that_can_not_be_are_refused(parameter: str, value: object, problem: str) -> None:
