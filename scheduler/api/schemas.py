@@ -54,6 +54,12 @@ class Retry(serializers.Serializer):
     )
 
 
+class Elastic(serializers.Serializer):
+    min_gpus = serializers.IntegerField(
+        min_value=1, help_text="It can run on so few, with fewer replicas of its only task."
+    )
+
+
 class Checkpoint(serializers.Serializer):
     grace_seconds = serializers.IntegerField(required=False, min_value=0, max_value=600, default=30)
 
@@ -72,6 +78,7 @@ class JobSpec(serializers.Serializer):
     guarantee = serializers.ChoiceField(required=False, choices=GUARANTEES, default=GUARANTEED)
     tasks = Task(many=True, required=False)
     topology = Topology(required=False, allow_null=True)
+    elastic = Elastic(required=False, allow_null=True)
     time_limit = serializers.JSONField(
         required=False, help_text='Seconds, or "30m", "2h", "1d12h"; null: none.'
     )

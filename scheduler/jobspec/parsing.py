@@ -1,7 +1,7 @@
 """From what a person wrote to a JobSpec: strict, and with every mistake reported at once."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -100,6 +100,7 @@ def _job(fields: Fields) -> JobSpec:
         guaranteed=guarantee == GUARANTEED,
         gpu_models=gpu_models,
         tasks=tasks,
+        min_gpus=_min_gpus(fields, tasks),
         topology=_topology(fields),
         time_limit_seconds=time_limit_seconds,
         estimate_seconds=_estimate(fields, time_limit_seconds),
@@ -321,6 +322,23 @@ def _estimate(fields: Fields, time_limit_seconds: float | None) -> float | None:
         )
         return None
     return estimate
+
+
+def _min_gpus(fields: Fields, tasks: Sequence[TaskSpec]) -> int | None:
+    """Return the fewest GPUs of an elastic job: of one task, in whole replicas."""
+    value = fields.take("elastic")
+    if value is None:
+        return None
+    elastic = Fields(value, fields.path_of("elastic"), fields.problems)
+    most = sum(task.replicas * task.gpus for task in tasks)
+    least = elastic.integer("min_gpus", default=most, least=1, most=max(most, 1))
+    elastic.finish()
+    if len(tasks) > 1:
+        fields.refuse("elastic", f"the job has {len(tasks)} tasks", "one task, to run fewer replicas of")
+    elif tasks and least % max(tasks[0].gpus, 1):
+        each = tasks[0].gpus
+        fields.refuse("elastic.min_gpus", f"{least} are no whole replicas of {each}", f"a multiple of {each}")
+    return least
 
 
 def _skew(fields: Fields) -> float | None:

@@ -51,6 +51,8 @@ class JobSpec:
     search: str
     #: Largest tensor's part of the model, 0 to 1; None: not said.
     skew: float | None
+    #: The fewest GPUs on which it can run, with as many fewer replicas; None: only on all.
+    min_gpus: int | None
     retry: RetryRules
     grace_seconds: float
     throughput: Mapping[str, float]
@@ -83,6 +85,7 @@ class JobSpec:
                 }
                 for task in self.tasks
             ],
+            "elastic": None if self.min_gpus is None else {"min_gpus": self.min_gpus},
             "topology": (
                 {"level": self.topology.level, "required": self.topology.required} if self.topology else None
             ),
@@ -107,6 +110,7 @@ class JobSpec:
         return {
             "tasks": [[task.replicas, task.gpus, task.cpus, task.memory_bytes] for task in self.tasks],
             "topology": [self.topology.level, self.topology.required] if self.topology else None,
+            "min_gpus": self.min_gpus,
             "throughput": dict(self.throughput),
             "estimate_seconds": self.estimate_seconds,
             "application": self.application,
@@ -127,6 +131,7 @@ class JobSpec:
                 for task in self.tasks
             ),
             gpu_models=self.gpu_models,
+            elastic=None if self.min_gpus is None else (self.min_gpus, self.gpus),
             priority=self.priority,
             guaranteed=self.guaranteed,
             time_limit_seconds=self.time_limit_seconds,
@@ -162,6 +167,7 @@ _FIELDS = (
     "priority",
     "guarantee",
     "tasks",
+    "elastic",
     "topology",
     "time_limit",
     "estimate",

@@ -27,9 +27,9 @@ class Job(models.Model):
     name = models.CharField(max_length=63)
     spec = models.JSONField()
     #: What a round needs of the spec, small: {"tasks": [[replicas, gpus, cpus, memory_bytes], ...],
-    #: "topology": [level, required] or null, "throughput": {gpu model: samples per second},
-    #: "estimate_seconds": number or null, "application": text, "search": text,
-    #: "skew": number or null, "deadline_seconds": number from submission or null}.
+    #: "min_gpus": number or null if not elastic, "topology": [level, required] or null,
+    #: "throughput": {gpu model: samples per second}, "estimate_seconds": number or null,
+    #: "application": text, "search": text, "skew": number or null, "deadline_seconds": number from submission or null}.
     shape = models.JSONField()
     labels = models.JSONField(default=dict)
 

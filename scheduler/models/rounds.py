@@ -60,6 +60,10 @@ class Allocation(models.Model):
     held_at = models.DateTimeField(null=True)
     released_at = models.DateTimeField(null=True)
 
+    @property
+    def gpu_count(self) -> int:
+        return sum(map(len, self.replicas))
+
     class Meta:
         indexes = [
             models.Index(fields=["id"], condition=~Q(phase="released"), name="allocation_active"),

@@ -396,7 +396,8 @@ def _replicas_by_node(
 ) -> dict[int, list[dict[str, Any]]]:
     """Number the ranks by task, then replica, and sort them by the node they are on."""
     by_node: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for rank, (task, gpus) in enumerate(zip(task_names, placement.replicas, strict=True)):
+    # An elastic gang may have fewer replicas than its specification.
+    for rank, (task, gpus) in enumerate(zip(task_names, placement.replicas, strict=False)):
         by_node[places[gpus[0]].node_id].append(
             {
                 "rank": rank,

@@ -162,6 +162,7 @@ def _past_job(row: Sequence, speeds: KnownSpeeds) -> PastJob:
         priority=priority,
         time_limit_seconds=time_limit_seconds,
         topology=told.topology,
+        elastic=told.elastic,
         throughput=known.throughput,
         estimated=known.estimated,
         deadline_at=told.deadline_at(submitted_at),

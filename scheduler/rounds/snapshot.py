@@ -153,6 +153,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 held=held,
                 cancelling=cancelling,
                 topology=told.topology,
+                elastic=told.elastic,
                 throughput=known.throughput,
                 estimated=known.estimated,
                 spread_speeds=known.spread,
@@ -175,8 +176,9 @@ class Shape(NamedTuple):
 
     tasks: tuple[core.Task, ...]
     topology: core.Topology | None
-    #: Size of the gang.
+    #: Size of the gang, and the least and most GPUs of an elastic one.
     gpus: int
+    elastic: tuple[int, int] | None
     throughput: dict[str, float]
     estimate_seconds: float | None
     application: str
@@ -193,6 +195,7 @@ class Shape(NamedTuple):
 def shape_of(text: str) -> Shape:
     shape = json.loads(text)
     topology = shape.get("topology")
+    gpus = sum(replicas * gpus for replicas, gpus, _, _ in shape["tasks"])
     return Shape(
         tasks=tuple(
             # JSON knows one kind of number; a stored snapshot must read back as exactly what it was.
@@ -200,7 +203,8 @@ def shape_of(text: str) -> Shape:
             for replicas, gpus, cpus, memory_bytes in shape["tasks"]
         ),
         topology=core.Topology(level=topology[0], required=topology[1]) if topology else None,
-        gpus=sum(replicas * gpus for replicas, gpus, _, _ in shape["tasks"]),
+        gpus=gpus,
+        elastic=(shape["min_gpus"], gpus) if shape.get("min_gpus") else None,
         throughput={model: float(rate) for model, rate in (shape.get("throughput") or {}).items()},
         # Jobs submitted before these could be stated lack them.
         estimate_seconds=_number(shape.get("estimate_seconds")),

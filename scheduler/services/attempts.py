@@ -218,7 +218,7 @@ def _job_after(
     if was_live:
         seconds = (at - (attempt.starting_at or at)).total_seconds()
         received[attempt.allocation.gpu_model] = (
-            received.get(attempt.allocation.gpu_model, 0.0) + seconds * job.gpus
+            received.get(attempt.allocation.gpu_model, 0.0) + seconds * attempt.allocation.gpu_count
         )
     if job.cancelling and outcome != Outcome.SUCCEEDED:
         step_job(job, JobEvent.CANCELLED, at=at, actor=actor, service=received, cancelling=False, **final)

@@ -240,7 +240,8 @@ def _desired_part(part: AttemptPart) -> DesiredPart:
         tenant=job.tenant.name,
         gpu_model=attempt.allocation.gpu_model,
         replicas=tuple(_replica(replica, tasks[replica["task"]]) for replica in part.replicas),
-        world_size=sum(task["replicas"] for task in job.spec["tasks"]),
+        # Of an elastic job, as many as it was granted.
+        world_size=len(attempt.allocation.replicas),
         go=attempt.go,
         stop=attempt.state == AttemptState.STOPPING,
         grace_seconds=float(job.spec["checkpoint"]["grace_seconds"]),

@@ -44,6 +44,7 @@ def test_defaults_are_filled_in() -> None:
                 "env": {},
             }
         ],
+        "elastic": None,
         "topology": None,
         "time_limit": None,
         "estimate": None,
@@ -90,6 +91,7 @@ def test_everything_can_be_stated() -> None:
     assert parsed.shape() == {
         "tasks": [[4, 2, 0.0, 0], [1, 1, 2.5, 4 * 2**30]],
         "topology": ["rack", True],
+        "min_gpus": None,
         "throughput": {"V100": 120.5, "K80": 0.0},
         "estimate_seconds": 34_200.0,
         "application": "bert-large",
@@ -227,6 +229,8 @@ def test_every_mistake_is_reported_at_once() -> None:
         ({"time_limit": "400d"}, "time_limit"),
         ({"checkpoint": {"grace_seconds": 601}}, "checkpoint.grace_seconds"),
         ({"retry": {"max_attempts": 0}}, "retry.max_attempts"),
+        ({"elastic": {"min_gpus": 0}}, "elastic.min_gpus"),
+        ({"elastic": {"min_gpus": 1, "most": 4}}, "elastic.most"),
         ({"retry": {"attempts": {"bad luck": 2}}}, "retry.attempts.bad luck"),
         ({"retry": {"attempts": {"engine": 0}}}, "retry.attempts.engine"),
         ({"retry": {"matching": {"": 2}}}, "retry.matching."),
@@ -340,3 +344,14 @@ def test_a_stored_normal_form_comes_back_in_its_order(value: dict[str, Any]) -> 
 def test_the_normal_form_is_accepted_again_unchanged(value: dict[str, Any]) -> None:
     parsed = parse(value)
     assert parse(json.loads(json.dumps(parsed.to_dict()))) == parsed
+
+
+def test_an_elastic_job_runs_fewer_replicas_of_its_only_task() -> None:
+    worker = task(replicas=4, resources={"gpu": 2})
+    parsed = parse(spec(tasks=[worker], elastic={"min_gpus": 4}))
+    assert parsed.core_job(tenant="vision").elastic == (4, 8)
+    assert parsed.shape()["min_gpus"] == 4
+    assert parse(parsed.to_dict()) == parsed
+    assert set(problems(spec(tasks=[worker], elastic={"min_gpus": 3}))) == {"elastic.min_gpus"}
+    assert set(problems(spec(tasks=[worker], elastic={"min_gpus": 9}))) == {"elastic.min_gpus"}
+    assert set(problems(spec(tasks=[worker, task(name="ps")], elastic={"min_gpus": 2}))) == {"elastic"}

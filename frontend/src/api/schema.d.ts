@@ -1973,6 +1973,14 @@ export interface components {
             /** @description Of deeds in the market: which of the round's. */
             position?: number;
         };
+        Elastic: {
+            /** @description It can run on so few, with fewer replicas of its only task. */
+            min_gpus: number;
+        };
+        ElasticRequest: {
+            /** @description It can run on so few, with fewer replicas of its only task. */
+            min_gpus: number;
+        };
         Error: {
             /** @description Code, such as invalid, not_found or quota_exceeded. */
             error: string;
@@ -2252,6 +2260,7 @@ export interface components {
             guarantee: components["schemas"]["GuaranteeEnum"];
             tasks?: components["schemas"]["Task"][];
             topology?: components["schemas"]["Topology"] | null;
+            elastic?: components["schemas"]["Elastic"] | null;
             /** @description Seconds, or "30m", "2h", "1d12h"; null: none. */
             time_limit?: unknown;
             /** @description How long it will probably run, like time_limit and not longer; null: unknown. */
@@ -2290,6 +2299,7 @@ export interface components {
             guarantee: components["schemas"]["GuaranteeEnum"];
             tasks?: components["schemas"]["TaskRequest"][];
             topology?: components["schemas"]["TopologyRequest"] | null;
+            elastic?: components["schemas"]["ElasticRequest"] | null;
             /** @description Seconds, or "30m", "2h", "1d12h"; null: none. */
             time_limit?: unknown;
             /** @description How long it will probably run, like time_limit and not longer; null: unknown. */
@@ -2350,6 +2360,7 @@ export interface components {
             guarantee: components["schemas"]["GuaranteeEnum"];
             tasks?: components["schemas"]["TaskRequest"][];
             topology?: components["schemas"]["TopologyRequest"] | null;
+            elastic?: components["schemas"]["ElasticRequest"] | null;
             /** @description Seconds, or "30m", "2h", "1d12h"; null: none. */
             time_limit?: unknown;
             /** @description How long it will probably run, like time_limit and not longer; null: unknown. */

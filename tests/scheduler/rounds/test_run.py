@@ -1,18 +1,22 @@
 """Whole rounds on real rows: the same facts, the same plan, and nothing half written."""
 
 import io
+from datetime import timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.utils import timezone
 
 from scheduler.core import codec
+from scheduler.core.growing import SETTLED_SECONDS
 from scheduler.core.plan import Plan
-from scheduler.models import AllocatedGpu, Attempt, Explanation, Leadership, Node, Round
+from scheduler.models import AllocatedGpu, Allocation, Attempt, Explanation, Leadership, Node, Round
 from scheduler.rounds import run
 from scheduler.rounds.run import run_round
-from scheduler.services.attempts import part_exited
+from scheduler.services.attempts import part_exited, part_running
 from scheduler.services.holds import release_gpus
+from scheduler.services.reports import desired_parts
 from tests.scheduler.builders import (
     gpus_of,
     make_attempt,
@@ -47,6 +51,29 @@ def test_a_job_that_fits_is_started(research):
     assert attempt.allocation.gpus.count() == 4
     record = Round.objects.get(number=number)
     assert (record.state, record.started, record.waiting) == ("applied", 1, 0)
+
+
+def test_an_elastic_job_starts_with_as_many_replicas_as_there_is_room_for_and_grows_later(research):
+    first = submit(research, gpus=2)
+    job = submit(research, replicas=4)
+    job.shape["min_gpus"] = 1
+    job.save()
+    run_round()
+    attempt = job.attempts.get()
+    node = Node.objects.get()
+    desired = {part.attempt: part for part in desired_parts(node)}[attempt.id]
+    assert (desired.world_size, [replica.rank for replica in desired.replicas]) == (2, [0, 1])
+    now = timezone.now()
+    done = {"exit_code": 0, "category": "", "message": "", "actor": f"node {node.name}"}
+    part_exited(first.attempts.get().parts.get(), at=now, **done)
+    part_running(attempt.parts.get(), at=now)
+    settled = now - timedelta(seconds=SETTLED_SECONDS + 1)
+    Allocation.objects.filter(id=attempt.allocation_id).update(held_at=settled)
+    run_round()
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.stop_cause) == ("stopping", "migrated")
+    larger = job.attempts.get(state="planned")
+    assert larger.allocation.gpus.count() == 4
 
 
 def test_one_that_does_not_fit_waits_with_a_reason_and_starts_when_there_is_room(research):

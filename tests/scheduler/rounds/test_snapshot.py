@@ -70,6 +70,7 @@ def test_every_field_is_filled_from_rows():
         "search": "rates",
         "skew": 0.25,
         "deadline_seconds": 90,
+        "min_gpus": 2,
     }
     job.save()
     make_measurement(tenant, "bert", 1.5, gpus=4, spread=True)
@@ -118,8 +119,9 @@ def test_every_field_is_filled_from_rows():
     (read_tenant,) = [each for each in snapshot.tenants if each.name == "vision"]
     assert read_tenant.quota == {"*": 9, "V100": 8}
     (read_job,) = [each for each in snapshot.jobs if each.id == job.id]
-    # Elastic gangs and preemption costs come with the policies that use them.
-    assert unset(read_job) == {"elastic", "preemption_cost_seconds"}
+    # Preemption costs come with the policies that use them.
+    assert unset(read_job) == {"preemption_cost_seconds"}
+    assert read_job.elastic == (2, 4)
     assert read_job.throughput == {"K80": 1.5, "V100": 3.0}
     assert read_job.estimated == ("K80",)
     # Half as fast there, and nothing was timed with the larger batch size.
