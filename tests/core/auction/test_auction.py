@@ -179,6 +179,22 @@ class TestProperties:
         assert [(win.bidder, win.row) for win in other.wins] == [(win.bidder, win.row) for win in honest.wins]
         assert kept(other) == pytest.approx(kept(honest), rel=1e-6)
 
+    @settings(max_examples=40, deadline=None)
+    @given(BIDS, SUPPLY, some.integers(0, 4), some.lists(some.integers(0, 40), min_size=4, max_size=4))
+    def test_no_lie_pays(self, bids: list[Bid], supply: dict[Good, int], who: int, said: list[int]) -> None:
+        """Worth times the part kept is never more than with the truth, whatever the table says instead."""
+        if who >= len(bids):
+            return
+        truth = bids[who]
+        lying = list(bids)
+        rows = [Row(worth / 4, row.takes) for worth, row in zip(said, truth.rows, strict=False)]
+        lying[who] = Bid(nothing=1.0, rows=rows)
+        gained = []
+        for told in (bids, lying):
+            won = {win.bidder: win for win in hold(told, supply).wins}.get(who)
+            gained.append(1.0 if won is None else truth.rows[won.row].worth * won.kept)
+        assert gained[1] <= gained[0] * (1 + 1e-8)
+
 
 def crowd(bidders: int) -> tuple[list[Bid], dict[Good, int]]:
     """Gangs of 1 to 8 that are faster on one of two models, with GPUs for a third of them."""
