@@ -136,7 +136,7 @@ function TakeDialog({ offer, mine, accounts, onClose }: TakeProps) {
         label="For virtual cluster"
         hint={balance !== undefined && `It has ${creditsText(balance)}.`}
         problem={
-          take.refusal?.explain("virtual_cluster") ??
+          take.refusal?.explain(take.refusal.fields[0]?.field ?? "") ??
           (isShort ? `It has ${creditsText(balance)}, which is not enough.` : undefined)
         }
       >
