@@ -1,17 +1,25 @@
 """Offers, loans and rules: what is refused and why, who pays what, and what the clock does by itself."""
 
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from threading import Barrier
+from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Sum
 from django.utils import timezone
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from scheduler.clock import database_now
 from scheduler.core.lending.terms import Lot
+from scheduler.lending.in_force import market_now
 from scheduler.models import CreditAccount, CreditTransfer, Event, LedgerLine, Loan, MarketRule, Offer
+from scheduler.models.market import BANK
 from scheduler.services import credits, virtual_clusters
 from scheduler.services.cells import cells_apply
 from scheduler.services.credits import balance_of
@@ -326,6 +334,68 @@ def test_cells_are_lent_and_kept_while_they_are(market):
     assert f"loan {loan.id} of 1 PAIR from vision to speech" in words
     other = {**document, "virtual_clusters": {"vision": {"cells": {"PAIR": 1}}}}
     cells_apply(document=other, version=1, actor="user olga")
+
+
+# -- whatever people do ------------------------------------------------------------------------------
+
+#: Who owns what.
+OWNED = {"speech": "P100", "vision": "V100", "third": "V100"}
+CLUSTER, PLACE = st.sampled_from(sorted(OWNED)), st.integers(0, 5)
+DEED = st.one_of(
+    st.tuples(st.just("offer"), CLUSTER, st.integers(1, 3), st.integers(0, 2_000)),
+    st.tuples(st.just("take"), CLUSTER, PLACE),
+    st.tuples(st.just("take"), CLUSTER, PLACE),
+    st.tuples(st.just("end"), st.booleans(), PLACE),
+    st.tuples(st.just("grant"), CLUSTER, st.integers(-9_000, 9_000)),
+    st.tuples(st.just("withdraw"), PLACE),
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(deeds=st.lists(DEED, min_size=4, max_size=14))
+def test_credits_and_guarantees_are_neither_made_nor_lost(market, deeds):
+    with transaction.atomic():
+        third = make_vc("third", guaranteed={"V100": 2, "P100": 0})
+        clusters = {vc.name: vc for vc in (market.speech, market.vision, third)}
+        for name, vc in clusters.items():
+            make_account(vc, 10)
+            done(market, clusters, "offer", name, 1, 1_000)
+        for deed in deeds:
+            with suppress(Conflict, Invalid, NotAllowed):
+                done(market, clusters, *deed)
+        held = list(CreditAccount.objects.exclude(id=BANK).values_list("balance", flat=True))
+        assert CreditAccount.objects.aggregate(sum=Sum("balance")) == {"sum": 0}
+        assert all(balance >= 0 for balance in held)
+        in_force = market_now(database_now()).in_force.gpus
+        assert all(count >= 0 for gpus in in_force.values() for count in gpus.values())
+        assert sum(map(Counter, in_force.values()), Counter()) == {"P100": 4, "V100": 6}
+        transaction.set_rollback(True)
+
+
+def done(market: Market, clusters: dict[str, VirtualCluster], kind: str, *said: Any) -> None:
+    """Do one deed as an operator, or as one who may not, on the offer or loan at a place."""
+    if kind == "offer":
+        name, gpus, price = said
+        lot = Lot(gpus={OWNED[name]: gpus})
+        market.offer(by=market.olga, vc=clusters[name], lot=lot, price=price)
+    elif kind == "grant":
+        name, amount = said
+        credits.credits_grant(by=market.olga, virtual_cluster=clusters[name], millicredits=amount, reason="")
+    elif kind == "end":
+        refunding, place = said
+        if loan := at(place, Loan):
+            loan_end(by=market.olga if refunding else market.vera, loan_id=loan.id)
+    elif offer := at(said[-1], Offer):
+        if kind == "take":
+            offer_take(by=market.olga, offer_id=offer.id, virtual_cluster=clusters[said[0]])
+        else:
+            offer_withdraw(by=market.olga, offer=offer)
+
+
+def at(place: int, model: Any) -> Any:
+    """Return one of the rows, the same for the same place; None while there are none."""
+    rows = list(model.objects.order_by("id"))
+    return rows[place % len(rows)] if rows else None
 
 
 # -- at the same moment ------------------------------------------------------------------------------
