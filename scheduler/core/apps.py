@@ -32,6 +32,9 @@ from scheduler.core.snapshot import Job, Memory
 from scheduler.core.targets.prospects import Prospect, Prospects, believed
 from scheduler.core.targets.question import believed_weights, weight_of
 
+#: An app's part of the cluster is never smaller than one of so many: weights may be out of all proportion.
+MOST_APPS = 1e9
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App:
@@ -225,7 +228,7 @@ class Contention:
         return self._area + self.total * (self._now - self._since)
 
     def of(self, app: App) -> float:
-        """Return the mean, at least 1; what was before the app was first seen counts as now."""
+        """Return the mean, 1 to `MOST_APPS`; what was before the app was first seen counts as now."""
         now = self.of_now(app)
         if app.weight <= 0:
             return now
@@ -235,11 +238,12 @@ class Contention:
             return now
         seen = self._now - seen_at
         mean = (self._integral - area + self.total * (life - seen)) / life
-        return max(1.0, mean / app.weight)
+        return min(max(1.0, mean / app.weight), MOST_APPS)
 
     def of_now(self, app: App) -> float:
-        """Return how many there are at present, at least 1."""
-        return max(1.0, self.total / app.weight if app.weight > 0 else float(len(self._came)))
+        """Return how many there are at present, 1 to `MOST_APPS`."""
+        apps = self.total / app.weight if app.weight > 0 else float(len(self._came))
+        return min(max(1.0, apps), MOST_APPS)
 
     def remember(self) -> dict[str, Any]:
         """Return the memory for the next round."""

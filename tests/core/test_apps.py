@@ -129,6 +129,12 @@ def test_contention_counts_weights_and_the_highest_priority() -> None:
     assert [contention.of(app) for app in found] == [pytest.approx(5 / 3), pytest.approx(5 / 2)]
 
 
+def test_weights_out_of_all_proportion_leave_everyone_a_part() -> None:
+    found = apps(view_of([job(1), job(2, tenant="speech")], {"vision": 1e-300, "speech": 1e12}))
+    contention = Contention({}, NOW, {app.name: app.weight for app in found})
+    assert [contention.of(app) for app in found] == [1e9, 1.0]
+
+
 def test_mean_contention_is_over_the_life_however_many_rounds_look() -> None:
     """Alone for 100 s, one of three for 300 s: (1 x 100 + 3 x 300) / 400 = 2.5; the others saw 3 only."""
     first = job(1, submitted_at=NOW)
