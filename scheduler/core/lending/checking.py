@@ -44,7 +44,13 @@ def problems(
         found.append(Problem("virtual_cluster", f"{loan.lender} can not borrow of itself", "another one"))
     if found:
         return found
-    beside = [*loans, *[_as_loan(offer, now) for offer in promised]]
+    # Only what its givers give besides can be in its way.
+    givers = {giver for giver, _, _ in given_and_got([loan])}
+    beside = [
+        each
+        for each in (*loans, *[_as_loan(offer, now) for offer in promised])
+        if not givers.isdisjoint(giver for giver, _, _ in given_and_got([each]))
+    ]
     for instant in _instants(beside, loan, now):
         there = active(beside, instant)
         before = {(lack.virtual_cluster, lack.name) for lack in lacks(own, there)}

@@ -76,6 +76,9 @@ class _Following:
         self._standings = {standing.virtual_cluster: standing for standing in standings}
         self._open = {offer.id: offer for offer in lending.offers if offer.ends_at > now}
         self._loans = list(lending.loans)
+        #: GPUs of the offers that rules may take, by model; and these offers by model, the cheapest first.
+        self._lots: dict[OfferId, dict[str, int]] = {}
+        self._for_taking: dict[str, list[Offer]] = {}
         self.actions: list[MarketAction] = []
         self.wakes: list[float] = []
 
@@ -188,29 +191,52 @@ class _Following:
 
     def borrow(self) -> None:
         """Take offers that let jobs run which have waited for long enough."""
+        offers = [offer for offer in self._open.values() if self._is_for_taking(offer)]
+        self._lots = {offer.id: gpus_of(offer.lot, self._layout) for offer in offers}
+        for offer in sorted(offers, key=lambda offer: (offer.price, offer.id)):
+            for model in self._lots[offer.id]:
+                self._for_taking.setdefault(model, []).append(offer)
         rules: dict[str, list[BorrowRule]] = {}
         for rule in self._lending.borrow_rules:
             rules.setdefault(rule.virtual_cluster, []).append(rule)
         for vc, standing in self._standings.items():
+            if vc not in rules:
+                continue
             purse = _Purse(self._lending.balances.get(vc, 0))
-            for rule in rules.get(vc, ()):
+            for loan in self._loans:
+                lot = loan.got_by(vc)
+                if lot is not None:
+                    purse.gpus.update(gpus_of(lot, self._layout))
+            for rule in rules[vc]:
                 self._borrow(rule, standing, purse)
 
+    def _is_for_taking(self, offer: Offer) -> bool:
+        """Whether a rule may take an offer: it is written down, begins now, and wants nothing in return."""
+        is_for_now = offer.starts_at is None or offer.starts_at <= self._now
+        return offer.id > 0 and is_for_now and offer.in_return is None
+
     def _borrow(self, rule: BorrowRule, standing: Standing, purse: _Purse) -> None:
+        #: Models and replicas for which there was nothing to be had; jobs are often alike.
+        in_vain: set[tuple[str, tuple[int, ...]]] = set()
         for want in standing.waiting:
             due = want.since + rule.waiting_seconds
             if due > self._now:
                 self.wakes.append(due)
-            elif want.job not in purse.served:
-                for model in want.gpu_models:
-                    if rule.gpu_models and model not in rule.gpu_models:
-                        continue
-                    bundle = self._bundle(rule, standing, want, model, purse)
-                    if bundle:
-                        self._take(rule, standing, bundle, purse)
-                    if bundle is not None:
-                        purse.serve(want, model, self._gpus(bundle, model))
-                        break
+                continue
+            if want.job in purse.served:
+                continue
+            for model in want.gpu_models:
+                if (rule.gpu_models and model not in rule.gpu_models) or (model, want.replicas) in in_vain:
+                    continue
+                bundle = self._bundle(rule, standing, want, model, purse)
+                if bundle is None:
+                    in_vain.add((model, want.replicas))
+                    continue
+                self._take(rule, standing, bundle, purse)
+                purse.serve(want, model, self._gpus(bundle, model))
+                # What is left over of a lot may do for others.
+                in_vain.clear()
+                break
 
     def _bundle(
         self, rule: BorrowRule, standing: Standing, want: Want, model: str, purse: _Purse
@@ -230,17 +256,12 @@ class _Following:
         return taken
 
     def _candidates(self, rule: BorrowRule, vc: str, model: str) -> Iterator[Offer]:
-        offers = [
-            offer
-            for offer in self._open.values()
-            if offer.id > 0
-            and offer.lender != vc
-            and offer.in_return is None
-            and (offer.starts_at is None or offer.starts_at <= self._now)
-            and offer.price <= rule.price
-            and model in gpus_of(offer.lot, self._layout)
-        ]
-        yield from sorted(offers, key=lambda offer: (offer.price, offer.id))
+        """Yield what a virtual cluster might take, the cheapest first."""
+        for offer in self._for_taking.get(model, ()):
+            if offer.price > rule.price:
+                return
+            if offer.id in self._open and offer.lender != vc:
+                yield offer
 
     def _serves(
         self, taken: Sequence[Offer], standing: Standing, want: Want, model: str, purse: _Purse
@@ -256,23 +277,14 @@ class _Following:
         return holds(units_of(cells, model, layout), [*others, *want.replicas])
 
     def _may_take(self, rule: BorrowRule, vc: str, offers: Sequence[Offer], purse: _Purse) -> bool:
-        loans = [self._loan(offer, vc) for offer in offers]
-        borrowed = sum(
-            gpus
-            for lot in [*self._borrowed(vc), *[offer.lot for offer in offers]]
-            for model, gpus in gpus_of(lot, self._layout).items()
-            if not rule.gpu_models or model in rule.gpu_models
+        models = rule.gpu_models
+        borrowed = purse.borrowed(models) + sum(
+            gpus for offer in offers for gpus in _of_models(self._lots[offer.id], models)
         )
-        price = sum(self._cost(offer) for offer in offers)
-        if borrowed > rule.most_gpus or price > purse.balance:
+        if borrowed > rule.most_gpus or sum(map(self._cost, offers)) > purse.balance:
             return False
+        loans = [self._loan(offer, vc) for offer in offers]
         return not problems(self._own, [*self._loans, *loans[:-1]], loans[-1], self._now)
-
-    def _borrowed(self, vc: str) -> Iterator[Lot]:
-        for loan in self._loans:
-            lot = loan.got_by(vc)
-            if lot is not None:
-                yield lot
 
     def _take(self, rule: BorrowRule, standing: Standing, offers: Iterable[Offer], purse: _Purse) -> None:
         vc = standing.virtual_cluster
@@ -281,6 +293,7 @@ class _Following:
             self._loans.append(self._loan(offer, vc))
             purse.balance -= self._cost(offer)
             purse.cells += cells_of(offer.lot, self._layout)
+            purse.gpus.update(self._lots[offer.id])
             self.actions.append(
                 MarketAction(
                     kind="take",
@@ -305,10 +318,10 @@ class _Following:
         )
 
     def _cost(self, offer: Offer) -> int:
-        return cost(offer.price, sum(gpus_of(offer.lot, self._layout).values()), offer.ends_at - self._now)
+        return cost(offer.price, sum(self._lots[offer.id].values()), offer.ends_at - self._now)
 
     def _gpus(self, offers: Iterable[Offer], model: str) -> int:
-        return sum(gpus_of(offer.lot, self._layout).get(model, 0) for offer in offers)
+        return sum([self._lots[offer.id].get(model, 0) for offer in offers])
 
 
 class _Purse:
@@ -316,12 +329,18 @@ class _Purse:
 
     def __init__(self, balance: int) -> None:
         self.balance = balance
+        #: GPUs that it has borrowed, by model.
+        self.gpus: Counter[str] = Counter()
         self.served: set[int] = set()
         #: GPUs by model beyond its room, less what served jobs need.
         self.left: Counter[str] = Counter()
         self.cells: Counter[tuple[str, int]] = Counter()
         #: By model: replicas of the jobs that these cells are for.
         self.replicas: dict[str, list[int]] = {}
+
+    def borrowed(self, models: Sequence[str]) -> int:
+        """Return how many GPUs of some models it has borrowed; of all where none is named."""
+        return sum(_of_models(self.gpus, models))
 
     def serve(self, want: Want, model: str, gpus: int) -> None:
         """Note that a job will have its GPUs, of which so many were borrowed for it."""
@@ -361,3 +380,8 @@ def _most(limit: int, holds_for: Callable[[int], bool]) -> int:
         else:
             high = middle - 1
     return low
+
+
+def _of_models(gpus: Mapping[str, int], models: Sequence[str]) -> Iterator[int]:
+    """Yield the GPUs of some models; of all where none is named."""
+    yield from (count for model, count in gpus.items() if not models or model in models)
