@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STOPPED_BY_SIGTERM = 128 + signal.SIGTERM
-WAIT_SECONDS = 60
+WAIT_SECONDS = 90
 
 needs_sklearn = pytest.mark.skipif(
     importlib.util.find_spec("sklearn") is None, reason="scikit-learn is not installed: extra `examples`"
