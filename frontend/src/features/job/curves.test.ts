@@ -22,7 +22,7 @@ describe("progress curves", () => {
   });
 
   it("leave a hole where a point lacks the value", () => {
-    const points = [point(1, { loss: 1 }), point(2, { accuracy: 0.4 })];
+    const points = [point(1, { loss: 1, restored_step: 1 }), point(2, { accuracy: 0.4, total_steps: 9 })];
     expect(metricsOf(points)).toEqual(["loss", "accuracy"]);
     expect(curveOf(points, "loss").values).toEqual([1, null]);
   });

@@ -2,12 +2,12 @@
 
 import type { ProgressPoint } from "@/api/types";
 
-/** Tells how far it is, not how well it goes. */
-const NOT_A_CURVE = "total_steps";
+/** They tell how far it is, not how well it goes. */
+const NOT_CURVES = new Set(["restored_step", "total_steps"]);
 
 /** Names of the values that the points carry, in the order in which they first appear. */
 export function metricsOf(points: readonly ProgressPoint[]): string[] {
-  return [...new Set(points.flatMap((point) => Object.keys(point.values)))].filter((name) => name !== NOT_A_CURVE);
+  return [...new Set(points.flatMap((point) => Object.keys(point.values)))].filter((name) => !NOT_CURVES.has(name));
 }
 
 /** One value over steps. Steps that a later attempt did again count as that attempt did them. */
