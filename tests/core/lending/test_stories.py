@@ -116,6 +116,21 @@ def test_a_forecast_knows_when_a_loan_ends(cells: bool) -> None:
     assert foreseen.starts_at == pytest.approx(NOW + 500, abs=5)
 
 
+def test_a_forecast_looks_at_the_next_loans_only() -> None:
+    """Each of them costs an index of all facts, three times over."""
+    waits = make_job(2, 8, virtual_cluster="speech")
+    facts = lent_node([waits], cells=False, loan_ends=500)
+    assert facts.lending is not None
+    # From 500 s on every other minute somebody has one of speech's GPUs; it needs all of them for an hour.
+    brief = [
+        make_loan(10 + n, lot=Lot(gpus={"V100": 1}), starts_at=NOW + at, ends_at=NOW + at + 60)
+        for n, at in enumerate(range(500, 500 + 40 * 120, 120))
+    ]
+    facts = relying_on(owned(facts), replace(facts.lending, loans=(*facts.lending.loans, *brief)))
+    foreseen = forecast(facts).predictions[waits.id]
+    assert foreseen.starts_at == pytest.approx(NOW + 560, abs=5)
+
+
 @pytest.mark.parametrize("cells", [False, True])
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_every_policy_gets_over_jobs_that_fit_only_when_a_loan_has_ended(policy: str, cells: bool) -> None:

@@ -120,8 +120,9 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
       )}
       {job.guarantee_lapsed && (
         <Notice icon={<ShieldAlert size={16} aria-hidden />}>
-          Its guarantee has lapsed: the cells it started on are no longer {job.virtual_cluster}&apos;s. It runs on as an
-          opportunistic job, gives way to guaranteed ones, and is guaranteed again as soon as there are cells for it.
+          Its guarantee has lapsed: what {job.virtual_cluster} is guaranteed now does not hold it any more; its events
+          say why. It runs on as an opportunistic job, gives way to guaranteed ones, and is guaranteed again as soon as
+          there is room for it.
         </Notice>
       )}
       {job.state === "queued" && <WaitingPanel job={job} />}
