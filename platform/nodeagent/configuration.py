@@ -56,6 +56,21 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Containers:
+    """Which images jobs may name here, and how podman or docker runs them."""
+
+    #: Beginnings of allowed images, such as "registry.example/team/".
+    images: tuple[str, ...]
+    #: A name or path; empty: podman or docker, whichever is there.
+    engine: str = ""
+    pull: Literal["never", "missing"] = "missing"
+    #: "host", so that gangs reach one another, or a network of the engine's.
+    network: str = "host"
+    #: More arguments to the engine's run command, such as ("--runtime", "runc").
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """What one agent needs to know. Folders may be relative to the configuration file."""
 
@@ -77,6 +92,8 @@ class Configuration:
     #: As whom jobs run when the agent is root; None: as root.
     users: UserRange | None = UserRange()
     limits: Limits = Limits()
+    #: None: jobs that name an image do not run here.
+    containers: Containers | None = None
     #: Where this was read from: what no job may read.
     file: str = ""
 
@@ -138,6 +155,9 @@ def _check_limits(path: Path, configuration: Configuration) -> None:
         raise ConfigurationError(
             f"{path}: users: must be user numbers other than root's, such as 450000 and 50000 more"
         )
+    allowed = configuration.containers
+    if allowed is not None and not all(image[:1].isalnum() for image in allowed.images):
+        raise ConfigurationError(f"{path}: containers.images: must be beginnings of images, such as team/")
     limits = configuration.limits
     for field in ("processes", "files", "disk_bytes"):
         limit: int | None = getattr(limits, field)

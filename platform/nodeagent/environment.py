@@ -10,11 +10,14 @@ from typing import Any
 
 from nodeagent.cgroups import Cgroups
 from nodeagent.configuration import Configuration
-from nodeagent.folder import AttemptFolder
+from nodeagent.container import Containers, environment_file
+from nodeagent.folder import AttemptFolder, write_private
 from nodeagent.messages import DesiredPart, Replica
 from nodeagent.sandbox import TEMPORARY
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: How podman and docker find their own things.
+ENGINE_VARIABLES = ("PATH", "HOME", "XDG_RUNTIME_DIR", "CONTAINER_HOST", "DOCKER_HOST", "DOCKER_CONFIG")
 #: Programs make sockets in TMPDIR, and the path of a socket has at most 107 bytes.
 TEMPORARY_FOLDER_LONGEST_CHARACTERS = 64
 
@@ -28,6 +31,8 @@ class Handed:
     user: int | None
     #: By index, what CUDA_VISIBLE_DEVICES calls it.
     devices: Mapping[int, str]
+    has_device_files: bool
+    containers: Containers
 
 
 def replica_spec(
@@ -38,12 +43,13 @@ def replica_spec(
     replica: Replica,
     handed: Handed,
 ) -> dict[str, Any]:
-    """Return all the minder needs to start the replica."""
+    """Return all the minder needs to start the replica; raise OSError when that cannot be passed on."""
     group = cgroups.group(f"attempt-{part.attempt}-rank-{replica.rank}")
-    return {
+    environment = replica_environment(configuration, folder, part, replica, os.environ, handed)
+    spec = {
         "rank": replica.rank,
         "command": list(replica.command),
-        "env": replica_environment(configuration, folder, part, replica, os.environ, handed),
+        "env": environment,
         "cwd": folder.work(replica.rank),
         "user": handed.user,
         "processes": configuration.limits.processes,
@@ -51,6 +57,27 @@ def replica_spec(
         "cpus": replica.cpus,
         "memory_bytes": replica.memory_bytes,
         "cgroup": {"is_unified": group.is_unified, "paths": group.paths},
+        "container": None,
+    }
+    if not replica.image:
+        return spec
+    if "PATH" not in replica.env:
+        del environment["PATH"]  # The image has its own.
+    write_private(folder.environment(replica.rank), environment_file(environment))
+    user = os.geteuid() if handed.user is None else handed.user
+    # Simulated devices have no files, and no engine knows them.
+    devices = [handed.devices[index] for index in replica.gpu_indexes if handed.has_device_files]
+    checkpoints = checkpoint_folder(configuration, part)
+    container = handed.containers.commands(folder, checkpoints, part, replica, user, devices)
+    return spec | {
+        "command": container["run"],
+        # Nothing of the job's: the engine's client has the agent's rights.
+        "env": {name: os.environ[name] for name in ENGINE_VARIABLES if name in os.environ},
+        "cwd": "/",
+        "user": None,
+        # The limits are the engine's matter, which must not itself be short of anything.
+        "cgroup": {"is_unified": group.is_unified, "paths": {}},
+        "container": container,
     }
 
 

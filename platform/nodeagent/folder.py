@@ -7,6 +7,7 @@
     minder.lock   locked by the minder while it lives
     minder.log    the minder's own complaints; normally empty
     rank-N.log    output of replica N; rank-N.sent says how much of it the server has
+    environment-N what replica N's container gets as its environment
     progress-N    the file behind $ALLOT_PROGRESS; progress.sent says how far rank 0's was reported
     work/N, tmp   working folder of replica N, and its TMPDIR
 
@@ -48,6 +49,9 @@ class AttemptFolder:
     def progress(self, rank: int) -> str:
         return os.path.join(self.path, f"progress-{rank}")
 
+    def environment(self, rank: int) -> str:
+        return os.path.join(self.path, f"environment-{rank}")
+
     def work(self, rank: int) -> str:
         return os.path.join(self.works, str(rank))
 
@@ -65,9 +69,14 @@ class AttemptFolder:
 def write_json(path: str, value: Any) -> None:
     """Replace the file in one step: a reader sees the old or the new text, never half of one."""
     temporary = f"{path}.{os.getpid()}.new"
-    with open(temporary, "w", encoding="utf-8", opener=_private) as file:
-        json.dump(value, file)
+    write_private(temporary, json.dumps(value))
     os.replace(temporary, path)
+
+
+def write_private(path: str, text: str) -> None:
+    """Write a file that nobody but its owner can read."""
+    with open(path, "w", encoding="utf-8", opener=_private) as file:
+        file.write(text)
 
 
 def read_json(path: str) -> Any:

@@ -125,6 +125,8 @@ class Replica:
     env: dict[str, str] = field(default_factory=dict)
     cpus: float = 0.0
     memory_bytes: int = 0
+    #: The container image it runs in; "" when the command runs on the node itself.
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

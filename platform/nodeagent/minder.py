@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: All is killed this long before the deadline, since a kill takes a moment to be complete.
 KILL_MARGIN_SECONDS = 0.5
+#: An engine takes its time to kill a container.
+CONTAINER_KILL_MARGIN_SECONDS = 2.0
 #: How long an uninterruptible process is waited for before it is killed once more.
 KILL_AGAIN_SECONDS = 0.05
 #: The longest sleep: timers stand still while a machine is suspended, the lease does not.
@@ -57,6 +59,8 @@ class Minder:
         self.replicas: list[RunningReplica] = []
         sandbox = spec["sandbox"]
         self.enclosure = Enclosure(sandbox) if sandbox else None
+        has_containers = any(replica["container"] for replica in spec["replicas"])
+        self.kill_margin_seconds = CONTAINER_KILL_MARGIN_SECONDS if has_containers else KILL_MARGIN_SECONDS
         limit = spec["disk_bytes"]
         self.disk = DiskWatch(folder.path, limit, lambda: descendants(os.getpid())) if limit else None
         self.first_failed: int | None = None
@@ -178,7 +182,7 @@ class Minder:
         self.has_killed = True
         for replica in self.replicas:
             if replica.pid and replica.wait_status is None:
-                replica.signal_group(signal.SIGKILL)
+                replica.kill()
         for pid in descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -190,7 +194,7 @@ class Minder:
         if self.disk is not None and not self.reason and self.disk.step(now):
             self.stop("disk", min(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
         if now >= self.lease_end() - self.lease_stop_seconds() and now >= self.renewed_lease_end():
-            self.stop("lease", self.deadline - KILL_MARGIN_SECONDS - now)
+            self.stop("lease", self.deadline - self.kill_margin_seconds - now)
 
     def sleep_seconds(self) -> float:
         now = boot_clock_seconds()
@@ -200,7 +204,7 @@ class Minder:
         if self.disk is not None and not self.reason:
             times.append(self.disk.next_at)
         if self.kill_at is not None:
-            times = [now + LONGEST_SLEEP_SECONDS, self.kill_at, self.lease_end() - KILL_MARGIN_SECONDS]
+            times = [now + LONGEST_SLEEP_SECONDS, self.kill_at, self.lease_end() - self.kill_margin_seconds]
         return min(times) - now
 
     def lease_end(self) -> float:
@@ -217,7 +221,7 @@ class Minder:
 
     def lease_stop_seconds(self) -> float:
         """How long before the deadline the attempt is told to stop."""
-        return float(self.spec["lease_grace_seconds"]) + KILL_MARGIN_SECONDS
+        return float(self.spec["lease_grace_seconds"]) + self.kill_margin_seconds
 
     def write_status(self, *, is_final: bool) -> None:
         status = {

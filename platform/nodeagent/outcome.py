@@ -9,6 +9,9 @@ from nodeagent.classify import TAIL_BYTES, Ending, classify
 from nodeagent.folder import AttemptFolder
 from nodeagent.machine import Outcome
 
+#: What podman and docker exit with when they themselves fail, before anything ran.
+ENGINE_FAILED = 125
+
 
 def read_outcome(folder: AttemptFolder, status: dict[str, Any]) -> Outcome:
     """Return the outcome, given the final status."""
@@ -18,6 +21,10 @@ def read_outcome(folder: AttemptFolder, status: dict[str, Any]) -> Outcome:
             failed = replica
     problem = status.get("problem", "")
     exit_code = failed.get("exit_code") or 0
+    last_lines = _tail(folder.log(failed["rank"])) if failed else ""
+    if failed.get("is_container") and exit_code == ENGINE_FAILED:
+        reason = (last_lines.strip().splitlines() or ["it does not say why"])[-1]
+        problem = f"The container could not be started: {reason}"
     category, message = classify(
         Ending(
             reason=status["reason"],
@@ -26,7 +33,7 @@ def read_outcome(folder: AttemptFolder, status: dict[str, Any]) -> Outcome:
             was_out_of_memory=failed.get("was_out_of_memory", False),
             kernel_killed_for_memory=status.get("kernel_killed_for_memory", False),
             problem=problem,
-            last_lines=_tail(folder.log(failed["rank"])) if failed else "",
+            last_lines=last_lines,
         )
     )
     if message and len(status.get("replicas", [])) > 1 and status["reason"] in ("", "replica"):

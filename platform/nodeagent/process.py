@@ -20,6 +20,7 @@ from typing import Any
 
 from nodeagent.cgroups import find_cgroups
 from nodeagent.configuration import Configuration
+from nodeagent.container import Containers
 from nodeagent.environment import Handed, checkpoint_folder, replica_spec, stray_mark
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.inventory import Devices, find_devices
@@ -57,6 +58,7 @@ class ProcessRuntime:
         unique = f"{configuration.node}-{zlib.crc32(str(self.root).encode()):08x}"
         self.cgroups = find_cgroups(unique)
         self.sandbox = Sandbox(configuration)
+        self.containers = Containers(configuration, f"allotment-{unique}")
         self.users = self._find_users()
         self.minded: dict[int, Minded] = {}
         self.ports = HeldPorts()
@@ -75,6 +77,7 @@ class ProcessRuntime:
             "disk": self.configuration.limits.disk_bytes is not None,
             "sandbox": self.sandbox.is_used,
             "user": self.users is not None,
+            "container": self.containers.is_used,
         }
 
     def folder(self, attempt: int) -> AttemptFolder:
@@ -101,9 +104,8 @@ class ProcessRuntime:
             port = (read_json(folder.part) or {}).get("master_port") or 0
             wish = replace(wish, master_port=port, master_address="127.0.0.1")
         self.ports.release(wish.attempt)
-        if self.configuration.sandbox == "required" and self.sandbox.problem:
-            message = f"This node starts nothing without its sandbox. {self.sandbox.problem}"
-            self.post(_start_failed(wish.attempt, message))
+        if refusal := self._refusal(wish):
+            self.post(_start_failed(wish.attempt, refusal))
             return
         try:
             write_json(folder.part, {"wish": encode(wish), "master_port": wish.master_port or None})
@@ -197,20 +199,32 @@ class ProcessRuntime:
                 os.chmod(folder, stat.S_IMODE(os.stat(folder).st_mode) | 0o111)
         return Users(self.configuration.checkpoint_folder, numbers)
 
+    def _refusal(self, wish: DesiredPart) -> str:
+        """Return why this node does not start the attempt as it is; "" when it does."""
+        for image in sorted({replica.image for replica in wish.replicas if replica.image}):
+            return self.containers.refusal(image)
+        if self.configuration.sandbox == "required" and self.sandbox.problem:
+            return f"This node starts nothing without its sandbox. {self.sandbox.problem}"
+        return ""
+
     def _minder_spec(self, folder: AttemptFolder, wish: DesiredPart) -> dict[str, Any]:
         indexes = sorted({index for replica in wish.replicas for index in replica.gpu_indexes})
         # Whoever the folder was prepared for; the record of users may be on a file system that hangs.
         owner = os.stat(folder.temporary).st_uid
+        device_files = self.devices.files(indexes)
+        has_image = any(replica.image for replica in wish.replicas)
         handed = Handed(
-            is_sandboxed=self.sandbox.is_used,
+            is_sandboxed=self.sandbox.is_used or has_image,
             user=None if owner == os.geteuid() else owner,
             devices=self.devices.names(indexes),
+            has_device_files=bool(device_files),
+            containers=self.containers,
         )
         sandbox = None
-        if self.sandbox.is_used:
+        if self.sandbox.is_used and not has_image:
             ranks = [replica.rank for replica in wish.replicas]
             checkpoints = checkpoint_folder(self.configuration, wish)
-            sandbox = self.sandbox.command(folder, checkpoints, ranks, self.devices.files(indexes))
+            sandbox = self.sandbox.command(folder, checkpoints, ranks, device_files)
         return {
             "lease": self.lease,
             "lease_grace_seconds": min(wish.grace_seconds, self.lease_seconds * LEASE_GRACE_SHARE),
@@ -250,6 +264,7 @@ class ProcessRuntime:
                 if self._kill_strays(attempt, status):
                     self._finish_later(attempt)
                     return
+                self._begin(_remove_containers(folder))
                 # Told to stop before it began, it just ends. That is no accident.
                 stop = read_json(folder.stop) if not status.get("replicas") else None
                 reason = stop["reason"] if stop else "minder"
@@ -329,6 +344,13 @@ class ProcessRuntime:
         task = asyncio.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+
+
+async def _remove_containers(folder: AttemptFolder) -> None:
+    """Let the engine forget containers whose processes are dead."""
+    for replica in (read_json(folder.spec) or {}).get("replicas", []):
+        if (container := replica.get("container")) is not None:
+            await asyncio.to_thread(subprocess.run, container["remove"], capture_output=True, check=False)
 
 
 async def _remove(path: Path) -> None:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 READ_BYTES = 64 * 1024
+KILLED = -signal.SIGKILL
+#: How long an engine may take to say something of a container, or to remove it.
+ENGINE_SECONDS = 10.0
 
 
 class CommandNotStarted(Exception):
@@ -65,6 +68,8 @@ class RunningReplica:
         self.spec = spec
         self.user: int | None = spec["user"]
         self.enclosure = enclosure
+        #: Commands of its container's engine; None: it is no container.
+        self.container: dict[str, list[str]] | None = spec["container"]
         self.rank: int = spec["rank"]
         self.output = output
         self.cgroup = CgroupOfReplica(spec["cgroup"]["is_unified"], spec["cgroup"]["paths"])
@@ -137,6 +142,8 @@ class RunningReplica:
     def _give_up_rights(self) -> None:
         """Runs in the child: from here on it is what a job may be."""
         _limit(resource.RLIMIT_CORE, 0)
+        if self.container is not None:
+            return  # It is the engine's client, and the engine sets the limits.
         _limit(resource.RLIMIT_NOFILE, self.spec["files"])
         if "pids" not in self.cgroup.paths:
             # This counts all processes of the user, so that it is coarser than a group's limit.
@@ -154,6 +161,12 @@ class RunningReplica:
     def signal_group(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """End the group at once. A container's engine has to do it, or it loses track of what it started."""
+        if self.container is not None:
+            _said(self.container["remove"], self.spec["env"])
+        self.signal_group(signal.SIGKILL)
 
     def pump(self) -> bool:
         """Move what there is into the file; return whether there may be more."""
@@ -173,13 +186,27 @@ class RunningReplica:
     def ended(self, wait_status: int) -> None:
         self.wait_status = wait_status
         self.was_out_of_memory = self.cgroup.was_out_of_memory()
+        if self.container is not None:
+            if self.code == KILLED:
+                said = _said(self.container["was_out_of_memory"], self.spec["env"])
+                self.was_out_of_memory = said.strip() == b"true"
+            _said(self.container["remove"], self.spec["env"])
 
     @property
     def has_failed(self) -> bool:
         return self.wait_status not in (None, 0)
 
+    @property
+    def code(self) -> int | None:
+        """The exit code, or minus the signal that ended it; None while it runs."""
+        if self.wait_status is None:
+            return None
+        code = os.waitstatus_to_exitcode(self.wait_status)
+        # Of what runs inside, the engine's client tells it as a shell does.
+        return 128 - code if self.container is not None and code > 128 else code
+
     def status(self) -> dict[str, Any]:
-        code = None if self.wait_status is None else os.waitstatus_to_exitcode(self.wait_status)
+        code = self.code
         return {
             "rank": self.rank,
             "pid": self.pid,
@@ -187,7 +214,35 @@ class RunningReplica:
             "exit_code": code if code is None or code >= 0 else 128 - code,
             "signal": -code if code is not None and code < 0 else 0,
             "was_out_of_memory": self.was_out_of_memory,
+            "is_container": self.container is not None,
         }
+
+
+def _said(command: list[str], environment: dict[str, str]) -> bytes:
+    """Run a command to its end and return what it wrote; after a while it is killed."""
+    read, write = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.set_wakeup_fd(-1)
+            os.dup2(write, 1)
+            os.execvpe(command[0], command, environment)
+        finally:
+            os._exit(127)
+    os.close(write)
+    said = b""
+    ended = select.poll()
+    pidfd = os.pidfd_open(pid)
+    ended.register(pidfd, select.POLLIN)
+    if not ended.poll(ENGINE_SECONDS * 1000):
+        os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    os.close(pidfd)
+    os.set_blocking(read, False)
+    with contextlib.suppress(BlockingIOError):
+        said = os.read(read, READ_BYTES)
+    os.close(read)
+    return said
 
 
 def _limit(kind: int, most: int) -> None:
