@@ -19,7 +19,7 @@ from scheduler.lending import objects
 from scheduler.lending.objects import ACTIVE, COMING, ENDED
 from scheduler.lending.owners import virtual_clusters_of
 from scheduler.models import CreditTransfer, Loan, MarketRule, Offer
-from scheduler.models.market import OfferState, RuleKind
+from scheduler.models.market import OVER_AT, OfferState, RuleKind
 from scheduler.rounds.market_use import require_unused
 from scheduler.selectors import loan_get, offer_get, virtual_cluster_get
 from scheduler.services.credits import allowance_remove, allowance_set, credits_grant
@@ -113,7 +113,7 @@ class Loans(ListAPIView):
     @extend_schema(parameters=[schemas.LoanQuery])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         query = checked(schemas.LoanQuery, request)
-        rows = Loan.objects.all()
+        rows = Loan.objects.alias(over_at=OVER_AT)
         if name := query.get("virtual_cluster"):
             rows = rows.filter(Q(offer__lender__name=name) | Q(borrower__name=name))
         if "state" in query:
@@ -124,7 +124,7 @@ class Loans(ListAPIView):
 
 def _loans_that_are(state: str) -> Q:
     now = database_now()
-    going_on = Q(ended_at=None, ends_at__gt=now)
+    going_on = Q(over_at__gt=now)
     return {
         COMING: going_on & Q(starts_at__gt=now),
         ACTIVE: going_on & Q(starts_at__lte=now),

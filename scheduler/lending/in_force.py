@@ -15,6 +15,7 @@ from scheduler.core.lending.checking import problems_with_change
 from scheduler.core.lending.in_force import Guarantees, active, given_and_got, in_force
 from scheduler.core.lending.lots import cells_of
 from scheduler.models import Loan
+from scheduler.models.market import OVER_AT
 from tenants.models import Guarantee
 
 
@@ -74,7 +75,7 @@ def own_guarantees() -> Guarantees:
 
 def loans_not_ended(now: datetime) -> tuple[core.Loan, ...]:
     """Return the loans that are in force, or will be."""
-    rows = Loan.objects.filter(ended_at=None, ends_at__gt=now).order_by("id")
+    rows = Loan.objects.alias(over_at=OVER_AT).filter(over_at__gt=now).order_by("id")
     return tuple(
         core.Loan(
             id=core.LoanId(row.id),
@@ -83,7 +84,7 @@ def loans_not_ended(now: datetime) -> tuple[core.Loan, ...]:
             lot=lot_of(row.offer.lot),
             in_return=None if row.offer.in_return is None else lot_of(row.offer.in_return),
             starts_at=row.starts_at.timestamp(),
-            ends_at=row.ends_at.timestamp(),
+            ends_at=row.over_at.timestamp(),
             rule=None if row.offer.rule_id is None else core.RuleId(row.offer.rule_id),
         )
         for row in rows.select_related("offer__lender", "borrower")

@@ -95,7 +95,7 @@ def loans(ids: Iterable[int], viewer: Viewer | None = None) -> list[Representati
             "gpus": sum(offer.gpus.values()),
             "gpu_models": sorted(offer.gpus),
             "starts_at": _iso(row.starts_at),
-            "ends_at": _iso(row.ends_at if row.ended_at is None else row.ended_at),
+            "ends_at": _iso(row.over_at),
             "state": state,
             "ended_by": row.ended_by,
             "price_per_gpu_hour": in_credits(offer.price),
@@ -113,7 +113,7 @@ def loans(ids: Iterable[int], viewer: Viewer | None = None) -> list[Representati
 
 def state_of(loan: Loan, now: datetime) -> str:
     """Return what a loan is at that instant."""
-    if loan.ended_at is not None or loan.ends_at <= now:
+    if loan.over_at <= now:
         return ENDED
     return COMING if now < loan.starts_at else ACTIVE
 

@@ -2,6 +2,7 @@
 
 import django.db.models.deletion
 import django.db.models.expressions
+import django.db.models.functions.comparison
 from django.db import migrations, models
 
 
@@ -262,6 +263,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='loan',
             index=models.Index(condition=models.Q(('ended_at', None)), fields=['id'], name='loan_not_ended'),
+        ),
+        migrations.AddIndex(
+            model_name='loan',
+            index=models.Index(django.db.models.functions.comparison.Coalesce('ended_at', 'ends_at'), name='loan_by_end'),
         ),
         migrations.AddIndex(
             model_name='loan',

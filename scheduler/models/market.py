@@ -5,8 +5,11 @@ triggers of the database (migration 0011) keep the balances: nobody can write a 
 a transfer. So all accounts together hold exactly 0 always, the bank owing what it has granted.
 """
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Coalesce
 
 from tenants.models import VirtualCluster
 
@@ -153,6 +156,10 @@ class Offer(models.Model):
         ]
 
 
+#: When a loan is over, or will be.
+OVER_AT = Coalesce("ended_at", "ends_at")
+
+
 class Loan(models.Model):
     """An offer that was taken: its lot is the borrower's from `starts_at` until `ends_at`, or `ended_at`.
 
@@ -184,8 +191,14 @@ class Loan(models.Model):
         ]
         indexes = [
             models.Index(fields=["id"], condition=Q(ended_at=None), name="loan_not_ended"),
+            models.Index(OVER_AT, name="loan_by_end"),
             models.Index(fields=["borrower", "-id"], name="loan_by_borrower"),
         ]
+
+    @property
+    def over_at(self) -> datetime:
+        """When it is over, or will be; one that was settled by a clock that ran ahead still is until then."""
+        return self.ends_at if self.ended_at is None else self.ended_at
 
 
 class TransferKind(models.TextChoices):

@@ -103,9 +103,8 @@ def loan_end(*, by: Viewer, loan_id: int) -> Loan:
         raise NotFound(f"There is no loan {loan_id}.")
     require_owner(by, loan.borrower)
     now = database_now()
-    over = loan.ends_at if loan.ended_at is None else loan.ended_at
-    if loan.ended_at is not None or loan.ends_at <= now:
-        raise Conflict(f"Loan {loan.id} ended at {over:%Y-%m-%d %H:%M:%S} UTC.")
+    if loan.over_at <= now:
+        raise Conflict(f"Loan {loan.id} ended at {loan.over_at:%Y-%m-%d %H:%M:%S} UTC.")
     paid, due, refunded = _refund(loan, by) if by.is_operator else (0, 0, 0)
     loan.ended_at, loan.ended_by = now, by.actor
     Loan.objects.filter(id=loan.id).update(ended_at=now, ended_by=by.actor, version=F("version") + 1)

@@ -25,8 +25,8 @@ SELECT t.id, t.name,
     (SELECT json_build_array(count(*), max(id), sum(version)) FROM scheduler_node),
     (SELECT document FROM scheduler_cellspecification ORDER BY version DESC LIMIT 1),
     EXISTS (SELECT FROM scheduler_job WHERE tenant_id = t.id AND state = 'queued' OFFSET %s),
-    EXISTS (SELECT FROM scheduler_loan WHERE ended_at IS NULL AND ends_at > clock_timestamp()
-            AND starts_at <= clock_timestamp())
+    EXISTS (SELECT FROM scheduler_loan WHERE coalesce(ended_at, ends_at) > statement_timestamp()
+            AND starts_at <= statement_timestamp())
 FROM tenants_tenant t WHERE t.name = %s
 """
 

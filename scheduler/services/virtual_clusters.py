@@ -19,7 +19,7 @@ from scheduler.hints import hint_round
 from scheduler.jobspec import did_you_mean
 from scheduler.lending.in_force import own_guarantees, problems_with_loans
 from scheduler.models import CreditTransfer, Event, Gpu, GpuModel, Job, Loan, Offer
-from scheduler.models.market import BANK_NAME, OfferState
+from scheduler.models.market import BANK_NAME, OVER_AT, OfferState
 from scheduler.plugins import problems_with_placer, problems_with_policy, split_policy
 from scheduler.represent import SPARE_VIEW
 from tenants.errors import Conflict, FieldError, Invalid, QuotaExceeded
@@ -248,7 +248,7 @@ def _check_market(row: VirtualCluster) -> None:
     """Raise Conflict when the virtual cluster takes part in the market, or did."""
     now = database_now()
     mine = Q(offer__lender=row) | Q(borrower=row)
-    going_on = Loan.objects.filter(mine, ended_at=None, ends_at__gt=now).order_by("id")
+    going_on = Loan.objects.alias(over_at=OVER_AT).filter(mine, over_at__gt=now).order_by("id")
     offers = Offer.objects.filter(lender=row, state=OfferState.OPEN, ends_at__gt=now).order_by("id")
     if going_on or offers:
         named = [f"loan {loan.id}" for loan in going_on[:5]] + [f"offer {offer.id}" for offer in offers[:5]]

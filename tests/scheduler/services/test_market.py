@@ -20,7 +20,7 @@ from scheduler.core.lending.terms import Lot
 from scheduler.lending.in_force import market_now
 from scheduler.models import CreditAccount, CreditTransfer, Event, LedgerLine, Loan, MarketRule, Offer
 from scheduler.models.market import BANK
-from scheduler.services import credits, virtual_clusters
+from scheduler.services import credits, settling, virtual_clusters
 from scheduler.services.cells import cells_apply
 from scheduler.services.credits import balance_of
 from scheduler.services.loans import loan_end, offer_take
@@ -311,6 +311,17 @@ def test_the_clock_closes_offers_begins_and_ends_loans(market):
         ("expire", ""),
         ("end", ""),
     ]
+
+
+def test_a_clock_that_ran_ahead_ends_no_loan(market, monkeypatch):
+    loan = make_loan(market.speech, market.vision, {"P100": 1})
+    monkeypatch.setattr(settling, "database_now", lambda: in_hours(24))
+    market_settle()
+    loan.refresh_from_db()
+    assert loan.ended_at == loan.ends_at
+    assert market_now(database_now()).in_force.gpus["vision"] == {"P100": 1, "V100": 4}
+    assert loan_end(by=market.vera, loan_id=loan.id).ended_by == "user vera"
+    assert market_now(database_now()).in_force.gpus["vision"] == {"V100": 4}
 
 
 CELLS = {
