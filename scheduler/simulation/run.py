@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from scheduler.core import wording
@@ -164,10 +164,11 @@ def simulate(
         round_seconds=experiment.round_seconds,
         gpus_by_model=experiment.cluster.gpus_by_model,
         division="counts" if experiment.cluster.cells is None else "cells",
-        guaranteed={vc.name: sum(vc.guaranteed.values()) for vc in facts.virtual_clusters},
+        guaranteed={vc.name: dict(vc.guaranteed) for vc in facts.virtual_clusters},
         members={
             vc.name: {member.tenant: member.weight for member in vc.members} for vc in facts.virtual_clusters
         },
+        speeds=_speeds_by_tenant(experiment, arrivals),
         jobs=tuple(engine.records()),
         stays=tuple(engine.stays),
         samples=tuple(engine.samples),
@@ -208,6 +209,35 @@ def _arrivals(experiment: Experiment) -> tuple[Arrival, ...]:
             arrival = replace(arrival, job=replace(job, gpu_models=known[key]))
         found.append(arrival)
     return tuple(found)
+
+
+def _speeds_by_tenant(
+    experiment: Experiment, arrivals: Sequence[Arrival]
+) -> Mapping[str, Mapping[str, float]]:
+    """Return how fast each tenant's jobs are on every model relative to their best, by their work."""
+    speeds, models = experiment.rules.speeds, tuple(experiment.cluster.gpus_by_model)
+    if speeds.tables is None:
+        return {}
+    relative: dict[object, dict[str, float]] = {}
+    sums: dict[str, dict[str, float]] = {}
+    works: dict[str, float] = {}
+    for arrival in arrivals:
+        job = arrival.job
+        key = job.application, job.gpus
+        if key not in relative:
+            rates = {model: speeds.alone(job, model, job.gpus, 1) for model in models}
+            best = max(rates.values(), default=0.0) or 1.0
+            relative[key] = {model: rate / best for model, rate in rates.items()}
+        work = job.gpus * arrival.truth.work_seconds
+        works[job.tenant] = works.get(job.tenant, 0.0) + work
+        own = sums.setdefault(job.tenant, dict.fromkeys(models, 0.0))
+        for model, speed in relative[key].items():
+            own[model] += speed * work
+    return {
+        tenant: {model: total / works[tenant] for model, total in sorted(own.items())}
+        for tenant, own in sorted(sums.items())
+        if works[tenant] > 0
+    }
 
 
 def _has_ended(engine: Engine, job: object) -> bool:

@@ -115,9 +115,12 @@ class Result:
     gpus_by_model: Mapping[str, int]
     #: What guarantees are: "counts" of GPUs, or "cells".
     division: str = "counts"
-    #: By virtual cluster, the GPUs it is guaranteed and the weights of its members, at the beginning.
-    guaranteed: Mapping[str, int] = field(default_factory=dict)
+    #: By virtual cluster, the GPUs it is guaranteed by model and its members' weights, at the beginning.
+    guaranteed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     members: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    #: By tenant and GPU model: how fast its jobs are there relative to each one's best model, on average by
+    #: their work; a model that is not named: as fast.
+    speeds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     jobs: tuple[JobRecord, ...]
     stays: tuple[Stay, ...]
     samples: tuple[Sample, ...]

@@ -113,18 +113,20 @@ def share_table(measures: Sequence[Measures]) -> str:
     for name in names[:GROUPS_SHOWN]:
         head = f'<th scope="rowgroup" rowspan="{len(measures)}">{escape(name)}</th>'
         for label, shares in zip(labels(measures), found, strict=True):
-            texts = ["–"] * 8 if name not in shares else _share_texts(shares[name])
+            texts = ["–"] * 9 if name not in shares else _share_texts(shares[name])
             rows.append(f'<tr>{head}<th scope="row">{escape(label)}</th>{_cells(texts)}</tr>')
             head = ""
     header = [
-        "Tenant", "Policy", "Entitled (GPU-hours)", "Had", "Alone", "Better off alone",
+        "Tenant", "Policy", "Entitled (GPU-hours)", "Had", "Worth", "Alone", "Better off alone",
         "Apps", "Worst ρ", "Mean ρ", "ρ > 1",
     ]  # fmt: skip
     return table("shares", caption, header, rows)
 
 
 def _share_texts(share: TenantShare) -> list[str]:
-    hours = share.entitled_gpu_hours, share.received_gpu_hours, share.alone_gpu_hours
+    hours = (
+        share.entitled_gpu_hours, share.received_gpu_hours, share.worth_gpu_hours, share.alone_gpu_hours,
+    )  # fmt: skip
     return [
         *map(number, hours),
         "yes" if share.better_off_alone else "no",

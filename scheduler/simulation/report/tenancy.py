@@ -2,9 +2,12 @@
 
 At any instant the guaranteed jobs that a tenant has in a virtual cluster are its demand. It is *entitled* to
 its part of the GPUs that the virtual cluster is guaranteed, by its weight among those that have any demand
-then, and to what others can not use (water filling, `scheduler.core.entitlement`). *Alone* it would have its
-part among all members, whether these have demand or not, as far as its own demand goes. Both are sums over
-instants at even distances. A tenant is better off alone when it had less than that; all models count alike.
+then, and to what others can not use (water filling, `scheduler.core.entitlement`); models count alike there.
+
+What GPU time is worth to a tenant depends on the model: an hour counts as fast as its jobs are there,
+relative to their best model. Of that, *alone* it would have had its part of every model among all members,
+whether these have demand or not, its best models first and as far as its demand goes. A tenant that had less
+is better off alone. Both are sums over instants at even distances.
 
 Apps are those of `scheduler.core.apps`: one job, or all jobs of a tenant that name the same search. Here the
 whole life is known, so rho = T / T_alone, T from the first submission to the last end, and T_alone what the
@@ -38,10 +41,11 @@ class TenantShare:
     """What a tenant was entitled to and had, over the whole run; rho over its apps that ended."""
 
     tenant: str
-    #: Guaranteed jobs alone, as the two below.
+    #: Of guaranteed jobs, as the three below.
     entitled_gpu_hours: float
     received_gpu_hours: float
-    #: On its own part, had nobody else been there.
+    #: What it had is worth, in GPU-hours of its jobs' best model; and what it would have had alone.
+    worth_gpu_hours: float
     alone_gpu_hours: float
     better_off_alone: bool
     apps: int
@@ -54,10 +58,7 @@ def tenant_shares(result: Result, measured: Sequence[JobRecord]) -> tuple[Tenant
     """Return the shares by tenant; rho over those apps whose jobs are all measured and have ended."""
     possible = [job for job in result.jobs if job.outcome != "never"]
     entitled, alone = _entitlements(result, possible)
-    received = dict.fromkeys(entitled, 0.0)
-    for job in possible:
-        if job.guaranteed:
-            received[job.tenant] += job.gpu_seconds / HOUR
+    received, worth = _received(result, possible, entitled)
     rho = _rho_by_tenant(result, possible, measured)
     return tuple(
         [
@@ -65,8 +66,9 @@ def tenant_shares(result: Result, measured: Sequence[JobRecord]) -> tuple[Tenant
                 tenant=tenant,
                 entitled_gpu_hours=entitled[tenant],
                 received_gpu_hours=received[tenant],
+                worth_gpu_hours=worth[tenant],
                 alone_gpu_hours=alone[tenant],
-                better_off_alone=received[tenant] < alone[tenant] * (1 - TOLERANCE),
+                better_off_alone=worth[tenant] < alone[tenant] * (1 - TOLERANCE),
                 apps=len(found),
                 worst_rho=max(found) if found else None,
                 mean_rho=sum(found) / len(found) if found else None,
@@ -84,6 +86,27 @@ def jain_of_parts(shares: Iterable[TenantShare]) -> float | None:
     return jain_index(np.array(parts, dtype=float))
 
 
+def _received(
+    result: Result, jobs: Sequence[JobRecord], tenants: Iterable[str]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the GPU-hours that guaranteed jobs of tenants had, and what these are worth to them."""
+    received, worth = dict.fromkeys(tenants, 0.0), dict.fromkeys(tenants, 0.0)
+    owners = {job.id: job.tenant for job in jobs if job.guaranteed}
+    for job in jobs:
+        if job.guaranteed:
+            received[job.tenant] += job.gpu_seconds / HOUR
+            worth[job.tenant] += job.gpu_seconds / HOUR
+    for stay in result.stays:
+        tenant = owners.get(stay.job)
+        if tenant is not None and (speed := _speed(result, tenant, stay.gpu_model)) != 1:
+            worth[tenant] -= (1 - speed) * len(stay.gpus) * (stay.ended_at - stay.started_at) / HOUR
+    return received, worth
+
+
+def _speed(result: Result, tenant: str, model: str) -> float:
+    return result.speeds.get(tenant, {}).get(model, 1.0)
+
+
 def _entitlements(result: Result, jobs: Sequence[JobRecord]) -> tuple[dict[str, float], dict[str, float]]:
     """Return the GPU-hours that tenants with guaranteed jobs are entitled to, and would have alone."""
     span = result.ended_at - result.began_at
@@ -96,16 +119,27 @@ def _entitlements(result: Result, jobs: Sequence[JobRecord]) -> tuple[dict[str, 
     alone: dict[str, float] = {}
     for vc, by_tenant in sorted(demands.items()):
         members = result.members.get(vc, {})
-        gpus = result.guaranteed.get(vc, sum(result.gpus_by_model.values()))
+        by_model = result.guaranteed.get(vc, result.gpus_by_model)
+        gpus = sum(by_model.values())
         weights = np.array([members.get(tenant, 1.0) for tenant in by_tenant])
         demand = np.array([_demand(found, instants, result.ended_at) for found in by_tenant.values()])
         parts = _water_filled(gpus, weights, demand).mean(axis=1) * span / HOUR
         everyone = sum(members.values()) or float(weights.sum())
-        own = np.minimum(demand, (gpus * weights / everyone)[:, None]).mean(axis=1) * span / HOUR
         for place, tenant in enumerate(by_tenant):
             entitled[tenant] = entitled.get(tenant, 0.0) + float(parts[place])
-            alone[tenant] = alone.get(tenant, 0.0) + float(own[place])
+            part = {model: count * weights[place] / everyone for model, count in by_model.items()}
+            own = _alone(demand[place], part, result.speeds.get(tenant, {})).mean() * span / HOUR
+            alone[tenant] = alone.get(tenant, 0.0) + float(own)
     return entitled, alone
+
+
+def _alone(demand: Floats, part: Mapping[str, float], speeds: Mapping[str, float]) -> Floats:
+    """Return what the part does for that demand, by instant: the best models first."""
+    left, done = demand, np.zeros_like(demand)
+    for model in sorted(part, key=lambda model: (-speeds.get(model, 1.0), model)):
+        used = np.minimum(left, part[model])
+        left, done = left - used, done + speeds.get(model, 1.0) * used
+    return done
 
 
 def _demand(jobs: Sequence[JobRecord], instants: Floats, ended_at: float) -> Floats:

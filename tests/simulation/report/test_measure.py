@@ -1,6 +1,7 @@
 """Every number of the report, worked out by hand on runs of a few jobs."""
 
 import json
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -77,7 +78,8 @@ def test_what_tenants_were_entitled_to_had_and_would_have_had_alone() -> None:
         record(1, started=0, ended=3600),
         record(2, started=2700, ended=3600, gpus=4, tenant="speech"),
     ]
-    fairness = measure(result(jobs, members=members, guaranteed={"vision-vc": 4})).fairness
+    guaranteed = {"vision-vc": {"V100": 4}}
+    fairness = measure(result(jobs, members=members, guaranteed=guaranteed)).fairness
     speech, vision = fairness.tenants
     # Speech has what vision leaves of four; alone, with the third member there, a quarter of them.
     assert (vision.entitled_gpu_hours, vision.alone_gpu_hours) == (pytest.approx(1), pytest.approx(1))
@@ -87,8 +89,29 @@ def test_what_tenants_were_entitled_to_had_and_would_have_had_alone() -> None:
     assert fairness.jain_of_parts == pytest.approx((1 + 1 / 3) ** 2 / (2 * (1 + 1 / 9)))
     # A GPU for half the hour would have been less than a quarter of four.
     late = [jobs[0], record(2, started=1800, ended=3600, submitted=0, tenant="speech")]
-    worse = measure(result(late, members=members, guaranteed={"vision-vc": 4})).fairness
+    worse = measure(result(late, members=members, guaranteed=guaranteed)).fairness
     assert [share.better_off_alone for share in worse.tenants] == [True, False]
+
+
+def test_gpu_time_is_worth_what_a_tenants_jobs_make_of_it() -> None:
+    """Vision has both fast GPUs and speech both slow ones, which are less to it than one of each."""
+    jobs = [
+        record(1, started=0, ended=3600, gpus=2),
+        record(2, started=0, ended=3600, gpus=2, tenant="speech"),
+    ]
+    stays = [stay(1, (0, 1), 0, 3600), stay(2, (2, 3), 0, 3600)]
+    run = result(
+        jobs,
+        stays=(stays[0], replace(stays[1], gpu_model="K80")),
+        members={"vision-vc": {"vision": 1.0, "speech": 1.0}},
+        guaranteed={"vision-vc": {"V100": 2, "K80": 2}},
+        speeds={"vision": {"V100": 1.0, "K80": 0.25}, "speech": {"V100": 1.0, "K80": 0.75}},
+    )
+    speech, vision = measure(run).fairness.tenants
+    # Alone each has one V100 and one K80.
+    assert (vision.worth_gpu_hours, vision.alone_gpu_hours) == (2.0, pytest.approx(1.25))
+    assert (speech.worth_gpu_hours, speech.alone_gpu_hours) == (1.5, pytest.approx(1.75))
+    assert (speech.received_gpu_hours, speech.better_off_alone) == (2.0, True)
 
 
 def test_the_jobs_of_a_search_are_one_app() -> None:
