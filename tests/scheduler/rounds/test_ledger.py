@@ -103,6 +103,19 @@ def test_trades_of_gandiva_fair_are_decided_again_exactly():
     assert "3 lines of the ledger" in out.getvalue()
 
 
+def test_auctions_of_themis_are_decided_again_exactly():
+    make_node(gpus=4)
+    tenants = [make_tenant("speech"), make_tenant("vision")]
+    vc = make_vc("shared", members=tenants, guaranteed={"V100": 4}, policy="themis")
+    for number in range(6):
+        make_job(tenant=tenants[number % 2], virtual_cluster=vc, gpus=1 + number % 2)
+    numbers = [run_round(), run_round()]
+    rows = list(LedgerLine.objects.filter(round_number__in=numbers))
+    assert {"auction", "bid", "win"} <= {row.kind for row in rows}
+    assert all(replay(row).same for row in rows)
+    call_command("replay_round", *numbers, stdout=io.StringIO())
+
+
 def test_a_line_that_the_facts_do_not_give_is_found_out(auctioned):
     number, _ = auctioned
     at = database_now()
