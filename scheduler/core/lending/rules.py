@@ -64,7 +64,8 @@ def follow(
         instants = [min([*instants, now + longest_gap(round_seconds) / 2])] if instants else []
     return Followed(
         actions=tuple(following.actions),
-        memory={"at": now, "idle": idle} if idle else {},
+        # Also that nothing is idle: what is not said is remembered as it was.
+        memory={"at": now, "idle": idle} if lending.lend_rules else {},
         wake_at=min(instants, default=None),
     )
 

@@ -91,6 +91,11 @@ class TestLending:
         assert not after(facts, 300).market
         assert not after(facts, 100, 100, -50, 100).market
 
+    def test_that_all_is_in_use_is_remembered_too(self) -> None:
+        job = make_job(1, 8, virtual_cluster="speech")
+        facts = with_market(two_clusters([job], [make_running(job, range(100, 108))]), lends=[lends()])
+        assert decide(facts).memory[MARKET] == {"at": NOW, "idle": {}}
+
     def test_only_what_was_idle_all_the_time_counts(self) -> None:
         job = make_job(1, 5, virtual_cluster="speech")
         facts = with_market(two_clusters(), lends=[lends()])
