@@ -286,6 +286,7 @@ def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
     }
     owned = _owned_cells()
     market = market_now(database_now())
+    moved = _lent_and_borrowed(market)
     slow = overruns([row.name for row in by_id.values()])
     return [
         {
@@ -293,9 +294,10 @@ def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
                 by_id[row_id],
                 usage[row_id],
                 owned.get(by_id[row_id].name, {}),
-                market,
+                market.in_force.gpus.get(by_id[row_id].name, {}),
                 *counts.get(row_id, (0, 0)),
             ),
+            **moved[by_id[row_id].name],
             "has_targets": has_targets(by_id[row_id].policy),
             "overrun": slow.get(by_id[row_id].name),
         }
@@ -320,12 +322,11 @@ def _virtual_cluster(
     row: VirtualCluster,
     usage: Mapping[str, Counter[str]],
     owned: Representation,
-    market: MarketNow,
+    guaranteed: Mapping[str, int],
     queued: int,
     running: int,
 ) -> Representation:
     own = {line.gpu_model: line.gpus for line in row.guarantees.all()}
-    guaranteed = market.in_force.gpus.get(row.name, {})
     return {
         "id": row.id,
         "name": row.name,
@@ -336,7 +337,6 @@ def _virtual_cluster(
         "default_time_limit_seconds": row.default_time_limit_seconds,
         "guaranteed": dict(sorted(guaranteed.items())),
         "own_guaranteed": dict(sorted(own.items())),
-        **_lent_and_borrowed(row.name, market),
         "cells": {path: count for path, count in owned.get("cells", {}).items() if count},
         "pinned": owned.get("pinned", {}),
         "members": [
@@ -356,9 +356,9 @@ def _virtual_cluster(
     }
 
 
-def _lent_and_borrowed(name: str, market: MarketNow) -> Representation:
-    """Return what of other virtual clusters is this one's now, and the other way round."""
-    lent, borrowed = [], []
+def _lent_and_borrowed(market: MarketNow) -> Mapping[str, Representation]:
+    """Return by virtual cluster what of it others have now, and what it has of others."""
+    found: dict[str, Representation] = defaultdict(lambda: {"lent": [], "borrowed": []})
     for loan in market.active:
         for giver, taker, lot in given_and_got([loan]):
             said = {
@@ -366,11 +366,9 @@ def _lent_and_borrowed(name: str, market: MarketNow) -> Representation:
                 "lot": {"gpus": dict(lot.gpus), "cells": dict(lot.cells)},
                 "ends_at": datetime.fromtimestamp(loan.ends_at, UTC).isoformat(),
             }
-            if giver == name:
-                lent.append({**said, "to": taker})
-            if taker == name:
-                borrowed.append({**said, "from": giver})
-    return {"lent": lent, "borrowed": borrowed}
+            found[giver]["lent"].append({**said, "to": taker})
+            found[taker]["borrowed"].append({**said, "from": giver})
+    return found
 
 
 def rounds(numbers: Iterable[int]) -> list[Representation]:

@@ -76,18 +76,24 @@ def own_guarantees() -> Guarantees:
 def loans_not_ended(now: datetime) -> tuple[core.Loan, ...]:
     """Return the loans that are in force, or will be."""
     rows = Loan.objects.alias(over_at=OVER_AT).filter(over_at__gt=now).order_by("id")
+    columns = (
+        "id", "offer__lender__name", "borrower__name", "offer__lot", "offer__in_return", "offer__rule_id",
+        "starts_at",
+    )  # fmt: skip
     return tuple(
         core.Loan(
-            id=core.LoanId(row.id),
-            lender=row.offer.lender.name,
-            borrower=row.borrower.name,
-            lot=lot_of(row.offer.lot),
-            in_return=None if row.offer.in_return is None else lot_of(row.offer.in_return),
-            starts_at=row.starts_at.timestamp(),
-            ends_at=row.over_at.timestamp(),
-            rule=None if row.offer.rule_id is None else core.RuleId(row.offer.rule_id),
+            id=core.LoanId(number),
+            lender=lender,
+            borrower=borrower,
+            lot=lot_of(lot),
+            in_return=None if in_return is None else lot_of(in_return),
+            rule=None if rule is None else core.RuleId(rule),
+            starts_at=starts_at.timestamp(),
+            ends_at=over_at.timestamp(),
         )
-        for row in rows.select_related("offer__lender", "borrower")
+        for number, lender, borrower, lot, in_return, rule, starts_at, over_at in rows.values_list(
+            *columns, OVER_AT
+        )
     )
 
 
