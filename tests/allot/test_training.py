@@ -408,6 +408,11 @@ class TestSession:
         self, alone: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         steps: list[int] = []
+        # Another session of the same job.
+        with training.session(name="before", save_bytes=lambda: b"other") as other:
+            for _ in other.steps(1):
+                pass
+        assert (alone / "checkpoints" / "before" / "claims").is_dir()
 
         def write(folder: Path) -> None:
             (folder / "state").write_text("half")
@@ -445,6 +450,7 @@ class TestSession:
         ("arguments", "message"),
         [
             ({"save": print, "save_bytes": bytes}, "not both"),
+            ({"name": "../up"}, "name must be letters"),
             ({"keep": 0}, "must be at least 1"),
             ({"every_steps": 0}, "must be at least 1"),
         ],

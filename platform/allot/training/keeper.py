@@ -60,7 +60,13 @@ class Keeper:
             files = digests_of(writing / FILES)
             (writing / MANIFEST).write_bytes(replace(manifest, files=files).encode())
             self.fence.check()
+            # Of an earlier try to save this step, of which the store or another rank knows nothing.
+            remove_folder(self.local / within)
             move_into_place(writing, self.local / within)
+        except OSError:
+            # A newer start clears away what older ones are writing.
+            self.fence.check()
+            raise
         finally:
             remove_folder(writing)
         for name, digest in files.items():

@@ -45,15 +45,18 @@ class Restored:
         return (self.folder / BYTES_FILE).read_bytes()
 
 
-def open_store(place: Place, environment: Mapping[str, str] = os.environ) -> Store:
-    """Return the store that the environment names, else the checkpoint folder itself."""
+def open_store(place: Place, name: str, environment: Mapping[str, str] = os.environ) -> Store:
+    """Return the store that the environment names, else the checkpoint folder itself.
+
+    `name` is that of the session, empty for a job's only one; the folder has it already.
+    """
     url = environment.get("ALLOT_CHECKPOINT_STORE")
     if not url:
         return FolderStore(place.folder)
     # HTTP, TLS and XML: only who uses such a store waits for them to load.
     from allot.training.s3 import S3Store
 
-    return S3Store.from_environment(url, environment)
+    return S3Store.from_environment(f"{url}/{name}" if name else url, environment)
 
 
 def begin(
@@ -115,8 +118,10 @@ def _fetch(keeper: Keeper, checkpoint: Checkpoint, place: Place) -> Restored:
     first = keeper.read(checkpoint, 0)
     own = place.rank if first.parts == place.world_size else 0
     everything = first.parts > 1 and first.parts != place.world_size
+    # Rank 0 has had them all when it chose.
+    have = keeper.read if place.rank == 0 else keeper.fetch
     manifests: dict[int, Manifest] = {
-        rank: keeper.fetch(checkpoint, rank) for rank in (range(first.parts) if everything else (own,))
+        rank: have(checkpoint, rank) for rank in (range(first.parts) if everything else (own,))
     }
     manifest = manifests[own]
     if place.rank == 0:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -21,6 +23,7 @@ from allot.training.stop import StopRequest
 
 DEFAULT_SECONDS = 600.0
 PROGRESS_FILE = "progress.jsonl"
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 #: What ranks wish for after a step; the largest wins.
 GO_ON, SAVE, STOP = 0, 1, 2
 
@@ -41,6 +44,7 @@ def session(
     shard: bool = False,
     agree: Agree | None = None,
     folder: str | os.PathLike[str] | None = None,
+    name: str = "",
     wait_seconds: float = 300.0,
 ) -> Session:
     """Return a session, to be entered by `with`.
@@ -53,6 +57,7 @@ def session(
     agree           returns to each rank the largest of the numbers that the ranks pass it. Needed where ranks
                     wait for one another, as in data-parallel training: then all stop at the same step
     folder          where to keep checkpoints when the platform names no place (./checkpoints)
+    name            for jobs with several sessions, one after the other: each keeps its own checkpoints
     wait_seconds    how long other ranks wait for rank 0 to choose a checkpoint
     """
     if (save and save_bytes) or (load and load_bytes):
@@ -61,11 +66,15 @@ def session(
         raise TrainingError("keep and every_steps must be at least 1")
     if every_seconds is None and every_steps is None:
         every_seconds = DEFAULT_SECONDS
+    if name and not NAME.fullmatch(name):
+        raise TrainingError(f"name must be letters, digits, - and _ only, not {name!r}")
     place = Place.from_environment(os.environ, Path(folder) if folder is not None else None)
+    place = replace(place, folder=place.folder / name)
     if shard and agree is None and place.world_size > 1:
         raise TrainingError("with shard, ranks have to save at the same step: give agree too")
     return Session(
         place=place,
+        name=name,
         save=_saving_bytes(save_bytes) if save_bytes else save,
         load=_loading_bytes(load_bytes) if load_bytes else load,
         every_seconds=every_seconds,
@@ -84,6 +93,7 @@ class Session:
         self,
         *,
         place: Place,
+        name: str = "",
         save: Save | None,
         load: Load | None,
         every_seconds: float | None,
@@ -93,7 +103,7 @@ class Session:
         agree: Agree | None,
         wait_seconds: float,
     ) -> None:
-        self._place = place
+        self._place, self._name = place, name
         self._save, self._load = save, load
         self._every_seconds, self._every_steps = every_seconds, every_steps
         self._keep, self._shard = keep, shard
@@ -121,7 +131,7 @@ class Session:
             self._place.folder.mkdir(parents=True, exist_ok=True)
             self._keeper, self.restored = begin(
                 self._place,
-                open_store(self._place),
+                open_store(self._place, self._name),
                 self._stop,
                 agree=self._agree,
                 keep=self._keep,
