@@ -36,6 +36,8 @@ from scheduler.simulation.traces.fields import BadField, seconds, shown
 KINDS = ("loan", "offer", "take", "withdraw", "lend_rule", "borrow_rule", "grant")
 
 _LOT = ("gpus", "cells")
+#: Of anything; three centuries in seconds.
+_MOST = 1e10
 _KNOWN: Mapping[str, Collection[str]] = {
     "loan": ("from", "to", *_LOT, "in_return", "starts_at", "ends_at"),
     "offer": ("name", "virtual_cluster", *_LOT, "in_return", "starts_at", "ends_at", "price"),
@@ -179,9 +181,12 @@ class _Fields:
         if given is None:
             raise InputError(f"{self.where}: {field}: is missing")
         try:
-            return seconds(field, given)
+            value = seconds(field, given)
         except BadField as bad:
             raise InputError(f"{self.where}: {bad}") from None
+        if value > _MOST:
+            raise InputError(f"{self.where}: {field}: {given} is more than {_MOST:g}")
+        return value
 
     def credits(self, field: str) -> Millicredits:
         return round(self.number(field, 0.0) * 1_000)

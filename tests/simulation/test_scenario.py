@@ -82,6 +82,10 @@ def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> 
         ("{at: 0, grant: {virtual_cluster: cluster, credits: -1}}", "event 1: grant: credits:"),
         ("{at: 0, take: {offer: x, virtual_cluster: cluster}}", "event 1: take: there is no offer"),
         ("{at: 0, offer: {virtual_cluster: cluster, gpus: {v100: 3}, ends_at: 9}}", "owns 2 v100, not 3"),
+        (
+            "{at: 0, loan: {from: cluster, to: cluster, ends_at: 1.0e+99}}",
+            "ends_at: 1e+99 is more than 1e+10",
+        ),
         ("{at: 0, lend_rule: {virtual_cluster: cluster, sells: 1}}", "event 1: lend_rule: 'sells' is not"),
         ("{at: 0, virtual_cluster: {colour: red}}", "event 1: virtual_cluster: 'colour' is not known here"),
     ],
