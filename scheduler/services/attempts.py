@@ -20,7 +20,7 @@ from scheduler.core.lifecycle import (
 from scheduler.hints import hint_round
 from scheduler.models import Attempt, AttemptPart, Job
 from scheduler.models.jobs import PartState, StopCause
-from scheduler.services.failures import nodes_to_avoid, verdict_on
+from scheduler.services.failures import cordon_if_suspect, nodes_to_avoid, verdict_on
 from scheduler.services.holds import promote, release_gpus
 from scheduler.services.lost_work import lost_seconds_at_end
 from scheduler.services.steps import step_attempt, step_job, touch_job
@@ -243,6 +243,7 @@ def _after_failure(
     if verdict is not None:
         attempt.failure = verdict.name
         Attempt.objects.filter(id=attempt.id).update(failure=verdict.name)
+    cordon_if_suspect(attempt, at=at)
     columns: dict = {"service": received, "failures": job.failures + 1}
     if was_live and verdict is not None and verdict.retry:
         columns["eligible_at"] = at + timedelta(seconds=verdict.after_seconds)

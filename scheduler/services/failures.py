@@ -1,16 +1,26 @@
-"""What is made of an attempt that failed: whether its job is tried again, and where not."""
+"""What is made of an attempt that failed: whether its job is tried again, where not, and what that says of
+the node."""
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
+from django.db.models import F
+
+from scheduler import stream
 from scheduler.core.failures.retrying import Failed, RetryRules, Verdict, judge
 from scheduler.core.failures.taxonomy import class_of
 from scheduler.core.lifecycle import Outcome
-from scheduler.models import Attempt, Job, Node
+from scheduler.models import Attempt, AttemptPart, Job, Node
 from scheduler.models.inventory import NodeState
 from scheduler.models.jobs import StopCause
+from scheduler.services.steps import node_event
 
 #: A job avoids no more nodes than these, the newest, and never more than half of those that it could use.
 MOST_AVOIDED = 8
+#: A node is cordoned when the hardware failed so many jobs on it within this time. What a job's log says is
+#: its own word, so that one tenant alone can not take nodes from others.
+SUSPECT_WITHIN = timedelta(hours=6)
+SUSPECT_JOBS, SUSPECT_TENANTS = 3, 2
 
 
 def verdict_on(job: Job, attempt: Attempt) -> Verdict | None:
@@ -36,3 +46,23 @@ def nodes_to_avoid(job: Job, attempt: Attempt) -> Sequence[int]:
         usable = usable.filter(gpu_model__name__in=job.gpu_models)
     most = min(MOST_AVOIDED, usable.count() // 2)
     return known[-most:] if most else []
+
+
+def cordon_if_suspect(attempt: Attempt, *, at: datetime) -> None:
+    """Let no more jobs start on a node whose hardware has failed several jobs of several tenants."""
+    for part in attempt.parts.filter(category="hardware").select_related("node"):
+        node = part.node
+        failed = AttemptPart.objects.filter(
+            node=node, category="hardware", attempt__planned_at__gte=at - SUSPECT_WITHIN
+        )
+        jobs = set(failed.values_list("attempt__job_id", "attempt__job__tenant_id"))
+        tenants = {tenant for _, tenant in jobs}
+        if node.cordoned or len(jobs) < SUSPECT_JOBS or len(tenants) < SUSPECT_TENANTS:
+            continue
+        if Node.objects.filter(id=node.id, cordoned=False).update(cordoned=True, version=F("version") + 1):
+            why = (
+                f"Its hardware failed {len(jobs)} jobs of {len(tenants)} tenants within"
+                f" {SUSPECT_WITHIN.total_seconds() / 3600:g} hours, the last one: {part.message}"
+            )
+            node_event(node, "node.cordoned", at=at, actor="health", why=why).save()
+            stream.publish_nodes([node.id])

@@ -22,7 +22,7 @@ from scheduler.models.jobs import StopCause
 from scheduler.services.attempts import attempt_stop
 from scheduler.services.leases import GANG_READY_SECONDS, expire_leases
 from scheduler.services.reports import logs_append, report_apply
-from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
+from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -149,6 +149,22 @@ def test_the_last_nodes_are_not_avoided():
     report(node, exited(attempt, code=1, category="hardware", message="Xid 79"))
     attempt.job.refresh_from_db()
     assert attempt.job.avoid_nodes == []
+
+
+def test_a_node_whose_hardware_fails_jobs_of_several_tenants_gets_no_more():
+    node, tenants = make_node(gpus=1), [make_tenant(), make_tenant()]
+    for number in range(3):
+        # Three of one tenant would be no more than its word.
+        assert not Node.objects.get().cordoned
+        job = make_job(tenant=tenants[number == 2])
+        attempt = make_attempt(job, gpus_of(node), state="starting")
+        report(node, exited(attempt, code=1, category="hardware", message="Xid 79"))
+    assert Node.objects.get().cordoned
+    event = Event.objects.get(kind="node.cordoned")
+    assert (event.actor, event.message) == (
+        "health",
+        "Its hardware failed 3 jobs of 2 tenants within 6 hours, the last one: Xid 79",
+    )
 
 
 def test_a_user_error_is_tried_again_where_its_owner_asks_for_that():
