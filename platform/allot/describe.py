@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allot.errors import FieldProblem
+from allot.market_objects import Lot
 from allot.objects import ENDED, Attempt, Job, Reason
 from allot.output import duration, plural, since
 
@@ -167,3 +168,9 @@ def problem_lines(prefix: str, message: str, fields: Sequence[FieldProblem]) -> 
 
 def limit_words(seconds: float | None) -> str:
     return "none" if seconds is None else duration(seconds)
+
+
+def lot_words(lot: Lot | None) -> str:
+    """`2 P100, 1 V100-NODE`; `-` for nothing."""
+    counts = [*lot["gpus"].items(), *lot["cells"].items()] if lot else []
+    return ", ".join(f"{count} {name}" for name, count in counts) or "-"

@@ -36,6 +36,10 @@ def speech(live_server: Any, tokens: dict[str, str], monkeypatch: pytest.MonkeyP
     return signed_in(monkeypatch, str(live_server.url), tokens["speech"])
 
 
+def local_time(loan: Loan) -> str:
+    return f"{loan.ends_at.astimezone():%Y-%m-%d %H:%M:%S} (loan {loan.id})"
+
+
 def test_an_offer_is_made_listed_taken_and_ended(
     speech: Allot, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +74,9 @@ def test_an_offer_is_made_listed_taken_and_ended(
         "speech",
         "0.5",
     ]
+
+    assert f"  Borrowed     2 P100 of speech until {local_time(loan)}" in speech("vcs", "vision").stdout
+    assert f"  Lent         2 P100 to vision until {local_time(loan)}" in speech("vcs", "speech").stdout
 
     monkeypatch.setenv("ALLOT_TOKEN", tokens["operator"])
     ended = speech("market", "end", str(loan.id)).stdout

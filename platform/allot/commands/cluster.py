@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from allot.commands.options import OutputOption, QuietOption, connect
-from allot.describe import limit_words
+from allot.describe import limit_words, lot_words
+from allot.market_objects import Borrowed, Lent
 from allot.objects import Node, Overrun, VirtualCluster
 from allot.output import Format, gibibytes, local_time, print_line, print_objects, print_table, say, since
 
@@ -171,6 +172,8 @@ def _print_vc(vc: VirtualCluster) -> None:
             ", ".join(f"{member['tenant']} (weight {member['weight']:g})" for member in vc["members"]),
         ),
         ("Jobs", f"{vc['running']} running, {vc['queued']} queued"),
+        *(("Lent", _loan_words(loan, f"to {loan['to']}")) for loan in vc["lent"]),
+        *(("Borrowed", _loan_words(loan, f"of {loan['from']}")) for loan in vc["borrowed"]),
     ):
         print_line(f"  {heading:<12} {text or '-'}")
     print_line("")
@@ -182,6 +185,10 @@ def _print_vc(vc: VirtualCluster) -> None:
     ]
     columns = ["MODEL", "GUARANTEED", "IN USE", "EXTRA"]
     print_table(columns, rows, right=columns[1:])
+
+
+def _loan_words(loan: Lent | Borrowed, whom: str) -> str:
+    return f"{lot_words(loan['lot'])} {whom} until {local_time(loan['ends_at'])} (loan {loan['loan']})"
 
 
 def overrun_lines(overrun: Overrun | None) -> list[tuple[str, str]]:

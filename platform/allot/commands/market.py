@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allot.commands.options import OutputOption, connect
+from allot.describe import lot_words
 from allot.errors import WrongUse
 from allot.output import Format, duration, local_time, plural, print_line, print_objects, print_table, since
 from allot.times import instant, span_seconds
 
 if TYPE_CHECKING:
-    from allot.market_objects import Account, Loan, Lot, Offer, Rule, Transfer
+    from allot.market_objects import Account, Loan, Offer, Rule, Transfer
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 rule_group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -54,12 +55,6 @@ class LoanStates(StrEnum):
 class Kind(StrEnum):
     lend = "lend"
     borrow = "borrow"
-
-
-def lot_words(lot: Lot | None) -> str:
-    """`2 P100, 1 V100-NODE`; `-` for nothing."""
-    counts = [*lot["gpus"].items(), *lot["cells"].items()] if lot else []
-    return ", ".join(f"{count} {name}" for name, count in counts) or "-"
 
 
 def credits_words(credits: float) -> str:
