@@ -199,9 +199,9 @@ def test_one_that_ends_between_two_calls_is_replaced(solver: Solver) -> None:
 
 
 def test_memory_is_limited() -> None:
-    small = Solver(Limits(memory_bytes=300 * MIB))
+    small = Solver(Limits(memory_bytes=360 * MIB))
     try:
-        with pytest.raises(Overrun, match="more than 300 MiB of memory"):
+        with pytest.raises(Overrun, match="more than 360 MiB of memory"):
             small.run(within(30), solve, large_instance(50_000))
         assert small.run(within(10), solve, SMALL).objective > 0
     finally:
