@@ -77,6 +77,12 @@ class JobSpec(serializers.Serializer):
     priority = serializers.IntegerField(required=False, min_value=-100, max_value=100, default=0)
     guarantee = serializers.ChoiceField(required=False, choices=GUARANTEES, default=GUARANTEED)
     tasks = Task(many=True, required=False)
+    image = serializers.CharField(
+        required=False,
+        allow_null=True,
+        max_length=255,
+        help_text="Container image in which all tasks run, on nodes that allow it; null: on the node itself.",
+    )
     topology = Topology(required=False, allow_null=True)
     elastic = Elastic(required=False, allow_null=True)
     time_limit = serializers.JSONField(

@@ -59,7 +59,8 @@ class Feasibility:
         kind = (self._owned.get(job.virtual_cluster) if job.guaranteed else None, shape_of(job))
         reason = self._membership(job)
         if reason is None and kind not in self._sound:
-            reason = self._well_formed(job) or self._models(job) or self._guarantee(job) or self._room(job)
+            reason = self._well_formed(job) or self._models(job) or self._containers(job)
+            reason = reason or self._guarantee(job) or self._room(job)
             if reason is None:
                 self._sound.add(kind)
         return reason or self._quota(job)
@@ -132,6 +133,24 @@ class Feasibility:
             needed=job.gpus,
             available=0,
             hint=f"It has {wording.listed(self.cluster.models)}." if self.cluster.models else "",
+        )
+
+    def _containers(self, job: Job) -> Reason | None:
+        """Whether it avoids every node; for their hardware alone it never avoids more than half of them."""
+        if not job.avoid:
+            return None
+        avoided, models = frozenset(job.avoid), models_of(job, self.cluster)
+        if any(node.id not in avoided for model in models for node in self.cluster.fleets[model].nodes):
+            return None
+        those = f"nodes with {wording.either(job.gpu_models)}" if job.gpu_models else "nodes"
+        return Reason(
+            code="no_containers",
+            tier=Tier.NEVER,
+            message=f"None of the {those} runs containers, which this job's image needs.",
+            blocking={"gpu_models": list(job.gpu_models)},
+            needed=job.gpus,
+            available=0,
+            hint="Leave the image out, or let an operator allow images in the nodes' agents.",
         )
 
     def _quota(self, job: Job) -> Reason | None:

@@ -182,7 +182,7 @@ class Job:
     skew: float | None = None
     #: Attempts started so far.
     attempts: int = 0
-    #: Nodes on which it is not to be started: their hardware failed it.
+    #: Nodes on which it is not to be started: their hardware failed it, or they lack containers it needs.
     avoid: tuple[NodeId, ...] = ()
     #: Seconds of work lost or spent when the job is preempted.
     preemption_cost_seconds: float = 0.0

@@ -34,6 +34,12 @@ MAX_MODELS = 16
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _NAME_EXPECTED = "1 to 63 letters, digits, '.', '_' and '-', beginning and ending with a letter or digit"
+#: An image's name in a registry: nothing that an engine could take for an option or a file.
+_IMAGE = re.compile(
+    r"(?=.{1,255}$)[a-z0-9][A-Za-z0-9._-]*(:[0-9]{1,5})?(/[A-Za-z0-9._-]+)*"
+    r"(:[A-Za-z0-9._-]+)?(@sha256:[0-9a-f]{64})?"
+)
+_IMAGE_EXPECTED = "the name of a container image, such as registry.example/team/pytorch:2.5"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 #: What the node agent sets last, whatever the user says (DESIGN section 6).
 _PLATFORM_VARIABLES = frozenset(
@@ -88,10 +94,6 @@ def _job(fields: Fields) -> JobSpec:
     priority = fields.integer("priority", default=0, least=-100, most=100)
     guarantee = fields.choice("guarantee", (GUARANTEED, OPPORTUNISTIC), default=GUARANTEED)
     tasks, gpu_models = _tasks(fields)
-    if fields.take("image") is not None:
-        fields.refuse(
-            "image", "containers are not available yet", "no image: the command runs on the node itself"
-        )
     time_limit_seconds = fields.duration("time_limit", most_seconds=MAX_TIME_LIMIT_SECONDS)
     spec = JobSpec(
         name=name,
@@ -100,6 +102,7 @@ def _job(fields: Fields) -> JobSpec:
         guaranteed=guarantee == GUARANTEED,
         gpu_models=gpu_models,
         tasks=tasks,
+        image=fields.word("image", _IMAGE, _IMAGE_EXPECTED, default=""),
         min_gpus=_min_gpus(fields, tasks),
         topology=_topology(fields),
         time_limit_seconds=time_limit_seconds,

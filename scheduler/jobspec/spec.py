@@ -39,6 +39,8 @@ class JobSpec:
     #: Acceptable models, the preferred first; empty means any. One for all tasks: a gang is of one model.
     gpu_models: tuple[str, ...]
     tasks: tuple[TaskSpec, ...]
+    #: The container image in which all commands run; empty: they run on the nodes themselves.
+    image: str = ""
     topology: Topology | None
     time_limit_seconds: float | None
     #: How long it is expected to run in all; None when its user does not say.
@@ -86,6 +88,7 @@ class JobSpec:
                 for task in self.tasks
             ],
             "elastic": None if self.min_gpus is None else {"min_gpus": self.min_gpus},
+            "image": self.image or None,
             "topology": (
                 {"level": self.topology.level, "required": self.topology.required} if self.topology else None
             ),
@@ -112,6 +115,7 @@ class JobSpec:
             "topology": [self.topology.level, self.topology.required] if self.topology else None,
             "min_gpus": self.min_gpus,
             "throughput": dict(self.throughput),
+            "needs_containers": bool(self.image),
             "estimate_seconds": self.estimate_seconds,
             "application": self.application,
             "search": self.search,
@@ -168,6 +172,7 @@ _FIELDS = (
     "guarantee",
     "tasks",
     "elastic",
+    "image",
     "topology",
     "time_limit",
     "estimate",

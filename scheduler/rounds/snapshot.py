@@ -25,6 +25,9 @@ _NODES = """
 SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version
 FROM scheduler_node n JOIN scheduler_gpumodel m ON m.id = n.gpu_model_id ORDER BY n.id
 """
+_WITHOUT_CONTAINERS = """
+SELECT id FROM scheduler_node WHERE NOT coalesce((isolation ->> 'container')::boolean, false)
+"""
 _GPUS = """
 SELECT node_id, id, index, socket, switch, healthy AND present FROM scheduler_gpu ORDER BY node_id, index
 """
@@ -124,6 +127,8 @@ def _nodes(cursor: Any) -> tuple[core.Node, ...]:
 
 def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[int, tuple[str, str]]]:
     """Return the jobs, and the kind of each."""
+    cursor.execute(_WITHOUT_CONTAINERS)
+    without_containers = [node for (node,) in cursor.fetchall()]
     cursor.execute(_JOBS)
     jobs = []
     kinds = {}
@@ -164,7 +169,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 skew=told.skew,
                 attained_service={model: float(value) for model, value in _json(service).items()},
                 attempts=attempts,
-                avoid=tuple(avoid),
+                avoid=tuple(sorted({*avoid, *without_containers}) if told.needs_containers else avoid),
                 version=version,
             )
         )
@@ -185,6 +190,7 @@ class Shape(NamedTuple):
     search: str
     skew: float | None
     deadline_seconds: float | None
+    needs_containers: bool
 
     def deadline_at(self, submitted_at: float) -> float | None:
         return None if self.deadline_seconds is None else submitted_at + self.deadline_seconds
@@ -212,6 +218,7 @@ def shape_of(text: str) -> Shape:
         search=shape.get("search") or "",
         skew=_number(shape.get("skew")),
         deadline_seconds=_number(shape.get("deadline_seconds")),
+        needs_containers=bool(shape.get("needs_containers")),
     )
 
 

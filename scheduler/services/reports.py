@@ -232,6 +232,7 @@ def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
 def _desired_part(part: AttemptPart) -> DesiredPart:
     attempt, job = part.attempt, part.attempt.job
     tasks = {task["name"]: task for task in job.spec["tasks"]}
+    image = job.spec.get("image") or ""  # Of the first jobs ever submitted, nothing says.
     return DesiredPart(
         attempt=attempt.id,
         job=job.id,
@@ -239,7 +240,7 @@ def _desired_part(part: AttemptPart) -> DesiredPart:
         name=job.name,
         tenant=job.tenant.name,
         gpu_model=attempt.allocation.gpu_model,
-        replicas=tuple(_replica(replica, tasks[replica["task"]]) for replica in part.replicas),
+        replicas=tuple(_replica(replica, tasks[replica["task"]], image) for replica in part.replicas),
         # Of an elastic job, as many as it was granted.
         world_size=len(attempt.allocation.replicas),
         go=attempt.go,
@@ -252,7 +253,7 @@ def _desired_part(part: AttemptPart) -> DesiredPart:
     )
 
 
-def _replica(placed: dict, task: dict) -> Replica:
+def _replica(placed: dict, task: dict, image: str) -> Replica:
     resources = task["resources"]
     return Replica(
         rank=placed["rank"],
@@ -262,6 +263,7 @@ def _replica(placed: dict, task: dict) -> Replica:
         env=dict(task.get("env") or {}),
         cpus=float(resources.get("cpu") or 0),
         memory_bytes=int(resources.get("memory") or 0),
+        image=image,
     )
 
 

@@ -45,6 +45,7 @@ def test_defaults_are_filled_in() -> None:
             }
         ],
         "elastic": None,
+        "image": None,
         "topology": None,
         "time_limit": None,
         "estimate": None,
@@ -93,6 +94,7 @@ def test_everything_can_be_stated() -> None:
         "topology": ["rack", True],
         "min_gpus": None,
         "throughput": {"V100": 120.5, "K80": 0.0},
+        "needs_containers": False,
         "estimate_seconds": 34_200.0,
         "application": "bert-large",
         "search": "rates",
@@ -244,7 +246,9 @@ def test_every_mistake_is_reported_at_once() -> None:
         ({"throughput": {"V100": 1e5, "K80": 1e-9, "P100": 0}}, "throughput.K80"),
         ({"labels": {"a": 1}}, "labels.a"),
         ({"labels": {str(n): "" for n in range(21)}}, "labels"),
-        ({"image": "pytorch"}, "image"),
+        ({"image": "--privileged"}, "image"),
+        ({"image": "dir:/etc"}, "image"),
+        ({"image": 3}, "image"),
         ({"command": "true"}, "command"),
     ],
 )
@@ -254,6 +258,14 @@ def test_one_mistake_is_named_where_it_is(fields: dict[str, Any], where: str) ->
 
 def test_mistakes_in_the_short_form_are_named_as_written() -> None:
     assert set(problems({"name": "a", "gpus": 0, "gpu_model": 3, "command": "true"})) == {"gpus", "gpu_model"}
+
+
+def test_an_image_may_be_named_as_registries_do() -> None:
+    for image in ("pytorch", "registry.example:5000/team/pytorch:2.5", f"a/b@sha256:{64 * 'a'}"):
+        parsed = parse(spec(image=image))
+        assert parsed.image == parsed.to_dict()["image"] == image
+        assert parsed.shape()["needs_containers"]
+    assert not parse(spec()).shape()["needs_containers"]
 
 
 def test_all_tasks_want_the_same_model() -> None:

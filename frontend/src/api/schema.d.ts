@@ -2259,6 +2259,8 @@ export interface components {
             /** @default guaranteed */
             guarantee: components["schemas"]["GuaranteeEnum"];
             tasks?: components["schemas"]["Task"][];
+            /** @description Container image in which all tasks run, on nodes that allow it; null: on the node itself. */
+            image?: string | null;
             topology?: components["schemas"]["Topology"] | null;
             elastic?: components["schemas"]["Elastic"] | null;
             /** @description Seconds, or "30m", "2h", "1d12h"; null: none. */
@@ -2298,6 +2300,8 @@ export interface components {
             /** @default guaranteed */
             guarantee: components["schemas"]["GuaranteeEnum"];
             tasks?: components["schemas"]["TaskRequest"][];
+            /** @description Container image in which all tasks run, on nodes that allow it; null: on the node itself. */
+            image?: string | null;
             topology?: components["schemas"]["TopologyRequest"] | null;
             elastic?: components["schemas"]["ElasticRequest"] | null;
             /** @description Seconds, or "30m", "2h", "1d12h"; null: none. */
@@ -2359,6 +2363,8 @@ export interface components {
             /** @default guaranteed */
             guarantee: components["schemas"]["GuaranteeEnum"];
             tasks?: components["schemas"]["TaskRequest"][];
+            /** @description Container image in which all tasks run, on nodes that allow it; null: on the node itself. */
+            image?: string | null;
             topology?: components["schemas"]["TopologyRequest"] | null;
             elastic?: components["schemas"]["ElasticRequest"] | null;
             /** @description Seconds, or "30m", "2h", "1d12h"; null: none. */

@@ -53,6 +53,20 @@ def test_a_job_that_fits_is_started(research):
     assert (record.state, record.started, record.waiting) == ("applied", 1, 0)
 
 
+def test_a_job_with_an_image_runs_only_where_containers_do(research):
+    job = submit(research, gpus=4)
+    job.spec["image"], job.shape["needs_containers"] = "team/torch", True
+    job.save()
+    run_round()
+    (reason,) = Explanation.objects.get(job=job).reasons
+    assert (reason["code"], reason["tier"]) == ("no_containers", "never")
+    able = make_node(gpus=8, isolation={"container": True})
+    run_round()
+    assert job.attempts.get().parts.get().node == able
+    (replica,) = desired_parts(able)[0].replicas
+    assert replica.image == "team/torch"
+
+
 def test_an_elastic_job_starts_with_as_many_replicas_as_there_is_room_for_and_grows_later(research):
     first = submit(research, gpus=2)
     job = submit(research, replicas=4)
