@@ -43,6 +43,9 @@ DIGITS = 3
 #: No user is remembered to be further off than so many quanta of the largest gang: such a debt comes from
 #: what could not be had, and would keep others waiting long after.
 MOST_QUANTA = 2.0
+#: A job that runs moves to another model for its own part there only once it is owed so many quanta more than
+#: another job of its user, so that jobs of a user do not change places every minute.
+MOVE_QUANTA = 10.0
 
 
 def user_of(job: Job) -> User:
@@ -174,11 +177,17 @@ class StrideTurns(Turns):
                 heapq.heappush(queue, (behind + self._gpus(unit) * self._quantum_seconds, (user, model)))
 
     def _candidates(self, targets: Targets) -> dict[tuple[User, str], list[tuple[float, Unit]]]:
-        """Return the jobs of each user with a target on a model and what they are owed there, most first."""
+        """Return the jobs of each user with a target on a model and what they are owed there, most first.
+
+        Who runs on another model comes later: its user has its part of both whichever of its jobs is where.
+        """
         found: dict[tuple[User, str], list[tuple[Any, ...]]] = {}
-        for key, unit, model in self._due(targets):
+        patience = MOVE_QUANTA * self._quantum_seconds
+        for (priority, owed, *others), unit, model in self._due(targets):
+            running = self._view.running.get(unit[0])
+            later = patience if running is not None and running.gpu_model != model else 0.0
             user = user_of(self._view.jobs[unit[0]])
-            found.setdefault((user, model), []).append((key, unit))
+            found.setdefault((user, model), []).append(((priority, owed + later, *others), unit))
         return {
             key: [(self._ledger.owed(unit, key[1]), unit) for _, unit in sorted(line)]
             for key, line in sorted(found.items())

@@ -217,6 +217,15 @@ class TestTurns:
         assert gang.started_at <= 240.0 + QUANTUM
         assert [stay.job for stay in engine.stays if stay.end == "moved"] == [1, 2]
 
+    def test_jobs_of_a_user_do_not_change_models_with_one_another_every_quantum(self) -> None:
+        jobs = [job(number, "a", speed_up=2.0) for number in range(1, 9)]
+        engine = play(snapshot(jobs, nodes(4, 4), {"a": 1}), 40)
+        moves = sum(stay.end == "moved" for stay in engine.stays)
+        # Each has half of its time on either model; every quantum would have been 8 x 39.
+        assert 8 <= moves <= 8 * 5
+        on_fast = {stay.job for stay in engine.stays if stay.gpu_model == "V100"}
+        assert on_fast == {one.id for one in jobs}
+
     def test_jobs_that_end_before_the_next_round_have_paid_for_their_time(self) -> None:
         short = [job(number, "a") for number in range(11, 211)]
         jobs = [*short, *[job(number, "b") for number in range(1, 5)]]
