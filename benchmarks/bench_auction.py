@@ -1,7 +1,7 @@
 """Time auctions and the rounds of `themis` that hold one, and compare auctions with all there are.
 
-    python benchmarks/bench_auction.py [--rounds] [--growth] [--exact] [--runs 7] [--gpus 10000]
-                                       [--jobs 10000] [--tenants 200] [--seed 0]
+    python benchmarks/bench_auction.py [--rounds] [--growth [--plot FILE]] [--exact] [--runs 7]
+                                       [--gpus 10000] [--jobs 10000] [--tenants 200] [--seed 0]
 
 Without an option, all three parts:
 
@@ -25,6 +25,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 from bench_decide import MODELS, NOW, add_up, make_cold, make_steady, seconds, served_by
 from machine import describe_machine
@@ -45,6 +46,7 @@ def main() -> None:
     )
     for part in ("rounds", "growth", "exact"):
         parser.add_argument(f"--{part}", action="store_true")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="of --growth, as SVG, PDF or PNG")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--gpus", type=int, default=10_000)
     parser.add_argument("--jobs", type=int, default=10_000)
@@ -57,7 +59,9 @@ def main() -> None:
     if options.rounds or everything:
         print_rounds(options.gpus, options.jobs, options.tenants, options.seed, options.runs)
     if options.growth or everything:
-        print_growth(options.seed, options.runs)
+        curve = print_growth(options.seed, options.runs)
+        if options.plot is not None:
+            draw(curve, options.plot)
     if options.exact or everything:
         print_exactness(options.seed)
 
@@ -130,8 +134,9 @@ def crowd(bidders: int, dice: random.Random) -> tuple[list[Bid], dict[Good, int]
     return bids, supply
 
 
-def print_growth(seed: int, runs: int) -> None:
-    """Print how the time of one auction grows."""
+def print_growth(seed: int, runs: int) -> list[tuple[int, float]]:
+    """Print how the time of one auction grows, and return it."""
+    curve = []
     print("\nbidders   seconds  gap of what was reached  winners   raw seconds")
     for bidders in SIZES:
         bids, supply = crowd(bidders, random.Random(seed))
@@ -139,10 +144,30 @@ def print_growth(seed: int, runs: int) -> None:
         taken = seconds(
             lambda bids=bids, supply=supply: hold(bids, supply), max(1, min(runs, 300_000 // bidders))
         )
+        curve.append((bidders, statistics.median(taken)))
         print(
             f"{bidders:>7} {statistics.median(taken):>9.3f} {result.gap / result.value:>20.6%}"
             f" {len(result.wins):>12}   " + " ".join(f"{one:.3f}" for one in taken)
         )
+    return curve
+
+
+def draw(curve: list[tuple[int, float]], path: Path) -> None:
+    """Plot the time of an auction on logarithmic axes, with a line of slope 1 to compare."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
+    axes.loglog(*zip(*curve, strict=True), "o-", label="one auction")
+    axes.loglog([SIZES[0], SIZES[-1]], [0.01, 0.01 * SIZES[-1] / SIZES[0]], ":", color="grey", label="linear")
+    axes.set_xlabel("bidders")
+    axes.set_ylabel("processor time (s)")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(fontsize="small")
+    figure.savefig(path)
+    print(f"plot: {path}")
 
 
 def print_exactness(seed: int) -> None:
