@@ -259,6 +259,16 @@ class TestWhatCounts:
         (newest(tmp_path) / "rank-00001" / "files" / "state").unlink()
         assert found(tmp_path, 2) == "1/1"
 
+    def test_what_other_ranks_are_still_saving_is_not_cleared_away(self, tmp_path: Path) -> None:
+        keeper = keeper_of(tmp_path, 1, keep=1)
+        save(keeper, 1)
+        save(keeper, 2, rank=1, parts=2)
+        keeper.prune()
+        assert found(tmp_path, 2) == "1/1"
+        save(keeper, 2, rank=0, parts=2)
+        keeper.prune()
+        assert [int(path.name) for path in tmp_path.glob("checkpoints/*/*")] == [2]
+
     def test_save_must_write_plain_files(self, tmp_path: Path) -> None:
         keeper = keeper_of(tmp_path, 1)
         manifest = Manifest(step=1, rank=0, parts=1, world_size=1, samples=None)
@@ -285,6 +295,8 @@ class Ranks:
     def __init__(self, folder: Path, attempt: int, world_size: int) -> None:
         self.folder, self.attempt, self.world_size = folder, attempt, world_size
         self.numbers = [0] * world_size
+        #: Rank and step of a save that is to fail.
+        self.failing: tuple[int, int] | None = None
         self.barrier = threading.Barrier(world_size, timeout=WAIT_SECONDS)
 
     def agree(self, rank: int, number: int) -> int:
@@ -306,6 +318,8 @@ class Ranks:
         held: dict[int, int] = {}
 
         def write(folder: Path) -> None:
+            if (rank, run.step) == self.failing:
+                raise OSError(28, "No space left on device")
             (folder / "mine").write_text(json.dumps(held))
 
         def read(folders: tuple[Path, ...]) -> None:
@@ -355,6 +369,24 @@ class TestRanks:
         manifest = json.loads((newest(tmp_path) / "rank-00001" / "manifest.json").read_text())
         assert manifest["samplers"]["train"] == {"length": 1000, "seed": 0, "epoch": 0, "position": 9 * 12}
         assert "going on from step 6" in capsys.readouterr().err
+
+    def test_when_one_rank_cannot_save_all_know(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ranks = Ranks(tmp_path, 1, 2)
+        ranks.failing = (1, 8)
+        assert [step for step, _ in ranks.run(total=9)] == [9, 9]  # type: ignore[misc]
+        errors = capsys.readouterr().err
+        assert "warning: saving at step 8 failed, and will be tried again: [Errno 28]" in errors
+        assert (
+            "warning: saving at step 8 failed, and will be tried again: another rank could not save" in errors
+        )
+        assert found(tmp_path, 2) == "1/9"
+        ranks = Ranks(tmp_path, 2, 2)
+        ranks.failing = (1, 10)
+        with pytest.raises((OSError, training.TrainingError)):
+            ranks.run(total=10)
+        assert found(tmp_path, 3) == "1/9"
 
     def test_without_agree_the_others_wait_for_what_rank_0_chose(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -85,8 +85,7 @@ class ProgressWriter:
 
     def _keep(self, lines: list[dict[str, float]]) -> None:
         with self._changed:
-            # Newer lines are worth more.
-            self._pending = self._pending or lines
+            self._pending = [*lines, *self._pending][-PENDING_MOST:]
 
 
 def _plain_number(name: str, value: object) -> float:
