@@ -10,7 +10,7 @@ users equal parts of these (`entitled_within`).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 Claimant = TypeVar("Claimant", bound=Hashable)
@@ -32,6 +32,8 @@ class Claim:
     #: GPUs of all models together, and of each.
     gpus: float
     by_model: Mapping[str, float]
+    #: What a GPU of each model is worth to it: of its part, it takes the best first where it can not use all.
+    worth: Mapping[str, float] = field(default_factory=dict)
 
 
 def entitled(gpus: Mapping[str, float], claims: Mapping[Claimant, Claim]) -> Holdings[Claimant]:
@@ -60,12 +62,14 @@ def entitled_within(
 
 def _together(weight: float, claims: Iterable[Claim]) -> Claim:
     """Return the claims of several as one."""
-    gpus, by_model = 0.0, dict[str, float]()
+    gpus, by_model, worth = 0.0, dict[str, float](), dict[str, float]()
     for claim in claims:
         gpus += claim.gpus
         for model, wanted in claim.by_model.items():
             by_model[model] = by_model.get(model, 0.0) + wanted
-    return Claim(weight, gpus, by_model)
+        for model, value in claim.worth.items():
+            worth[model] = worth.get(model, 0.0) + value * claim.gpus
+    return Claim(weight, gpus, by_model, worth)
 
 
 def _parts(
@@ -92,6 +96,20 @@ def _parts(
             parts.setdefault(claimant, {})[model] = min(even, want)
     for claimant, wanted in parts.items():
         room = claims[claimant].gpus - sum(held[claimant].values())
-        if (much := sum(wanted.values())) > room:
-            parts[claimant] = {model: amount * room / much for model, amount in wanted.items()}
+        if sum(wanted.values()) > room:
+            parts[claimant] = _most_of_use(wanted, room, claims[claimant].worth)
     return parts
+
+
+def _most_of_use(wanted: Mapping[str, float], room: float, worth: Mapping[str, float]) -> dict[str, float]:
+    """Return so much of what is wanted as there is room for: the best first, equal parts of what is alike."""
+    taken: dict[str, float] = {}
+    by_worth: dict[float, list[str]] = {}
+    for model in wanted:
+        by_worth.setdefault(worth.get(model, 0.0), []).append(model)
+    for _, models in sorted(by_worth.items(), reverse=True):
+        much = sum([wanted[model] for model in models])
+        part = min(1.0, room / much) if much > 0 else 0.0
+        taken.update({model: wanted[model] * part for model in models})
+        room -= much * part
+    return taken

@@ -35,6 +35,15 @@ def test_a_model_that_few_can_use_is_theirs() -> None:
     assert held["b"] == pytest.approx({"V100": 3, "K80": 6})
 
 
+def test_who_can_not_use_all_of_its_part_takes_its_best_models_of_it() -> None:
+    worth = {"V100": 4.0, "K80": 1.0}
+    few, many = Claim(1.0, 5.0, {"V100": 5.0, "K80": 5.0}, worth), claim(50)
+    held = entitled({"V100": 6, "K80": 12}, {"a": few, "b": many})
+    # Its part is three V100 and six K80; no more than that, though b would have been content with K80.
+    assert held["a"] == pytest.approx({"V100": 3, "K80": 2})
+    assert held["b"] == pytest.approx({"V100": 3, "K80": 10})
+
+
 def test_a_weight_of_zero_claims_nothing() -> None:
     assert entitled({"V100": 4}, {"a": claim(4, weight=0.0), "b": claim(2)}) == {"a": {}, "b": {"V100": 2.0}}
 
@@ -42,10 +51,11 @@ def test_a_weight_of_zero_claims_nothing() -> None:
 claims = st.dictionaries(
     st.integers(0, 20),
     st.builds(
-        lambda weight, by_model, part: Claim(weight, part * sum(by_model.values()), by_model),
+        lambda weight, by_model, part, worth: Claim(weight, part * sum(by_model.values()), by_model, worth),
         st.sampled_from((1.0, 1.0, 3.0, 0.5)),
         st.dictionaries(st.sampled_from(MODELS), st.integers(1, 30).map(float), min_size=1),
         st.sampled_from((1.0, 0.4)),
+        st.sampled_from(({}, {"V100": 4.0, "P100": 2.0, "K80": 1.0})),
     ),
     max_size=12,
 )

@@ -18,6 +18,8 @@ Deviations and choices:
 - So fairness does not depend on which server a job is on, and no ticket load has to be balanced among
   servers: whoever has its turn runs wherever there is room. What is left of load balancing is that jobs which
   have their turn move together when a gang which has one too finds no place (`Rules.gathers`).
+- Who wants fewer GPUs than its part takes its fastest models of that first, not some of every model: or it
+  would be better off alone while others had its fast GPUs.
 - Entitlement and trades are decided anew at the end of a quantum when jobs, GPUs or speeds changed, not more
   often than every `interval_seconds`.
 - The speed-up of a user is that of the mean of its jobs by their tickets, each measured by its best model;
@@ -196,14 +198,16 @@ class _Books:
 
 
 def _claim(jobs: Iterable[tuple[Job, Prospect]]) -> Claim:
-    """Return what the user's jobs could use at once; users of a tenant count alike."""
+    """Return what the user's jobs could use at once, and how fast they are; users of a tenant count alike."""
     by_model: dict[str, float] = {}
+    worth: dict[str, float] = {}
     gpus = 0
     for _, prospect in jobs:
         gpus += prospect.gpus
-        for model in prospect.speeds:
+        for model, speed in prospect.speeds.items():
             by_model[model] = by_model.get(model, 0.0) + prospect.gpus
-    return Claim(1.0, gpus, by_model)
+            worth[model] = worth.get(model, 0.0) + prospect.gpus * speed
+    return Claim(1.0, gpus, by_model, {model: value / gpus for model, value in worth.items()})
 
 
 def _rates(jobs: Sequence[tuple[Job, Prospect]], gpus: Mapping[str, int]) -> dict[str, float]:
