@@ -116,40 +116,39 @@ def test_an_offer_is_made_taken_seen_and_given_back(
     assert admin.get("/virtual-clusters/research").json()["guaranteed"] == {"V100": 8}
 
 
-@pytest.mark.parametrize(
-    ("fields", "field", "words"),
-    [
-        ({"price_per_gpu_hour": -0.001}, "price_per_gpu_hour", "does not fit; a number from 0 to 1000000"),
-        ({"price_per_gpu_hour": 1_000_000.001}, "price_per_gpu_hour", "does not fit"),
-        ({"price_per_gpu_hour": 1.0005}, "price_per_gpu_hour", "more than three decimals"),
-        ({"price_per_gpu_hour": "1"}, "price_per_gpu_hour", "has the wrong type"),
-        ({"price_per_gpu_hour": True}, "price_per_gpu_hour", "has the wrong type"),
-        ({"lot": {"gpus": {"V100": 1.5}}}, "lot.gpus.V100", "has the wrong type"),
-        ({"lot": {"gpus": {"V100": 0}}}, "lot.gpus.V100", "greater than or equal to 1"),
-        ({"lot": {"gpus": {f"m{n}": 1 for n in range(65)}}}, "lot.gpus", "more than 64 entries"),
-        ({"lot": {"gpus": {"V" * 200: 1}}}, "lot.gpus", "more than 127 characters"),
-        ({"lot": {"racks": {}}}, "lot.racks", "is not a field here"),
-        ({"lot": []}, "lot", "Invalid data"),
-        ({"ends_at": "tomorrow"}, "ends_at", "wrong format"),
-        ({"ends_at": None}, "ends_at", "is null"),
-        ({"ends_at": "9999-12-31T23:59:59Z"}, "ends_at", "more than 90 days"),
-        ({"starts_at": "0001-01-01T00:00:00Z"}, "starts_at", "is past"),
-        ({"in_return": {}}, "in_return", "is empty"),
-    ],
-)
-def test_an_offer_that_makes_no_sense_is_refused_field_by_field(
-    world: World, admin: Caller, fields: dict, field: str, words: str
-) -> None:
-    error = is_error(admin.post("/market/offers", offered(**fields)), 400, "invalid")
-    told = {one["field"]: f"{one['problem']}; {one['expected']}" for one in error["fields"]}
-    assert words in told[field], told
+#: What is wrong with an offer, and what is said of which field.
+WRONG: list[tuple[dict, str, str]] = [
+    ({"price_per_gpu_hour": -0.001}, "price_per_gpu_hour", "does not fit; a number from 0 to 1000000"),
+    ({"price_per_gpu_hour": 1_000_000.001}, "price_per_gpu_hour", "does not fit"),
+    ({"price_per_gpu_hour": 1.0005}, "price_per_gpu_hour", "more than three decimals"),
+    ({"price_per_gpu_hour": "1"}, "price_per_gpu_hour", "has the wrong type"),
+    ({"price_per_gpu_hour": True}, "price_per_gpu_hour", "has the wrong type"),
+    ({"lot": {"gpus": {"V100": 1.5}}}, "lot.gpus.V100", "has the wrong type"),
+    ({"lot": {"gpus": {"V100": 0}}}, "lot.gpus.V100", "greater than or equal to 1"),
+    ({"lot": {"gpus": {f"m{n}": 1 for n in range(65)}}}, "lot.gpus", "more than 64 entries"),
+    ({"lot": {"gpus": {"V" * 200: 1}}}, "lot.gpus", "more than 127 characters"),
+    ({"lot": {"racks": {}}}, "lot.racks", "is not a field here"),
+    ({"lot": []}, "lot", "Invalid data"),
+    ({"ends_at": "tomorrow"}, "ends_at", "wrong format"),
+    ({"ends_at": None}, "ends_at", "is null"),
+    ({"ends_at": "9999-12-31T23:59:59Z"}, "ends_at", "more than 90 days"),
+    ({"starts_at": "0001-01-01T00:00:00Z"}, "starts_at", "is past"),
+    ({"in_return": {}}, "in_return", "is empty"),
+]
 
 
-@pytest.mark.parametrize("price", [b"NaN", b"Infinity", b"-1e999", b"1e999"])
-def test_prices_that_are_no_numbers_are_refused(world: World, admin: Caller, price: bytes) -> None:
-    body = b'{"virtual_cluster": "research", "lot": {"gpus": {"V100": 1}}, "price_per_gpu_hour": %b,' % price
-    body += b'"ends_at": "%b"}' % in_hours(1).encode()
-    is_error(admin.post("/market/offers", body), 400, "malformed")
+def test_an_offer_that_makes_no_sense_is_refused_field_by_field(world: World, admin: Caller) -> None:
+    for fields, field, words in WRONG:
+        error = is_error(admin.post("/market/offers", offered(**fields)), 400, "invalid")
+        told = {one["field"]: f"{one['problem']}; {one['expected']}" for one in error["fields"]}
+        assert words in told[field], told
+
+
+def test_prices_that_are_no_numbers_are_refused(world: World, admin: Caller) -> None:
+    for price in (b"NaN", b"Infinity", b"-1e999", b"1e999"):
+        body = b'{"virtual_cluster": "research", "lot": {}, "price_per_gpu_hour": %b,' % price
+        body += b'"ends_at": "%b"}' % in_hours(1).encode()
+        is_error(admin.post("/market/offers", body), 400, "malformed")
 
 
 def test_what_is_in_use_is_not_lent_from_now_on(world: World, admin: Caller) -> None:
