@@ -279,7 +279,7 @@ def test_a_session_with_a_market_decides_as_anew_and_can_be_stored(
     decides_as_anew(facts, drop)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(sound(), st.lists(LENT, min_size=1, max_size=3))
 def test_nothing_is_lent_without_its_owners_rule_and_no_job_of_the_owner_loses_by_it(
     facts: Snapshot, rules: list[LendRule]
