@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ DEAF = "trap '' TERM; echo up; while :; do sleep 1; done"
 
 
 @pytest.fixture(scope="module")
-def containers(tmp_path_factory: pytest.TempPathFactory) -> Containers:
+def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
     podman, runc, busybox = (shutil.which(name) for name in ("podman", "runc", "busybox"))
     if os.geteuid() != 0 or podman is None or runc is None or busybox is None:
         pytest.skip("needs root, podman, runc and a static busybox: apt install podman runc busybox-static")
@@ -43,7 +43,8 @@ def containers(tmp_path_factory: pytest.TempPathFactory) -> Containers:
     trial = subprocess.run([*run, *FLAGS, IMAGE, "echo"], capture_output=True, text=True, check=False)
     if imported.returncode or trial.returncode:
         pytest.skip(f"podman does not work here: {trial.stderr}")
-    return Containers(images=("localhost/allotment-test:",), pull="never", network="none", flags=FLAGS)
+    yield Containers(images=("localhost/allotment-test:",), pull="never", network="none", flags=FLAGS)
+    subprocess.run([podman, "rmi", "--force", IMAGE], capture_output=True, check=False)
 
 
 @pytest.fixture
