@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from scheduler.core import wording
 from scheduler.core.apps import name_of
-from scheduler.core.auction.holding import Result
+from scheduler.core.auction.holding import Result, Win
 from scheduler.core.leasing.offer import Offer
-from scheduler.core.leasing.tables import Agent, Choice, Table
+from scheduler.core.leasing.tables import Agent, Seat, Table, gpus_of
 from scheduler.core.plan import LedgerLine, Reason, Tier
 from scheduler.core.policy import View
 from scheduler.core.run_time import runs_nowhere
@@ -78,22 +78,27 @@ class Books:
         )
         self._lines += [_bid(rank, table) for rank, table in enumerate(tables, 1)]
 
-    def win(self, agent: Agent, choice: Choice, kept: float, seconds: float) -> None:
-        """Write down what an app won, and which part of the lease is withheld."""
+    def win(self, table: Table, win: Win, seats: Sequence[Seat], seconds: float) -> None:
+        """Write down what an app won, which part of the lease is withheld, and whether it found places."""
+        agent, choice = table.agent, table.choices[win.row]
         rate = agent.kept + sum([seat.rate for seat in choice.seats])
         rho = choice.rho if agent.to_end else replace(agent, lease_seconds=seconds).rho(rate)
         words = wording.listed([wording.gpus(int(gpus), [model]) for model, gpus in choice.gpus.items()])
+        message = f"Won {words} for {seconds:.0f} s; {1 - win.kept:.0%} of the lease is withheld."
+        lacking = len(choice.seats) - len(seats)
+        if lacking:
+            message += f" For {lacking} of {len(choice.seats)} jobs there was no place after all."
         self._lines.append(
             LedgerLine(
                 kind="win",
                 party=agent.app.tenant,
-                jobs=tuple([seat.job for seat in choice.seats]),
-                gpus=choice.gpus,
-                price=round(1 - kept, DIGITS),
+                jobs=tuple([seat.job for seat in seats]),
+                gpus=gpus_of(seats),
+                price=round(1 - win.kept, DIGITS),
                 seconds=seconds,
                 rho_before=round(agent.rho_of_nothing, DIGITS),
-                rho_after=round(rho, DIGITS),
-                message=f"Won {words} for {seconds:.0f} s; {1 - kept:.0%} of the lease is withheld.",
+                rho_after=None if lacking else round(rho, DIGITS),
+                message=message,
                 details={"app": agent.app.name},
             )
         )

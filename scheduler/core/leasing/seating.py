@@ -110,6 +110,17 @@ class Seating:
         self._settled.add(job.id)
         return True
 
+    def take(self, job: Job, model: str, locality: Locality) -> bool:
+        """Start it likewise; where free GPUs lie too scattered, all who may have to leave that model do."""
+        if self.start(job, model, locality):
+            return True
+        self.clear(model)
+        return self.start(job, model, locality) or self.start(job, model)
+
+    def is_settled(self, job: JobId) -> bool:
+        """Tell whether the job has a place from now on."""
+        return job in self._settled
+
     def outcome(self, line: Sequence[JobId]) -> Outcome:
         """Return what came of it; `line` are all jobs of the view in the order in which they are served."""
         granted = {job for grant in self._grants for job in grant.jobs}

@@ -32,6 +32,10 @@ class Seat:
     #: Work a second, in GPU-seconds of its best model.
     rate: float
 
+    @property
+    def gpus(self) -> int:
+        return sum(self.way.chunks)
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -43,10 +47,15 @@ class Choice:
     @property
     def gpus(self) -> dict[str, float]:
         """Return the GPUs of each model."""
-        gpus: dict[str, float] = {}
-        for seat in self.seats:
-            gpus[seat.model] = gpus.get(seat.model, 0) + sum(seat.way.chunks)
-        return gpus
+        return gpus_of(self.seats)
+
+
+def gpus_of(seats: Iterable[Seat]) -> dict[str, float]:
+    """Return the GPUs of each model that they take together."""
+    gpus: dict[str, float] = {}
+    for seat in seats:
+        gpus[seat.model] = gpus.get(seat.model, 0) + seat.gpus
+    return gpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,12 +46,12 @@ from scheduler.core.apps import (
     rate_here,
     weights_by_app,
 )
-from scheduler.core.auction.holding import Result, hold
+from scheduler.core.auction.holding import Result, Win, hold
 from scheduler.core.demand import demand_of, shape_in
 from scheduler.core.leasing.books import Books, Told
 from scheduler.core.leasing.offer import Offer
 from scheduler.core.leasing.seating import Seating
-from scheduler.core.leasing.tables import Agent, Catalogue, Table
+from scheduler.core.leasing.tables import Agent, Catalogue, Seat, Table
 from scheduler.core.ordering import Outcome, waiting_jobs
 from scheduler.core.plan import Decision
 from scheduler.core.policy import View
@@ -237,7 +237,7 @@ class _Round:
                 return
             for model in self._preferred(job):
                 if seating.start(job, model):
-                    self._lease(job.id, lease_ends)
+                    self._leases[job.id] = lease_ends
                     self._books.left_over(job, model, lease_ends)
                     break
 
@@ -254,9 +254,6 @@ class _Round:
         drawn = sorted(jobs, key=lambda job: job.id)
         self._dice.shuffle(drawn)
         return drawn
-
-    def _lease(self, job: JobId, ends: float) -> None:
-        self._leases[job] = ends
 
     # The auction
 
@@ -319,28 +316,26 @@ class _Round:
         """Let those stay who won where they are, then start others, the largest gangs first."""
         view, policy = self._view, self._policy
         seating = Seating(view, self._prospects, self._by_claim(tables))
-        starts = []
+        starts: list[tuple[Seat, float]] = []
+        won: list[tuple[Table, Win, float]] = []
         needed: dict[str, int] = {}
         for win in result.wins:
-            table = tables[win.bidder]
-            choice = table.choices[win.row]
             length = max(policy.interval_seconds, win.kept * policy.lease_seconds)
             ends = min(view.now + length, latest)
-            self._books.win(table.agent, choice, win.kept, ends - view.now)
-            for seat in choice.seats:
-                self._lease(seat.job, ends)
-                if not seating.stay(seat.job, seat.model):
-                    starts.append(seat)
-                    needed[seat.model] = needed.get(seat.model, 0) + sum(seat.way.chunks)
-        seating.make_room(needed, [seat.job for seat in starts])
-        starts.sort(key=lambda seat: -sum(seat.way.chunks))
-        for seat in starts:
-            job = view.jobs[seat.job]
-            if seating.start(job, seat.model, seat.way.locality):
-                continue
-            seating.clear(seat.model)
-            if not seating.start(job, seat.model, seat.way.locality):
-                seating.start(job, seat.model)
+            won.append((tables[win.bidder], win, ends))
+            for seat in tables[win.bidder].choices[win.row].seats:
+                if seating.stay(seat.job, seat.model):
+                    self._leases[seat.job] = ends
+                else:
+                    starts.append((seat, ends))
+                    needed[seat.model] = needed.get(seat.model, 0) + seat.gpus
+        seating.make_room(needed, [seat.job for seat, _ in starts])
+        for seat, ends in sorted(starts, key=lambda start: -start[0].gpus):
+            if seating.take(view.jobs[seat.job], seat.model, seat.way.locality):
+                self._leases[seat.job] = ends
+        for table, win, ends in won:
+            seats = [seat for seat in table.choices[win.row].seats if seating.is_settled(seat.job)]
+            self._books.win(table, win, seats, ends - view.now)
         return seating
 
     def _by_claim(self, tables: Sequence[Table]) -> list[Unit]:
@@ -355,7 +350,7 @@ class _Round:
             own = [unit for unit in self._open if inside.isdisjoint(unit) != part]
             for unit in seating.settle_back(own):
                 for job in unit:
-                    self._lease(job, ends)
+                    self._leases[job] = ends
                     self._books.left_over(self._view.jobs[job], self._view.running[job].gpu_model, ends)
             jobs = [self._view.jobs[job] for unit in own for job in unit]
             jobs += [job for job in self._waiting if (job.id in inside) == part]

@@ -16,7 +16,7 @@ from scheduler.core.registry import make_policy
 from scheduler.core.round import decide
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.workload import Arrival, Truth
-from scheduler.core.snapshot import Job, Node, Running, Snapshot
+from scheduler.core.snapshot import Job, Node, Running, Snapshot, Task
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 from tests.core.virtual_loop import VirtualLoop
 
@@ -183,6 +183,15 @@ class TestTables:
         ]
         nodes = (make_node(1, gpus=1), make_node(2, gpus=1, gpu_model="K80"))
         assert started(decide(snapshot(jobs, nodes, fairness_knob=0.0))) == {1: "K80", 2: "V100"}
+
+    def test_who_won_and_finds_no_place_is_told_so(self) -> None:
+        """Two GPUs are sold, but each job needs all CPUs of the machine."""
+        whole = (Task(replicas=1, gpus=1, cpus=4.0),)
+        jobs = [job(number, tasks=whole, waited=100) for number in (1, 2)]
+        plan = decide(snapshot(jobs, (make_node(1, gpus=2, cpus=4.0),), fairness_knob=0.0))
+        assert set(started(plan)) == {1}
+        assert [line.gpus for line in lines(plan, "win")] == [{"V100": 1}, {}]
+        assert "no place after all" in lines(plan, "win")[1].message
 
     def test_jobs_of_a_search_are_one_app_and_bid_together(self) -> None:
         """Four jobs of a search and one job on two GPUs: the search is one of two apps, not four of five."""
