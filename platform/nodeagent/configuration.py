@@ -94,6 +94,9 @@ class Configuration:
     limits: Limits = Limits()
     #: None: jobs that name an image do not run here.
     containers: Containers | None = None
+    #: s3://BUCKET/PREFIX for checkpoints of allot.training, and that store's address: both or neither.
+    checkpoint_store: str | None = None
+    checkpoint_endpoint: str | None = None
     #: Where this was read from: what no job may read.
     file: str = ""
 
@@ -129,6 +132,7 @@ def _check(path: Path, configuration: Configuration) -> None:
         if not value or any(character.isspace() or not character.isprintable() for character in value):
             raise ConfigurationError(f"{path}: {field}: must be text without spaces, and not empty")
     _check_limits(path, configuration)
+    _check_store(path, configuration.checkpoint_store, configuration.checkpoint_endpoint)
     inventory = configuration.inventory
     if inventory.kind == "simulated":
         if inventory.gpus and not inventory.gpu_model:
@@ -139,6 +143,17 @@ def _check(path: Path, configuration: Configuration) -> None:
     elif inventory.gpus or inventory.gpu_model:
         raise ConfigurationError(
             f"{path}: inventory: with kind nvml leave out gpu_model and gpus; the driver says them"
+        )
+
+
+def _check_store(path: Path, store: str | None, endpoint: str | None) -> None:
+    if store is not None and not (store.startswith("s3://") and store.removeprefix("s3://").strip("/")):
+        raise ConfigurationError(f"{path}: checkpoint_store: must be s3://BUCKET/PREFIX, not {store!r}")
+    is_address = endpoint is not None and endpoint.startswith(("http://", "https://"))
+    if is_address != (store is not None):
+        raise ConfigurationError(
+            f"{path}: checkpoint_endpoint: must be the address of checkpoint_store, https://HOST,"
+            " and be there if that is"
         )
 
 

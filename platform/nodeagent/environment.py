@@ -134,9 +134,22 @@ def replica_environment(
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",
     }
+    ours |= store_environment(configuration, part)
     if configuration.examples_folder:
         ours["ALLOT_EXAMPLES"] = configuration.examples_folder
     return {**defaults, **replica.env, **ours}
+
+
+def store_environment(configuration: Configuration, part: DesiredPart) -> dict[str, str]:
+    """Return where in the checkpoint store the job's part is, if the node has one."""
+    if not configuration.checkpoint_store or not configuration.checkpoint_endpoint:
+        return {}
+    # Below the tenant's name, so that the store can give each tenant keys for its own part alone.
+    store = configuration.checkpoint_store.rstrip("/")
+    return {
+        "ALLOT_CHECKPOINT_STORE": f"{store}/{part.tenant}/{part.job}",
+        "ALLOT_CHECKPOINT_ENDPOINT": configuration.checkpoint_endpoint,
+    }
 
 
 def checkpoint_folder(configuration: Configuration, part: DesiredPart) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nodeagent.environment import checkpoint_folder
 from nodeagent.messages import DesiredPart
-from tests.agent.builders import PLATFORM, make_part, make_replica
+from tests.agent.builders import PLATFORM, make_part, make_replica, shell
 from tests.agent.runtime_node import RuntimeNode, until
 
 PLAIN = Path(__file__).resolve().parents[2] / "examples" / "plain" / "train.py"
@@ -44,3 +44,16 @@ async def test_a_preempted_job_goes_on_where_it_stopped(node: RuntimeNode) -> No
     assert json.loads(first)["restored_step"] == stopped_at
     claims = Path(checkpoint_folder(node.configuration, plain(2))) / "claims"
     assert [path.name for path in sorted(claims.iterdir())][-1] == "0000000002-0000"
+
+
+async def test_a_job_is_told_of_the_checkpoint_store_below_its_tenants_name(node: RuntimeNode) -> None:
+    node.configuration = replace(
+        node.configuration,
+        checkpoint_store="s3://bucket/jobs/",
+        checkpoint_endpoint="https://store.example",
+    )
+    node.restart()
+    node.renew_lease(60.0)
+    part = make_part(shell('echo "$ALLOT_CHECKPOINT_STORE at $ALLOT_CHECKPOINT_ENDPOINT"'), job=7)
+    assert (await node.run(part)).exit_code == 0
+    assert node.text() == "s3://bucket/jobs/vision/7 at https://store.example\n"
