@@ -59,8 +59,8 @@ class Sandbox:
         arguments = [self.program, *_namespaces(), *_system()]
         for path in device_files:
             arguments += ["--dev-bind-try", path, path]
-        arguments += ["--bind", folder.temporary, TEMPORARY, *_parents("/var/tmp")]
-        arguments += ["--symlink", TEMPORARY, "/var/tmp"]
+        for path in (TEMPORARY, "/var/tmp"):
+            arguments += [*_parents(path), "--bind", folder.temporary, path]
         readable = [path for path in self._readable() if os.path.exists(path)]
         for path in readable:
             arguments += [*_parents(path), "--ro-bind", path, path]
@@ -112,18 +112,19 @@ class Sandbox:
 
 def python_folders(interpreter: str) -> list[str]:
     """Return the folders an interpreter needs, and those of the one its virtual environment was made from."""
-    bin_folder = os.path.dirname(os.path.abspath(interpreter))
     # Links are followed one by one: what lies between is needed too.
-    folders = [os.path.dirname(bin_folder), os.path.dirname(os.path.dirname(os.path.realpath(interpreter)))]
+    paths = [os.path.abspath(interpreter), os.path.realpath(interpreter)]
+    folders = [os.path.dirname(os.path.dirname(path)) for path in paths]
     try:
         settings = Path(folders[0], "pyvenv.cfg").read_text(encoding="utf-8")
     except OSError:
-        return folders
+        settings = ""
     for line in settings.splitlines():
         name, _, value = line.partition("=")
         if name.strip() == "home":
             folders.append(os.path.dirname(value.strip()))
-    return folders
+    # Of an interpreter that lies about elsewhere, the folder above might be anything, even "/".
+    return [folder for folder in folders if folder != "/" and any(Path(folder).glob("lib*/python3*"))]
 
 
 def _namespaces() -> list[str]:

@@ -16,6 +16,7 @@ import pytest
 
 from nodeagent.configuration import Limits
 from nodeagent.inventory import SimulatedDevices
+from nodeagent.sandbox import python_folders
 from tests.agent.builders import PLATFORM, make_part, python, shell
 from tests.agent.runtime_node import RuntimeNode, is_alive
 
@@ -220,6 +221,16 @@ async def test_a_sandbox_that_is_required_and_missing_lets_nothing_start(folder:
     assert (outcome.category, node.text()) == ("start_failed", "")
     assert "starts nothing without its sandbox. bubblewrap (bwrap) is not installed" in outcome.message
     await node.clean_up()
+
+
+def test_no_python_opens_more_than_its_own_folders(tmp_path: Path) -> None:
+    assert "/" not in python_folders("/bin/python3")
+    stray = tmp_path / "bin" / "python3"
+    stray.parent.mkdir()
+    stray.symlink_to(sys.executable)
+    # The folder above a link that lies about is not Python's; what it leads to is.
+    assert python_folders(str(stray)) == [str(Path(os.path.realpath(sys.executable)).parents[1])]
+    assert sys.prefix in python_folders(sys.executable)
 
 
 def test_an_agent_without_root_has_a_sandbox_too(folder: Path) -> None:
