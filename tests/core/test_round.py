@@ -314,7 +314,8 @@ class TestTransitions:
 
     def test_the_state_of_a_shrunk_gang_is_kept(self) -> None:
         elastic = make_job(1, 1, replicas=4, elastic=(2, 8))
-        running = make_running(elastic, [[100], [101]])
+        # It has not run for long enough to grow.
+        running = make_running(elastic, [[100], [101]], since=NOW - 10)
         assert kinds(decide(make_snapshot(jobs=[elastic], running=[running]))) == {}
 
     def test_what_runs_in_a_virtual_cluster_that_was_deleted_goes_on(self) -> None:
