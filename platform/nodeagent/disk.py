@@ -52,8 +52,8 @@ class DiskWatch:
         try:
             for _ in range(FILES_AT_ONCE):
                 self.used_bytes += next(self.look)
-        except StopIteration:
-            self.look = None
+        except (StopIteration, OSError):
+            self.look = None  # It is through, or cannot go on; the next look begins anew.
         except TooDeep:
             return True
         self.spent_seconds += time.monotonic() - began

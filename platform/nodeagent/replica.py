@@ -50,15 +50,15 @@ class OutputFile:
             return
         kept = data[: self.left_bytes]
         self.left_bytes -= len(kept)
+        notice = b""
+        if len(kept) < len(data):
+            text = f"\n[allotment] Output limit of {self.limit_bytes} bytes reached; the rest is dropped.\n"
+            notice = text.encode()
         try:
-            _write_all(self.descriptor, kept)
+            _write_all(self.descriptor, kept + notice)
         except OSError:
             # The disk is full. That costs this output, and must not cost the job its minder.
             self.left_bytes = 0
-            return
-        if len(kept) < len(data):
-            notice = f"\n[allotment] Output limit of {self.limit_bytes} bytes reached; the rest is dropped.\n"
-            _write_all(self.descriptor, notice.encode())
 
 
 class RunningReplica:

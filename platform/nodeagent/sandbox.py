@@ -73,7 +73,7 @@ class Sandbox:
         writable = [folder.works, checkpoints, *[folder.progress(rank) for rank in ranks]]
         for path in writable:
             arguments += [*_parents(path), "--bind", path, path]
-        for path in (configuration.work_folder, configuration.checkpoint_folder, "/"):
+        for path in (configuration.work_folder, configuration.checkpoint_folder, "/dev", "/"):
             arguments += ["--remount-ro", path]
         return arguments
 
