@@ -84,7 +84,7 @@ def main() -> None:
         show(
             "a step, with a report", [1e6 * seconds_per_step(folder / f"s{run}") for run in range(RUNS)], "µs"
         )
-        plain = [timed(lambda: plain_write(folder / "plain", content)) for _ in range(RUNS)]
+        plain = [timed(lambda: plain_write(folder / f"p{run}", content)) for run in range(RUNS)]  # noqa: B023
         pairs = [seconds_to_save_and_restore(folder / f"c{run}", content) for run in range(RUNS)]
         show(f"{options.mebibytes} MiB: write and sync one file", plain, "s")
         show(f"{options.mebibytes} MiB: save", [saving for saving, _ in pairs], "s")
