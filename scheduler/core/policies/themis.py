@@ -380,5 +380,5 @@ class _Round:
         return memory
 
 
-def _worst_first(agent: Agent) -> tuple[float, float, str]:
-    return -agent.rho_of_nothing, agent.app.submitted_at, agent.app.name
+def _worst_first(agent: Agent) -> tuple[float, float, JobId]:
+    return -agent.rho_of_nothing, agent.app.submitted_at, agent.app.jobs[0].id
