@@ -113,6 +113,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "incorrect_inputs", _USER, "an input is missing or not what it should be", "",
+        r"error: (argument|unrecognized arguments|the following arguments)",
         r"FileNotFoundError|IsADirectoryError|NotADirectoryError|EOFError", r"No such file or directory",
         r"Unicode\w*Error|JSONDecodeError|ParserError",
     ),

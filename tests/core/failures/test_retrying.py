@@ -37,6 +37,7 @@ ENDS = [
     ("user_error", "ModuleNotFoundError: No module named 'apex'", "import_error"),
     ("user_error", "PermissionError: [Errno 13] Permission denied: '/data'", "permission_error"),
     ("user_error", "Rank 3: FileNotFoundError: [Errno 2] No such file or directory: 'x'", "incorrect_inputs"),
+    ("user_error", "It ended with exit code 2: x.py: error: argument --batch: no", "incorrect_inputs"),
     ("user_error", "ValueError: loss is nan at step 12", "model_diverged"),
     ("user_error", "KeyError: 'labels'", "semantic_error"),
     ("user_error", "my.package.StrangeError: what", "traceback_from_crash"),
