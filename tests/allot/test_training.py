@@ -186,6 +186,23 @@ class TestFence:
         assert not older.store.names(f"checkpoints/{older.start}/000000000000300/")
         assert found(tmp_path, 3) == "2/150"
 
+    def test_what_a_newer_start_cleared_away_is_not_taken_for_damage(self, tmp_path: Path) -> None:
+        save(keeper_of(tmp_path, 1), 1)
+        older = keeper_of(tmp_path, 2)
+
+        def overtaken(folder: Path) -> None:
+            newer = keeper_of(tmp_path, 3, keep=1)
+            save(newer, 2)
+            newer.prune()
+            newer.tidy_local()
+            (folder / "state").write_text("into a folder that is gone")
+
+        manifest = Manifest(step=1, rank=0, parts=1, world_size=1, samples=None)
+        with pytest.raises(training.Fenced):
+            older.save(manifest, overtaken)
+        with pytest.raises(training.Fenced), older.fence.blamed():
+            (tmp_path / "checkpoints/0000000001-0000").rename(tmp_path / "gone")
+
     def test_an_attempt_that_died_before_it_chose_changes_nothing(self, tmp_path: Path) -> None:
         save(keeper_of(tmp_path, 1), 100)
         claim(FolderStore(tmp_path), 2)

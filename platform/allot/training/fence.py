@@ -11,6 +11,8 @@ import json
 import os
 import secrets
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from allot.training.errors import Fenced
@@ -30,6 +32,15 @@ class Fence:
         newest = max(claimed(self.store), default=self.start)
         if newest > self.start:
             raise Fenced(str(self.start), str(newest))
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Raise Fenced for what fails since a newer start has cleared it away; else let it fail as it did."""
+        try:
+            yield
+        except Exception:
+            self.check()
+            raise
 
 
 def claimed(store: Store) -> set[Start]:

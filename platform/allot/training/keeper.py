@@ -45,17 +45,21 @@ class Keeper:
         self.local = local
         self.keep = keep
 
-    def save(self, manifest: Manifest, write: Callable[[Path], object]) -> Checkpoint:
+    def save(self, manifest: Manifest, write: Callable[[Path], object]) -> None:
         """Have `write` fill a folder, and make it this rank's part of the checkpoint.
 
         Raises Fenced before and after; what was written in between lies under this start's own number.
         """
         self.fence.check()
-        checkpoint = Checkpoint(self.start, manifest.step)
-        within = checkpoint.part(manifest.rank)
+        with self.fence.blamed():
+            self._save(manifest, write)
+        self.fence.check()
+
+    def _save(self, manifest: Manifest, write: Callable[[Path], object]) -> None:
+        within = Checkpoint(self.start, manifest.step).part(manifest.rank)
         writing = self.local / WRITING / str(self.start) / f"{manifest.rank}-{secrets.token_hex(4)}"
-        (writing / FILES).mkdir(parents=True)
         try:
+            (writing / FILES).mkdir(parents=True)
             write(writing / FILES)
             files = digests_of(writing / FILES)
             (writing / MANIFEST).write_bytes(replace(manifest, files=files).encode())
@@ -63,10 +67,6 @@ class Keeper:
             # Of an earlier try to save this step, of which the store or another rank knows nothing.
             remove_folder(self.local / within)
             move_into_place(writing, self.local / within)
-        except OSError:
-            # A newer start clears away what older ones are writing.
-            self.fence.check()
-            raise
         finally:
             remove_folder(writing)
         for name, digest in files.items():
@@ -74,8 +74,6 @@ class Keeper:
         # Last: from here on the part counts.
         content = self.local / within / MANIFEST
         self.store.upload(content, f"{within}{MANIFEST}", sha256_of(content))
-        self.fence.check()
-        return checkpoint
 
     def choose(self) -> Checkpoint | None:
         """Return the newest checkpoint that counts and is undamaged, all parts of it; None to start afresh.

@@ -75,14 +75,16 @@ def begin(
     if place.rank == 0:
         exact = place.restarts if place.world_size > 1 and agree is None else None
         keeper = Keeper(claim(store, place.attempt, exact), place.folder, keep=keep)
-        checkpoint = keeper.choose()
+        with keeper.fence.blamed():
+            checkpoint = keeper.choose()
         keeper.write_origin(checkpoint)
         _agreed(keeper.start, agree)
     else:
         keeper = Keeper(Fence(store, _agreed(_expected(place, agree), agree)), place.folder, keep=keep)
         checkpoint = _wait_for_origin(keeper, stop, wait_seconds)
     keeper.tidy_local()
-    return keeper, _fetch(keeper, checkpoint, place) if checkpoint else None
+    with keeper.fence.blamed():
+        return keeper, _fetch(keeper, checkpoint, place) if checkpoint else None
 
 
 def _expected(place: Place, agree: Agree | None) -> Start:

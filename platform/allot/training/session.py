@@ -282,7 +282,8 @@ class Session:
         self.step = self._saved_step = self.restored.step
         self._samples = self.restored.samples
         if self._load is not None:
-            self._load(self.restored.folders if self._shard else self.restored.folder)  # type: ignore[arg-type]
+            with self._opened.fence.blamed():
+                self._load(self.restored.folders if self._shard else self.restored.folder)  # type: ignore[arg-type]
         self.report(samples=self._samples, restored_step=self.step)
 
     def _agreed(self, wish: int) -> int:
