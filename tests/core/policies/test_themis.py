@@ -21,6 +21,7 @@ from tests.builders import NOW, make_job, make_node, make_running, make_snapshot
 from tests.core.virtual_loop import VirtualLoop
 
 LEASE = 600.0
+SPEEDS = {"V100": 2.0, "K80": 1.0}
 
 
 def job(number: int, gpus: int = 1, waited: float = 0.0, **fields: Any) -> Job:
@@ -286,6 +287,18 @@ def test_payments_and_work_conservation(
             promised = started(plan)
             waiting = [one.gpus for one in facts.jobs if one.id in plan.reasons and one.id not in promised]
             assert min(waiting, default=9) > max(idle)
+
+
+def test_only_the_order_of_numbers_matters() -> None:
+    """The live loop and the simulator number jobs from different beginnings."""
+    nodes = (make_node(1, gpus=4), make_node(2, gpus=4, gpu_model="K80"))
+    found = []
+    for first in (1, 93):
+        jobs = [job(number, waited=500, throughput=SPEEDS) for number in range(first, first + 14)]
+        plan = decide(snapshot(jobs, nodes, fairness_knob=0.5))
+        found.append({number - first: model for number, model in started(plan).items()})
+    assert found[0] == found[1]
+    assert len(found[0]) == 8
 
 
 @pytest.mark.parametrize(
