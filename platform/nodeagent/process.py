@@ -60,6 +60,10 @@ class ProcessRuntime:
         self.sandbox = Sandbox(configuration)
         self.containers = Containers(configuration, f"allotment-{unique}")
         self.users = self._find_users()
+        if self.sandbox.problem and configuration.sandbox != "off":
+            log.warning("Jobs run without a sandbox. %s", self.sandbox.problem)
+        if self.containers.problem and configuration.containers is not None:
+            log.warning("Jobs that name an image do not run here. %s", self.containers.problem)
         self.minded: dict[int, Minded] = {}
         self.ports = HeldPorts()
         self.tasks: set[asyncio.Task[None]] = set()
@@ -180,7 +184,6 @@ class ProcessRuntime:
         make_folder(folder.works, owner)
         for replica in wish.replicas:
             make_folder(folder.work(replica.rank), owner)
-            make_file(folder.progress(replica.rank), owner)
 
     def _find_users(self) -> Users | None:
         """Return who jobs run as; None when they run as the agent does."""
@@ -211,6 +214,8 @@ class ProcessRuntime:
         indexes = sorted({index for replica in wish.replicas for index in replica.gpu_indexes})
         # Whoever the folder was prepared for; the record of users may be on a file system that hangs.
         owner = os.stat(folder.temporary).st_uid
+        for replica in wish.replicas:
+            make_file(folder.progress(replica.rank), owner)
         device_files = self.devices.files(indexes)
         has_image = any(replica.image for replica in wish.replicas)
         handed = Handed(

@@ -24,7 +24,7 @@ def unified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def make_with_files(path: str, exist_ok: bool = False) -> None:
         make(path, exist_ok=exist_ok)
         for name in ("cgroup.controllers", "cgroup.subtree_control", "cgroup.procs", "memory.swap.max"):
-            Path(path, name).write_text("cpu memory" if name == "cgroup.controllers" else "")
+            Path(path, name).write_text("cpu memory pids" if name == "cgroup.controllers" else "")
 
     monkeypatch.setattr(os, "makedirs", make_with_files)
     return root
@@ -37,14 +37,15 @@ def find(root: Path) -> Cgroups:
 def test_version_2_limits(unified: Path) -> None:
     cgroups = find(unified)
     assert cgroups.is_unified
-    assert set(cgroups.folders) == {"cpu", "memory"}
+    assert set(cgroups.folders) == {"cpu", "memory", "pids"}
     group = cgroups.group("attempt-1-rank-0")
-    group.create(cpus=1.5, memory_bytes=1000)
+    group.create(cpus=1.5, memory_bytes=1000, processes=64)
     folder = Path(group.paths["memory"])
     assert folder == unified / "system.slice" / "allotment-node-1" / "attempt-1-rank-0"
     assert (folder / "cpu.max").read_text() == "150000 100000"
     assert (folder / "memory.max").read_text() == "1000"
     assert (folder / "memory.swap.max").read_text() == "0"
+    assert (folder / "pids.max").read_text() == "64"
     group.enter()
     assert (folder / "cgroup.procs").read_text() == "0"
 
