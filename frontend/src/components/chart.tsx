@@ -3,6 +3,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 
 import { colour, useTheme } from "@/ui/theme";
+import { Key } from "@/ui/key";
 import styles from "@/components/chart.module.css";
 
 export interface ChartSeries {
@@ -70,13 +71,13 @@ export function Chart({ label, x, series, height = 220, isTime = true, ceiling, 
 /** Which curve is which, for charts that are not read off at the pointer alone. */
 export function ChartKey({ series }: { series: readonly Pick<ChartSeries, "label" | "token" | "dashed">[] }) {
   return (
-    <ul className={styles.key} aria-label="Curves">
+    <Key className={styles.key} aria-label="Curves">
       {series.map(({ label, token, dashed }) => (
         <li key={label}>
           <span style={{ borderTop: `2px ${dashed ? "dashed" : "solid"} var(--${token})` }} /> {label}
         </li>
       ))}
-    </ul>
+    </Key>
   );
 }
 

@@ -1,5 +1,6 @@
 import type { CellUse } from "@/api/cell-types";
 import { sharesOf, USE_TEXT, USES, tellUse } from "@/components/cells/cell-use";
+import { Key } from "@/ui/key";
 import styles from "@/components/cells/cell-bar.module.css";
 
 /** What a cell's GPUs are used for, as a bar; patterns tell what colours alone may not. */
@@ -15,12 +16,12 @@ export function CellBar({ use }: { use: CellUse }) {
 
 export function CellKey() {
   return (
-    <ul className={styles.key} aria-label="Colours">
+    <Key className={styles.key} aria-label="Colours">
       {USES.map((each) => (
         <li key={each}>
           <span className={styles[each]} aria-hidden /> {USE_TEXT[each]}
         </li>
       ))}
-    </ul>
+    </Key>
   );
 }

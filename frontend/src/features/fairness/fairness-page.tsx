@@ -11,6 +11,7 @@ import { TenantTable } from "@/features/fairness/tenant-table";
 import { ViolationsPanel } from "@/features/fairness/violations-panel";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { muted, PageLayout, Panel } from "@/ui/layout";
+import { Key } from "@/ui/key";
 import styles from "@/features/fairness/fairness.module.css";
 
 const route = getRouteApi("/virtual-clusters/$name/fairness");
@@ -62,7 +63,7 @@ function Known({ name, fairness }: { name: string; fairness: Fairness }) {
       <Panel title="Tenants" flush>
         <TenantTable tenants={fairness.tenants} />
       </Panel>
-      <ul className={styles.key} aria-label="Bars">
+      <Key className={styles.key} aria-label="Bars">
         <li>
           <span className={styles.received} /> GPUs received now
         </li>
@@ -75,7 +76,7 @@ function Known({ name, fairness }: { name: string; fairness: Fairness }) {
         <li className={muted}>
           Envy, here and alone: over the last {duration(fairness.window_seconds)}, in speed, not only in GPUs.
         </li>
-      </ul>
+      </Key>
       <HistoryPanel name={name} tenants={fairness.tenants.map(({ tenant }) => tenant)} />
       <ViolationsPanel name={name} />
     </>

@@ -8,6 +8,7 @@ import { attemptLook, Badge } from "@/components/state-badge";
 import { stretchesOf, type StretchKind } from "@/features/job/timeline";
 import { Button } from "@/ui/button";
 import { Panel } from "@/ui/layout";
+import { Key } from "@/ui/key";
 import styles from "@/features/job/timeline-panel.module.css";
 
 /** Under a policy that takes turns a job has many. */
@@ -46,13 +47,13 @@ export function TimelinePanel({ job, attempts }: { job: Job; attempts: readonly 
         <span>{moment(job.submitted_at)}</span>
         <span>{job.ended_at ? clockTime(job.ended_at) : "now"}</span>
       </div>
-      <ul className={styles.key} aria-hidden>
+      <Key className={styles.key} aria-hidden>
         {(["waiting", "starting", "running", "stopping"] as const).map((kind) => (
           <li key={kind}>
             <span className={styles[kind]} /> {words(kind)}
           </li>
         ))}
-      </ul>
+      </Key>
       {shown.length > 0 && (
         <ol className={styles.attempts}>
           {shown.map((attempt) => (

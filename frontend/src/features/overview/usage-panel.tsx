@@ -10,6 +10,7 @@ import { useLiveState } from "@/live/live";
 import { Segments } from "@/ui/choice";
 import { EmptyState, ErrorNotice, Skeleton } from "@/ui/feedback";
 import { Panel } from "@/ui/layout";
+import { Key } from "@/ui/key";
 import styles from "@/features/overview/overview-page.module.css";
 
 const SPANS = [
@@ -53,14 +54,14 @@ export function UsagePanel({ tenants }: { tenants: readonly string[] }) {
             height={210}
             ceiling={Math.max(1, ...total)}
           />
-          <ul className={styles.usageLegend} aria-label="Tenants, most recent use">
+          <Key className={styles.usageLegend} aria-label="Tenants, most recent use">
             {[...layers].reverse().map(({ tenant }) => (
               <li key={tenant}>
                 <span style={{ background: `var(--${tokenOf(tenant)})` }} />
                 {tenant} {points.at(-1)?.by_tenant[tenant] ?? 0}
               </li>
             ))}
-          </ul>
+          </Key>
         </>
       )}
     </Panel>

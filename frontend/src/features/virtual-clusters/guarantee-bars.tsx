@@ -1,4 +1,5 @@
 import type { VirtualCluster } from "@/api/types";
+import { Key } from "@/ui/key";
 import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 
 /** For each GPU model what is guaranteed, what of it is in use, and what is borrowed beyond. */
@@ -37,7 +38,7 @@ function figures(used: number, guaranteed: number, borrowed: number): string {
 
 export function BarsKey() {
   return (
-    <ul className={styles.key}>
+    <Key className={styles.key}>
       <li>
         <span className={styles.used} /> guaranteed, in use
       </li>
@@ -50,6 +51,6 @@ export function BarsKey() {
       <li>
         <span className={styles.rest} /> the rest of the cluster
       </li>
-    </ul>
+    </Key>
   );
 }
