@@ -14,8 +14,9 @@ import fcntl
 import json
 import os
 import signal
+import sys
 
-from nodeagent.procfs import descendants, enter_namespace
+from nodeagent.procfs import descendants, drop_capability_bounds, enter_namespace
 
 #: ioctl_ns(2): the user namespace that owns another namespace.
 NS_GET_USERNS = 0xB701
@@ -40,7 +41,7 @@ class Enclosure:
     def open(self) -> None:
         """Make the sandbox and let what this process forks from now on be numbered in it.
 
-        Raises EnclosureError when bubblewrap cannot, OSError when the kernel does not let us enter.
+        Raises EnclosureError when bubblewrap cannot, or the kernel does not let this process enter.
         """
         keep_read, self.keep = os.pipe2(os.O_CLOEXEC)
         said, say = os.pipe2(os.O_CLOEXEC)
@@ -58,12 +59,17 @@ class Enclosure:
                 answer += more
             raise EnclosureError(answer.decode(errors="replace").strip() or "bubblewrap ended at once")
         with open(facts, "rb") as file:
-            self._join(int(json.loads(file.read())["child-pid"]))
+            first = int(json.loads(file.read())["child-pid"])
+        try:
+            self._join(first)
+        except OSError as error:
+            raise EnclosureError(f"the sandbox cannot be entered: {error.strerror}") from error
 
     def enter(self) -> None:
-        """Move the calling process, which must be a child of the one that opened it, all the way in."""
+        """Move the calling process, a child of the one that opened it, all the way in, without rights."""
         for descriptor in self.namespaces:
             enter_namespace(descriptor)
+        drop_capability_bounds()
 
     def has_others(self) -> bool:
         """Whether any process but bubblewrap's own is left inside."""
@@ -102,6 +108,25 @@ class Enclosure:
             os.write(say, f"{self.command[0]}: {error.strerror}".encode())
         finally:
             os._exit(127)
+
+
+def main() -> None:
+    """Try a sandbox whose command is in the arguments: make it and enter it, or say why that cannot be."""
+    enclosure = Enclosure(sys.argv[1:])
+    try:
+        enclosure.open()
+    except EnclosureError as error:
+        sys.exit(str(error))
+    pid = os.fork()
+    if pid == 0:
+        try:
+            enclosure.enter()
+            os._exit(0)
+        except OSError as error:
+            os.write(2, f"the sandbox cannot be entered: {error.strerror}".encode())
+        finally:
+            os._exit(1)
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 def _namespace(pid: int, kind: str) -> int:

@@ -18,7 +18,6 @@ from nodeagent.enclosure import Enclosure
 from nodeagent.procfs import (
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
-    drop_capability_bounds,
     prctl,
     process_identity,
 )
@@ -150,7 +149,6 @@ class RunningReplica:
             _limit(resource.RLIMIT_NPROC, self.spec["processes"])
         if self.enclosure is not None:
             self.enclosure.enter()
-            drop_capability_bounds()
         if self.user is not None:
             os.setgroups([])
             os.setresgid(self.user, self.user, self.user)

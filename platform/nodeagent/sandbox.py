@@ -36,6 +36,10 @@ SYSTEM = (
 RESOLVER = "/run/systemd/resolve"
 TEMPORARY = "/tmp"
 TRIAL_SECONDS = 10.0
+TRIAL = (
+    f"import sys; sys.path.append({str(Path(__file__).resolve().parent.parent)!r}); "
+    "from nodeagent.enclosure import main; main()"
+)
 NOT_ASKED_FOR = "The configuration of the node agent switches the sandbox off."
 
 
@@ -97,8 +101,9 @@ class Sandbox:
         if not self.program:
             return "bubblewrap (bwrap) is not installed."
         try:
+            # As a minder does it, in a process that may stay inside.
             trial = subprocess.run(
-                [self.program, *_namespaces(), *_system(), "true"],
+                [sys.executable, "-I", "-S", "-c", TRIAL, self.program, *_namespaces(), *_system()],
                 capture_output=True,
                 text=True,
                 timeout=TRIAL_SECONDS,
