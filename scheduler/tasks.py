@@ -15,7 +15,7 @@ from scheduler.hints import ask_for_round, round_begins
 from scheduler.rounds import advising, answers, comparisons, fairness, forecasting
 from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
-from scheduler.services import anomalies, housekeeping, leases, settling
+from scheduler.services import anomalies, housekeeping, leases, settling, watching
 from scheduler.simulation import sweep
 from scheduler.simulation.errors import InputError
 
@@ -49,6 +49,11 @@ def run_round() -> None:
 @shared_task(time_limit=60)
 def expire_leases() -> None:
     leases.expire_leases()
+
+
+@shared_task(time_limit=60)
+def watch_jobs() -> None:
+    watching.watch_jobs()
 
 
 @shared_task(time_limit=60)

@@ -30,6 +30,7 @@ app.conf.update(
     beat_schedule={
         "round": {"task": "scheduler.tasks.run_round", "schedule": CONFIG.round_seconds},
         "expire-leases": {"task": "scheduler.tasks.expire_leases", "schedule": 2.0},
+        "watch-jobs": {"task": "scheduler.tasks.watch_jobs", "schedule": 15.0},
         "settle-market": {"task": "scheduler.tasks.settle_market", "schedule": 2.0},
         "sample-usage": {"task": "scheduler.tasks.sample_usage", "schedule": 10.0},
         "renew-comparisons": {"task": "scheduler.tasks.renew_comparisons", "schedule": 60.0},

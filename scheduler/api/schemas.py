@@ -54,6 +54,13 @@ class Retry(serializers.Serializer):
     )
 
 
+class Watch(serializers.Serializer):
+    silent = serializers.JSONField(help_text="After so long without a progress line: like time_limit.")
+    then = serializers.ChoiceField(
+        choices=["warn", "stop"], required=False, default="warn", help_text="stop: and try it again."
+    )
+
+
 class Elastic(serializers.Serializer):
     min_gpus = serializers.IntegerField(
         min_value=1, help_text="It can run on so few, with fewer replicas of its only task."
@@ -116,6 +123,7 @@ class JobSpec(serializers.Serializer):
         help_text="Largest tensor's part of the model: a skewed gang suffers when it is spread.",
     )
     retry = Retry(required=False)
+    watch = Watch(required=False, allow_null=True)
     checkpoint = Checkpoint(required=False)
     throughput = serializers.DictField(child=serializers.FloatField(), required=False)
     labels = serializers.DictField(child=serializers.CharField(), required=False)

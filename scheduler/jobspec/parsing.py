@@ -11,7 +11,7 @@ from scheduler.core.perf.speed import HIGHEST, LARGEST_RATIO, too_far_apart
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Topology
 from scheduler.jobspec.fields import Fields, described, is_storable
 from scheduler.jobspec.quantities import bytes_of
-from scheduler.jobspec.spec import ANY_MODEL, JobSpec, TaskSpec
+from scheduler.jobspec.spec import ANY_MODEL, JobSpec, TaskSpec, Watch
 from tenants.errors import FieldError, Invalid
 
 #: Most characters of all commands, variables and labels of a job: all else is small by itself.
@@ -112,6 +112,7 @@ def _job(fields: Fields) -> JobSpec:
         search=fields.word("search", _NAME, _NAME_EXPECTED, default=""),
         skew=_skew(fields),
         retry=_retry(fields.object("retry")),
+        watch=_watch(fields),
         grace_seconds=_only(
             fields.object("checkpoint"), "grace_seconds", default=30, least=0, most=MAX_GRACE_SECONDS
         ),
@@ -357,6 +358,20 @@ def _retry(fields: Fields) -> RetryRules:
     )
     fields.finish()
     return rules
+
+
+def _watch(fields: Fields) -> Watch | None:
+    value = fields.take("watch")
+    if value is None:
+        return None
+    inner = Fields(value, fields.path_of("watch"), fields.problems)
+    silent = inner.duration("silent", most_seconds=MAX_TIME_LIMIT_SECONDS)
+    then = inner.choice("then", ("warn", "stop"), default="warn")
+    inner.finish()
+    if silent is None:
+        fields.refuse("watch.silent", "is missing", 'a duration such as "30m"')
+        return None
+    return Watch(silent_seconds=silent, then=then)
 
 
 def _attempts_by(fields: Fields, name: str, known: Collection[str] = ()) -> dict[str, int]:

@@ -29,6 +29,14 @@ class TaskSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """After how long without a progress line a job counts as stuck, and what is done: "warn" or "stop"."""
+
+    silent_seconds: float
+    then: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """A checked specification. `virtual_cluster` is empty while its only possible value is not filled in."""
 
@@ -56,6 +64,8 @@ class JobSpec:
     #: The fewest GPUs on which it can run, with as many fewer replicas; None: only on all.
     min_gpus: int | None
     retry: RetryRules
+    #: What is done when it tells of no progress; None: nothing.
+    watch: Watch | None
     grace_seconds: float
     throughput: Mapping[str, float]
     labels: Mapping[str, str]
@@ -103,6 +113,9 @@ class JobSpec:
                 "matching": dict(self.retry.matching),
                 "max_attempts": self.retry.max_attempts,
             },
+            "watch": (
+                {"silent": _plain(self.watch.silent_seconds), "then": self.watch.then} if self.watch else None
+            ),
             "checkpoint": {"grace_seconds": self.grace_seconds},
             "throughput": dict(self.throughput),
             "labels": dict(self.labels),
@@ -181,6 +194,7 @@ _FIELDS = (
     "search",
     "skew",
     "retry",
+    "watch",
     "checkpoint",
     "throughput",
     "labels",

@@ -15,6 +15,11 @@ class Migration(migrations.Migration):
             field=models.CharField(blank=True, default='', max_length=40),
             preserve_default=False,
         ),
+        migrations.AlterField(
+            model_name='attempt',
+            name='stop_cause',
+            field=models.CharField(blank=True, choices=[('', 'None'), ('preempted', 'Preempted'), ('migrated', 'Migrated'), ('drained', 'Drained'), ('cancelled', 'Cancelled'), ('time_limit', 'Time Limit'), ('part_failed', 'Part Failed'), ('node_lost', 'Node Lost'), ('gang_timeout', 'Gang Timeout'), ('stuck', 'Stuck')], max_length=12),
+        ),
         migrations.AddField(
             model_name='job',
             name='avoid_nodes',

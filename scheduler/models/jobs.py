@@ -29,7 +29,8 @@ class Job(models.Model):
     #: What a round needs of the spec, small: {"tasks": [[replicas, gpus, cpus, memory_bytes], ...],
     #: "min_gpus": number or null if not elastic, "topology": [level, required] or null,
     #: "throughput": {gpu model: samples per second}, "estimate_seconds": number or null,
-    #: "application": text, "search": text, "skew": number or null, "deadline_seconds": number from submission or null}.
+    #: "application": text, "search": text, "skew": number or null,
+    #: "deadline_seconds": number from submission or null, "needs_containers": truth}.
     shape = models.JSONField()
     labels = models.JSONField(default=dict)
 
@@ -93,6 +94,7 @@ class StopCause(models.TextChoices):
     PART_FAILED = "part_failed"
     NODE_LOST = "node_lost"
     GANG_TIMEOUT = "gang_timeout"
+    STUCK = "stuck"
 
 
 class Attempt(models.Model):

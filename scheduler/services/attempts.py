@@ -35,6 +35,7 @@ _OUTCOME_BY_CAUSE = {
     StopCause.PART_FAILED: Outcome.FAILED,
     StopCause.NODE_LOST: Outcome.LOST,
     StopCause.GANG_TIMEOUT: Outcome.LOST,
+    StopCause.STUCK: Outcome.FAILED,
 }
 
 

@@ -8,7 +8,7 @@ from django.db.models import F
 
 from scheduler import stream
 from scheduler.core.failures.retrying import Failed, RetryRules, Verdict, judge
-from scheduler.core.failures.taxonomy import class_of
+from scheduler.core.failures.taxonomy import STUCK, class_of
 from scheduler.core.lifecycle import Outcome
 from scheduler.models import Attempt, AttemptPart, Job, Node
 from scheduler.models.inventory import NodeState
@@ -25,15 +25,21 @@ SUSPECT_JOBS, SUSPECT_TENANTS = 3, 2
 
 def verdict_on(job: Job, attempt: Attempt) -> Verdict | None:
     """Return what becomes of a job whose attempt failed; None where it was stopped and did not fail."""
+    failed = _failed(attempt)
+    if failed is None:
+        return None
+    rows = Attempt.objects.filter(job=job, outcome=Outcome.FAILED, number__lt=attempt.number)
+    before = [one for row in rows.order_by("number") if (one := _failed(row)) is not None]
+    return judge(failed, before, RetryRules(**job.spec["retry"]))
+
+
+def _failed(attempt: Attempt) -> Failed | None:
+    """Return as what an attempt failed; None where it was stopped for another reason."""
+    if attempt.stop_cause == StopCause.STUCK:
+        return Failed(STUCK, attempt.stop_message)
     if attempt.stop_cause not in ("", StopCause.PART_FAILED) or not attempt.category:
         return None
-    before = Attempt.objects.filter(job=job, outcome=Outcome.FAILED, number__lt=attempt.number)
-    failed = [_failed(*row) for row in before.order_by("number").values_list("category", "message")]
-    return judge(_failed(attempt.category, attempt.message), failed, RetryRules(**job.spec["retry"]))
-
-
-def _failed(category: str, message: str) -> Failed:
-    return Failed(class_of(category, message), message)
+    return Failed(class_of(attempt.category, attempt.message), attempt.message)
 
 
 def nodes_to_avoid(job: Job, attempt: Attempt) -> Sequence[int]:

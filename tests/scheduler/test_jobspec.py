@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.snapshot import Topology
 from scheduler.jobspec import in_order, parse
+from scheduler.jobspec.spec import Watch
 from tenants.errors import FieldError, Invalid
 
 
@@ -54,6 +55,7 @@ def test_defaults_are_filled_in() -> None:
         "search": None,
         "skew": None,
         "retry": {"max_attempts": 3, "attempts": {}, "matching": {}},
+        "watch": None,
         "checkpoint": {"grace_seconds": 30},
         "throughput": {},
         "labels": {},
@@ -77,6 +79,7 @@ def test_everything_can_be_stated() -> None:
             application="bert-large",
             search="rates",
             skew=0.3,
+            watch={"silent": "30m", "then": "stop"},
             retry={"max_attempts": 4, "attempts": {"engine": 3}, "matching": {"worker died": 2}},
             checkpoint={"grace_seconds": 0},
             throughput={"V100": 120.5, "K80": 0},
@@ -88,6 +91,7 @@ def test_everything_can_be_stated() -> None:
     assert parsed.tasks[1].memory_bytes == 4 * 2**30
     assert parsed.tasks[1].env == {"A": "1"}
     assert parsed.time_limit_seconds == 36 * 3600
+    assert parsed.watch == Watch(silent_seconds=1_800.0, then="stop")
     assert parsed.topology == Topology(level="rack", required=True)
     assert parsed.shape() == {
         "tasks": [[4, 2, 0.0, 0], [1, 1, 2.5, 4 * 2**30]],
@@ -231,6 +235,8 @@ def test_every_mistake_is_reported_at_once() -> None:
         ({"time_limit": "400d"}, "time_limit"),
         ({"checkpoint": {"grace_seconds": 601}}, "checkpoint.grace_seconds"),
         ({"retry": {"max_attempts": 0}}, "retry.max_attempts"),
+        ({"watch": {"then": "stop"}}, "watch.silent"),
+        ({"watch": {"silent": "30m", "then": "cry"}}, "watch.then"),
         ({"elastic": {"min_gpus": 0}}, "elastic.min_gpus"),
         ({"elastic": {"min_gpus": 1, "most": 4}}, "elastic.most"),
         ({"retry": {"attempts": {"bad luck": 2}}}, "retry.attempts.bad luck"),

@@ -2279,6 +2279,7 @@ export interface components {
              */
             skew?: number | null;
             retry?: components["schemas"]["Retry"];
+            watch?: components["schemas"]["Watch"] | null;
             checkpoint?: components["schemas"]["Checkpoint"];
             throughput?: {
                 [key: string]: number;
@@ -2320,6 +2321,7 @@ export interface components {
              */
             skew?: number | null;
             retry?: components["schemas"]["RetryRequest"];
+            watch?: components["schemas"]["WatchRequest"] | null;
             checkpoint?: components["schemas"]["CheckpointRequest"];
             throughput?: {
                 [key: string]: number;
@@ -2383,6 +2385,7 @@ export interface components {
              */
             skew?: number | null;
             retry?: components["schemas"]["RetryRequest"];
+            watch?: components["schemas"]["WatchRequest"] | null;
             checkpoint?: components["schemas"]["CheckpointRequest"];
             throughput?: {
                 [key: string]: number;
@@ -3516,6 +3519,12 @@ export interface components {
             };
         };
         /**
+         * @description * `warn` - warn
+         *     * `stop` - stop
+         * @enum {string}
+         */
+        ThenEnum: "warn" | "stop";
+        /**
          * @description * `never` - never
          *     * `held` - held
          *     * `quota` - quota
@@ -3748,6 +3757,30 @@ export interface components {
         VirtualClusterUsage: {
             guaranteed_in_use: number;
             opportunistic_in_use: number;
+        };
+        Watch: {
+            /** @description After so long without a progress line: like time_limit. */
+            silent: unknown;
+            /**
+             * @description stop: and try it again.
+             *
+             *     * `warn` - warn
+             *     * `stop` - stop
+             * @default warn
+             */
+            then: components["schemas"]["ThenEnum"];
+        };
+        WatchRequest: {
+            /** @description After so long without a progress line: like time_limit. */
+            silent: unknown;
+            /**
+             * @description stop: and try it again.
+             *
+             *     * `warn` - warn
+             *     * `stop` - stop
+             * @default warn
+             */
+            then: components["schemas"]["ThenEnum"];
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         WeightedTenantRequest: {

@@ -60,6 +60,8 @@ def _rule(
 
 
 NO_SIGNATURE = FailureClass("no_signature", Layer.UNKNOWN, "nothing tells why")
+#: Not found in a log: the platform stopped it.
+STUCK = FailureClass("stuck", Layer.ENGINE, "it told of no progress")
 
 _USER, _ENGINE, _PLATFORM = Layer.USER, Layer.ENGINE, Layer.PLATFORM
 
@@ -131,7 +133,7 @@ RULES: tuple[Rule, ...] = (
 
 #: What an owner may name in a job's rules.
 KNOWN_FAILURES: tuple[str, ...] = (
-    *sorted({rule.failure.name for rule in RULES} | {NO_SIGNATURE.name}),
+    *sorted({rule.failure.name for rule in RULES} | {NO_SIGNATURE.name, STUCK.name}),
     *[layer.value for layer in Layer],
 )
 
