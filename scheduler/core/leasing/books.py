@@ -84,7 +84,8 @@ class Books:
         rate = agent.kept + sum([seat.rate for seat in choice.seats])
         rho = choice.rho if agent.to_end else replace(agent, lease_seconds=seconds).rho(rate)
         words = wording.listed([wording.gpus(int(gpus), [model]) for model, gpus in choice.gpus.items()])
-        message = f"Won {words} for {seconds:.0f} s; {1 - win.kept:.0%} of the lease is withheld."
+        withheld = f"{100 * (1 - win.kept):.2g} % of the lease is withheld"
+        message = f"Won {words} for {seconds:.0f} s; {withheld}."
         lacking = len(choice.seats) - len(seats)
         if lacking:
             message += f" For {lacking} of {len(choice.seats)} jobs there was no place after all."
