@@ -47,6 +47,7 @@ async def measure_starts(folder: Path, starts: int) -> None:
     """Measure the cases in turns, so that what else the machine does is spread over all of them."""
     cases = {"nothing": {"sandbox": "off"}, "limits": {"sandbox": "off"}, "limits and sandbox": {}}
     nodes = {name: RuntimeNode(folder / name.replace(" ", "-"), **case) for name, case in cases.items()}
+    nodes["nothing"].runtime.cgroups.remove()
     nodes["nothing"].runtime.cgroups.folders = {}
     ran: dict[str, list[float]] = {name: [] for name in cases}
     ended: dict[str, list[float]] = {name: [] for name in cases}

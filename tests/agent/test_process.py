@@ -405,6 +405,7 @@ class TestLimits:
         assert not os.path.exists(group.paths["memory"])
 
     async def test_without_permission_it_runs_unlimited(self, node: RuntimeNode) -> None:
+        node.runtime.cgroups.remove()
         node.runtime.cgroups.folders = {}
         assert (await node.run(make_part(shell("true", cpus=1.0, memory_bytes=2**20)))).exit_code == 0
         isolation = node.runtime.isolation
