@@ -17,6 +17,7 @@ import pytest
 from nodeagent.configuration import Limits
 from nodeagent.inventory import SimulatedDevices
 from nodeagent.sandbox import python_folders
+from nodeagent.users import is_reachable
 from tests.agent.builders import PLATFORM, make_part, python, shell
 from tests.agent.runtime_node import RuntimeNode, is_alive
 
@@ -237,6 +238,11 @@ def test_an_agent_without_root_has_a_sandbox_too(folder: Path) -> None:
     """In a process of its own, by the machine's Python, which everybody may use."""
     if os.geteuid() != 0 or not (interpreter := shutil.which("python3", path="/usr/bin")):
         pytest.skip("needs root, to become somebody else, and the machine's own Python")
+    is_old = subprocess.run(
+        [interpreter, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"], check=False
+    )
+    if is_old.returncode or not is_reachable(str(PLATFORM)):
+        pytest.skip("the machine's Python is too old, or others cannot get to this folder")
     os.chmod(folder, 0o777)
     trial = subprocess.run(
         [interpreter, Path(__file__).with_name("without_root.py"), folder],
