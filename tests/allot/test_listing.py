@@ -54,6 +54,9 @@ VC: dict[str, Any] = {
     "placer": "consolidate",
     "default_time_limit_seconds": 3600,
     "guaranteed": {"V100": 8},
+    "own_guaranteed": {"V100": 8},
+    "lent": [],
+    "borrowed": [],
     "members": [{"tenant": "research", "weight": 1}, {"tenant": "vision", "weight": 2}],
     "usage": {
         "V100": {"guaranteed_in_use": 2, "opportunistic_in_use": 0},
