@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,6 +62,8 @@ class Command:
             text=True,
             cwd=self.home,
             env=self.environment,
+            # Tests that run in the background of a shell would have their children ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def _with(self, changes: dict[str, str | None]) -> dict[str, str]:
