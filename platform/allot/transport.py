@@ -24,6 +24,7 @@ from allot.errors import (
     Refused,
     Unreachable,
     WrongServer,
+    WrongUse,
 )
 
 API = "/api/v1"
@@ -127,6 +128,10 @@ class Transport:
             )
         except httpx.TransportError as error:
             raise Unreachable(f"Cannot reach {self.url}: {_cause(error)}.", url=self.url) from error
+        except ValueError as error:
+            # Not even the server could say so.
+            problem = "a number is infinite or none at all, or a text has a broken character"
+            raise WrongUse(f"This can not be sent: {problem}.") from error
         except (httpx.InvalidURL, httpx.DecodingError) as error:
             raise Unreachable(f"Cannot talk to {self.url}: {error}.", url=self.url) from error
         if answer.is_success:

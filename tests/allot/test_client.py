@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from allot.client import Client
-from allot.errors import Busy, NotFound, Refused, Unreachable
+from allot.errors import Busy, NotFound, Refused, Unreachable, WrongUse
 from tests.allot.fake_api import TOKEN, Answer, FakeApi, ended, running
 
 
@@ -63,6 +63,12 @@ def test_retries_wait_longer_each_time_and_end(api: FakeApi, client: Client, pau
     # The next one, of 6.25 seconds at most, would have ended after its patience.
     assert 20 - 6.25 < sum(pauses) <= 20
     assert pauses[0] < 0.4 < pauses[2] < pauses[-1] <= 6.25
+    assert not api.jobs
+
+
+def test_what_can_not_be_sent_is_said_before_anything_is_asked(api: FakeApi, client: Client) -> None:
+    with pytest.raises(WrongUse, match="a number is infinite or none at all"):
+        client.submit({"name": "a", "skew": float("nan")})
     assert not api.jobs
 
 
