@@ -127,7 +127,8 @@ def test_cells_are_lent_used_and_given_back_on_time(platform: Installation) -> N
     loan = platform.call("POST", f"market/offers/{offer['id']}/take", {"virtual_cluster": "guest"})
     running = platform.wait_for(job, "running")
     assert running["attempt"]["gpu_model"] == "L4"
-    assert loan["paid"] == pytest.approx(8 * 3.6 / 3600, abs=0.002)
+    # A credit for a thousand seconds, of which there were eight at most, rounded up.
+    assert 0 < loan["paid"] <= 0.008 + 0.001
 
     ended = until(lambda: _ended(platform, loan["id"]), 20, "the loan to end")
     assert datetime.fromisoformat(ended["ends_at"]) == ends_at
