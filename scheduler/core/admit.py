@@ -82,10 +82,12 @@ class Admission:
         never = self._feasibility.never_fits(job)
         if never is None or (self._after_loans is not None and self._after_loans.never_fits(job) is None):
             return None
-        if never.code not in TOO_LARGE or not job.attempts:
+        if never.code not in TOO_LARGE or not (job.attempts or self._may_borrow(job)):
             return never
         if self._feasibility.never_fits(replace(job, guaranteed=False)) is not None:
             return never
+        if not job.attempts:
+            return None  # It waits for a loan.
         self.outgrown[job.id] = Reason(
             code="guarantee_gone",
             tier=Tier.GUARANTEE,
@@ -96,6 +98,17 @@ class Admission:
             hint="It ran while more was guaranteed. Until that is so again it waits as an opportunistic job.",
         )
         return None
+
+    def _may_borrow(self, job: Job) -> bool:
+        """Tell whether its virtual cluster has a rule by which it could borrow what the job needs."""
+        lending, models = self._facts.frame.lending, models_of(job, self._facts.cluster)
+        least = job.elastic[0] if job.elastic else job.gpus
+        return lending is not None and any(
+            rule.virtual_cluster == job.virtual_cluster
+            and rule.most_gpus >= least
+            and (not rule.gpu_models or not set(models).isdisjoint(rule.gpu_models))
+            for rule in lending.borrow_rules
+        )
 
     def _quota_of(self, job: Job) -> Mapping[str, int]:
         tenant = self._facts.tenants.get(job.tenant)

@@ -7,13 +7,16 @@ from dataclasses import replace
 from scheduler.cells.in_force import layout_of
 from scheduler.clock import database_now
 from scheduler.core import snapshot as core
+from scheduler.core.admit import TOO_LARGE
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cluster import Cluster
+from scheduler.core.demand import models_of
 from scheduler.core.feasible import Feasibility
 from scheduler.core.plan import Reason
 from scheduler.jobspec import TOPOLOGY_LEVELS
 from scheduler.lending.in_force import market_now
-from scheduler.models import Gpu, Node
+from scheduler.models import Gpu, MarketRule, Node
+from scheduler.models.market import RuleKind
 from scheduler.services.submission_facts import SubmissionFacts
 
 #: The cluster and what it was built from. Building it takes tens of milliseconds for 10,000 GPUs, so
@@ -40,7 +43,25 @@ class Judge:
     def never_fits(self, job: core.Job) -> Reason | None:
         """Return why the job could never run, or None: what is lent comes back, what is borrowed is here."""
         reasons = [way.never_fits(job) for way in self._ways]
-        return reasons[0] if all(reasons) else None
+        if not all(reasons) or self._may_borrow(job, reasons[0]):
+            return None
+        return reasons[0]
+
+    def _may_borrow(self, job: core.Job, never: Reason | None) -> bool:
+        """Whether only a guarantee is lacking that its virtual cluster has a rule to borrow."""
+        if never is None or never.code not in TOO_LARGE:
+            return False
+        if self._ways[0].never_fits(replace(job, guaranteed=False)) is not None:
+            return False
+        rules = MarketRule.objects.filter(
+            virtual_cluster__name=job.virtual_cluster,
+            kind=RuleKind.BORROW,
+            removed_at=None,
+            most_gpus__gte=job.elastic[0] if job.elastic else job.gpus,
+        )
+        models = set(models_of(job, self.cluster))
+        wanted = rules.values_list("gpu_models", flat=True)
+        return any(not named or not models.isdisjoint(named) for named in wanted)
 
 
 def _cluster(inventory: tuple[int | None, ...]) -> Cluster:

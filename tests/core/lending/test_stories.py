@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.core.errors import SchedulingError
 from scheduler.core.lending.terms import Loan, Lot
-from scheduler.core.plan import Action, ActionKind
+from scheduler.core.plan import Action, ActionKind, Tier
 from scheduler.core.registry import POLICIES
 from scheduler.core.reliance import owned, relying_on
 from scheduler.core.round import decide
@@ -18,7 +18,7 @@ from scheduler.core.sim.forecast import forecast
 from scheduler.core.sim.market import BANK, Transfer
 from scheduler.core.snapshot import Job, Snapshot
 from tests.builders import NOW, make_job, make_node, make_snapshot, make_virtual_cluster
-from tests.core.lending.markets import borrows, lends, make_loan, with_market
+from tests.core.lending.markets import borrows, lends, make_loan, make_offer, with_market
 from tests.core.sim.worlds import arrival
 from tests.core.test_properties import under
 from tests.core.virtual_loop import VirtualLoop
@@ -193,3 +193,25 @@ def test_in_a_simulation_rules_let_jobs_wait_for_less_long_and_every_credit_has_
     assert dict(engine.market.balances) == {"vision": 1_011, "speech": 3_989, BANK: -5_000}
     with pytest.raises(SchedulingError, match="offer 9 is not open"):
         engine.trade(lambda market, own, now: market.take(9, "vision", own, now))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cells", [False, True], ids=["counts", "cells"])
+def test_who_is_guaranteed_nothing_waits_for_what_its_rule_may_borrow(cells: bool) -> None:
+    job = make_job(1, 4, tenant="vision", virtual_cluster="vision", submitted_at=NOW - 100)
+    facts = make_snapshot(
+        nodes=[make_node(1)],
+        jobs=[job],
+        virtual_clusters=[make_virtual_cluster("speech", {"V100": 8}), make_virtual_cluster("vision", {})],
+    )
+    if cells:
+        facts = in_cells(facts, owning(hardware_of(facts.nodes), {"speech": {NODE: 1}, "vision": {}}))
+    lot = Lot(cells={NODE: 1}) if cells else Lot(gpus={"V100": 4})
+    offer = make_offer(lot=lot)
+    assert decide(with_market(facts, offers=[offer])).reasons[job.id][0].tier is Tier.NEVER
+    plan = decide(with_market(facts, offers=[offer], borrows=[borrows()]))
+    assert [(deed.kind, deed.offer) for deed in plan.market] == [("take", offer.id)]
+    assert plan.reasons[job.id][0].tier is Tier.GUARANTEE
+    # Not what its rule does not take.
+    for rule in (borrows(most_gpus=2), borrows(gpu_models=("K80",))):
+        refused = decide(with_market(facts, offers=[offer], borrows=[rule]))
+        assert (refused.market, refused.reasons[job.id][0].tier) == ((), Tier.NEVER)

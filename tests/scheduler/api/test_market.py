@@ -242,6 +242,17 @@ def test_a_job_may_be_submitted_on_what_is_borrowed_and_on_what_will_come_back(
     assert world.member.post("/jobs", spec(**one, gpus=8, gpu_model="V100")).status_code == 201
 
 
+def test_a_job_may_be_submitted_for_what_a_rule_may_borrow(world: World, speech: VirtualCluster) -> None:
+    one = {"tenant": "vision", "virtual_cluster": "research", "guarantee": "guaranteed", "gpu_model": "P100"}
+    rule = {"virtual_cluster": "research", "kind": "borrow", "most_gpus": 2, "waiting_seconds": 60}
+    assert world.operator.post("/market/rules", {**rule, "gpu_models": ["V100"]}).status_code == 201
+    is_error(world.member.post("/jobs", spec(**one, gpus=2)), 409, "quota_exceeded")
+    assert world.operator.post("/market/rules", {**rule, "gpu_models": ["P100"]}).status_code == 201
+    assert world.member.post("/jobs", spec(**one, gpus=2)).status_code == 201
+    # More than the rule borrows at once, it still could never have.
+    is_error(world.member.post("/jobs", spec(**one, gpus=3)), 409, "quota_exceeded")
+
+
 def test_cells_on_loan_are_shown_with_their_owner(world: World, speech: VirtualCluster) -> None:
     make_cells(
         {
