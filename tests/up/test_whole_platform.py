@@ -96,7 +96,8 @@ def test_it_starts_again_at_once_after_kill_9(platform: Installation) -> None:
     platform.supervisor.wait()
     platform.start("--no-demo")
     platform.sign_in()
-    assert platform.call("GET", "cluster")["gpus"]["total"] >= 28
+    # Everything is known; whether nodes still count as there depends on how long the start took.
+    assert len(platform.call("GET", "nodes")["results"]) == 7
 
 
 def test_with_servers_of_ones_own_no_embedded_one_is_started(tmp_path: Path) -> None:
