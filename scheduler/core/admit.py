@@ -13,7 +13,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 
 from scheduler.core import wording
-from scheduler.core.demand import models_of
+from scheduler.core.demand import least_gpus, models_of
 from scheduler.core.facts import Facts
 from scheduler.core.feasible import UNLIMITED, Feasibility
 from scheduler.core.lending.in_force import own_of
@@ -102,11 +102,8 @@ class Admission:
     def _may_borrow(self, job: Job) -> bool:
         """Tell whether its virtual cluster has a rule by which it could borrow what the job needs."""
         lending, models = self._facts.frame.lending, models_of(job, self._facts.cluster)
-        least = job.elastic[0] if job.elastic else job.gpus
         return lending is not None and any(
-            rule.virtual_cluster == job.virtual_cluster
-            and rule.most_gpus >= least
-            and (not rule.gpu_models or not set(models).isdisjoint(rule.gpu_models))
+            rule.virtual_cluster == job.virtual_cluster and rule.may_serve(least_gpus(job), models)
             for rule in lending.borrow_rules
         )
 
@@ -210,7 +207,7 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
     for job in jobs:
         running = facts.current.get(job.id)
         if running is None:
-            least = job.elastic[0] if job.elastic else job.gpus
+            least = least_gpus(job)
             accepted = models_of(job, facts.cluster)
             models = tuple([model for model in accepted if room(model) >= least])
             if not models:

@@ -59,6 +59,11 @@ def needs_of(job: Job, gpus: int) -> tuple[Need, ...]:
     return (Need(task.gpus, task.cpus, task.memory_bytes),) * (gpus // task.gpus)
 
 
+def least_gpus(job: Job) -> int:
+    """Return the smallest size of a gang, in GPUs."""
+    return job.gpus if job.elastic is None else job.elastic[0]
+
+
 def sizes_of(job: Job) -> tuple[int, ...]:
     """Return the sizes in GPUs to try, the job's own first and then smaller ones of an elastic gang."""
     if job.elastic is None:

@@ -13,7 +13,7 @@ from scheduler.core.cell_room import misfit_in_cells
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cluster import Cluster
-from scheduler.core.demand import Demand, demand_of, models_of, shape_of
+from scheduler.core.demand import Demand, demand_of, least_gpus, models_of, shape_of
 from scheduler.core.own_clusters import own_clusters
 from scheduler.core.packing import Layer, locate
 from scheduler.core.plan import Reason, Tier
@@ -155,19 +155,19 @@ class Feasibility:
 
     def _quota(self, job: Job) -> Reason | None:
         quota = self.tenants[job.tenant].quota if job.tenant in self.tenants else {}
-        if not quota or _least(job) <= min(quota.values()):
+        if not quota or least_gpus(job) <= min(quota.values()):
             return None
         models = models_of(job, self.cluster)
         most = min(quota.get("*", UNLIMITED), max(quota.get(model, UNLIMITED) for model in models))
-        if _least(job) <= most:
+        if least_gpus(job) <= most:
             return None
         return Reason(
             code="exceeds_quota",
             tier=Tier.NEVER,
             message=f"Tenant {job.tenant} may hold at most {wording.gpus(int(most), job.gpu_models)} at once;"
-            f" this job needs {_least(job)}.",
+            f" this job needs {least_gpus(job)}.",
             blocking={"tenant": job.tenant, "quota": dict(quota)},
-            needed=_least(job),
+            needed=least_gpus(job),
             available=int(most),
             hint=f"Ask for at most {wording.gpus(int(most), job.gpu_models)}, or an operator for more quota.",
         )
@@ -178,7 +178,7 @@ class Feasibility:
         guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
         models = models_of(job, self.cluster)
         most, model = max((guaranteed.get(model, 0), model) for model in models)
-        if _least(job) <= most:
+        if least_gpus(job) <= most:
             return None
         owns = [wording.gpus(count, [model]) for model, count in sorted(guaranteed.items()) if count]
         fewer = f"Ask for at most {wording.gpus(most, [model])}, or submit" if most else "Submit"
@@ -186,16 +186,16 @@ class Feasibility:
             code="exceeds_guarantee",
             tier=Tier.NEVER,
             message=f"Virtual cluster {job.virtual_cluster} guarantees {wording.listed(owns) or 'no GPUs'};"
-            f" this guaranteed job needs {wording.gpus(_least(job), job.gpu_models)}.",
+            f" this guaranteed job needs {wording.gpus(least_gpus(job), job.gpu_models)}.",
             blocking={"virtual_cluster": job.virtual_cluster},
-            needed=_least(job),
+            needed=least_gpus(job),
             available=most,
             hint=f"{fewer} it as opportunistic.",
         )
 
     def _room(self, job: Job) -> Reason | None:
         """Whether the gang fits onto an idle cluster; the reason is of the model that came closest."""
-        demand = demand_of(job, self.cluster, _least(job))
+        demand = demand_of(job, self.cluster, least_gpus(job))
         guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
         closest: tuple[int, Reason] | None = None
         for model in demand.models:
@@ -291,7 +291,3 @@ class Feasibility:
 def _nearness(misfit: tuple[int, Reason]) -> tuple[int, int]:
     stage, reason = misfit
     return stage, reason.available or 0
-
-
-def _least(job: Job) -> int:
-    return job.elastic[0] if job.elastic else job.gpus

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.core.capacity import Capacity
-from scheduler.core.demand import Demand, demand_of, shape_of, sizes_of
+from scheduler.core.demand import Demand, demand_of, least_gpus, shape_of, sizes_of
 from scheduler.core.holding import Fit, Holding
 from scheduler.core.plan import Decision, Grant, Locality, Reason
 from scheduler.core.policy import View
@@ -73,11 +73,6 @@ def anywhere(job: Job) -> Locality:
 def waiting_jobs(view: View) -> list[Job]:
     """Return the jobs of the view that hold nothing and were promised nothing."""
     return [job for job in view.jobs.values() if job.id not in view.running]
-
-
-def least_gpus(job: Job) -> int:
-    """Return the smallest size of a gang, in GPUs."""
-    return job.gpus if job.elastic is None else job.elastic[0]
 
 
 def start_in_order(

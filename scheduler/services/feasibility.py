@@ -10,8 +10,9 @@ from scheduler.core import snapshot as core
 from scheduler.core.admit import TOO_LARGE
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cluster import Cluster
-from scheduler.core.demand import models_of
+from scheduler.core.demand import least_gpus, models_of
 from scheduler.core.feasible import Feasibility
+from scheduler.core.lending.terms import BorrowRule, RuleId
 from scheduler.core.plan import Reason
 from scheduler.jobspec import TOPOLOGY_LEVELS
 from scheduler.lending.in_force import market_now
@@ -53,15 +54,22 @@ class Judge:
             return False
         if self._ways[0].never_fits(replace(job, guaranteed=False)) is not None:
             return False
-        rules = MarketRule.objects.filter(
-            virtual_cluster__name=job.virtual_cluster,
-            kind=RuleKind.BORROW,
-            removed_at=None,
-            most_gpus__gte=job.elastic[0] if job.elastic else job.gpus,
+        rows = MarketRule.objects.filter(
+            virtual_cluster__name=job.virtual_cluster, kind=RuleKind.BORROW, removed_at=None
         )
-        models = set(models_of(job, self.cluster))
-        wanted = rules.values_list("gpu_models", flat=True)
-        return any(not named or not models.isdisjoint(named) for named in wanted)
+        models = models_of(job, self.cluster)
+        return any(_borrow_rule(row, job.virtual_cluster).may_serve(least_gpus(job), models) for row in rows)
+
+
+def _borrow_rule(row: MarketRule, virtual_cluster: str) -> BorrowRule:
+    return BorrowRule(
+        id=RuleId(row.id),
+        virtual_cluster=virtual_cluster,
+        gpu_models=tuple(row.gpu_models),
+        most_gpus=row.most_gpus or 0,
+        waiting_seconds=row.waiting_seconds or 0.0,
+        price=row.price,
+    )
 
 
 def _cluster(inventory: tuple[int | None, ...]) -> Cluster:

@@ -227,7 +227,7 @@ class _Following:
             if want.job in purse.served:
                 continue
             for model in want.gpu_models:
-                if (rule.gpu_models and model not in rule.gpu_models) or (model, want.replicas) in in_vain:
+                if not rule.takes(model) or (model, want.replicas) in in_vain:
                     continue
                 bundle = self._bundle(rule, standing, want, model, purse)
                 if bundle is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NewType
 
@@ -106,6 +106,14 @@ class BorrowRule:
     waiting_seconds: float
     #: The most for a GPU and an hour.
     price: Millicredits = 0
+
+    def takes(self, gpu_model: str) -> bool:
+        """Tell whether it borrows GPUs of the model."""
+        return not self.gpu_models or gpu_model in self.gpu_models
+
+    def may_serve(self, gpus: int, gpu_models: Iterable[str]) -> bool:
+        """Tell whether it could borrow so many GPUs at once of one of the models."""
+        return self.most_gpus >= gpus and any(map(self.takes, gpu_models))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
