@@ -4,16 +4,13 @@ the node."""
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from django.db.models import F
-
-from scheduler import stream
 from scheduler.core.failures.retrying import Failed, RetryRules, Verdict, judge
 from scheduler.core.failures.taxonomy import STUCK, class_of
 from scheduler.core.lifecycle import Outcome
 from scheduler.models import Attempt, AttemptPart, Job, Node
 from scheduler.models.inventory import NodeState
 from scheduler.models.jobs import StopCause
-from scheduler.services.steps import node_event
+from scheduler.services.node_changes import change_node, node_locked
 
 #: A job avoids no more nodes than these, the newest, and never more than half of those that it could use.
 MOST_AVOIDED = 8
@@ -56,19 +53,18 @@ def nodes_to_avoid(job: Job, attempt: Attempt) -> Sequence[int]:
 
 def cordon_if_suspect(attempt: Attempt, *, at: datetime) -> None:
     """Let no more jobs start on a node whose hardware has failed several jobs of several tenants."""
-    for part in attempt.parts.filter(category="hardware").select_related("node"):
-        node = part.node
+    for part in attempt.parts.filter(category="hardware").select_related("node").order_by("node_id"):
         failed = AttemptPart.objects.filter(
-            node=node, category="hardware", attempt__planned_at__gte=at - SUSPECT_WITHIN
+            node=part.node, category="hardware", attempt__planned_at__gte=at - SUSPECT_WITHIN
         )
         jobs = set(failed.values_list("attempt__job_id", "attempt__job__tenant_id"))
         tenants = {tenant for _, tenant in jobs}
-        if node.cordoned or len(jobs) < SUSPECT_JOBS or len(tenants) < SUSPECT_TENANTS:
+        if len(jobs) < SUSPECT_JOBS or len(tenants) < SUSPECT_TENANTS:
             continue
-        if Node.objects.filter(id=node.id, cordoned=False).update(cordoned=True, version=F("version") + 1):
+        node = node_locked(part.node)
+        if not node.cordoned:
             why = (
                 f"Its hardware failed {len(jobs)} jobs of {len(tenants)} tenants within"
                 f" {SUSPECT_WITHIN.total_seconds() / 3600:g} hours, the last one: {part.message}"
             )
-            node_event(node, "node.cordoned", at=at, actor="health", why=why).save()
-            stream.publish_nodes([node.id])
+            change_node(node, "node.cordoned", actor="health", why=why, cordoned=True)

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from django.db import IntegrityError, transaction
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 
-from scheduler import stream
 from scheduler.clock import database_now
 from scheduler.core.lifecycle import AttemptState
 from scheduler.hints import hint_round
@@ -14,6 +13,7 @@ from scheduler.models.inventory import NODE_NAME, NodeState
 from scheduler.models.jobs import PartState, StopCause
 from scheduler.services.attempts import attempt_stop
 from scheduler.services.deadlocks import repeated_on_deadlock
+from scheduler.services.node_changes import change_node, node_locked, record_node
 from scheduler.services.steps import lock_jobs, node_event
 from tenants import tokens
 from tenants.errors import Conflict, FieldError, Invalid
@@ -55,21 +55,21 @@ def node_create(*, name: str, rack: str, actor: str) -> NewToken:
     except IntegrityError:
         problem = FieldError("name", f"there is already a node {name!r}", "a name that is not taken")
         raise Conflict(f"There is already a node {name!r}.", [problem]) from None
-    _record(node, "node.created", actor=actor)
+    record_node(node, "node.created", actor=actor)
     return NewToken(node, secret.text)
 
 
 @transaction.atomic
 def node_change(*, node: Node, cordoned: bool | None, rack: str | None, actor: str) -> None:
     """Cordon or uncordon a node, or say that it stands in another rack. Its jobs stay."""
-    node = _locked(node)
+    node = node_locked(node)
     if rack is not None and rack != node.rack:
         _check_name("rack", rack)
-        _change(node, "node.moved", actor=actor, why=f"from {node.rack} to {rack}", rack=rack)
+        change_node(node, "node.moved", actor=actor, why=f"from {node.rack} to {rack}", rack=rack)
     if cordoned is True and not node.cordoned:
-        _change(node, "node.cordoned", actor=actor, cordoned=True)
+        change_node(node, "node.cordoned", actor=actor, cordoned=True)
     if cordoned is False and node.cordoned:
-        _change(node, "node.uncordoned", actor=actor, cordoned=False, draining=False)
+        change_node(node, "node.uncordoned", actor=actor, cordoned=False, draining=False)
 
 
 @repeated_on_deadlock
@@ -78,9 +78,9 @@ def node_drain(*, node: Node, actor: str) -> None:
     # Cordoned first and in a transaction of its own: from then on no round puts anything there, so what
     # is found afterwards is all there is; and nobody takes a job's lock while holding a node's.
     with transaction.atomic():
-        node = _locked(node)
+        node = node_locked(node)
         if not node.draining:
-            _change(node, "node.draining", actor=actor, cordoned=True, draining=True)
+            change_node(node, "node.draining", actor=actor, cordoned=True, draining=True)
     message = f"Node {node.name} is being drained; the job goes on elsewhere."
     with transaction.atomic():
         lock_jobs(list(_unended_attempts(node).values_list("job_id", flat=True)))
@@ -93,15 +93,15 @@ def node_drain(*, node: Node, actor: str) -> None:
 def node_token_rotate(*, node: Node, actor: str) -> NewToken:
     """Give the node a new token; the old one is worth nothing from now on."""
     secret = tokens.new_secret(tokens.NODE_PREFIX)
-    node = _locked(node)
-    _change(node, "node.token", actor=actor, token_key=secret.key, token_digest=secret.digest)
+    node = node_locked(node)
+    change_node(node, "node.token", actor=actor, token_key=secret.key, token_digest=secret.digest)
     return NewToken(node, secret.text)
 
 
 @transaction.atomic
 def node_remove(*, node: Node, actor: str) -> None:
     """Forget a node that never ran anything; history holds on to the others, which can be cordoned."""
-    node = _locked(node)
+    node = node_locked(node)
     if AttemptPart.objects.filter(node=node).exclude(state=PartState.EXITED).exists():
         raise Conflict(f"Node {node.name} still runs jobs; drain it first.")
     if node.state == NodeState.READY:
@@ -116,23 +116,6 @@ def node_remove(*, node: Node, actor: str) -> None:
 def _unended_attempts(node: Node) -> QuerySet[Attempt]:
     parts = AttemptPart.objects.filter(node=node).exclude(state=PartState.EXITED)
     return Attempt.objects.filter(id__in=parts.values("attempt_id")).exclude(state=AttemptState.ENDED)
-
-
-def _locked(node: Node) -> Node:
-    return Node.objects.select_for_update(no_key=True).get(id=node.id)
-
-
-def _change(node: Node, kind: str, *, actor: str, why: str = "", **columns: object) -> None:
-    Node.objects.filter(id=node.id).update(version=F("version") + 1, **columns)
-    for name, value in columns.items():
-        setattr(node, name, value)
-    _record(node, kind, actor=actor, why=why)
-    hint_round()
-
-
-def _record(node: Node, kind: str, *, actor: str, why: str = "") -> None:
-    node_event(node, kind, at=database_now(), actor=actor, why=why).save()
-    stream.publish_nodes([node.id])
 
 
 def _check_name(field: str, value: str) -> None:
