@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-import subprocess
 from collections.abc import Sequence
 from typing import Any
 
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder
 from nodeagent.messages import DesiredPart, Replica
+from nodeagent.trial import problem_found
 
 #: Looked for in this order.
 ENGINES = ("podman", "docker")
@@ -129,18 +129,8 @@ class Containers:
             return "The configuration of the node agent allows no images."
         if not self.program:
             return f"There is no {self.policy.engine or ' or '.join(ENGINES)}."
-        try:
-            trial = subprocess.run(
-                [self.program, "ps", "--quiet"],
-                capture_output=True,
-                text=True,
-                timeout=TRIAL_SECONDS,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"{self.program} could not be tried: {error}"
-        lines = trial.stderr.strip().splitlines()
-        return "" if trial.returncode == 0 else f"{self.program} does not work: {lines[-1] if lines else ''}"
+        argv = [self.program, "ps", "--quiet"]
+        return problem_found(argv, name=self.program, fails="does not work", seconds=TRIAL_SECONDS)
 
 
 def environment_file(environment: dict[str, str]) -> str:

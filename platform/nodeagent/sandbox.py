@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder
+from nodeagent.trial import problem_found
 
 #: Programs, libraries and settings. Where /bin and its like are links into /usr, they stay links.
 SYSTEM = (
@@ -100,19 +100,9 @@ class Sandbox:
             return NOT_ASKED_FOR
         if not self.program:
             return "bubblewrap (bwrap) is not installed."
-        try:
-            # As a minder does it, in a process that may stay inside.
-            trial = subprocess.run(
-                [sys.executable, "-I", "-S", "-c", TRIAL, self.program, *_namespaces(), *_system()],
-                capture_output=True,
-                text=True,
-                timeout=TRIAL_SECONDS,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"bubblewrap could not be tried: {error}"
-        lines = trial.stderr.strip().splitlines()
-        return "" if trial.returncode == 0 else f"bubblewrap does not work here: {lines[-1] if lines else ''}"
+        # As a minder does it, in a process that may stay inside.
+        argv = [sys.executable, "-I", "-S", "-c", TRIAL, self.program, *_namespaces(), *_system()]
+        return problem_found(argv, name="bubblewrap", fails="does not work here", seconds=TRIAL_SECONDS)
 
 
 def python_folders(interpreter: str) -> list[str]:

@@ -65,6 +65,26 @@ class Outcome:
         return dict.fromkeys(self.queue, (reason,))
 
 
+def settled_outcome(
+    view: View, grants: Sequence[Grant], settled: Collection[JobId], line: Iterable[JobId]
+) -> Outcome:
+    """Return what came of seating everyone anew: who runs and has no place any more stops.
+
+    `settled`: those with a place from now on; `line`: all jobs of the view in the order in which they are
+    served.
+    """
+    granted = {job for grant in grants for job in grant.jobs}
+    stops: dict[tuple[JobId, ...], JobId] = {}
+    for job, held in view.running.items():
+        if job not in settled and granted.isdisjoint(held.jobs):
+            stops.setdefault(held.jobs, job)
+    return Outcome(
+        grants=tuple(grants),
+        queue=tuple([job for job in line if job not in settled]),
+        stops=tuple(stops.values()),
+    )
+
+
 def anywhere(job: Job) -> Locality:
     """Ask for no locality beyond what the job itself asks for."""
     return Locality.ANY

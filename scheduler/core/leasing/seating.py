@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from scheduler.core.demand import demand_of_grant, shape_of
 from scheduler.core.holding import Holding
-from scheduler.core.ordering import Outcome
+from scheduler.core.ordering import Outcome, settled_outcome
 from scheduler.core.plan import Grant, Locality
 from scheduler.core.policy import View
 from scheduler.core.snapshot import Job, JobId
@@ -123,16 +123,7 @@ class Seating:
 
     def outcome(self, line: Sequence[JobId]) -> Outcome:
         """Return what came of it; `line` are all jobs of the view in the order in which they are served."""
-        granted = {job for grant in self._grants for job in grant.jobs}
-        stops: dict[Unit, JobId] = {}
-        for job, held in self._view.running.items():
-            if job not in self._settled and granted.isdisjoint(held.jobs):
-                stops.setdefault(held.jobs, job)
-        return Outcome(
-            grants=tuple(self._grants),
-            queue=tuple([job for job in line if job not in self._settled]),
-            stops=tuple(stops.values()),
-        )
+        return settled_outcome(self._view, self._grants, self._settled, line)
 
     def _keep(self, unit: Unit) -> None:
         holding = self._remove(unit)

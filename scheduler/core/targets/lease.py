@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from scheduler.core.capacity import Pending
 from scheduler.core.demand import demand_of_grant, shape_of
 from scheduler.core.holding import Holding
-from scheduler.core.ordering import MANY, Outcome
+from scheduler.core.ordering import MANY, Outcome, settled_outcome
 from scheduler.core.plan import Grant, Mode
 from scheduler.core.policy import View
 from scheduler.core.snapshot import Job, JobId
@@ -117,17 +117,7 @@ class Lease:
 
     def outcome(self, line: Sequence[Job]) -> Outcome:
         """Return what came of it; `line` are all jobs of the view in the order in which they are served."""
-        running = self._view.running
-        granted = {job for grant in self._grants for job in grant.jobs}
-        stops: dict[Unit, JobId] = {}
-        for job, held in running.items():
-            if job not in self._settled and granted.isdisjoint(held.jobs):
-                stops.setdefault(held.jobs, job)
-        return Outcome(
-            grants=tuple(self._grants),
-            queue=tuple([job.id for job in line if job.id not in self._settled]),
-            stops=tuple(stops.values()),
-        )
+        return settled_outcome(self._view, self._grants, self._settled, [job.id for job in line])
 
     def _keep(self, unit: Unit, holding: Holding) -> None:
         self._capacity.keep(holding)
