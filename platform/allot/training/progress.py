@@ -58,8 +58,9 @@ class ProgressWriter:
             with self._changed:
                 self._changed.wait_for(lambda: self._pending or self._is_closed)
                 lines, self._pending = self._pending, []
-                if not lines:
-                    return
+                is_last = self._is_closed
+            if not lines:
+                return
             text = "".join(json.dumps(line) + "\n" for line in lines).encode()
             try:
                 is_whole = self._append(b"\n" + text if is_torn else text)
@@ -68,10 +69,10 @@ class ProgressWriter:
                 is_whole = False
             if not is_whole:
                 self._keep(lines)
+            if is_last:
+                return  # Nobody tells any more, and what the disk refuses now it is not offered again.
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closed, LINE_SECONDS)
-                if self._is_closed and self._pending == lines:
-                    return  # The disk did not take them a moment ago either.
 
     def _append(self, content: bytes) -> bool:
         """Return whether all of it was written; raise OSError when nothing was."""
