@@ -1,0 +1,7 @@
+from django.db import migrations
+
+
+class Migration(migrations.Migration):
+    dependencies = [("scheduler", "0016_restraint")]
+
+    operations = []
