@@ -117,7 +117,7 @@ def read_configuration(path: Path) -> Configuration:
             value[field] = str(folder / value[field])
     value["file"] = str(path.resolve())
     try:
-        configuration = decode(Configuration, value)
+        configuration = decode(Configuration, value, is_strict=True)
     except MessageError as error:
         raise ConfigurationError(f"{path}: {error}") from error
     _check(path, configuration)

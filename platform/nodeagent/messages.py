@@ -11,11 +11,14 @@ harmless: there is no command to lose. Log text goes by LogBatch, numbered, and 
 
 from __future__ import annotations
 
+import functools
 import types
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 PROTOCOL = 1
+#: The oldest one the server understands. What is added to messages has a default and needs no new number.
+OLDEST_PROTOCOL = 1
 #: Most progress lines carried by one report, and bytes of text in one log chunk.
 PROGRESS_PER_REPORT = 100
 LOG_CHUNK_BYTES = 32 * 1024
@@ -191,35 +194,73 @@ class LogAnswer:
 
 
 def encode(message: Any) -> dict[str, Any]:
-    """Return the message as JSON-ready values."""
-    return asdict(message)
+    """Return the message as JSON-ready values.
+
+    Fields that have their default are left out: what an older version does not know yet does not reach it
+    before it is used, and an idle node's report is short.
+    """
+    values = ((spec, getattr(message, spec.name)) for spec in fields(message))
+    return {spec.name: _plain(value) for spec, value in values if not _is_default(spec, value)}
 
 
-def decode(kind: type[T], value: Any, where: str = "") -> T:
-    """Build a message from JSON values; raise MessageError for a missing, unknown or ill-typed field."""
+def decode(kind: type[T], value: Any, where: str = "", *, is_strict: bool = False) -> T:
+    """Build a message from JSON values; raise MessageError for a missing or ill-typed field.
+
+    The other side may be newer: its fields that are not known here are passed over, and so are its words
+    for a field that has a default. `is_strict` refuses both: in what people write they are mistakes.
+    """
     if not is_dataclass(kind) or not isinstance(value, dict):
         raise MessageError(f"{where or kind.__name__}: must be an object")
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     known = {spec.name: spec for spec in fields(kind)}
-    if unknown := set(value) - set(known):
+    if is_strict and (unknown := set(value) - set(known)):
         raise MessageError(f"{where or kind.__name__}: unknown field {sorted(unknown)[0]!r}")
     arguments = {}
     for name, spec in known.items():
         path = f"{where}.{name}" if where else name
         if name in value:
-            arguments[name] = _convert(hints[name], value[name], path)
-        elif spec.default is MISSING and spec.default_factory is MISSING:
+            if not is_strict and _is_new_word(hints[name], value[name], spec):
+                continue
+            arguments[name] = _convert(hints[name], value[name], path, is_strict)
+        elif not _has_default(spec):
             raise MessageError(f"{path}: is missing")
     return kind(**arguments)
 
 
-def _convert(hint: Any, value: Any, where: str) -> Any:
+#: Reading them takes longer than all the rest of a report.
+_hints = functools.cache(get_type_hints)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return encode(value)
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _has_default(spec: Field[Any]) -> bool:
+    return spec.default is not MISSING or spec.default_factory is not MISSING
+
+
+def _is_default(spec: Field[Any], value: Any) -> bool:
+    if spec.default_factory is not MISSING:
+        return bool(value == spec.default_factory())
+    return spec.default is not MISSING and bool(value == spec.default)
+
+
+def _is_new_word(hint: Any, value: Any, spec: Field[Any]) -> bool:
+    is_word = get_origin(hint) is Literal and isinstance(value, str)
+    return is_word and value not in get_args(hint) and _has_default(spec)
+
+
+def _convert(hint: Any, value: Any, where: str, is_strict: bool) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
         (hint,) = (choice for choice in arguments if choice is not type(None))
-        return _convert(hint, value, where)
+        return _convert(hint, value, where, is_strict)
     if origin is Literal:
         if value not in arguments:
             raise MessageError(f"{where}: must be one of {', '.join(map(repr, arguments))}, not {value!r}")
@@ -227,13 +268,17 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise MessageError(f"{where}: must be a list")
-        return tuple(_convert(arguments[0], item, f"{where}.{index}") for index, item in enumerate(value))
+        return tuple(
+            _convert(arguments[0], item, f"{where}.{index}", is_strict) for index, item in enumerate(value)
+        )
     if origin is dict:
         if not isinstance(value, dict):
             raise MessageError(f"{where}: must be an object")
-        return {str(key): _convert(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
+        return {
+            str(key): _convert(arguments[1], item, f"{where}.{key}", is_strict) for key, item in value.items()
+        }
     if is_dataclass(hint):
-        return decode(hint, value, where)  # type: ignore[arg-type]
+        return decode(hint, value, where, is_strict=is_strict)  # type: ignore[arg-type]
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):

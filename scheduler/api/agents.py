@@ -2,21 +2,24 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from django.http import HttpRequest, JsonResponse
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 
-from nodeagent.messages import LogBatch, MessageError, Report, decode, encode
+from nodeagent.messages import LogBatch, MessageError, decode, encode
 from scheduler.models import Node
 from scheduler.services.nodes import node_of_token
-from scheduler.services.reports import logs_append, report_apply
+from scheduler.services.reports import logs_append, report_apply, report_read
 
 T = TypeVar("T")
 
 
-def _endpoint(kind: type[T], apply: Callable[[Node, T], Any]) -> Callable[[HttpRequest], JsonResponse]:
+def _endpoint(
+    read: Callable[[Any], T], apply: Callable[[Node, T], Any]
+) -> Callable[[HttpRequest], JsonResponse]:
     @csrf_exempt
     def view(request: HttpRequest) -> JsonResponse:
         if request.method != "POST":
@@ -25,7 +28,7 @@ def _endpoint(kind: type[T], apply: Callable[[Node, T], Any]) -> Callable[[HttpR
         if node is None:
             return _error(401, "not_signed_in", "Send this node's token: Authorization: Bearer altn_...")
         try:
-            return JsonResponse(encode(apply(node, decode(kind, json.loads(request.body)))))
+            return JsonResponse(encode(apply(node, read(json.loads(request.body)))))
         except (MessageError, ValueError) as error:
             return _error(400, "malformed", str(error))
 
@@ -37,6 +40,6 @@ def _error(status: int, code: str, message: str) -> JsonResponse:
 
 
 urlpatterns = [
-    path("sync", _endpoint(Report, report_apply), name="agent-sync"),
-    path("logs", _endpoint(LogBatch, logs_append), name="agent-logs"),
+    path("sync", _endpoint(report_read, report_apply), name="agent-sync"),
+    path("logs", _endpoint(partial(decode, LogBatch), logs_append), name="agent-logs"),
 ]

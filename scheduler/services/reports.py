@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Max
 
 from nodeagent.messages import (
+    OLDEST_PROTOCOL,
     PROTOCOL,
     Desired,
     DesiredPart,
@@ -18,6 +20,7 @@ from nodeagent.messages import (
     PartReport,
     Replica,
     Report,
+    decode,
 )
 from scheduler import stream
 from scheduler.clock import database_now
@@ -42,12 +45,20 @@ _NEVER_STARTED = 143
 _STEPS_MOST = 2**53
 
 
+def report_read(value: Any) -> Report:
+    """Return the report an agent sent; raise MessageError, first of all if it is too old or too new."""
+    protocol = value.get("protocol") if isinstance(value, dict) else None
+    if isinstance(protocol, int) and not OLDEST_PROTOCOL <= protocol <= PROTOCOL:
+        outdated = "agent" if protocol < OLDEST_PROTOCOL else "server"
+        raise MessageError(
+            f"protocol: this server understands {OLDEST_PROTOCOL} to {PROTOCOL}, not {protocol};"
+            f" update the {outdated}"
+        )
+    return decode(Report, value)
+
+
 def report_apply(node: Node, report: Report) -> Desired:
     """Renew the node's lease, apply the report, and return the node's desired state."""
-    if report.protocol != PROTOCOL:
-        raise MessageError(
-            f"protocol: this server speaks {PROTOCOL}, not {report.protocol}; update the agent"
-        )
     now = database_now()
     # Drawn before the desired state is read, so that a higher number was read later (see Node).
     generation = _renew_lease(node, now)
