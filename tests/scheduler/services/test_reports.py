@@ -11,7 +11,6 @@ from nodeagent.messages import (
     InventoryGpu,
     LogBatch,
     LogChunk,
-    MessageError,
     PartReport,
     ProgressLine,
     Report,
@@ -241,11 +240,6 @@ def test_the_inventory_is_taken_over_and_what_vanished_is_kept_as_absent():
 def test_generations_grow_with_every_answer():
     node = make_node()
     assert report(node).generation < report(node).generation
-
-
-def test_another_protocol_is_refused_in_words():
-    with pytest.raises(MessageError, match="this server speaks"):
-        report(make_node(), protocol=99)
 
 
 def test_progress_is_stored_once_and_gives_throughput():
