@@ -1,6 +1,7 @@
 """The scheduler's tables. Facts are declared once more, as values, in `scheduler.core.snapshot`."""
 
 from scheduler.models.anomalies import Advice, AnomalyReport
+from scheduler.models.budgets import Budget
 from scheduler.models.cells import CellSpecification
 from scheduler.models.cluster import ClusterSettings
 from scheduler.models.events import Event
@@ -9,7 +10,10 @@ from scheduler.models.forecasts import Forecast, WhatIf
 from scheduler.models.inventory import Gpu, GpuModel, Node
 from scheduler.models.jobs import Attempt, AttemptPart, Job, LogChunk, ProgressPoint
 from scheduler.models.ledger import LedgerLine
+from scheduler.models.logs import LogRemoval
 from scheduler.models.market import Allowance, CreditAccount, CreditTransfer, Loan, MarketRule, Offer
+from scheduler.models.notifications import Delivery, EmailNotice, NotificationSettings, Webhook
+from scheduler.models.metrics import NodeMetrics, PartMetrics
 from scheduler.models.rounds import (
     AllocatedGpu,
     Allocation,
@@ -32,10 +36,13 @@ __all__ = [
     "AnomalyReport",
     "Attempt",
     "AttemptPart",
+    "Budget",
     "CellSpecification",
     "ClusterSettings",
     "CreditAccount",
     "CreditTransfer",
+    "Delivery",
+    "EmailNotice",
     "Event",
     "Explanation",
     "FairnessProgress",
@@ -50,9 +57,13 @@ __all__ = [
     "LedgerLine",
     "Loan",
     "LogChunk",
+    "LogRemoval",
     "MarketRule",
     "Node",
+    "NodeMetrics",
+    "NotificationSettings",
     "Offer",
+    "PartMetrics",
     "PolicyMemory",
     "ProgressPoint",
     "QueueOrder",
@@ -62,5 +73,6 @@ __all__ = [
     "TrainingProgress",
     "UsageSample",
     "ViewComputing",
+    "Webhook",
     "WhatIf",
 ]

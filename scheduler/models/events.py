@@ -4,6 +4,21 @@ from django.db import models
 
 from tenants.models import Tenant
 
+#: Kinds of which somebody may want to be told (`services.notices`); the others are never looked at.
+TOLD_KINDS = (
+    "attempt.ended",
+    "attempt.stuck",
+    "attempt.trial_failed",
+    "budget.reached",
+    "job.cancelled",
+    "job.failed",
+    "job.started",
+    "job.succeeded",
+    "node.cordoned",
+    "node.lost",
+    "webhook.disabled",
+)
+
 
 class Event(models.Model):
     """`subject` is "job", "attempt", "node", "virtual_cluster", "quota"...; ids are kept as plain
@@ -22,6 +37,8 @@ class Event(models.Model):
     actor = models.CharField(max_length=80, blank=True)
     message = models.CharField(max_length=500, blank=True)
     data = models.JSONField(default=dict)
+    #: Whoever wants to know of it was written a notice. Stays false where the kind is of no interest.
+    told = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         indexes = [
@@ -31,5 +48,8 @@ class Event(models.Model):
             models.Index(fields=["tenant", "-id"], name="event_by_tenant"),
             models.Index(
                 fields=["node_id", "-id"], condition=models.Q(node_id__isnull=False), name="event_by_node"
+            ),
+            models.Index(
+                fields=["id"], condition=models.Q(told=False, kind__in=TOLD_KINDS), name="event_untold"
             ),
         ]

@@ -77,6 +77,8 @@ class AllocatedGpu(models.Model):
     allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="gpus")
     gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, related_name="allocations")
     phase = models.CharField(max_length=8, choices=[(p.value, p.value) for p in HoldPhase])
+    #: A gang may leave its nodes one after another.
+    released_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [

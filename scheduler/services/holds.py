@@ -27,7 +27,7 @@ def release_gpus(allocation: Allocation, *, at: datetime, node_id: int | None = 
     gpus = list(held.values_list("gpu_id", flat=True))
     if not gpus:
         return
-    held.update(phase=HoldPhase.RELEASED)
+    held.update(phase=HoldPhase.RELEASED, released_at=at)
     if not AllocatedGpu.objects.filter(allocation=allocation).exclude(phase=HoldPhase.RELEASED).exists():
         Allocation.objects.filter(id=allocation.id).update(phase=HoldPhase.RELEASED, released_at=at)
     touch_nodes_of(gpus)
