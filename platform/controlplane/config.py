@@ -57,6 +57,11 @@ class Config(BaseSettings):
     ledger_days_kept: int = Field(default=400, ge=1)
     request_bytes: int = Field(default=1_000_000, ge=10_000)
     log_bytes_per_attempt: int = Field(default=16 * 1024 * 1024, ge=65_536)
+    # Retention of output: days after an attempt's end, and bytes of the whole platform and of each tenant
+    # (0: as many as there are). Beyond them the output of the attempts that ended first is removed.
+    log_days_kept: float = Field(default=30, gt=0)
+    log_bytes_kept: int = Field(default=50 * 1024**3, ge=0)
+    log_bytes_kept_of_tenant: int = Field(default=0, ge=0)
     # Reads GET /metrics and nothing else, for a collector that has no account; empty: operators only.
     metrics_token: SecretStr = SecretStr("")
 

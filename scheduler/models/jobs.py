@@ -178,7 +178,7 @@ class AttemptPart(models.Model):
     exit_code = models.IntegerField(null=True)
     category = models.CharField(max_length=20, blank=True)
     message = models.CharField(max_length=500, blank=True)
-    #: Characters of output stored, of all ranks here.
+    #: Bytes of output stored, of all ranks here.
     log_size = models.PositiveBigIntegerField(default=0, db_default=0)
 
     class Meta:

@@ -1,12 +1,11 @@
 """A node agent's exchange: believe what the node reports, answer what it should be running."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Max
+from django.db.models import F
 
 from nodeagent.messages import (
     OLDEST_PROTOCOL,
@@ -14,8 +13,6 @@ from nodeagent.messages import (
     Desired,
     DesiredPart,
     Inventory,
-    LogAnswer,
-    LogBatch,
     MessageError,
     PartReport,
     Replica,
@@ -26,19 +23,18 @@ from scheduler import stream
 from scheduler.clock import database_now
 from scheduler.core.lifecycle import ATTEMPT_LIVE, AttemptState
 from scheduler.hints import hint_round
-from scheduler.models import Attempt, AttemptPart, Gpu, GpuModel, LogChunk, Node, ProgressPoint
+from scheduler.models import Attempt, AttemptPart, Gpu, GpuModel, Node, ProgressPoint
 from scheduler.models.inventory import NodeState
 from scheduler.models.jobs import PartState
 from scheduler.services import attempts
 from scheduler.services.lost_work import settle_lost_work
 from scheduler.services.measuring import measure
+from scheduler.services.metrics.storing import readings_store
 from scheduler.services.steps import lock_jobs, node_event
 from scheduler.services.training import training_note
 
 #: So that several reports may be lost before the lease is.
 _REPORTS_PER_LEASE = 6
-#: For the lines by which an agent tells that it dropped output, and for its last chunks.
-_LOG_SLACK = 64 * 1024
 #: As if SIGTERM had ended it.
 _NEVER_STARTED = 143
 #: More than this no job counts, and the database holds no more than 2^63.
@@ -70,6 +66,8 @@ def report_apply(node: Node, report: Report) -> Desired:
         _part_apply(node, part_report, at=now)
     if report.samples:
         stream.publish_samples(node.name, report.samples)
+    if report.readings:
+        readings_store(node, report, at=now)
     return Desired(
         generation=generation,
         lease_seconds=settings.CONFIG.node_lease_seconds,
@@ -276,48 +274,3 @@ def _replica(placed: dict, task: dict, image: str) -> Replica:
         memory_bytes=int(resources.get("memory") or 0),
         image=image,
     )
-
-
-def logs_append(node: Node, batch: LogBatch) -> LogAnswer:
-    """Store the chunks that follow what is stored; a repeated or early chunk changes nothing."""
-    here = AttemptPart.objects.filter(attempt_id=batch.attempt, node=node).first()
-    if here is None or not any(replica["rank"] == batch.rank for replica in here.replicas):
-        # Not this node's to write: answer as if stored, so that a zombie stops sending.
-        return LogAnswer(next_sequence=_after(batch), full=True)
-    # The agent cuts each rank's output off in time and says so in it; this is for an agent that does not.
-    if here.log_size > settings.CONFIG.log_bytes_per_attempt * len(here.replicas) + _LOG_SLACK:
-        return LogAnswer(next_sequence=_after(batch), full=True)
-    stored = LogChunk.objects.filter(attempt_id=batch.attempt, rank=batch.rank)
-    newest = stored.aggregate(newest=Max("sequence"))["newest"]
-    expected = 0 if newest is None else newest + 1
-    fresh = _consecutive(batch, expected)
-    LogChunk.objects.bulk_create(
-        [
-            LogChunk(
-                attempt_id=batch.attempt,
-                rank=batch.rank,
-                sequence=chunk.sequence,
-                at=datetime.fromtimestamp(chunk.at, UTC),
-                # PostgreSQL's text cannot hold a zero byte.
-                text=chunk.text.replace("\x00", "\ufffd"),
-            )
-            for chunk in fresh
-        ],
-        ignore_conflicts=True,
-    )
-    size = sum(len(chunk.text) for chunk in fresh)
-    AttemptPart.objects.filter(id=here.id).update(log_size=F("log_size") + size)
-    stream.publish_log(here.attempt.job_id, batch.attempt, batch.rank, fresh)
-    return LogAnswer(next_sequence=expected + len(fresh))
-
-
-def _consecutive(batch: LogBatch, expected: int) -> Sequence:
-    fresh = []
-    for chunk in sorted(batch.chunks, key=lambda chunk: chunk.sequence):
-        if chunk.sequence == expected + len(fresh):
-            fresh.append(chunk)
-    return fresh
-
-
-def _after(batch: LogBatch) -> int:
-    return max((chunk.sequence for chunk in batch.chunks), default=-1) + 1

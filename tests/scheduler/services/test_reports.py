@@ -20,7 +20,8 @@ from scheduler.models import LogChunk as StoredChunk
 from scheduler.models.jobs import StopCause
 from scheduler.services.attempts import attempt_stop
 from scheduler.services.leases import GANG_READY_SECONDS, expire_leases
-from scheduler.services.reports import logs_append, report_apply
+from scheduler.services.logs import logs_append
+from scheduler.services.reports import report_apply
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant
 
 pytestmark = pytest.mark.django_db
