@@ -23,6 +23,8 @@ OLDEST_PROTOCOL = 1
 PROGRESS_PER_REPORT = 100
 LOG_CHUNK_BYTES = 32 * 1024
 CHUNKS_PER_BATCH = 16
+#: Most readings carried by one report; others that wait follow with the next ones.
+READINGS_PER_REPORT = 10
 
 T = TypeVar("T")
 
@@ -61,11 +63,59 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """A reading of one device; lossy and unversioned."""
+    """What one device does now; lossy and unversioned. None is what it can not say."""
 
     index: int
     utilisation_percent: float
     memory_used_bytes: int
+    power_watts: float | None = None
+    temperature_celsius: float | None = None
+    sm_clock_mhz: float | None = None
+    #: Nothing was measured on a device: it is made up from what the processes of its job do.
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSample:
+    """What the machine does, all of it; None is what it can not say."""
+
+    #: Of all CPUs, so at most 100.
+    cpu_percent: float | None = None
+    memory_used_bytes: int | None = None
+    #: On the file system of the agent's work folder.
+    disk_used_bytes: int | None = None
+    disk_total_bytes: int | None = None
+    network_received_bytes_per_second: float | None = None
+    network_sent_bytes_per_second: float | None = None
+    disk_read_bytes_per_second: float | None = None
+    disk_written_bytes_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSample:
+    """What the processes of one replica do; None is what can not be told."""
+
+    attempt: int
+    rank: int
+    #: CPU seconds per second.
+    cpus_used: float | None = None
+    memory_used_bytes: int | None = None
+    processes: int | None = None
+    gpu_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What was measured since the reading before, until `at`: Unix seconds by the node's clock.
+
+    A device's figures are the means of its samples in between. Unlike these, readings are kept for weeks:
+    they wait in the agent until the server has them, and it keeps each once, by its time.
+    """
+
+    at: float
+    gpus: tuple[GpuSample, ...] = ()
+    host: HostSample = HostSample()
+    replicas: tuple[ReplicaSample, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +155,20 @@ class PartReport:
     progress: tuple[ProgressLine, ...] = ()
 
 
+#: `failed` takes the node, or the one GPU it is about, out of service.
+Verdict = Literal["ok", "warning", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a health check of the node says now; `gpu` is the index of the one device that it is about."""
+
+    name: str
+    verdict: Verdict
+    message: str = ""
+    gpu: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What is. `boot` names one life of the agent process; `generation` is the newest Desired it obeys."""
@@ -115,6 +179,11 @@ class Report:
     parts: tuple[PartReport, ...] = ()
     inventory: Inventory | None = None
     samples: tuple[GpuSample, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    #: By the node's clock, Unix seconds: so that readings of a clock that is wrong are put right.
+    sent_at: float | None = None
+    #: Of all health checks; None: as the server knows them.
+    findings: tuple[Finding, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

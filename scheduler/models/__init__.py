@@ -12,8 +12,8 @@ from scheduler.models.jobs import Attempt, AttemptPart, Job, LogChunk, ProgressP
 from scheduler.models.ledger import LedgerLine
 from scheduler.models.logs import LogRemoval
 from scheduler.models.market import Allowance, CreditAccount, CreditTransfer, Loan, MarketRule, Offer
-from scheduler.models.notifications import Delivery, EmailNotice, NotificationSettings, Webhook
 from scheduler.models.metrics import NodeMetrics, PartMetrics
+from scheduler.models.notifications import Delivery, EmailNotice, NotificationSettings, Webhook
 from scheduler.models.rounds import (
     AllocatedGpu,
     Allocation,
