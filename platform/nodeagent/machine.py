@@ -69,6 +69,8 @@ class Part:
     #: The shortest grace it was asked to stop with, when it was.
     stop_grace_seconds: float | None = None
     outcome: Outcome | None = None
+    #: Whether what preparing it takes was given back.
+    is_released: bool = False
     is_acknowledged: bool = False
     is_shipped: bool = False
 
@@ -158,6 +160,13 @@ class Prepare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """It will not be started: give back what preparing took."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     wish: DesiredPart
 
@@ -188,7 +197,7 @@ class Report:
     """Something the server should know changed."""
 
 
-Instruction = ExtendLease | Prepare | Start | Stop | Kill | Forget | Report
+Instruction = ExtendLease | Prepare | Release | Start | Stop | Kill | Forget | Report
 Step = tuple[State, tuple[Instruction, ...]]
 
 
@@ -267,7 +276,7 @@ def _advance(part: Part, *, is_leaving: bool) -> tuple[Part | None, tuple[Instru
     attempt, wish = part.wish.attempt, part.wish
     must_stop = wish.stop or not part.is_wanted
     match part.phase:
-        case Phase.READY | Phase.STARTING | Phase.RUNNING | Phase.STOPPING if must_stop:
+        case Phase.PREPARING | Phase.READY | Phase.STARTING | Phase.RUNNING | Phase.STOPPING if must_stop:
             return _stop(part, wish.grace_seconds)
         case Phase.READY if is_leaving:
             return _stop(part, 0.0, is_leaving=True)
@@ -283,10 +292,12 @@ def _stop(
     part: Part, grace_seconds: float, *, is_leaving: bool = False
 ) -> tuple[Part, tuple[Instruction, ...]]:
     if part.phase in (Phase.PREPARING, Phase.READY):
+        release = () if part.is_released else (Release(attempt=part.wish.attempt),)
+        part = replace(part, is_released=True)
         # One being prepared is stopped as soon as that is done: `_advance` looks again.
         if part.phase is Phase.READY:
             part = replace(part, phase=Phase.EXITED, outcome=LEFT if is_leaving else NEVER_STARTED)
-        return part, ()
+        return part, release
     asked = part.stop_grace_seconds
     if part.phase is Phase.EXITED or (asked is not None and asked <= grace_seconds):
         return part, ()

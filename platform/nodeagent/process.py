@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nodeagent.cgroups import find_cgroups
+from nodeagent.cgroups import Cgroups, find_cgroups
 from nodeagent.configuration import Configuration
 from nodeagent.container import Containers
 from nodeagent.environment import Handed, checkpoint_folder, replica_spec, stray_mark
@@ -44,7 +44,11 @@ class ProcessRuntime:
     """Prepares, starts, stops and forgets attempts; what happens to them it posts as events."""
 
     def __init__(
-        self, configuration: Configuration, post: Callable[[Event], None], devices: Devices | None = None
+        self,
+        configuration: Configuration,
+        post: Callable[[Event], None],
+        devices: Devices | None = None,
+        cgroups: Cgroups | None = None,
     ) -> None:
         self.configuration = configuration
         self.devices = devices or find_devices(configuration)
@@ -56,7 +60,7 @@ class ProcessRuntime:
         self.lease = str(self.root / "lease")
         # Two nodes of one name, in two demonstrations on one machine, must not share groups.
         unique = f"{configuration.node}-{zlib.crc32(str(self.root).encode()):08x}"
-        self.cgroups = find_cgroups(unique)
+        self.cgroups = find_cgroups(unique) if cgroups is None else cgroups
         self.sandbox = Sandbox(configuration)
         self.containers = Containers(configuration, f"allotment-{unique}")
         self.users = self._find_users()
@@ -99,6 +103,10 @@ class ProcessRuntime:
     def prepare(self, wish: DesiredPart) -> None:
         """Make the folders and, for rank 0, choose the port where the gang meets."""
         self._begin(self._prepare(wish))
+
+    def release(self, attempt: int) -> None:
+        """Let go of the port; the folders go when the attempt is forgotten."""
+        self.ports.release(attempt)
 
     def start(self, wish: DesiredPart) -> None:
         """Start the minder, which starts the replicas."""

@@ -28,6 +28,7 @@ from nodeagent.machine import (
     Phase,
     Prepare,
     Prepared,
+    Release,
     Report,
     Start,
     Started,
@@ -134,10 +135,19 @@ def test_a_shorter_grace_is_passed_on_and_a_longer_one_is_not() -> None:
 def test_one_that_never_started_ends_without_a_process(document: Event) -> None:
     state, _ = feed(desired(1, make_part(go=False)), Prepared(attempt=1))
     state, done = feed(document, state=state)
-    assert done == [Report()]
+    assert done == [Release(attempt=1), Report()]
     outcome = state.parts[1].outcome
     assert outcome is not None
     assert (outcome.category, outcome.exit_code) == ("stopped", None)
+
+
+def test_what_is_being_prepared_in_vain_is_given_back_once() -> None:
+    state, _ = feed(desired(1, make_part(go=False)))
+    state, done = feed(desired(2, make_part(stop=True)), desired(3), state=state)
+    assert done == [Release(attempt=1)]
+    state, done = feed(Prepared(attempt=1), state=state)
+    assert done == [Report()]
+    assert state.parts[1].outcome == NEVER_STARTED
 
 
 def test_one_that_is_to_stop_and_is_unknown_is_not_begun_but_its_end_is_told() -> None:
@@ -215,7 +225,11 @@ def test_leaving_stops_everything_and_begins_nothing() -> None:
         Adopted(part=Part(wish=make_part(attempt=4), phase=Phase.EXITED, outcome=SUCCESS)),
     )
     state, done = feed(Leaving(grace_seconds=2.0), state=state)
-    assert done == [Stop(attempt=1, grace_seconds=2.0, is_leaving=True), Report()]
+    assert done == [
+        Stop(attempt=1, grace_seconds=2.0, is_leaving=True),
+        Release(attempt=2),
+        Report(),
+    ]
     assert state.parts[2].outcome is not None
     assert state.parts[2].outcome.category == "lost"
     _, done = feed(desired(2, make_part(attempt=2), make_part(attempt=3)), state=state)

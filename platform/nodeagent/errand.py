@@ -1,0 +1,66 @@
+"""The folder of one errand: all that an agent and its outpost on the node tell each other.
+
+    errand.json   what to do: the errand's name, the wish, and the outpost's configuration
+    claim         made by the outpost that does it; whoever comes later does nothing
+    orders.json   written by the agent: go, stop
+    lease.json    written by the agent: until when, by the *node's* clock
+    state.json    written by the outpost about each second: how it stands, and what its clock says
+    job.log       what the batch system says
+    attempts/N    the attempt itself, as on any node (`nodeagent.folder`)
+
+It is on a file system that both see, such as NFS. All files but the claim are there from the beginning and
+are only ever replaced: a client of NFS remembers for half a minute that a file was *not* there.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Any
+
+from nodeagent.folder import AttemptFolder, read_json, write_json
+
+
+class ErrandFolder:
+    """Paths and files of one errand."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.errand = os.path.join(path, "errand.json")
+        self.orders = os.path.join(path, "orders.json")
+        self.lease = os.path.join(path, "lease.json")
+        self.state = os.path.join(path, "state.json")
+        self.log = os.path.join(path, "job.log")
+        self.claim = os.path.join(path, "claim")
+
+    def attempt(self, number: int) -> AttemptFolder:
+        return AttemptFolder(os.path.join(self.path, "attempts", str(number)))
+
+    def make(self, errand: dict[str, Any]) -> None:
+        """Make the folder with all its files; the errand last, without which there is none."""
+        os.makedirs(self.path, mode=0o700, exist_ok=True)
+        for path in (self.orders, self.lease, self.state):
+            write_json(path, {})
+        write_json(self.errand, errand)
+
+    def take(self, name: str) -> bool:
+        """Claim the errand for this process; False if it was claimed before, or is another one by now."""
+        if (read_json(self.errand) or {}).get("name") != name:
+            return False
+        try:
+            os.close(os.open(self.claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return False
+        return True
+
+    def is_claimed(self) -> bool:
+        return os.path.exists(self.claim)
+
+
+def read(path: str) -> dict[str, Any]:
+    """Return the object in one of the files; an empty one while there is none, or the file system hangs."""
+    with suppress(OSError):
+        value = read_json(path)
+        if isinstance(value, dict):
+            return value
+    return {}
