@@ -16,7 +16,10 @@ from dataclasses import replace
 from nodeagent import VERSION
 from nodeagent.client import Backoff, Client, Refused, Unreachable, stay_awake
 from nodeagent.configuration import Configuration
-from nodeagent.inventory import Devices, find_devices, machine_cpus, machine_memory_bytes
+from nodeagent.executor import Executor
+from nodeagent.health.checks import Monitor
+from nodeagent.health.chosen import checks_of
+from nodeagent.inventory import machine_cpus, machine_memory_bytes
 from nodeagent.machine import (
     ALIVE,
     REPORTED,
@@ -30,12 +33,13 @@ from nodeagent.machine import (
     Leaving,
     Part,
     Prepare,
+    Release,
     Start,
     State,
     Stop,
     step,
 )
-from nodeagent.messages import PROTOCOL, GpuSample, Inventory, PartReport
+from nodeagent.messages import PROTOCOL, Finding, GpuSample, Inventory, PartReport
 from nodeagent.messages import Report as ReportMessage
 from nodeagent.process import ProcessRuntime
 from nodeagent.procfs import boot_clock_seconds
@@ -47,6 +51,8 @@ log = logging.getLogger(__name__)
 PROGRESS_SECONDS = 2.0
 INVENTORY_SECONDS = 30.0
 LEASE_LOOK_SECONDS = 1.0
+#: The checks themselves say how often each is due.
+HEALTH_LOOK_SECONDS = 1.0
 #: Until the server has said how often it wants to hear.
 FIRST_REPORT_SECONDS = 0.5
 RETRY_FIRST_SECONDS = 0.25
@@ -69,12 +75,12 @@ class AlreadyRunning(Exception):
 class Agent:
     """One node's agent. `run` returns after `leave`."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, executor: Executor = ProcessRuntime) -> None:
         os.makedirs(configuration.work_folder, mode=0o700, exist_ok=True)
         self.lock = lock_folder(configuration.work_folder)
         self.configuration = configuration
-        self.devices: Devices = find_devices(configuration)
-        self.runtime = ProcessRuntime(configuration, self.post, self.devices)
+        self.runtime = executor(configuration, self.post)
+        self.devices = self.runtime.devices
         self.client = Client(configuration.server_url, configuration.token)
         self.shipper = Shipper(self.client, self.runtime.folder, lambda: self.state.parts, self.post)
         self.boot = uuid.uuid4().hex
@@ -84,8 +90,12 @@ class Agent:
         self.report_seconds = FIRST_REPORT_SECONDS
         self.changed = asyncio.Event()
         self.leaving = asyncio.Event()
+        self.monitor = Monitor(
+            checks_of(configuration, self.devices, lambda: self.client.clock_ahead_seconds)
+        )
         self.inventory = self.read_inventory()
         self.known_inventory: Inventory | None = None
+        self.known_findings: tuple[Finding, ...] | None = None
         self.samples: tuple[GpuSample, ...] = ()
         self.last_report_at = 0.0
 
@@ -95,7 +105,13 @@ class Agent:
             log.info("Attempt %d was found and is watched again.", adopted.part.wish.attempt)
             self.shipper.follow(adopted.part)
             self.post(adopted)
-        loops = (self.keep_reporting, self.keep_shipping_output, self.keep_reading_devices, self.keep_lease)
+        loops = (
+            self.keep_reporting,
+            self.keep_shipping_output,
+            self.keep_reading_devices,
+            self.keep_checking,
+            self.keep_lease,
+        )
         tasks = [asyncio.create_task(keep_going(loop)) for loop in loops]
         tasks.append(asyncio.create_task(stay_awake(self.client, self.changed.set)))
         try:
@@ -140,6 +156,8 @@ class Agent:
                 return
             case Prepare(wish=wish):
                 self.runtime.prepare(wish)
+            case Release(attempt=attempt):
+                self.runtime.release(attempt)
             case Start(wish=wish):
                 self.runtime.start(wish)
                 self.shipper.follow(self.state.parts[wish.attempt])
@@ -194,6 +212,7 @@ class Agent:
             parts=tuple(self.part_report(part) for part in parts.values()),
             inventory=None if self.inventory == self.known_inventory else self.inventory,
             samples=self.samples,
+            findings=None if self.monitor.findings == self.known_findings else self.monitor.findings,
         )
         self.samples = ()
         sent_at = boot_clock_seconds()
@@ -204,6 +223,10 @@ class Agent:
         elif desired.want_inventory:
             self.known_inventory = None
             self.changed.set()
+        if message.findings is not None:
+            self.known_findings = message.findings
+        if desired.want_inventory:
+            self.known_findings = None
         for part in message.parts:
             self.shipper.progress_reported(part)
         self.report_seconds = desired.report_seconds
@@ -260,11 +283,19 @@ class Agent:
                     self.changed.set()
             await asyncio.sleep(self.report_seconds)
 
+    async def keep_checking(self) -> None:
+        while True:
+            if self.monitor.step(boot_clock_seconds()):
+                # Devices that are well again are taken back when the inventory is read anew.
+                self.inventory = replace(self.inventory, gpus=self.monitor.judged(self.inventory.gpus))
+                self.changed.set()
+            await asyncio.sleep(HEALTH_LOOK_SECONDS)
+
     def read_inventory(self) -> Inventory:
         configured = self.configuration.inventory
         return Inventory(
             gpu_model=self.devices.gpu_model,
-            gpus=self.devices.gpus(),
+            gpus=self.monitor.judged(self.devices.gpus()),
             cpus=configured.cpus or machine_cpus(),
             memory_bytes=configured.memory_bytes or machine_memory_bytes(),
             address=self.configuration.address,
@@ -297,7 +328,7 @@ def describe(instruction: Instruction) -> str:
             return f"{verb} attempt {wish.attempt} of job {wish.job} ({wish.name}), rank {ranks}"
         case Stop():
             return f"Stop attempt {instruction.attempt} within {instruction.grace_seconds:g} s"
-        case Kill() | Forget():
+        case Kill() | Release() | Forget():
             return f"{type(instruction).__name__} attempt {instruction.attempt}"
         case _:
             return type(instruction).__name__

@@ -10,7 +10,9 @@ import json
 import logging
 import random
 import ssl
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
+from email.utils import mktime_tz, parsedate_tz
 from typing import Any, TypeVar
 
 import httpcore
@@ -81,6 +83,8 @@ class Client:
             keepalive_expiry=50.0,
         )
         self.tls = context
+        #: By how much this machine's clock is ahead of the server's, to about a second; None: not known.
+        self.clock_ahead_seconds: float | None = None
 
     async def sync(self, report: Report) -> Desired:
         """Say what is; return what should be. Raise Unreachable or Refused."""
@@ -116,6 +120,7 @@ class Client:
     async def _post(self, path: str, message: object, answer: type[T]) -> T:
         headers = [("Authorization", self.authorization), ("Content-Type", "application/json")]
         timeouts = dict.fromkeys(("connect", "read", "write", "pool"), TIMEOUT_SECONDS)
+        sent_at = time.time()
         try:
             response = await self.pool.request(
                 "POST",
@@ -126,6 +131,7 @@ class Client:
             )
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError) as error:
             raise Unreachable(f"{type(error).__name__}: {error}") from error
+        self.clock_ahead_seconds = _clock_ahead(response.headers, sent_at, time.time())
         if response.status != 200:
             text = response.content.decode(errors="replace")[:LONGEST_EXPLANATION_CHARACTERS]
             if response.status >= 500:
@@ -136,6 +142,15 @@ class Client:
             return decode(answer, value)
         except (ValueError, MessageError) as error:
             raise Unreachable(f"an answer that is not understood: {error}") from error
+
+
+def _clock_ahead(headers: Iterable[tuple[bytes, bytes]], sent_at: float, received_at: float) -> float | None:
+    """Return how far this machine's clock is ahead of the one that dated the answer."""
+    for name, value in headers:
+        if name.lower() == b"date" and (date := parsedate_tz(value.decode(errors="replace"))) is not None:
+            # Dates are cut to whole seconds.
+            return (sent_at + received_at) / 2 - (mktime_tz(date) + 0.5)
+    return None
 
 
 async def stay_awake(client: Client, wake: Callable[[], None]) -> None:

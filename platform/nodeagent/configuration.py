@@ -71,6 +71,19 @@ class Containers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What the health checks of the node look at beside its devices, its folders and its clock."""
+
+    #: A command that ends with 0 (ok), 1 (warning) or 2 (failed); the first line it writes says why.
+    script: tuple[str, ...] = ()
+    every_seconds: float = 60.0
+    #: When a script is ended that runs on; that counts as failed.
+    timeout_seconds: float = 30.0
+    #: Less free space in a folder that jobs write to is failed; None: 1 GiB, or 2 % of a smaller disk.
+    least_free_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """What one agent needs to know. Folders may be relative to the configuration file."""
 
@@ -97,6 +110,7 @@ class Configuration:
     #: s3://BUCKET/PREFIX for checkpoints of allot.training, and that store's address: both or neither.
     checkpoint_store: str | None = None
     checkpoint_endpoint: str | None = None
+    health: Health = Health()
     #: Where this was read from: what no job may read.
     file: str = ""
 
@@ -132,6 +146,7 @@ def _check(path: Path, configuration: Configuration) -> None:
         if not value or any(character.isspace() or not character.isprintable() for character in value):
             raise ConfigurationError(f"{path}: {field}: must be text without spaces, and not empty")
     _check_limits(path, configuration)
+    _check_health(path, configuration.health)
     _check_store(path, configuration.checkpoint_store, configuration.checkpoint_endpoint)
     inventory = configuration.inventory
     if inventory.kind == "simulated":
@@ -155,6 +170,19 @@ def _check_store(path: Path, store: str | None, endpoint: str | None) -> None:
             f"{path}: checkpoint_endpoint: must be the address of checkpoint_store, https://HOST,"
             " and be there if that is"
         )
+
+
+def _check_health(path: Path, health: Health) -> None:
+    if health.script and not health.script[0].startswith("/"):
+        raise ConfigurationError(
+            f"{path}: health.script: must begin with an absolute path, not {health.script[0]!r}"
+        )
+    if not 1.0 <= health.timeout_seconds <= health.every_seconds:
+        raise ConfigurationError(
+            f"{path}: health.timeout_seconds: must be from 1 to every_seconds, {health.every_seconds:g}"
+        )
+    if health.least_free_bytes is not None and health.least_free_bytes < 0:
+        raise ConfigurationError(f"{path}: health.least_free_bytes: must be 0 or more")
 
 
 def _check_limits(path: Path, configuration: Configuration) -> None:

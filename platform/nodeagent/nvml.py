@@ -92,7 +92,7 @@ class NvmlDevices:
         return (*SHARED_DEVICE_FILES, *chosen) if chosen else ()
 
     def _gpu(self, index: int, handle: Any, socket: int, switch: int) -> InventoryGpu:
-        problem = self._problem(handle)
+        problem = self.problem(handle)
         memory = self._ask(self.nvml.nvmlDeviceGetMemoryInfo, handle)
         uuid = self._ask(self.nvml.nvmlDeviceGetUUID, handle)
         return InventoryGpu(
@@ -105,7 +105,7 @@ class NvmlDevices:
             problem=problem,
         )
 
-    def _problem(self, handle: Any) -> str:
+    def problem(self, handle: Any) -> str:
         """Return why no job should run on the device; "" when nothing speaks against it."""
         if self._ask(self.nvml.nvmlDeviceGetMemoryInfo, handle) is None:
             return "The device does not answer."

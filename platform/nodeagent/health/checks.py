@@ -1,0 +1,115 @@
+"""What a health check is, and the monitor that asks all of them again and again without ever waiting.
+
+A broken disk or driver blocks whoever asks it anything, so each look runs in a thread of its own. A check
+that does not answer in time has failed, and is not asked again before it answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from nodeagent.messages import Finding, InventoryGpu
+
+log = logging.getLogger(__name__)
+
+LONGEST_MESSAGE_CHARACTERS = 200
+
+
+class Check(Protocol):
+    """One thing that is looked at every so often."""
+
+    #: Of the finding that says whether the check itself answers.
+    name: str
+    every_seconds: float
+    #: How long a look may take.
+    patience_seconds: float
+
+    def look(self) -> Sequence[Finding]:
+        """Return what is found now; may block."""
+
+
+class Watch:
+    """One check, its look under way, and what it found last."""
+
+    def __init__(self, check: Check) -> None:
+        self.check = check
+        #: None before the first answer.
+        self.findings: tuple[Finding, ...] | None = None
+        self.looked_at: float | None = None
+        self.thread: threading.Thread | None = None
+        self._answer: tuple[Finding, ...] | None = None
+
+    def step(self, now: float) -> None:
+        """Begin a look when it is time; take in what one has found that is done."""
+        if self.thread is not None:
+            if not self.thread.is_alive():
+                self.thread, self.findings = None, self._answer
+            elif self.looked_at is not None and now - self.looked_at >= self.check.patience_seconds:
+                self.findings = self._without_answer()
+            return
+        if self.looked_at is None or now - self.looked_at >= self.check.every_seconds:
+            self.looked_at = now
+            # Nothing waits for a daemon at the end of the program: it may hang for ever.
+            self.thread = threading.Thread(target=self._look, name=f"check {self.check.name}", daemon=True)
+            self.thread.start()
+
+    def _look(self) -> None:
+        try:
+            found = tuple(self.check.look())
+        except Exception as error:
+            # A bug must not take nodes out of service.
+            log.exception("The health check %s failed itself", self.check.name)
+            found = (Finding(name=self.check.name, verdict="warning", message=f"Could not check: {error!r}"),)
+        self._answer = tuple(
+            [replace(one, message=one.message[:LONGEST_MESSAGE_CHARACTERS]) for one in found]
+        )
+
+    def _without_answer(self) -> tuple[Finding, ...]:
+        name, patience = self.check.name, self.check.patience_seconds
+        others = [finding for finding in self.findings or () if finding.name != name]
+        return (Finding(name=name, verdict="failed", message=f"No answer within {patience:g} s."), *others)
+
+
+class Monitor:
+    """All checks of the node."""
+
+    def __init__(self, checks: Sequence[Check]) -> None:
+        self.watches = [Watch(check) for check in checks]
+        #: None until every check has been answered once: what is not known yet is neither good nor bad.
+        self.findings: tuple[Finding, ...] | None = None
+
+    def step(self, now: float) -> bool:
+        """Begin looks that are due, take in those that are done; return whether anything is found anew.
+
+        `now`: seconds of any clock that does not jump.
+        """
+        before = self.findings
+        found: list[Finding] = []
+        is_complete = True
+        for watch in self.watches:
+            watch.step(now)
+            is_complete = is_complete and watch.findings is not None
+            found += watch.findings or ()
+        if is_complete:
+            self.findings = tuple(found)
+        return self.findings != before
+
+    def judged(self, gpus: Sequence[InventoryGpu]) -> tuple[InventoryGpu, ...]:
+        """Return the devices, those of which a check has failed as not healthy."""
+        failed = {
+            finding.gpu: finding.message
+            for finding in self.findings or ()
+            if finding.gpu is not None and finding.verdict == "failed"
+        }
+        return tuple(
+            [
+                replace(gpu, healthy=False, problem=gpu.problem or failed[gpu.index])
+                if gpu.index in failed
+                else gpu
+                for gpu in gpus
+            ]
+        )

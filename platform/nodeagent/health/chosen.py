@@ -1,0 +1,31 @@
+"""Which checks a node has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nodeagent.configuration import Configuration
+from nodeagent.health.checks import Check
+from nodeagent.health.clock import ClockCheck
+from nodeagent.health.folders import FolderCheck
+from nodeagent.health.gpus import GpuCheck
+from nodeagent.health.script import ScriptCheck
+from nodeagent.inventory import Devices
+from nodeagent.nvml import NvmlDevices
+
+
+def checks_of(
+    configuration: Configuration, devices: Devices, clock_ahead_seconds: Callable[[], float | None]
+) -> list[Check]:
+    """Return the checks that the configuration asks for and the devices allow."""
+    least, node = configuration.health.least_free_bytes, configuration.node
+    checks: list[Check] = [
+        FolderCheck("work_folder", configuration.work_folder, node, least),
+        FolderCheck("checkpoint_folder", configuration.checkpoint_folder, node, least),
+        ClockCheck(clock_ahead_seconds),
+    ]
+    if isinstance(devices, NvmlDevices):
+        checks.append(GpuCheck(devices))
+    if configuration.health.script:
+        checks.append(ScriptCheck(configuration))
+    return checks

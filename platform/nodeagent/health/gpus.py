@@ -1,0 +1,100 @@
+"""NVIDIA devices: what the driver says of each, and the errors that it reported (Xid)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from nodeagent.health.xids import APPLICATION, HARDWARE, SUSPICIOUS
+from nodeagent.messages import Finding, Verdict
+from nodeagent.nvml import NvmlDevices
+from nodeagent.procfs import boot_clock_seconds
+
+log = logging.getLogger(__name__)
+
+#: A warning for an error that the device has got over lasts so long.
+WARNED_SECONDS = 3_600.0
+
+
+class GpuCheck:
+    """All devices; its own name stands for the driver, which answers or does not.
+
+    A device that reported a hardware error stays failed until the agent is started anew, after whatever was
+    done about it: nothing that could be asked tells whether it is sound again.
+    """
+
+    name = "driver"
+    every_seconds = 5.0
+    patience_seconds = 30.0
+
+    def __init__(self, devices: NvmlDevices, clock: Callable[[], float] = boot_clock_seconds) -> None:
+        self.devices, self.clock = devices, clock
+        #: By device: a set of events of its own, so that an event says whose it is; None where it has none.
+        self.events: list[Any] | None = None
+        #: By device: the hardware error that it reported last.
+        self.failures: dict[int, str] = {}
+        #: By device: what to warn of, and until when.
+        self.warnings: dict[int, tuple[str, float]] = {}
+
+    def look(self) -> tuple[Finding, ...]:
+        if self.events is None:
+            self.events = [self._listen(handle) for handle in self.devices.handles]
+        found = [Finding(name=self.name, verdict="ok")]
+        for index, handle in enumerate(self.devices.handles):
+            for xid in self._new_xids(index):
+                self._note(index, xid)
+            verdict, message = self._judged(index, handle)
+            found.append(Finding(name=f"gpu-{index}", verdict=verdict, message=message, gpu=index))
+        return tuple(found)
+
+    def _judged(self, index: int, handle: Any) -> tuple[Verdict, str]:
+        failure = self.failures.get(index) or self.devices.problem(handle)
+        if failure:
+            return "failed", failure
+        warning, until = self.warnings.get(index, ("", 0.0))
+        if warning and self.clock() < until:
+            return "warning", warning
+        if self._is_too_hot(handle):
+            return "warning", "It runs slower than it could, to cool down."
+        return "ok", ""
+
+    def _is_too_hot(self, handle: Any) -> bool:
+        nvml = self.devices.nvml
+        try:
+            reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+        except nvml.NVMLError:
+            return False
+        hot = nvml.nvmlClocksThrottleReasonHwThermalSlowdown | nvml.nvmlClocksThrottleReasonSwThermalSlowdown
+        return bool(reasons & hot)
+
+    # Errors that the driver reports by itself
+
+    def _listen(self, handle: Any) -> Any:
+        nvml = self.devices.nvml
+        try:
+            events = nvml.nvmlEventSetCreate()
+            nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+        except nvml.NVMLError as error:
+            log.info("The driver does not report errors of a device: %s", error)
+            return None
+        return events
+
+    def _new_xids(self, index: int) -> list[int]:
+        nvml, found = self.devices.nvml, list[int]()
+        assert self.events is not None
+        while (events := self.events[index]) is not None:
+            try:
+                # Not a moment is waited: without an event this is an error too.
+                found.append(int(nvml.nvmlEventSetWait_v2(events, 0).eventData))
+            except nvml.NVMLError:
+                break
+        return found
+
+    def _note(self, index: int, xid: int) -> None:
+        log.warning("GPU %d reported Xid %d", index, xid)
+        if xid in HARDWARE:
+            self.failures[index] = f"Xid {xid}: {HARDWARE[xid]}. Reset it, then start the agent anew."
+        elif xid not in APPLICATION:
+            meaning = SUSPICIOUS.get(xid, "look it up in NVIDIA's catalogue")
+            self.warnings[index] = f"Xid {xid}: {meaning}.", self.clock() + WARNED_SECONDS
