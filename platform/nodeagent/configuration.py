@@ -29,6 +29,7 @@ class InventoryConfiguration:
     """Which GPUs the node has: read from the driver (`nvml`), or `simulated` and listed here."""
 
     kind: Literal["simulated", "nvml"]
+    #: With nvml: which of the machine's models this node is, where it mixes several.
     gpu_model: str = ""
     gpus: tuple[SimulatedGpu, ...] = ()
     cpus: float | None = None
@@ -155,10 +156,8 @@ def _check(path: Path, configuration: Configuration) -> None:
         indexes = [gpu.index for gpu in inventory.gpus]
         if len(set(indexes)) != len(indexes):
             raise ConfigurationError(f"{path}: inventory.gpus: two devices have the same index")
-    elif inventory.gpus or inventory.gpu_model:
-        raise ConfigurationError(
-            f"{path}: inventory: with kind nvml leave out gpu_model and gpus; the driver says them"
-        )
+    elif inventory.gpus:
+        raise ConfigurationError(f"{path}: inventory: with kind nvml leave out gpus; the driver says them")
 
 
 def _check_store(path: Path, store: str | None, endpoint: str | None) -> None:

@@ -84,7 +84,7 @@ def find_devices(configuration: Configuration) -> Devices:
         return SimulatedDevices(configuration.node, configuration.inventory)
     from nodeagent.nvml import NvmlDevices  # Only here: the library is loaded where it is asked for.
 
-    return NvmlDevices()
+    return NvmlDevices(configuration.inventory.gpu_model)
 
 
 def machine_cpus() -> float:

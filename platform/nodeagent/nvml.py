@@ -1,4 +1,7 @@
-"""Real NVIDIA devices, read through the driver's management library (nvidia-ml-py)."""
+"""Real NVIDIA devices, read through the driver's management library (nvidia-ml-py).
+
+What jobs are given is a *unit*: a device, or where its operator divided it (MIG), each of its instances.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,34 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from nodeagent.messages import GpuSample, InventoryGpu
 
 #: What every CUDA program opens beside the files of its devices.
 SHARED_DEVICE_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
+#: Where the driver says which file opens an instance of a divided device.
+CAPABILITIES = Path("/proc/driver/nvidia/capabilities")
 
 
 class NoDriver(Exception):
     """The GPUs of this machine cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A device or an instance of one, with what stays known of it should it break."""
+
+    handle: Any
+    #: Its number among the devices of the machine.
+    device: int
+    model: str
+    #: What CUDA_VISIBLE_DEVICES calls it.
+    name: str
+    #: What a program opens to use it.
+    files: tuple[str, ...]
 
 
 #: Parts of a product name that say who made it or how it is packed, not which model it is.
@@ -31,43 +52,49 @@ def model_name(product: str) -> str:
 
 
 class NvmlDevices:
-    """The devices of this machine, in the order of their bus address, as CUDA is told to count them."""
+    """The units of one model on this machine, in the order of their bus address, as CUDA is told to count.
 
-    def __init__(self) -> None:
+    A machine may mix models, as one does that divides some of its devices: each model is then a node of its
+    own, whose agent is told which by `gpu_model`.
+    """
+
+    def __init__(self, gpu_model: str = "") -> None:
+        """Raise NoDriver where the devices cannot be read, or `gpu_model` does not say which are meant."""
         try:
             self.nvml: Any = importlib.import_module("pynvml")
         except ImportError as error:
             raise NoDriver("inventory.kind is nvml, but nvidia-ml-py is not installed") from error
         try:
             self.nvml.nvmlInit()
-            self.handles = [
+            devices = [
                 self.nvml.nvmlDeviceGetHandleByIndex(index) for index in range(self.nvml.nvmlDeviceGetCount())
             ]
         except self.nvml.NVMLError as error:
             raise NoDriver(
                 f"inventory.kind is nvml, but the NVIDIA driver does not answer: {error}"
             ) from error
-        names = sorted({model_name(_text(self.nvml.nvmlDeviceGetName(handle))) for handle in self.handles})
-        if len(names) > 1:
-            raise NoDriver(f"this machine mixes GPU models ({', '.join(names)}); a node has one model")
-        self._model = names[0] if names else ""
         # Asked for once: a device that breaks later may block whoever asks it anything.
-        uuids = [self._ask(self.nvml.nvmlDeviceGetUUID, handle) for handle in self.handles]
-        self._names = [str(index) if uuid is None else _text(uuid) for index, uuid in enumerate(uuids)]
-        minors = [self._ask(self.nvml.nvmlDeviceGetMinorNumber, handle) for handle in self.handles]
-        self._files = [
-            f"/dev/nvidia{index if minor is None else minor}" for index, minor in enumerate(minors)
-        ]
+        units = [unit for index, device in enumerate(devices) for unit in self._units(index, device)]
+        self._model = _chosen_model(sorted({unit.model for unit in units}), gpu_model)
+        self._chosen = [unit for unit in units if unit.model == self._model]
+        #: By index: what is asked how full it is, and the whole device that is asked how well it is.
+        self.handles = [unit.handle for unit in self._chosen]
+        self.parents = [devices[unit.device] for unit in self._chosen]
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether they are instances of devices, of which CUDA lets a process use one only."""
+        return any(unit.name.startswith("MIG-") for unit in self._chosen)
 
     @property
     def gpu_model(self) -> str:
         return self._model
 
     def gpus(self) -> tuple[InventoryGpu, ...]:
-        sockets = [self._socket(handle) for handle in self.handles]
+        sockets = [self._socket(device) for device in self.parents]
         return tuple(
-            self._gpu(index, handle, sockets[index], self._switch(index, sockets))
-            for index, handle in enumerate(self.handles)
+            self._gpu(index, unit, sockets[index], self._switch(index, sockets))
+            for index, unit in enumerate(self._chosen)
         )
 
     def samples(self, busy: Collection[int]) -> tuple[GpuSample, ...]:
@@ -85,19 +112,65 @@ class NvmlDevices:
 
     def names(self, indexes: Iterable[int]) -> dict[int, str]:
         """Return identities, which stay what they are where only some devices can be seen."""
-        return {index: self._names[index] for index in indexes}
+        return {index: self._chosen[index].name for index in indexes}
 
     def files(self, indexes: Iterable[int]) -> tuple[str, ...]:
-        chosen = [self._files[index] for index in indexes]
+        # Two instances share the file of their device.
+        chosen = dict.fromkeys(path for index in indexes for path in self._chosen[index].files)
         return (*SHARED_DEVICE_FILES, *chosen) if chosen else ()
 
-    def _gpu(self, index: int, handle: Any, socket: int, switch: int) -> InventoryGpu:
-        problem = self.problem(handle)
-        memory = self._ask(self.nvml.nvmlDeviceGetMemoryInfo, handle)
+    def _units(self, index: int, device: Any) -> list[_Unit]:
+        model = model_name(_text(self.nvml.nvmlDeviceGetName(device)))
+        minor = self._ask(self.nvml.nvmlDeviceGetMinorNumber, device)
+        minor = index if minor is None else minor
+        file = f"/dev/nvidia{minor}"
+        if (self._ask(self.nvml.nvmlDeviceGetMigMode, device) or [None])[
+            0
+        ] != self.nvml.NVML_DEVICE_MIG_ENABLE:
+            return [_Unit(device, index, model, self._uuid(device) or str(index), (file,))]
+        most = self._ask(self.nvml.nvmlDeviceGetMaxMigDeviceCount, device) or 0
+        places = [self._ask(self.nvml.nvmlDeviceGetMigDeviceHandleByIndex, device, n) for n in range(most)]
+        return [
+            _Unit(
+                instance,
+                index,
+                f"{model}-{self._profile(instance)}",
+                self._uuid(instance),
+                (file, *self._capability_files(minor, instance)),
+            )
+            # Not every place is taken; one whose name is not known could be given to nobody.
+            for instance in places
+            if instance is not None and self._uuid(instance)
+        ]
+
+    def _profile(self, instance: Any) -> str:
+        """Return what part of its device an instance is, as its operator calls it: 3g.40gb, or 1c.3g.40gb."""
+        size = self._ask(self.nvml.nvmlDeviceGetAttributes, instance)
+        if size is None:
+            return "mig"
+        gigabytes = -(-size.memorySizeMB // 1024)
+        of_instance = f"{size.gpuInstanceSliceCount}g.{gigabytes}gb"
+        if size.computeInstanceSliceCount == size.gpuInstanceSliceCount:
+            return of_instance
+        return f"{size.computeInstanceSliceCount}c.{of_instance}"
+
+    def _capability_files(self, minor: int, instance: Any) -> tuple[str, ...]:
+        gpu_instance = self._ask(self.nvml.nvmlDeviceGetGpuInstanceId, instance)
+        compute_instance = self._ask(self.nvml.nvmlDeviceGetComputeInstanceId, instance)
+        folder = CAPABILITIES / f"gpu{minor}" / "mig" / f"gi{gpu_instance}"
+        numbers = [_minor_in(folder / "access"), _minor_in(folder / f"ci{compute_instance}" / "access")]
+        return tuple(f"/dev/nvidia-caps/nvidia-cap{number}" for number in numbers if number is not None)
+
+    def _uuid(self, handle: Any) -> str:
         uuid = self._ask(self.nvml.nvmlDeviceGetUUID, handle)
+        return "" if uuid is None else _text(uuid)
+
+    def _gpu(self, index: int, unit: _Unit, socket: int, switch: int) -> InventoryGpu:
+        problem = self.problem(self.parents[index])
+        memory = self._ask(self.nvml.nvmlDeviceGetMemoryInfo, unit.handle)
         return InventoryGpu(
             index=index,
-            uuid=_text(uuid) if uuid is not None else f"unknown-{index}",
+            uuid=self._uuid(unit.handle) or f"unknown-{index}",
             memory_bytes=int(memory.total) if memory is not None else 0,
             socket=socket,
             switch=switch,
@@ -152,8 +225,10 @@ class NvmlDevices:
         return sockets[index]
 
     def _are_near(self, first: int, second: int) -> bool:
+        if self._chosen[first].device == self._chosen[second].device:
+            return True
         level = self._ask(
-            self.nvml.nvmlDeviceGetTopologyCommonAncestor, self.handles[first], self.handles[second]
+            self.nvml.nvmlDeviceGetTopologyCommonAncestor, self.parents[first], self.parents[second]
         )
         return level is not None and level <= self.nvml.NVML_TOPOLOGY_MULTIPLE
 
@@ -163,6 +238,27 @@ class NvmlDevices:
             return question(*arguments)
         except self.nvml.NVMLError:
             return None
+
+
+def _chosen_model(models: list[str], wanted: str) -> str:
+    if wanted and wanted not in models:
+        found = f"it has {', '.join(models)}" if models else "it has no GPU"
+        raise NoDriver(f"inventory.gpu_model: this machine has no {wanted}; {found}")
+    if len(models) > 1 and not wanted:
+        raise NoDriver(
+            f"this machine mixes GPU models ({', '.join(models)}), and a node has one:"
+            " run an agent for each, with inventory.gpu_model, cpus and memory_bytes"
+        )
+    return wanted or "".join(models)
+
+
+def _minor_in(access: Path) -> int | None:
+    """Return the number of the device file that such a file of the driver names."""
+    try:
+        found = re.search(r"DeviceFileMinor:\s*(\d+)", access.read_text(encoding="ascii"))
+    except OSError:
+        return None
+    return int(found[1]) if found else None
 
 
 def _text(value: str | bytes) -> str:

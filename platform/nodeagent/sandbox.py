@@ -62,7 +62,7 @@ class Sandbox:
         configuration = self.configuration
         arguments = [self.program, *_namespaces(), *_system()]
         for path in device_files:
-            arguments += ["--dev-bind-try", path, path]
+            arguments += [*_parents(path), "--dev-bind-try", path, path]
         for path in (TEMPORARY, "/var/tmp"):
             arguments += [*_parents(path), "--bind", folder.temporary, path]
         readable = [path for path in self._readable() if os.path.exists(path)]

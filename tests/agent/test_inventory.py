@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nodeagent import nvml
 from nodeagent.inventory import SimulatedDevices, find_devices
 from nodeagent.nvml import NoDriver, NvmlDevices, model_name
 from tests.agent.builders import GPU_BYTES, make_configuration
@@ -20,6 +21,7 @@ class FakeNvml(types.ModuleType):
     NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
     NVML_VOLATILE_ECC = 0
     NVML_TOPOLOGY_MULTIPLE = 20
+    NVML_DEVICE_MIG_ENABLE = 1
 
     class NVMLError(Exception):
         pass
@@ -38,8 +40,11 @@ class FakeNvml(types.ModuleType):
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         return index
 
-    def answer(self, index: int, question: str) -> Any:
-        value = self.devices[index].get(question)
+    def answer(self, handle: Any, question: str) -> Any:
+        """A handle is the number of a device, or that and the place of an instance in it."""
+        device, place = handle if isinstance(handle, tuple) else (handle, None)
+        asked = self.devices[device] if place is None else self.devices[device]["instances"][place]
+        value = asked.get(question)
         if value is None:
             raise self.NVMLError("Not Supported")
         return value
@@ -53,6 +58,29 @@ class FakeNvml(types.ModuleType):
     def nvmlDeviceGetMinorNumber(self, index: int) -> int:
         # The kernel's numbers need not be in the order of the bus.
         return (3, 1, 0, 2)[index]
+
+    def nvmlDeviceGetMigMode(self, index: int) -> Any:
+        return [1 if self.answer(index, "instances") else 0, 0]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, index: int) -> int:
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, index: int, place: int) -> Any:
+        if place not in self.answer(index, "instances"):
+            raise self.NVMLError("Not Found")
+        return index, place
+
+    def nvmlDeviceGetAttributes(self, handle: Any) -> Any:
+        compute, slices, megabytes = self.answer(handle, "size")
+        return types.SimpleNamespace(
+            computeInstanceSliceCount=compute, gpuInstanceSliceCount=slices, memorySizeMB=megabytes
+        )
+
+    def nvmlDeviceGetGpuInstanceId(self, handle: Any) -> int:
+        return self.answer(handle, "gpu_instance")
+
+    def nvmlDeviceGetComputeInstanceId(self, handle: Any) -> int:
+        return self.answer(handle, "compute_instance")
 
     def nvmlDeviceGetMemoryInfo(self, index: int) -> Any:
         total, used = self.answer(index, "memory")
@@ -181,10 +209,61 @@ def test_without_the_library_the_error_is_clear(monkeypatch: pytest.MonkeyPatch)
         NvmlDevices()
 
 
-def test_a_node_has_one_model(install: Any) -> None:
+def test_a_node_has_one_model_and_may_be_told_which(install: Any) -> None:
     install(device(0), device(1, name="Tesla P100-PCIE-16GB"))
     with pytest.raises(NoDriver, match=r"mixes GPU models \(P100, V100\)"):
         NvmlDevices()
+    with pytest.raises(NoDriver, match="this machine has no T4; it has P100, V100"):
+        NvmlDevices("T4")
+    chosen = NvmlDevices("P100")
+    assert (chosen.gpu_model, [gpu.uuid for gpu in chosen.gpus()]) == ("P100", ["GPU-1"])
+    assert chosen.names([0]) == {0: "GPU-1"}
+
+
+def instance(device: int, number: int, *, compute: int = 3, **changes: Any) -> dict[str, Any]:
+    return {
+        "uuid": f"MIG-{device}-{number}",
+        "memory": (20 * 2**30, 2**28),
+        "size": (compute, 3, 20_096),
+        "gpu_instance": number,
+        "compute_instance": 0,
+        **changes,
+    }
+
+
+def test_instances_of_divided_devices_are_handed_out_one_by_one(
+    install: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "NVIDIA A100-SXM4-40GB"
+    divided = device(0, name=name, instances={0: instance(0, 1), 3: instance(0, 2)})
+    broken = device(1, name=name, ecc=2, instances={0: instance(1, 1)})
+    shared = device(2, name=name, instances={1: instance(2, 5, compute=1)})
+    install(divided, broken, shared, device(3, name=name))
+    for number, minor in ((1, 66), (2, 75)):
+        folder = tmp_path / "gpu3" / "mig" / f"gi{number}"
+        (folder / "ci0").mkdir(parents=True)
+        (folder / "access").write_text(f"DeviceFileMinor: {minor}\nDeviceFileMode: 292\n")
+        (folder / "ci0" / "access").write_text(f"DeviceFileMinor: {minor + 1}\nDeviceFileMode: 292\n")
+    monkeypatch.setattr(nvml, "CAPABILITIES", tmp_path)
+
+    with pytest.raises(NoDriver, match=r"\(A100, A100-1c\.3g\.20gb, A100-3g\.20gb\)"):
+        NvmlDevices()
+    assert not NvmlDevices("A100").is_divided
+    devices = NvmlDevices("A100-3g.20gb")
+    assert devices.is_divided
+    gpus = devices.gpus()
+    assert [(gpu.index, gpu.uuid, gpu.memory_bytes, gpu.switch) for gpu in gpus] == [
+        (0, "MIG-0-1", 20 * 2**30, 0),
+        (1, "MIG-0-2", 20 * 2**30, 0),
+        (2, "MIG-1-1", 20 * 2**30, 0),
+    ]
+    assert [gpu.healthy for gpu in gpus] == [True, True, False], "an instance is as sound as its device"
+    assert devices.names([1]) == {1: "MIG-0-2"}
+    own = ("/dev/nvidia3", "/dev/nvidia-caps/nvidia-cap75", "/dev/nvidia-caps/nvidia-cap76")
+    assert devices.files([1]) == (*nvml.SHARED_DEVICE_FILES, *own)
+    both = devices.files([0, 1])
+    assert len(both) == len(set(both))
+    assert {"/dev/nvidia-caps/nvidia-cap66", "/dev/nvidia-caps/nvidia-cap75"} < set(both)
 
 
 def test_simulated_devices_have_the_same_face(tmp_path: Path) -> None:

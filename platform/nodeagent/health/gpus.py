@@ -39,9 +39,9 @@ class GpuCheck:
 
     def look(self) -> tuple[Finding, ...]:
         if self.events is None:
-            self.events = [self._listen(handle) for handle in self.devices.handles]
+            self.events = [self._listen(handle) for handle in self.devices.parents]
         found = [Finding(name=self.name, verdict="ok")]
-        for index, handle in enumerate(self.devices.handles):
+        for index, handle in enumerate(self.devices.parents):
             for xid in self._new_xids(index):
                 self._note(index, xid)
             verdict, message = self._judged(index, handle)
