@@ -17,7 +17,7 @@ API_SCHEMA := docs/api/openapi.yaml
 FRONTEND_SOURCES := $(shell find frontend \
 	\( -name node_modules -o -name dist -o -name test-results \) -prune -o -type f -print)
 
-.PHONY: help up test test-slow test-gpu check format bench dashboard schema constraints clean setup setup-dev
+.PHONY: help up test test-slow test-gpu chaos check format bench dashboard schema constraints clean setup setup-dev
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ test-slow: ## Run the exhaustive tests
 test-gpu: ## Run the tests that need a real NVIDIA GPU
 	@$(MAKE) --no-print-directory setup-dev
 	$(PYTEST) -m gpu $(ARGS) || [ $$? -eq $(NO_TESTS) ]
+
+chaos: ## Hurt a whole platform at random and hold it to account (ARGS="--seed 7 --faults 500 --minutes 20")
+	@$(MAKE) --no-print-directory -j2 setup-dev
+	PYTHONPATH=platform $(VENV)/python -m tests.chaos $(ARGS)
 
 check: ## Lint, types, import contracts, layout, migrations, API schema, front end
 	@$(MAKE) --no-print-directory -j2 setup-dev

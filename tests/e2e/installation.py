@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,14 +53,17 @@ class Agent:
     configuration: Path
     log: Path
     process: subprocess.Popen | None = None
+    #: What starts it, without its arguments, and the checkout whose agent that is.
+    program: Sequence[str] = (sys.executable, "-m", "nodeagent")
+    root: Path = ROOT
 
     def start(self) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in SERVER_VARIABLES}
-        environment["PYTHONPATH"] = f"{ROOT / 'platform'}{os.pathsep}{ROOT}"
-        argv = [sys.executable, "-m", "nodeagent", "--config", str(self.configuration)]
+        environment["PYTHONPATH"] = f"{self.root / 'platform'}{os.pathsep}{self.root}"
+        argv = [*self.program, "--config", str(self.configuration)]
         # Ends with the test run, even when that is killed.
         with self.log.open("a") as output:
-            self.process = Spawn(argv, ROOT, environment).popen(output=output.fileno())
+            self.process = Spawn(argv, self.root, environment).popen(output=output.fileno())
 
     def kill(self) -> None:
         assert self.process is not None
@@ -102,19 +105,22 @@ class Installation:
     output: list[str] = field(default_factory=list)
     agents: list[Agent] = field(default_factory=list)
     password: str = ""
+    #: Where it listens.
+    host: str = "127.0.0.1"
+    settings: Mapping[str, str] = field(default_factory=lambda: FAST)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     def start(self, *arguments: str) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in SERVER_VARIABLES}
         command = [sys.executable, str(ROOT / "manage.py"), "up", "--home", str(self.home)]
-        command += ["--port", str(self.port), *arguments]
+        command += ["--host", self.host, "--port", str(self.port), *arguments]
         with (self.home.parent / "up.log").open("ab") as log:
             start = log.tell()
             # Ends with the test run, even when that is killed.
-            self.supervisor = Spawn(command, ROOT, environment | FAST).popen(output=log.fileno())
+            self.supervisor = Spawn(command, ROOT, environment | self.settings).popen(output=log.fileno())
 
         def says_ready() -> str | None:
             text = (self.home.parent / "up.log").read_bytes()[start:].decode()
@@ -142,8 +148,20 @@ class Installation:
         assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
         return answer.json() if answer.content else None
 
-    def add_node(self, name: str, *, gpus: int, gpu_model: str = "V100", rack: str = "rack-1") -> Agent:
-        """Register a node as an operator does, and run an agent with that many simulated GPUs."""
+    def add_node(
+        self,
+        name: str,
+        *,
+        gpus: int,
+        gpu_model: str = "V100",
+        rack: str = "rack-1",
+        program: Sequence[str] = Agent.program,
+        **fields: Any,
+    ) -> Agent:
+        """Register a node as an operator does, and run an agent with that many simulated GPUs.
+
+        `program` starts the agent; `fields` are more, or others, of its configuration.
+        """
         token = self.call("POST", "nodes", {"name": name, "rack": rack})["token"]
         folder = self.home.parent / "nodes"
         folder.mkdir(exist_ok=True)
@@ -170,11 +188,12 @@ class Installation:
                         "cpus": 16,
                         "memory_bytes": 64 * 2**30,
                     },
+                    **fields,
                 }
             )
         )
         configuration.chmod(0o600)
-        agent = Agent(name, configuration, folder / f"{name}.log")
+        agent = Agent(name, configuration, folder / f"{name}.log", program=program)
         agent.start()
         self.agents.append(agent)
         until(lambda: self.call("GET", f"nodes/{name}")["state"] == "ready", 30, f"node {name} to be ready")
@@ -221,7 +240,7 @@ class Installation:
         environment = {name: value for name, value in os.environ.items() if name not in SERVER_VARIABLES}
         done = subprocess.run(
             [sys.executable, str(ROOT / "manage.py"), *arguments],
-            env=environment | FAST | {"ALLOT_HOME": str(self.home)},
+            env=environment | self.settings | {"ALLOT_HOME": str(self.home)},
             capture_output=True,
             text=True,
             cwd=ROOT,

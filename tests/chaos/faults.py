@@ -1,0 +1,90 @@
+"""What is done to the platform, and when: drawn from the seed before anything starts."""
+
+import random
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+#: What can be done, and how often compared with the others.
+WEIGHTS: Mapping[str, float] = {
+    "kill job": 4,
+    "kill minder": 3,
+    "kill agent": 3,
+    "kill worker": 2,
+    "kill worker's child": 2,
+    "kill web": 2,
+    "kill beat": 1,
+    "kill redis": 1.5,
+    "kill postgres": 1.5,
+    "kill supervisor": 0.3,
+    "pause job": 2,
+    "pause minder": 2,
+    "pause agent": 2,
+    "pause node": 2,
+    "pause worker": 1,
+    "pause web": 1,
+    "pause beat": 0.5,
+    "pause redis": 1,
+    "pause postgres": 1,
+    "cut node off": 4,
+    "fill disk": 2,
+    "step clock": 2,
+    "restart control plane": 0.3,
+}
+#: Of those that last: how often longer than the lease and its margin.
+LONG_SHARE = 0.2
+SHORT_SECONDS = (0.2, 2.5)
+#: Times the lease with its margin.
+LONG_LEASES = (1.1, 1.8)
+CLOCK_STEP_SECONDS = 2 * 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is done. `draw`, from 0 to 1, picks to whom among those there are by then."""
+
+    number: int
+    at_seconds: float
+    kind: str
+    draw: float
+    #: How long it lasts; for a killed agent: how long nobody starts it again.
+    lasts_seconds: float
+    clock_step_seconds: float
+
+    @property
+    def verb(self) -> str:
+        return self.kind.split()[0]
+
+    @property
+    def target(self) -> str:
+        return self.kind.split(maxsplit=1)[1]
+
+
+def plan(
+    seed: int, *, faults: int, seconds: float, lease_seconds: float, without: Collection[str] = ()
+) -> list[Fault]:
+    """Return so many faults, spread at random over the time. Each possible kind comes before any comes often.
+
+    `lease_seconds` is a node's lease with its margin; `without` names kinds that can not be done here.
+    """
+    chance = random.Random(seed)
+    weights = {kind: weight for kind, weight in WEIGHTS.items() if kind not in without}
+    kinds = chance.sample(list(weights), len(weights))[:faults]
+    kinds += chance.choices(list(weights), list(weights.values()), k=faults - len(kinds))
+    times = sorted(chance.uniform(0, seconds) for _ in kinds)
+    return [
+        Fault(
+            number=number,
+            at_seconds=at,
+            kind=kind,
+            draw=chance.random(),
+            lasts_seconds=_lasting(chance, lease_seconds),
+            clock_step_seconds=chance.uniform(-CLOCK_STEP_SECONDS, CLOCK_STEP_SECONDS),
+        )
+        for number, (at, kind) in enumerate(zip(times, kinds, strict=True), 1)
+    ]
+
+
+def _lasting(chance: random.Random, lease_seconds: float) -> float:
+    if chance.random() < LONG_SHARE:
+        return lease_seconds * chance.uniform(*LONG_LEASES)
+    return chance.uniform(*SHORT_SECONDS)

@@ -1,0 +1,190 @@
+"""Carries a fault out, and takes back what can be taken back."""
+
+import contextlib
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import psutil
+
+from nodeagent.procfs import boot_clock_seconds
+from tests.chaos.faults import Fault
+from tests.chaos.world import SMALL, STEPPED, Node, World
+
+T = TypeVar("T")
+#: More would leave a job waiting for minutes before it is tried again.
+HITS_PER_JOB = 2
+FILL_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Inflicted:
+    """What was done. `undo` is to be called when the fault has lasted, if it is one that lasts."""
+
+    description: str
+    #: What has to work again: a node's name, a job's number, or the server.
+    subject: str
+    undo: Callable[[], None] | None = None
+
+
+class Inflicter:
+    """Hurts one world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.hits: Counter[str] = Counter()
+
+    def inflict(self, fault: Fault) -> Inflicted | None:
+        """Carry it out; None when there is nobody to hit."""
+        match fault.verb, fault.target:
+            case "kill", "agent":
+                return self._kill_agent(fault)
+            case "kill", "supervisor":
+                return self._kill_supervisor()
+            case "restart", _:
+                return self._restart()
+            case "cut", _:
+                return self._cut(fault)
+            case "fill", _:
+                return self._fill_disk()
+            case "step", _:
+                return self._step_clock(fault)
+        victims, subject = self._victims(fault)
+        if not victims:
+            return None
+        name = f"{fault.kind}: {subject}, process {victims[0].pid}"
+        if fault.verb == "kill":
+            _send(victims, signal.SIGKILL)
+            return Inflicted(name, subject)
+        return self._pause(fault, victims, subject, name)
+
+    # Kill and pause
+
+    def _victims(self, fault: Fault) -> tuple[list[psutil.Process], str]:
+        """Return the processes to hit together, and whose they are."""
+        match fault.target:
+            case "job":
+                return self._job(fault)
+            case "minder":
+                minders = [(minder, _job_of(minder)) for minder in self.world.minders()]
+                return self._spared(fault, [(minder, job) for minder, job in minders if job])
+            case "agent":
+                node = self._node(fault)
+                return ([psutil.Process(node.agent.process.pid)], node.name) if _lives(node) else ([], "")
+            case "node":
+                node = self._node(fault)
+                return node.processes(), node.name
+            case "worker's child":
+                children = self.world.server("worker")[1:]
+                return ([_pick(children, fault.draw)] if children else []), "server"
+            case name:
+                return self.world.server(name), "server"
+
+    def _job(self, fault: Fault) -> tuple[list[psutil.Process], str]:
+        return self._spared(fault, [(process, _job_of(process)) for process in self.world.jobs()])
+
+    def _spared(
+        self, fault: Fault, candidates: Sequence[tuple[psutil.Process, str]]
+    ) -> tuple[list[psutil.Process], str]:
+        """Pick one whose job was not hit too often, when it counts as the job's failure."""
+        limit = HITS_PER_JOB if fault.verb == "kill" else 10**6
+        left = [(process, job) for process, job in candidates if job and self.hits[job] < limit]
+        if not left:
+            return [], ""
+        process, job = _pick(left, fault.draw)
+        self.hits[job] += fault.verb == "kill"
+        return [process], f"job {job}"
+
+    def _pause(self, fault: Fault, victims: list[psutil.Process], subject: str, name: str) -> Inflicted:
+        _send(victims, signal.SIGSTOP)
+
+        def go_on() -> None:
+            now = boot_clock_seconds()
+            for node in self.world.nodes.values():
+                if fault.target in ("job", "minder") or node.name == subject:
+                    node.thaws.append(now)
+            _send(victims, signal.SIGCONT)
+
+        return Inflicted(f"{name} for {fault.lasts_seconds:.1f} s", subject, go_on)
+
+    def _kill_agent(self, fault: Fault) -> Inflicted | None:
+        node = self._node(fault)
+        if not _lives(node):
+            return None
+        node.start_at = time.monotonic() + fault.lasts_seconds
+        node.agent.kill()
+        return Inflicted(f"kill agent of {node.name}, away for {fault.lasts_seconds:.1f} s", node.name)
+
+    def _kill_supervisor(self) -> Inflicted:
+        supervisor = self.world.platform.supervisor
+        assert supervisor is not None
+        supervisor.kill()
+        supervisor.wait()
+        self._start_again()
+        return Inflicted("kill supervisor, start it again", "server")
+
+    def _restart(self) -> Inflicted:
+        supervisor = self.world.platform.supervisor
+        assert supervisor is not None
+        supervisor.send_signal(signal.SIGINT)
+        supervisor.wait(90)
+        self._start_again()
+        return Inflicted("stop the control plane, start it again", "server")
+
+    def _start_again(self) -> None:
+        self.world.platform.start("--no-demo")
+
+    # Nodes
+
+    def _node(self, fault: Fault) -> Node:
+        return _pick(list(self.world.nodes.values()), fault.draw)
+
+    def _cut(self, fault: Fault) -> Inflicted:
+        node = _pick([node for node in self.world.nodes.values() if node.place], fault.draw)
+        assert node.place is not None
+        node.place.cut()
+        return Inflicted(f"cut {node.name} off for {fault.lasts_seconds:.1f} s", node.name, node.place.mend)
+
+    def _fill_disk(self) -> Inflicted:
+        node = self.world.nodes[SMALL]
+        assert node.disk is not None
+        filler = node.disk / "filler"
+        with contextlib.suppress(OSError), filler.open("ab", buffering=0) as file:
+            while file.write(b"x" * FILL_BYTES):
+                pass
+        return Inflicted(f"fill the disk of {SMALL}", SMALL, lambda: filler.unlink(missing_ok=True))
+
+    def _step_clock(self, fault: Fault) -> Inflicted:
+        clock = self.world.nodes[STEPPED].clock
+        assert clock is not None
+        clock.write_text(f"{fault.clock_step_seconds:.3f}")
+        hours = fault.clock_step_seconds / 3600
+        return Inflicted(f"set the clock of {STEPPED}'s agent {hours:+.1f} h off", STEPPED)
+
+
+def _pick(choices: Sequence[T], draw: float) -> T:
+    return choices[int(draw * len(choices))]
+
+
+def _lives(node: Node) -> bool:
+    return node.agent.process is not None and node.agent.process.poll() is None
+
+
+def _job_of(process: psutil.Process) -> str:
+    """Return the number of the job that a process, or one that it started, belongs to; "" when unknown."""
+    with contextlib.suppress(psutil.Error):
+        for member in [process, *process.children(recursive=True)]:
+            with contextlib.suppress(psutil.Error):
+                if job := member.environ().get("ALLOT_JOB"):
+                    return job
+    return ""
+
+
+def _send(processes: Sequence[psutil.Process], number: int) -> None:
+    for process in processes:
+        # It looks whether the process is still the one it was.
+        with contextlib.suppress(psutil.Error):
+            process.send_signal(number)

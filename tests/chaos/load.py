@@ -1,0 +1,143 @@
+"""A steady load: jobs of all shapes, so many that some always wait. Drawn from the seed, in this order."""
+
+import os
+import random
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.chaos.world import World
+from tests.e2e.installation import ROOT
+
+UNFINISHED = 9
+LOOK_SECONDS = 1.0
+#: Few, so that the undisturbed runs are few too.
+TRAININGS = ((60, 1), (90, 2), (120, 3))
+STEP_SECONDS = 0.1
+PLAIN_STEPS = (10, 40)
+#: Whatever is done to a job is no reason to give it up.
+RETRY = {"max_attempts": 20, "attempts": dict.fromkeys(("user", "engine", "unknown", "platform"), 20)}
+TENANT = "chaos"
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A job of the load, and what its accounts have to show."""
+
+    shape: str
+    steps: int
+    seed: int | None
+
+
+class Load:
+    """Keeps the platform busy until told to stop, however often it does not answer."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.chance = random.Random(f"load {seed}")
+        self.jobs: dict[int, Submitted] = {}
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self._keep_busy, name="load", daemon=True)
+        self.api = client(world)
+
+    def prepare(self) -> None:
+        """Make the tenant and its two virtual clusters; half of the jobs borrow what the others own."""
+        self.world.platform.call("POST", "tenants", {"name": TENANT, "title": "Chaos"})
+        member = {"tenant": TENANT, "weight": 1}
+        body = {"name": "steady", "guaranteed": {"V100": 4}, "members": [member]}
+        self.world.platform.call("POST", "virtual-clusters", body)
+
+    def stop(self) -> None:
+        self.is_over.set()
+        self.thread.join()
+
+    def unfinished(self) -> int | None:
+        """Return how many jobs are not done; None when the platform does not say."""
+        try:
+            pages = [self.api.get("jobs", params={"state": state}) for state in ("queued", "running")]
+            return sum(len(page.raise_for_status().json()["results"]) for page in pages)
+        except (httpx.HTTPError, ValueError):
+            return None
+
+    def _keep_busy(self) -> None:
+        wanted: tuple[Submitted, dict[str, Any]] | None = None
+        while not self.is_over.is_set():
+            unfinished = self.unfinished()
+            while unfinished is not None and unfinished < UNFINISHED and not self.is_over.is_set():
+                wanted = wanted or self._draw()
+                if not self._submit(*wanted):
+                    break
+                wanted = None
+                unfinished += 1
+            self.is_over.wait(LOOK_SECONDS)
+
+    def _submit(self, job: Submitted, specification: dict[str, Any]) -> bool:
+        # The same key until there is an answer: a job is never submitted twice by a lost one.
+        key = {"Idempotency-Key": f"chaos-{len(self.jobs)}"}
+        try:
+            answer = self.api.post("jobs", json=specification, headers=key).raise_for_status()
+        except (httpx.HTTPError, ValueError):
+            return False
+        self.jobs[answer.json()["id"]] = job
+        return True
+
+    def _draw(self) -> tuple[Submitted, dict[str, Any]]:
+        shape = self.chance.choices(("single", "gang", "elastic", "plain"), (4, 2, 2, 2))[0]
+        steps, seed = self.chance.choice(TRAININGS)
+        words = ["train", str(steps), str(STEP_SECONDS), str(seed)]
+        if shape == "plain":
+            steps, seed = self.chance.randint(*PLAIN_STEPS), None
+            words = ["plain", str(steps), str(STEP_SECONDS)]
+        # A gang's replica takes a whole node: two of them meet over the network.
+        gpus, replicas = {"gang": (2, 2), "elastic": (1, 3)}.get(shape, (1, 1))
+        specification = {
+            "name": f"chaos-{shape}",
+            "tenant": TENANT,
+            "virtual_cluster": "steady",
+            "guarantee": self.chance.choice(("guaranteed", "opportunistic")),
+            "tasks": [
+                {
+                    "name": "main",
+                    "replicas": replicas,
+                    "resources": {"gpu": gpus, "gpu_model": "V100"},
+                    "command": ["python", str(self.world.program), *words],
+                    "env": environment(self.world),
+                }
+            ],
+            "checkpoint": {"grace_seconds": 5},
+            "retry": RETRY,
+        }
+        if shape == "elastic":
+            specification["elastic"] = {"min_gpus": 1}
+        return Submitted(shape, steps, seed), specification
+
+
+def client(world: World) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {world.platform.token}"}
+    return httpx.Client(base_url=f"{world.platform.url}/api/v1/", timeout=10, headers=headers)
+
+
+def environment(world: World) -> dict[str, str]:
+    return {"PYTHONPATH": str(ROOT / "platform"), "GPU_LOCKS": str(world.gpu_locks)}
+
+
+@lru_cache
+def undisturbed(program: Path, folder: Path, steps: int, seed: int) -> str:
+    """Return the ledger of the same training by itself: no platform, one process, never interrupted."""
+    folder = folder / f"{steps}-{seed}"
+    folder.mkdir(parents=True)
+    settings = {
+        "ALLOT_CHECKPOINT_DIR": str(folder),
+        "ALLOT_EXAMPLES": str(ROOT / "examples"),
+        "PYTHONPATH": str(ROOT / "platform"),
+        "PATH": os.environ["PATH"],
+    }
+    command = [sys.executable, str(program), "train", str(steps), "0", str(seed)]
+    subprocess.run(command, env=settings, check=True, capture_output=True)
+    return (folder / "ledger").read_text()

@@ -1,0 +1,72 @@
+"""What a run says: for people, and as JSON."""
+
+import statistics
+from collections import Counter
+from typing import Any
+
+from tests.chaos.run import Result
+
+
+def as_json(result: Result, machine: str) -> dict[str, Any]:
+    """Return everything a later run may be compared with."""
+    kinds = sorted(result.inflicted | result.missed)
+    return {
+        "machine": machine,
+        "seed": result.seed,
+        "seconds": round(result.seconds, 1),
+        "faults": sum(result.inflicted.values()),
+        "by_kind": {kind: _kind(result, kind) for kind in kinds},
+        "jobs": dict(Counter(job.shape for job in result.facts.jobs.values())),
+        "attempts": dict(Counter(attempt.outcome for attempt in result.facts.attempts)),
+        "lost_work": _lost_work(result),
+        "violations": result.violations,
+    }
+
+
+def as_text(report: dict[str, Any]) -> str:
+    lines = [
+        report["machine"],
+        f"seed {report['seed']}: {report['faults']} faults in {report['seconds']:.0f} s",
+        "",
+        f"{'fault':24}{'times':>6}{'nobody':>8}{'works again after, s: median':>31}{'longest':>9}",
+    ]
+    for kind, figures in report["by_kind"].items():
+        recovery = figures["recovery_seconds"]
+        median, longest = (f"{recovery[name]:.1f}" if recovery else "-" for name in ("median", "longest"))
+        lines.append(f"{kind:24}{figures['times']:>6}{figures['missed']:>8}{median:>31}{longest:>9}")
+    lost = report["lost_work"]
+    lines += [
+        "",
+        f"jobs: {_counts(report['jobs'])}; attempts: {_counts(report['attempts'])}",
+        f"lost work: {lost['seconds']:.0f} s in {lost['attempts']} attempts, "
+        f"at most {lost['longest_seconds']:.1f} s in one",
+        "",
+    ]
+    if report["violations"]:
+        return "\n".join([*lines, f"{len(report['violations'])} violations:", *report["violations"]])
+    return "\n".join([*lines, "No violation: every job done once, no GPU held by two, nothing left behind."])
+
+
+def _kind(result: Result, kind: str) -> dict[str, Any]:
+    seconds = result.recoveries.get(kind, [])
+    recovery = None
+    if seconds:
+        recovery = {"median": round(statistics.median(seconds), 2), "longest": round(max(seconds), 2)}
+    return {
+        "times": result.inflicted[kind],
+        "missed": result.missed[kind],
+        "recovery_seconds": recovery,
+    }
+
+
+def _lost_work(result: Result) -> dict[str, float]:
+    lost = [attempt.lost_seconds for attempt in result.facts.attempts if attempt.lost_seconds]
+    return {
+        "attempts": len(lost),
+        "seconds": round(sum(lost), 1),
+        "longest_seconds": round(max(lost, default=0.0), 1),
+    }
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number} {name or 'unended'}" for name, number in sorted(counts.items()))

@@ -1,0 +1,133 @@
+"""One chaos run from beginning to end."""
+
+import heapq
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from tests.chaos.accounting import Facts, collect, violations
+from tests.chaos.faults import Fault, plan
+from tests.chaos.inflict import Inflicter
+from tests.chaos.load import Load
+from tests.chaos.recovery import Recovery
+from tests.chaos.world import LEASE_SECONDS, MARGIN_SECONDS, World
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.1
+#: Longer than the back-off of a job that failed four times.
+QUIET_SECONDS = 420.0
+#: What ended is cleared away soon after.
+CLEAR_SECONDS = 30.0
+#: Before these the control plane's processes must be able to end.
+NEEDS_LIVING = ("kill supervisor", "restart control plane")
+
+
+@dataclass
+class Result:
+    """What came out of a run. Without violations all is well."""
+
+    seed: int
+    seconds: float
+    inflicted: Counter[str]
+    missed: Counter[str]
+    recoveries: dict[str, list[float]]
+    facts: Facts
+    violations: list[str] = field(default_factory=list)
+
+
+def run(folder: Path, *, seed: int, faults: int, seconds: float) -> Result:
+    """Start a platform in the folder, hurt it, let it come to rest, and account for everything."""
+    world = World(folder)
+    try:
+        world.open()
+        load, recovery = Load(world, seed), Recovery(world)
+        load.prepare()
+        planned = plan(
+            seed,
+            faults=faults,
+            seconds=seconds,
+            lease_seconds=LEASE_SECONDS + MARGIN_SECONDS,
+            without=world.kinds_missing(),
+        )
+        load.thread.start()
+        recovery.thread.start()
+        began = time.monotonic()
+        storm = Storm(world, recovery)
+        storm.rage(planned)
+        load.stop()
+        is_quiet = storm.wait(lambda: load.unfinished() == 0, QUIET_SECONDS)
+        is_clear = storm.wait(lambda: not world.leftovers(), CLEAR_SECONDS)
+        recovery.stop()
+        lasted = time.monotonic() - began
+        log.info("Quiet after %.0f s: %s. Accounting for %d jobs.", lasted, is_quiet, len(load.jobs))
+        facts = collect(world, load.jobs)
+        result = Result(seed, lasted, storm.inflicted, storm.missed, recovery.seconds, facts)
+        result.violations = violations(facts)
+        if not is_clear:
+            result.violations += [f"left behind: {left}" for left in world.leftovers()]
+        result.violations += [
+            f"never worked again after {each.kind}: {each.subject}" for each in recovery.pending
+        ]
+        return result
+    finally:
+        world.close()
+
+
+class Storm:
+    """Carries the plan out in its time, and looks after the agents meanwhile."""
+
+    def __init__(self, world: World, recovery: Recovery) -> None:
+        self.world = world
+        self.recovery = recovery
+        self.inflicter = Inflicter(world)
+        self.inflicted: Counter[str] = Counter()
+        self.missed: Counter[str] = Counter()
+        #: (when, order, what to do)
+        self.agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self.order = count()
+
+    def rage(self, planned: Sequence[Fault]) -> None:
+        """Return when the last fault is over."""
+        began = time.monotonic()
+        for fault in planned:
+            self.wait(lambda at=began + fault.at_seconds: time.monotonic() >= at)  # type: ignore[misc]
+            if fault.kind in NEEDS_LIVING:
+                self.wait(lambda: not self.agenda)
+            self._strike(fault)
+        self.wait(lambda: not self.agenda)
+
+    def wait(self, is_over: Callable[[], bool], seconds: float = float("inf")) -> bool:
+        """Do what is due until the condition holds; return whether it did in time."""
+        end = time.monotonic() + seconds
+        while not is_over():
+            if time.monotonic() > end:
+                return False
+            while self.agenda and self.agenda[0][0] <= time.monotonic():
+                heapq.heappop(self.agenda)[2]()
+            self.world.look_after()
+            time.sleep(LOOK_SECONDS)
+        return True
+
+    def _strike(self, fault: Fault) -> None:
+        done = self.inflicter.inflict(fault)
+        if done is None:
+            self.missed[fault.kind] += 1
+            log.info("%4d  %s: nobody is there", fault.number, fault.kind)
+            return
+        self.inflicted[fault.kind] += 1
+        log.info("%4d  %s", fault.number, done.description)
+
+        def over() -> None:
+            if done.undo is not None:
+                done.undo()
+            self.recovery.expect(fault.kind, done.subject)
+
+        if done.undo is None:
+            over()
+        else:
+            heapq.heappush(self.agenda, (time.monotonic() + fault.lasts_seconds, next(self.order), over))

@@ -1,0 +1,178 @@
+"""The platform that is to suffer, its nodes, and who starts again what dies there."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from controlplane.embedded import ports
+from tests.chaos.network import Network, Place, can_cut
+from tests.e2e.installation import ROOT, Agent, Installation
+
+LEASE_SECONDS, MARGIN_SECONDS = 6, 2
+SETTINGS: Mapping[str, str] = {
+    "ALLOT_NODE_LEASE_SECONDS": str(LEASE_SECONDS),
+    "ALLOT_NODE_LEASE_MARGIN_SECONDS": str(MARGIN_SECONDS),
+    "ALLOT_ROUND_SECONDS": "2",
+}
+GPUS_PER_NODE = 2
+SMALL_DISK_BYTES = 48 * 2**20
+NODES = ("north", "east", "south", "west")
+IN_NAME_SPACES = ("north", "east")
+#: Whose wall clock can be stepped, and whose disk is small enough to be filled.
+STEPPED, SMALL = "south", "west"
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass
+class Node:
+    """A node's agent, and what a service manager knows of it: when to start it again."""
+
+    agent: Agent
+    place: Place | None = None
+    clock: Path | None = None
+    disk: Path | None = None
+    start_at: float = 0.0
+    #: By the boot clock, when processes that had been stopped for long went on.
+    thaws: list[float] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.agent.name
+
+    @property
+    def work_folder(self) -> Path:
+        return self.agent.configuration.parent / self.name
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the agent, its minders, and all that these started."""
+        found = {process.pid: process for process in self.agent.minders()}
+        for minder in list(found.values()):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found |= {child.pid: child for child in minder.children(recursive=True)}
+        if self.agent.process is not None and self.agent.process.poll() is None:
+            found[self.agent.process.pid] = psutil.Process(self.agent.process.pid)
+        return list(found.values())
+
+
+class World:
+    """A platform with four nodes of two GPUs: two in name spaces, one with a clock, one with a small disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.network = Network() if can_cut() else None
+        self.platform = Installation(home=folder / "home", port=ports.pick(), settings=SETTINGS)
+        self.nodes: dict[str, Node] = {}
+        self.is_mounted = False
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def program(self) -> Path:
+        return self.folder / "program" / "job.py"
+
+    @property
+    def gpu_locks(self) -> Path:
+        return self.folder / "gpus"
+
+    def kinds_missing(self) -> set[str]:
+        """Return the faults that this machine can not be given."""
+        missing = set() if self.network is not None else {"cut node off"}
+        return missing if os.geteuid() == 0 else missing | {"fill disk"}
+
+    def open(self) -> None:
+        self.program.parent.mkdir(parents=True)
+        self.gpu_locks.mkdir()
+        # Of its own, so that nobody changes it while jobs are started from it.
+        shutil.copy(Path(__file__).with_name("job.py"), self.program)
+        if self.network is not None:
+            self.network.open()
+            self.platform.host = self.network.address
+        self.platform.start("--no-demo")
+        self.platform.sign_in()
+        for name in NODES:
+            self._add_node(name)
+
+    def _add_node(self, name: str) -> None:
+        words = [sys.executable, "-m", "nodeagent"]
+        place = clock = disk = None
+        if self.network is not None and name in IN_NAME_SPACES:
+            place = self.network.add_node()
+            words = [*place.enter, *words]
+        if name == STEPPED:
+            clock = self.folder / "clock"
+            clock.write_text("0")
+            words = [sys.executable, str(Path(__file__).with_name("stepped_clock.py")), str(clock)]
+        if name == SMALL and os.geteuid() == 0:
+            disk = self.folder / "nodes" / name
+            disk.mkdir(parents=True)
+            options = f"size={SMALL_DISK_BYTES},mode=0711"
+            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "allotment-chaos", disk], check=True)
+            self.is_mounted = True
+        for device in range(GPUS_PER_NODE):
+            (self.gpu_locks / f"{name}-{device}").touch()
+        address = place.address if place is not None else self.platform.host
+        readable = [str(self.program.parent), str(self.gpu_locks), str(ROOT / "platform")]
+        agent = self.platform.add_node(
+            name, gpus=GPUS_PER_NODE, program=words, address=address, readable_folders=readable
+        )
+        self.nodes[name] = Node(agent, place, clock, disk)
+
+    def look_after(self) -> None:
+        """Start agents that died, as a service manager would; the rest has its own supervisor."""
+        for node in self.nodes.values():
+            process = node.agent.process
+            if process is not None and process.poll() is not None and time.monotonic() >= node.start_at:
+                node.agent.start()
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self.platform.stop()
+        if self.is_mounted:
+            subprocess.run(["umount", "--lazy", self.folder / "nodes" / SMALL], check=False)
+        if self.network is not None:
+            self.network.close()
+
+    # Who is there to be hit
+
+    def jobs(self) -> list[psutil.Process]:
+        """Return the processes of jobs that have begun, not those that only hold their sandbox."""
+        program = str(self.program)
+        found = []
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or []
+            if program in words and "python" in Path(words[0]).name:
+                found.append(process)
+        return found
+
+    def minders(self) -> list[psutil.Process]:
+        return [minder for node in self.nodes.values() for minder in node.agent.minders()]
+
+    def server(self, name: str) -> list[psutil.Process]:
+        """Return a process of the control plane and all it started; none while it is being started."""
+        try:
+            parent = psutil.Process(self.platform.pid_of(name))
+            return [parent, *parent.children(recursive=True)]
+        except (psutil.NoSuchProcess, AssertionError):
+            return []
+
+    # What must not be left
+
+    def leftovers(self) -> list[str]:
+        """Return what jobs left behind: processes, control groups, folders."""
+        left = [f"process {process.pid}: {' '.join(process.cmdline())[:100]}" for process in self.jobs()]
+        left += [f"minder {minder.pid}" for minder in self.minders()]
+        for node in self.nodes.values():
+            left += [f"folder {path}" for path in sorted((node.work_folder / "attempts").iterdir())]
+            for path in CGROUPS.glob(f"**/allotment-{node.name}-*/attempt-*"):
+                left.append(f"control group {path}")
+        return left
