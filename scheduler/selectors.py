@@ -68,12 +68,6 @@ def attempt_of(job: Job, number: int | None) -> Attempt | None:
     return attempt
 
 
-def log_chunks(attempt: Attempt, *, rank: int, after: int, limit: int) -> QuerySet[LogChunk]:
-    """Return at most `limit` chunks that follow chunk number `after` (-1: from the beginning)."""
-    chunks = LogChunk.objects.filter(attempt=attempt, rank=rank, sequence__gt=after)
-    return chunks.order_by("sequence")[:limit]
-
-
 def log_is_full(attempt: Attempt, *, rank: int, limit_bytes: int) -> bool:
     """Whether as much of this rank's output is kept as ever will be."""
     size = Func("text", function="octet_length", output_field=IntegerField())

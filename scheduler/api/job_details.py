@@ -1,8 +1,7 @@
-"""What hangs on one job: attempts, events, output, progress, and why it waits."""
+"""What hangs on one job: attempts, events, progress, and why it waits."""
 
 from typing import Any
 
-from django.conf import settings
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -14,25 +13,13 @@ from rest_framework.views import APIView
 from scheduler import represent
 from scheduler.api import schemas
 from scheduler.api.lists import RepresentedList
-from scheduler.core.lifecycle import AttemptState
 from scheduler.models import Attempt, Event, Explanation, QueueOrder
 from scheduler.rounds.forecasting import prediction_of
-from scheduler.selectors import attempt_of, events_visible, job_get, log_chunks, log_is_full, progress_points
+from scheduler.selectors import events_visible, job_get, progress_points
 from tenants.selectors import viewer
 
 POINTS_MOST = 500
 _LARGEST = 2**31 - 1
-
-
-class LogQuery(serializers.Serializer):
-    attempt = serializers.IntegerField(
-        required=False, min_value=1, max_value=_LARGEST, help_text="Number; left out, the newest."
-    )
-    rank = serializers.IntegerField(default=0, min_value=0, max_value=_LARGEST)
-    after = serializers.IntegerField(
-        default=-1, min_value=-1, max_value=_LARGEST, help_text="The last sequence one has; -1 for none."
-    )
-    limit = serializers.IntegerField(default=100, min_value=1, max_value=1_000, help_text="Chunks at most.")
 
 
 class ProgressQuery(serializers.Serializer):
@@ -64,43 +51,6 @@ class JobEvents(ListAPIView):
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return self.get_paginated_response(represent.events(self.paginate_queryset(self.get_queryset())))
-
-
-class JobLogs(APIView):
-    @extend_schema(parameters=[LogQuery], responses=schemas.LogPage)
-    def get(self, request: Request, job_id: int) -> Response:
-        """Read the output of one rank of one attempt, by the numbers of its chunks."""
-        job = job_get(viewer(request), job_id)
-        query = checked(LogQuery, request)
-        attempt = attempt_of(job, query.get("attempt"))
-        replicas = sum(task["replicas"] for task in job.spec["tasks"])
-        answer = {
-            "attempt": attempt.number if attempt else None,
-            "rank": query["rank"],
-            "ranks": list(range(replicas)),
-            "chunks": [],
-            "next_after": query["after"],
-            "complete": False,
-            "truncated": False,
-        }
-        if attempt is None:
-            return Response(answer)
-        found = list(log_chunks(attempt, rank=query["rank"], after=query["after"], limit=query["limit"] + 1))
-        chunks = found[: query["limit"]]
-        return Response(
-            {
-                **answer,
-                "chunks": [
-                    {"sequence": chunk.sequence, "at": represent.iso(chunk.at), "text": chunk.text}
-                    for chunk in chunks
-                ],
-                "next_after": chunks[-1].sequence if chunks else query["after"],
-                "complete": attempt.state == AttemptState.ENDED and len(found) == len(chunks),
-                "truncated": log_is_full(
-                    attempt, rank=query["rank"], limit_bytes=settings.CONFIG.log_bytes_per_attempt
-                ),
-            }
-        )
 
 
 class JobProgress(APIView):

@@ -5,19 +5,23 @@ from django.urls import path
 from scheduler.api import (
     advice,
     anomalies,
+    budgets,
     cells,
     cluster,
     fairness,
     job_details,
     jobs,
     ledger,
+    logs,
     market,
     nodes,
+    notifications,
     predictions,
     rounds,
     speeds,
     targets,
     virtual_clusters,
+    webhooks,
 )
 
 urlpatterns = [
@@ -31,7 +35,10 @@ urlpatterns = [
     path("jobs/<int:job_id>/release", jobs.JobRelease.as_view(), name="job-release"),
     path("jobs/<int:job_id>/attempts", job_details.JobAttempts.as_view(), name="job-attempts"),
     path("jobs/<int:job_id>/events", job_details.JobEvents.as_view(), name="job-events"),
-    path("jobs/<int:job_id>/logs", job_details.JobLogs.as_view(), name="job-logs"),
+    path("jobs/<int:job_id>/logs", logs.JobLogs.as_view(), name="job-logs"),
+    path("jobs/<int:job_id>/logs/merged", logs.JobLogsMerged.as_view(), name="job-logs-merged"),
+    path("jobs/<int:job_id>/logs/search", logs.JobLogsSearch.as_view(), name="job-logs-search"),
+    path("jobs/<int:job_id>/logs/download", logs.JobLogsDownload.as_view(), name="job-logs-download"),
     path("jobs/<int:job_id>/progress", job_details.JobProgress.as_view(), name="job-progress"),
     path("jobs/<int:job_id>/why", job_details.JobWhy.as_view(), name="job-why"),
     path("jobs/<int:job_id>/speeds", speeds.JobSpeeds.as_view(), name="job-speeds"),
@@ -120,4 +127,24 @@ urlpatterns = [
     path("ledger/export", ledger.LedgerExport.as_view(), name="ledger-export"),
     path("ledger/<int:line_id>", ledger.LedgerDetail.as_view(), name="ledger-line"),
     path("ledger/<int:line_id>/replay", ledger.LedgerReplay.as_view(), name="ledger-replay"),
+    path("notifications", notifications.Notifications.as_view(), name="notifications"),
+    path(
+        "notifications/address", notifications.NotificationAddress.as_view(), name="notification-address"
+    ),
+    path(
+        "notifications/address/confirm",
+        notifications.NotificationAddressConfirm.as_view(),
+        name="notification-address-confirm",
+    ),
+    path("webhooks", webhooks.Webhooks.as_view(), name="webhooks"),
+    path("webhooks/<int:webhook_id>", webhooks.WebhookDetail.as_view(), name="webhook"),
+    path("webhooks/<int:webhook_id>/secret", webhooks.WebhookSecret.as_view(), name="webhook-secret"),
+    path("webhooks/<int:webhook_id>/test", webhooks.WebhookTest.as_view(), name="webhook-test"),
+    path("webhooks/<int:webhook_id>/deliveries", webhooks.Deliveries.as_view(), name="deliveries"),
+    path(
+        "webhooks/<int:webhook_id>/deliveries/<int:delivery_id>/redeliver",
+        webhooks.Redelivery.as_view(),
+        name="redelivery",
+    ),
+    path("tenants/<str:name>/budget", budgets.TenantBudget.as_view(), name="tenant-budget"),
 ]

@@ -19,8 +19,12 @@ from scheduler.models import (
     WhatIf,
 )
 from scheduler.services.ledger import prune_ledger
+from scheduler.services.log_retention import prune_logs
 from scheduler.services.measuring import prune_measurements
+from scheduler.services.notices.telling import prune_deliveries
+from scheduler.services.port_passes import prune_passes
 from scheduler.services.questions import KEPT
+from scheduler.services.sessions import prune_sessions
 
 _USAGE_KEPT = timedelta(days=7)
 #: Samples of fairness, one a minute, and violations after their end.
@@ -57,5 +61,9 @@ def prune() -> None:
     WhatIf.objects.filter(asked_at__lt=database_now() - KEPT).delete()
     prune_measurements()
     prune_ledger()
+    prune_deliveries()
+    prune_logs()
+    prune_sessions()
+    prune_passes()
     FairnessSample.objects.filter(at__lt=database_now() - SAMPLES_KEPT).delete()
     FairnessViolation.objects.filter(ended_at__lt=database_now() - VIOLATIONS_KEPT).delete()

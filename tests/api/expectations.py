@@ -49,6 +49,9 @@ POST   /api/v1/jobs/<int:job_id>/release          401    404      403    200    
 GET    /api/v1/jobs/<int:job_id>/attempts         401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/events           401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/logs             401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/logs/merged      401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/logs/search      401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/logs/download    401    404      409    409    409   409      409       -
 GET    /api/v1/jobs/<int:job_id>/progress         401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/why              401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/speeds           401    404      200    200    200   200      200       -
@@ -135,6 +138,25 @@ DELETE /api/v1/market/accounts/<str:virtual_cluster>/allowance
 GET    /api/v1/market/transfers                   401    200      200    200    200   200      200       -
 GET    /api/v1/market/transfers/export            401    200      200    200    200   200      200       -
 
+GET    /api/v1/notifications                      401    200      200    200    200   200      200       -
+PATCH  /api/v1/notifications                      401    200      200    200    200   200      403       403
+PUT    /api/v1/notifications/address              401    200      200    200    200   200      403       403
+POST   /api/v1/notifications/address/confirm      401    400      400    400    400   400      403       403
+GET    /api/v1/webhooks                           401    404      403    403    200   200      200       -
+POST   /api/v1/webhooks                           401    404      403    403    201   201      403       403
+GET    /api/v1/webhooks/<int:webhook_id>          401    404      403    403    200   200      200       -
+PATCH  /api/v1/webhooks/<int:webhook_id>          401    404      403    403    200   200      403       403
+DELETE /api/v1/webhooks/<int:webhook_id>          401    404      403    403    204   204      403       403
+POST   /api/v1/webhooks/<int:webhook_id>/secret   401    404      403    403    200   200      403       403
+POST   /api/v1/webhooks/<int:webhook_id>/test     401    404      403    403    202   202      403       403
+GET    /api/v1/webhooks/<int:webhook_id>/deliveries
+                                                  401    404      403    403    200   200      200       -
+POST   /api/v1/webhooks/<int:webhook_id>/deliveries/<int:delivery_id>/redeliver
+                                                  401    404      403    403    202   202      403       403
+GET    /api/v1/tenants/<str:name>/budget          401    404      200    200    200   200      200       -
+PUT    /api/v1/tenants/<str:name>/budget          401    404      403    403    403   200      403       403
+DELETE /api/v1/tenants/<str:name>/budget          401    404      403    403    403   204      403       403
+
 GET    /api/schema                                401    200      200    200    200   200      200       -
 GET    /api/docs                                  200    200      200    200    200   200      200       -
 POST   /api/agent/v1/sync                         401    401      401    401    401   401      401       401
@@ -161,8 +183,10 @@ _SETTING = {"tenant": "red", "application": "bert", "gpu_model": "V100", "gpus":
 
 #: The query parameters of routes that need some.
 QUERIES = {
+    ("GET", "/api/v1/webhooks"): {"tenant": "red"},
     ("DELETE", "/api/v1/speeds/correction"): _SETTING,
     ("GET", "/api/v1/speeds/export"): {"tenant": "red"},
+    ("GET", "/api/v1/jobs/<int:job_id>/logs/search"): {"q": "lines"},
 }
 
 #: A body that is right, so that what refuses it is never the body.
@@ -186,6 +210,16 @@ BODIES = {
         "tenant": "red",
         "spec": {name: value for name, value in _SPEC.items() if name != "tenant"},
     },
+    ("PATCH", "/api/v1/notifications"): {"jobs": "all"},
+    ("PUT", "/api/v1/notifications/address"): {"address": "mia@example.org"},
+    ("POST", "/api/v1/notifications/address/confirm"): {"token": "not-one-of-ours"},
+    ("POST", "/api/v1/webhooks"): {
+        "tenant": "red",
+        "url": "https://chat.example.org/hook",
+        "topics": ["job.failed"],
+    },
+    ("PATCH", "/api/v1/webhooks/<int:webhook_id>"): {"title": "Chat"},
+    ("PUT", "/api/v1/tenants/<str:name>/budget"): {"amount": 100},
     ("PUT", "/api/v1/speeds/correction"): {**_SETTING, "value": 2.5},
     ("POST", "/api/v1/speeds/import"): {
         "tenant": "red",

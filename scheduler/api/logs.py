@@ -1,0 +1,151 @@
+"""What a job wrote: read by rank or merged, searched, downloaded."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from django.conf import settings
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from scheduler import represent
+from scheduler.api import log_schemas as schemas
+from scheduler.api.job_details import checked
+from scheduler.api.log_files import text_file, zip_file
+from scheduler.core.lifecycle import AttemptState
+from scheduler.models import Attempt, Job
+from scheduler.selectors import attempt_of, job_get, log_is_full
+from scheduler.services import log_reading, log_search
+from tenants.errors import Conflict
+from tenants.selectors import viewer
+
+
+class JobLogs(APIView):
+    @extend_schema(parameters=[schemas.LogQuery], responses=schemas.LogPage)
+    def get(self, request: Request, job_id: int) -> Response:
+        """Read the output of one rank of one attempt, by the numbers of its chunks."""
+        _job, attempt, tasks, query = _asked(request, job_id, schemas.LogQuery)
+        rank = query.get("rank", 0)
+        if query.get("task") is not None:
+            rank = log_reading.chosen_ranks(tasks, query["task"], query.get("rank"))[0]
+        after = query["after"]
+        chunks = log_reading.next_chunks(attempt, {rank: after}, query["limit"]) if attempt else []
+        has_more = bool(chunks) and attempt is not None and log_reading.has_more(attempt, chunks[-1])
+        limit_bytes = settings.CONFIG.log_bytes_per_attempt
+        return Response(
+            {
+                "attempt": attempt.number if attempt else None,
+                "rank": rank,
+                "ranks": list(tasks),
+                "tasks": list(tasks.values()),
+                "chunks": [_chunk(chunk) for chunk in chunks],
+                "next_after": chunks[-1].sequence if chunks else after,
+                "complete": _is_over(attempt) and not has_more,
+                "truncated": attempt is not None and log_is_full(attempt, rank=rank, limit_bytes=limit_bytes),
+                "removed": _removed(attempt),
+            }
+        )
+
+
+class JobLogsMerged(APIView):
+    @extend_schema(parameters=[schemas.MergedQuery], responses=schemas.MergedLogPage)
+    def get(self, request: Request, job_id: int) -> Response:
+        """Read the output of all ranks, or of those of a task, merged by the time at which it was sent."""
+        _job, attempt, tasks, query = _asked(request, job_id, schemas.MergedQuery)
+        known = log_reading.cursor_parse(query["after"])
+        ranks = log_reading.chosen_ranks(tasks, query.get("task"), None)
+        seen = {rank: known.get(rank, log_reading.NONE_SEEN) for rank in ranks}
+        chunks = log_reading.next_chunks(attempt, seen, query["limit"]) if attempt else []
+        for chunk in chunks:
+            seen[chunk.rank] = chunk.sequence
+        return Response(
+            {
+                "attempt": attempt.number if attempt else None,
+                "ranks": ranks,
+                "chunks": [
+                    {"rank": chunk.rank, "task": tasks[chunk.rank], **_chunk(chunk)} for chunk in chunks
+                ],
+                "next_after": log_reading.cursor_text(seen),
+                "complete": _is_over(attempt) and not chunks,
+                "removed": _removed(attempt),
+            }
+        )
+
+
+class JobLogsSearch(APIView):
+    @extend_schema(parameters=[schemas.SearchQuery], responses=schemas.LogSearch)
+    def get(self, request: Request, job_id: int) -> Response:
+        """Find the lines of an attempt's output that contain a text or match a regular expression."""
+        _job, attempt, tasks, query = _asked(request, job_id, schemas.SearchQuery)
+        ranks = log_reading.chosen_ranks(tasks, query.get("task"), query.get("rank"))
+        after = log_search.Place.parse(query["after"]) if query["after"] else None
+        matcher = log_search.matcher_of(query["q"], is_pattern=query["regex"], match_case=query["match_case"])
+        found = log_search.Found()
+        if attempt is not None:
+            found = log_search.search(
+                attempt, ranks, matcher, context=query["context"], limit=query["limit"], after=after
+            )
+        return Response(
+            {
+                "attempt": attempt.number if attempt else None,
+                "hits": [{"task": tasks[hit.rank], **dataclasses.asdict(hit)} for hit in found.hits],
+                "lines_searched": found.lines_searched,
+                "next_after": found.go_on.text() if found.go_on else "",
+                "removed": _removed(attempt),
+            }
+        )
+
+
+class JobLogsDownload(APIView):
+    @extend_schema(
+        parameters=[schemas.DownloadQuery],
+        responses={
+            (200, "text/plain"): OpenApiResponse(OpenApiTypes.STR),
+            (200, "application/zip"): OpenApiResponse(OpenApiTypes.BINARY),
+        },
+    )
+    def get(self, request: Request, job_id: int) -> StreamingHttpResponse:
+        """Download the whole output of an attempt: of one rank as text, of several as a zip."""
+        job, attempt, tasks, query = _asked(request, job_id, schemas.DownloadQuery)
+        ranks = log_reading.chosen_ranks(tasks, query.get("task"), query.get("rank"))
+        if attempt is None:
+            raise Conflict(f"Job {job.id} has not started yet, so there is no output.")
+        log_reading.check_not_removed(attempt)
+        name = f"job-{job.id}-attempt-{attempt.number}"
+        if len(ranks) == 1:
+            return text_file(f"{name}-rank-{ranks[0]}.log", attempt, ranks[0])
+        return zip_file(name, attempt, {rank: tasks[rank] for rank in ranks})
+
+
+def _asked(
+    request: Request, job_id: int, kind: type[schemas.WhichOutput]
+) -> tuple[Job, Attempt | None, dict[int, str], dict[str, Any]]:
+    """Return the job, the attempt, the task of each of its ranks, and the checked query."""
+    job = job_get(viewer(request), job_id)
+    query = checked(kind, request)
+    attempt = attempt_of(job, query.get("attempt"))
+    return job, attempt, log_reading.tasks_of_ranks(job, attempt), query
+
+
+def _is_over(attempt: Attempt | None) -> bool:
+    return attempt is not None and attempt.state == AttemptState.ENDED
+
+
+def _chunk(chunk: log_reading.Chunk) -> dict[str, Any]:
+    return {"sequence": chunk.sequence, "at": represent.iso(chunk.at), "text": chunk.text}
+
+
+def _removed(attempt: Attempt | None) -> dict[str, Any] | None:
+    removal = log_reading.removal_of(attempt)
+    if removal is None:
+        return None
+    return {
+        "at": represent.iso(removal.at),
+        "bytes": removal.bytes,
+        "message": log_reading.removal_text(removal),
+    }
