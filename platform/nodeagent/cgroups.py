@@ -13,7 +13,9 @@ import signal
 CPU_PERIOD_MICROSECONDS = 100_000
 #: The least quota the kernel takes.
 CPU_QUOTA_LEAST_MICROSECONDS = 1_000
-CONTROLLERS = frozenset({"cpu", "memory", "pids"})
+#: Version 1 counts CPU time by a controller of its own; in version 2 there is none of that name.
+CONTROLLERS = frozenset({"cpu", "cpuacct", "memory", "pids"})
+MICROSECOND, NANOSECOND = 1e-6, 1e-9
 
 
 class Cgroups:
@@ -80,11 +82,39 @@ class CgroupOfReplica:
                 return int(line.split()[1]) > 0
         return False
 
+    def members(self) -> frozenset[int]:
+        """Return its processes, by number."""
+        return frozenset(
+            int(line) for path in self.paths.values() for line in _lines(os.path.join(path, "cgroup.procs"))
+        )
+
+    def cpu_seconds(self) -> float | None:
+        """Return the CPU time of all that ever were members; None where nobody counts it."""
+        if self.is_unified and "cpu" in self.paths:
+            microseconds = _number_after("usage_usec", os.path.join(self.paths["cpu"], "cpu.stat"))
+            return None if microseconds is None else microseconds * MICROSECOND
+        if "cpuacct" in self.paths:
+            for line in _lines(os.path.join(self.paths["cpuacct"], "cpuacct.usage")):
+                return int(line) * NANOSECOND
+        return None
+
+    def memory_bytes(self) -> int | None:
+        """Return the memory in use without file pages that can be dropped at once; None where not counted."""
+        if "memory" not in self.paths:
+            return None
+        used, idle = (
+            ("memory.current", "inactive_file")
+            if self.is_unified
+            else ("memory.usage_in_bytes", "total_inactive_file")
+        )
+        for line in _lines(os.path.join(self.paths["memory"], used)):
+            droppable = _number_after(idle, os.path.join(self.paths["memory"], "memory.stat"))
+            return max(int(line) - (droppable or 0), 0)
+        return None
+
     def kill(self) -> bool:
         """Send SIGKILL to all members; return whether there were any."""
-        members = set()
-        for path in self.paths.values():
-            members |= {int(line) for line in _lines(os.path.join(path, "cgroup.procs"))}
+        members = self.members()
         for pid in members:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -184,3 +214,11 @@ def _lines(path: str) -> list[str]:
             return file.read().split("\n")[:-1]
     except OSError:
         return []
+
+
+def _number_after(name: str, path: str) -> int | None:
+    """Return the number on the line of a file that begins with a name; None when there is no such line."""
+    for line in _lines(path):
+        if line.startswith(f"{name} "):
+            return int(line.split()[1])
+    return None

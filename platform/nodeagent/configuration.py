@@ -85,6 +85,26 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Slurm:
+    """Nodes whose attempts are carried out as jobs of Slurm (docs/slurm.md)."""
+
+    partition: str
+    #: By a node's name, which is the same in Slurm and here: its token.
+    nodes: dict[str, str]
+    #: Of each device: Slurm does not know.
+    gpu_memory_bytes: int
+    #: What the model is called here; empty: as in Slurm (Gres=gpu:MODEL:COUNT).
+    gpu_model: str = ""
+    #: The model as jobs ask for it; empty: they ask for GPUs of whatever model the node has.
+    gres_type: str = ""
+    account: str = ""
+    #: More arguments to sbatch, such as ("--qos=allotment", "--time=7-0").
+    flags: tuple[str, ...] = ()
+    #: How often Slurm is asked for its jobs; for its nodes, each fifth time.
+    every_seconds: float = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """What one agent needs to know. Folders may be relative to the configuration file."""
 
@@ -112,12 +132,43 @@ class Configuration:
     checkpoint_store: str | None = None
     checkpoint_endpoint: str | None = None
     health: Health = Health()
+    #: How often what the node and its jobs use is read, to be kept.
+    metrics_seconds: float = 10.0
+    #: HOST:PORT at which Prometheus may ask for it too, such as 127.0.0.1:9400; empty: nowhere.
+    metrics_address: str = ""
+    #: Of an agent on a machine that speaks for nodes of Slurm; None: the node is this machine.
+    slurm: Slurm | None = None
     #: Where this was read from: what no job may read.
     file: str = ""
 
 
 def read_configuration(path: Path) -> Configuration:
     """Read and check the file; raise ConfigurationError with the field at fault."""
+    return _checked(path, _read_object(path))
+
+
+def read_configurations(path: Path) -> tuple[Configuration, ...]:
+    """Read and check a file that may speak for many nodes; return one configuration for each."""
+    value = _read_object(path)
+    slurm = value.get("slurm")
+    if slurm is None:
+        return (_checked(path, value),)
+    if "node" in value or "token" in value:
+        raise ConfigurationError(f"{path}: node, token: leave them out; slurm.nodes says them")
+    if value.get("metrics_address"):
+        raise ConfigurationError(f"{path}: metrics_address: is of one node, so not together with slurm")
+    nodes = slurm.get("nodes") if isinstance(slurm, dict) else None
+    if not isinstance(nodes, dict) or not nodes or not all(isinstance(one, str) for one in nodes.values()):
+        raise ConfigurationError(f"{path}: slurm.nodes: must name at least one node, each with its token")
+    # Each has a folder of its own, as on machines of their own.
+    work_folder = str(value.get("work_folder", ""))
+    return tuple(
+        _checked(path, value | {"node": name, "token": token, "work_folder": f"{work_folder}/{name}"})
+        for name, token in nodes.items()
+    )
+
+
+def _read_object(path: Path) -> dict[str, Any]:
     try:
         value: Any = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -126,6 +177,10 @@ def read_configuration(path: Path) -> Configuration:
         raise ConfigurationError(f"{path}: is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise ConfigurationError(f"{path}: must be one JSON object")
+    return value
+
+
+def _checked(path: Path, value: dict[str, Any]) -> Configuration:
     folder = path.resolve().parent
     for field in ("work_folder", "checkpoint_folder", "examples_folder"):
         if isinstance(value.get(field), str):
@@ -148,7 +203,10 @@ def _check(path: Path, configuration: Configuration) -> None:
             raise ConfigurationError(f"{path}: {field}: must be text without spaces, and not empty")
     _check_limits(path, configuration)
     _check_health(path, configuration.health)
+    _check_metrics(path, configuration)
     _check_store(path, configuration.checkpoint_store, configuration.checkpoint_endpoint)
+    if configuration.slurm is not None:
+        _check_slurm(path, configuration.slurm)
     inventory = configuration.inventory
     if inventory.kind == "simulated":
         if inventory.gpus and not inventory.gpu_model:
@@ -171,6 +229,15 @@ def _check_store(path: Path, store: str | None, endpoint: str | None) -> None:
         )
 
 
+def _check_slurm(path: Path, slurm: Slurm) -> None:
+    if not slurm.partition or slurm.gpu_memory_bytes < 1:
+        raise ConfigurationError(
+            f"{path}: slurm: partition and gpu_memory_bytes must say which nodes' GPUs there are"
+        )
+    if not 0.1 <= slurm.every_seconds <= 60.0:
+        raise ConfigurationError(f"{path}: slurm.every_seconds: must be from 0.1 to 60")
+
+
 def _check_health(path: Path, health: Health) -> None:
     if health.script and not health.script[0].startswith("/"):
         raise ConfigurationError(
@@ -182,6 +249,20 @@ def _check_health(path: Path, health: Health) -> None:
         )
     if health.least_free_bytes is not None and health.least_free_bytes < 0:
         raise ConfigurationError(f"{path}: health.least_free_bytes: must be 0 or more")
+
+
+def _check_metrics(path: Path, configuration: Configuration) -> None:
+    if not 1.0 <= configuration.metrics_seconds <= 60.0:
+        raise ConfigurationError(
+            f"{path}: metrics_seconds: must be from 1 to 60, not {configuration.metrics_seconds:g}"
+        )
+    host, _, port = configuration.metrics_address.rpartition(":")
+    is_address = bool(host) and port.isdecimal() and 0 < int(port) < 2**16
+    if configuration.metrics_address and not is_address:
+        raise ConfigurationError(
+            f"{path}: metrics_address: must be HOST:PORT, such as 127.0.0.1:9400,"
+            f" not {configuration.metrics_address!r}"
+        )
 
 
 def _check_limits(path: Path, configuration: Configuration) -> None:

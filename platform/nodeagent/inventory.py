@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
-import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from nodeagent.configuration import Configuration, InventoryConfiguration
+from nodeagent.loads import Load
 from nodeagent.messages import GpuSample, InventoryGpu
 
 
@@ -22,14 +21,26 @@ class Devices(Protocol):
     def gpus(self) -> tuple[InventoryGpu, ...]:
         """Return every device with its health as it is now."""
 
-    def samples(self, busy: Collection[int]) -> tuple[GpuSample, ...]:
-        """Return a reading of every device; `busy` are those on which an attempt runs."""
+    def samples(self, loads: Mapping[int, Load | None]) -> tuple[GpuSample, ...]:
+        """Return a sample of every device that can say what it does.
+
+        `loads` are those of the devices on which an attempt runs; None where it is not known.
+        """
+
+    def memory_by_process(self) -> Mapping[int, int]:
+        """Return bytes on the devices by process, as far as it is told."""
 
     def names(self, indexes: Iterable[int]) -> dict[int, str]:
         """Return what CUDA_VISIBLE_DEVICES calls these devices."""
 
     def files(self, indexes: Iterable[int]) -> tuple[str, ...]:
         """Return the device files a job needs that was given these devices, and no other's."""
+
+
+#: What simulated devices show at rest and at work: about those of a data-centre card.
+WATTS = (50.0, 300.0)
+CELSIUS = (30.0, 70.0)
+MEGAHERTZ = (300.0, 1_500.0)
 
 
 class SimulatedDevices:
@@ -55,27 +66,42 @@ class SimulatedDevices:
             for gpu in self.configuration.gpus
         )
 
-    def samples(self, busy: Collection[int]) -> tuple[GpuSample, ...]:
-        """Return readings such as training gives: high, with a slow swing that differs by device."""
-        now = time.time()
-        readings = []
+    def samples(self, loads: Mapping[int, Load | None]) -> tuple[GpuSample, ...]:
+        """Make up what such a device would say: as busy as its job's processes keep their CPUs.
+
+        A device whose job can not be looked at says nothing.
+        """
+        samples = []
         for gpu in self.configuration.gpus:
-            swing = math.sin(now / 7.0 + gpu.index * 1.7) + 0.5 * math.sin(now / 2.3 + gpu.index)
-            is_busy = gpu.index in busy
-            readings.append(
+            load = loads.get(gpu.index, Load(busy=0.0, memory_bytes=0))
+            if load is None:
+                continue
+            samples.append(
                 GpuSample(
                     index=gpu.index,
-                    utilisation_percent=round(86.0 + 7.0 * swing, 1) if is_busy else 0.0,
-                    memory_used_bytes=int(gpu.memory_bytes * (0.62 + 0.03 * swing)) if is_busy else 0,
+                    utilisation_percent=round(100.0 * load.busy, 1),
+                    memory_used_bytes=min(load.memory_bytes, gpu.memory_bytes),
+                    power_watts=_between(WATTS, load.busy),
+                    temperature_celsius=_between(CELSIUS, load.busy),
+                    sm_clock_mhz=_between(MEGAHERTZ, load.busy),
+                    simulated=True,
                 )
             )
-        return tuple(readings)
+        return tuple(samples)
+
+    def memory_by_process(self) -> dict[int, int]:
+        return {}
 
     def names(self, indexes: Iterable[int]) -> dict[int, str]:
         return {index: str(index) for index in indexes}
 
     def files(self, indexes: Iterable[int]) -> tuple[str, ...]:
         return ()
+
+
+def _between(bounds: tuple[float, float], part: float) -> float:
+    lowest, highest = bounds
+    return round(lowest + part * (highest - lowest), 1)
 
 
 def find_devices(configuration: Configuration) -> Devices:

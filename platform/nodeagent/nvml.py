@@ -8,11 +8,12 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nodeagent.loads import Load
 from nodeagent.messages import GpuSample, InventoryGpu
 
 #: What every CUDA program opens beside the files of its devices.
@@ -97,18 +98,28 @@ class NvmlDevices:
             for index, unit in enumerate(self._chosen)
         )
 
-    def samples(self, busy: Collection[int]) -> tuple[GpuSample, ...]:
+    def samples(self, loads: Mapping[int, Load | None]) -> tuple[GpuSample, ...]:
         readings = []
-        for index, handle in enumerate(self.handles):
+        for index, (handle, device) in enumerate(zip(self.handles, self.parents, strict=True)):
             memory = self._ask(self.nvml.nvmlDeviceGetMemoryInfo, handle)
             rates = self._ask(self.nvml.nvmlDeviceGetUtilizationRates, handle)
-            if memory is not None and rates is not None:
-                readings.append(
-                    GpuSample(
-                        index=index, utilisation_percent=float(rates.gpu), memory_used_bytes=int(memory.used)
-                    )
-                )
+            if memory is None or rates is None:
+                continue
+            sample = GpuSample(
+                index=index, utilisation_percent=float(rates.gpu), memory_used_bytes=int(memory.used)
+            )
+            # Of an instance nobody knows its part of its device's.
+            readings.append(self._with_whole_device(sample, device) if handle is device else sample)
         return tuple(readings)
+
+    def memory_by_process(self) -> dict[int, int]:
+        """Return bytes on these devices by process; without those that the driver does not tell of."""
+        used: dict[int, int] = {}
+        for handle in self.handles:
+            for process in self._ask(self.nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ():
+                if process.usedGpuMemory is not None:
+                    used[process.pid] = used.get(process.pid, 0) + int(process.usedGpuMemory)
+        return used
 
     def names(self, indexes: Iterable[int]) -> dict[int, str]:
         """Return identities, which stay what they are where only some devices can be seen."""
@@ -118,6 +129,17 @@ class NvmlDevices:
         # Two instances share the file of their device.
         chosen = dict.fromkeys(path for index in indexes for path in self._chosen[index].files)
         return (*SHARED_DEVICE_FILES, *chosen) if chosen else ()
+
+    def _with_whole_device(self, sample: GpuSample, device: Any) -> GpuSample:
+        milliwatts = self._ask(self.nvml.nvmlDeviceGetPowerUsage, device)
+        celsius = self._ask(self.nvml.nvmlDeviceGetTemperature, device, self.nvml.NVML_TEMPERATURE_GPU)
+        megahertz = self._ask(self.nvml.nvmlDeviceGetClockInfo, device, self.nvml.NVML_CLOCK_SM)
+        return replace(
+            sample,
+            power_watts=None if milliwatts is None else milliwatts / 1_000,
+            temperature_celsius=None if celsius is None else float(celsius),
+            sm_clock_mhz=None if megahertz is None else float(megahertz),
+        )
 
     def _units(self, index: int, device: Any) -> list[_Unit]:
         model = model_name(_text(self.nvml.nvmlDeviceGetName(device)))

@@ -80,3 +80,15 @@ def test_without_controllers_nothing_is_promised(tmp_path: Path) -> None:
 
 def test_without_control_groups_nothing_is_promised(tmp_path: Path) -> None:
     assert find_cgroups("node-1", root=str(tmp_path / "none"), own=str(tmp_path / "no-file")).folders == {}
+
+
+def test_version_2_says_what_is_used(unified: Path) -> None:
+    group = find(unified).group("attempt-1-rank-0")
+    group.create(cpus=0.0, memory_bytes=0)
+    folder = Path(group.paths["cpu"])
+    assert (group.cpu_seconds(), group.memory_bytes(), group.members()) == (None, None, frozenset())
+    (folder / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\n")
+    (folder / "memory.current").write_text("5000\n")
+    (folder / "memory.stat").write_text("anon 3000\ninactive_file 1500\n")
+    (folder / "cgroup.procs").write_text("7\n8\n")
+    assert (group.cpu_seconds(), group.memory_bytes(), group.members()) == (2.5, 3500, {7, 8})

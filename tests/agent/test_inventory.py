@@ -11,6 +11,7 @@ import pytest
 
 from nodeagent import nvml
 from nodeagent.inventory import SimulatedDevices, find_devices
+from nodeagent.loads import Load
 from nodeagent.nvml import NoDriver, NvmlDevices, model_name
 from tests.agent.builders import GPU_BYTES, make_configuration
 
@@ -21,6 +22,8 @@ class FakeNvml(types.ModuleType):
     NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
     NVML_VOLATILE_ECC = 0
     NVML_TOPOLOGY_MULTIPLE = 20
+    NVML_TEMPERATURE_GPU = 0
+    NVML_CLOCK_SM = 1
     NVML_DEVICE_MIG_ENABLE = 1
 
     class NVMLError(Exception):
@@ -89,6 +92,21 @@ class FakeNvml(types.ModuleType):
     def nvmlDeviceGetUtilizationRates(self, index: int) -> Any:
         return types.SimpleNamespace(gpu=self.answer(index, "utilisation"))
 
+    def nvmlDeviceGetPowerUsage(self, index: int) -> int:
+        return self.answer(index, "milliwatts")
+
+    def nvmlDeviceGetTemperature(self, index: int, sensor: int) -> int:
+        return self.answer(index, "celsius")
+
+    def nvmlDeviceGetClockInfo(self, index: int, clock: int) -> int:
+        return self.answer(index, "megahertz")
+
+    def nvmlDeviceGetComputeRunningProcesses(self, index: int) -> Any:
+        return [
+            types.SimpleNamespace(pid=pid, usedGpuMemory=used)
+            for pid, used in self.answer(index, "processes").items()
+        ]
+
     def nvmlDeviceGetPciInfo(self, index: int) -> Any:
         return types.SimpleNamespace(busId=self.answer(index, "bus"))
 
@@ -112,6 +130,10 @@ def device(index: int = 0, **changes: Any) -> dict[str, Any]:
         "uuid": f"GPU-{index}",
         "memory": (GPU_BYTES, 2**30),
         "utilisation": 55,
+        "milliwatts": 221_500,
+        "celsius": 61,
+        # Two processes use every device; of another one the driver does not say how much.
+        "processes": {70: 2**20, 71: 2**18, 72: None},
         "bus": f"00000000:{index:02X}:00.0",
         "ecc": 0,
         "retired": 0,
@@ -167,8 +189,11 @@ def test_real_devices_are_read(install: Any) -> None:
         (1, "GPU-1", GPU_BYTES, True),
     ]
     assert [gpu.switch for gpu in gpus] == [0, 0, 1, 1]
-    sample = devices.samples(busy=())[0]
+    sample = devices.samples({})[0]
     assert (sample.utilisation_percent, sample.memory_used_bytes) == (55.0, 2**30)
+    assert (sample.power_watts, sample.temperature_celsius, sample.sm_clock_mhz) == (221.5, 61.0, None)
+    assert not sample.simulated
+    assert devices.memory_by_process() == {70: 4 * 2**20, 71: 2**20}
 
 
 def test_what_an_old_driver_cannot_say_is_left_out(install: Any) -> None:
@@ -176,7 +201,7 @@ def test_what_an_old_driver_cannot_say_is_left_out(install: Any) -> None:
     install(device(uuid=b"GPU-as-bytes", name=b"Tesla K80", **unknown))
     (gpu,) = NvmlDevices().gpus()
     assert (gpu.uuid, gpu.healthy, gpu.socket, gpu.switch) == ("GPU-as-bytes", True, 0, 0)
-    assert NvmlDevices().samples(busy=()) == ()
+    assert NvmlDevices().samples({}) == ()
 
 
 @pytest.mark.parametrize(
@@ -272,10 +297,16 @@ def test_simulated_devices_have_the_same_face(tmp_path: Path) -> None:
     assert devices.gpu_model == "V100"
     assert devices.gpus()[2].uuid == "SIM-node-1-2"
     assert devices.gpus()[2].socket == 1
-    samples = devices.samples(busy={1})
-    assert [sample.utilisation_percent > 50 for sample in samples] == [False, True, False, False]
-    assert all(0 <= sample.utilisation_percent <= 100 for sample in samples)
-    assert all(0 <= sample.memory_used_bytes <= GPU_BYTES for sample in samples)
+    # As busy as its job keeps the CPUs; of a job that can not be looked at nothing is made up.
+    samples = devices.samples({1: Load(busy=0.5, memory_bytes=2**40), 2: None})
+    assert [(sample.index, sample.utilisation_percent) for sample in samples] == [
+        (0, 0.0),
+        (1, 50.0),
+        (3, 0.0),
+    ]
+    assert [sample.memory_used_bytes for sample in samples] == [0, GPU_BYTES, 0]
+    assert (samples[1].power_watts, samples[1].temperature_celsius, samples[1].sm_clock_mhz) == (175, 50, 900)
+    assert all(sample.simulated for sample in samples)
 
 
 @pytest.mark.gpu
@@ -286,4 +317,4 @@ def test_the_devices_of_this_machine() -> None:
         pytest.skip(str(error))
     assert devices.gpu_model
     assert all(gpu.uuid.startswith("GPU-") and gpu.memory_bytes > 2**30 for gpu in devices.gpus())
-    assert len(devices.samples(busy=())) == len(devices.gpus())
+    assert len(devices.samples({})) == len(devices.gpus())

@@ -1,0 +1,159 @@
+"""Looks at devices, jobs and machine again and again: samples for now, readings for later."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+
+from nodeagent.configuration import Configuration
+from nodeagent.folder import AttemptFolder
+from nodeagent.inventory import Devices
+from nodeagent.loads import Load
+from nodeagent.machine import Part
+from nodeagent.messages import READINGS_PER_REPORT, GpuSample, Reading, ReplicaSample
+from nodeagent.metrics.host import HostMeter
+from nodeagent.metrics.jobs import JobMeter, ReplicaKey, Usage
+from nodeagent.procfs import boot_clock_seconds
+
+#: Kept for a server that does not answer: ten minutes, with a reading every ten seconds.
+WAITING_MOST = 60
+#: What a replica uses that asked for no CPUs is compared with one.
+CPUS_BY_DEFAULT = 1.0
+
+
+class Sampler:
+    """The newest samples, and the readings that the server does not have yet."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        devices: Devices,
+        folder: Callable[[int], AttemptFolder],
+    ) -> None:
+        self.every_seconds = configuration.metrics_seconds
+        self.devices = devices
+        self.jobs = JobMeter(folder)
+        self.machine = HostMeter(configuration.work_folder)
+        self.gpus: tuple[GpuSample, ...] = ()
+        self.host = self.machine.measure(boot_clock_seconds())
+        self.waiting: deque[Reading] = deque(maxlen=WAITING_MOST)
+        self.since_reading: list[GpuSample] = []
+        self.read_at = self.sampled_at = boot_clock_seconds()
+        self.usage: dict[ReplicaKey, Usage] = {}
+        self.usage_at_reading: dict[ReplicaKey, Usage] = {}
+
+    def step(self, parts: Collection[Part]) -> tuple[GpuSample, ...]:
+        """Sample the devices, and take a reading if one is due. `parts` are those that may have processes."""
+        now = boot_clock_seconds()
+        # Half a step early is nearer than half a step late.
+        is_due = now - self.read_at + (now - self.sampled_at) / 2 >= self.every_seconds
+        usage = self.jobs.measure(part.wish.attempt for part in parts)
+        self.gpus = self.devices.samples(_loads(parts, self.usage, usage, now - self.sampled_at))
+        self.usage = usage
+        self.since_reading += self.gpus
+        self.sampled_at = now
+        if is_due:
+            self._read(parts, now)
+        return self.gpus
+
+    def next_readings(self) -> tuple[Reading, ...]:
+        """Return what the next report should carry, the oldest first."""
+        return tuple(self.waiting)[:READINGS_PER_REPORT]
+
+    def delivered(self, readings: tuple[Reading, ...]) -> None:
+        """The server has these, or will never take them."""
+        while self.waiting and any(self.waiting[0] is reading for reading in readings):
+            self.waiting.popleft()
+
+    def _read(self, parts: Collection[Part], now: float) -> None:
+        self.host = self.machine.measure(now)
+        seconds = now - self.read_at
+        gpu_memory = self.devices.memory_by_process() if parts else {}
+        before = self.usage_at_reading
+        self.waiting.append(
+            Reading(
+                at=round(time.time(), 3),
+                gpus=_means(self.since_reading),
+                host=self.host,
+                replicas=tuple(
+                    _replica_sample(key, before.get(key), self.usage.get(key), gpu_memory, seconds)
+                    for key in _replicas(parts)
+                ),
+            )
+        )
+        self.since_reading, self.read_at, self.usage_at_reading = [], now, self.usage
+
+
+def _replicas(parts: Iterable[Part]) -> list[ReplicaKey]:
+    return [(part.wish.attempt, replica.rank) for part in parts for replica in part.wish.replicas]
+
+
+def _loads(
+    parts: Iterable[Part], before: Mapping[ReplicaKey, Usage], now: Mapping[ReplicaKey, Usage], seconds: float
+) -> dict[int, Load | None]:
+    """Return what the jobs of each device do with their CPUs and memory; None where that cannot be told."""
+    loads: dict[int, Load | None] = {}
+    for part in parts:
+        for replica in part.wish.replicas:
+            key = (part.wish.attempt, replica.rank)
+            cpus_used = _cpus_used(before.get(key), now.get(key), seconds)
+            load = None
+            if cpus_used is not None:
+                load = Load(
+                    busy=min(cpus_used / (replica.cpus or CPUS_BY_DEFAULT), 1.0),
+                    memory_bytes=(now[key].memory_bytes or 0) // max(len(replica.gpu_indexes), 1),
+                )
+            for index in replica.gpu_indexes:
+                other = loads.get(index)
+                loads[index] = load if other is None or load is None else other + load
+    return loads
+
+
+def _replica_sample(
+    key: ReplicaKey, before: Usage | None, now: Usage | None, gpu_memory: Mapping[int, int], seconds: float
+) -> ReplicaSample:
+    attempt, rank = key
+    sample = ReplicaSample(attempt=attempt, rank=rank)
+    if now is None:
+        return sample
+    # The driver may not tell of processes, or know them by other numbers: then nothing is said.
+    on_gpus = [gpu_memory[pid] for pid in now.pids & gpu_memory.keys()]
+    return replace(
+        sample,
+        cpus_used=_cpus_used(before, now, seconds),
+        memory_used_bytes=now.memory_bytes,
+        processes=len(now.pids) or None,
+        gpu_memory_bytes=sum(on_gpus) if on_gpus else None,
+    )
+
+
+def _cpus_used(before: Usage | None, now: Usage | None, seconds: float) -> float | None:
+    if before is None or now is None or before.cpu_seconds is None or now.cpu_seconds is None or seconds <= 0:
+        return None
+    return round(max(now.cpu_seconds - before.cpu_seconds, 0.0) / seconds, 3)
+
+
+def _means(samples: Iterable[GpuSample]) -> tuple[GpuSample, ...]:
+    """Return one sample for each device: the means of its samples."""
+    by_index: dict[int, list[GpuSample]] = {}
+    for sample in samples:
+        by_index.setdefault(sample.index, []).append(sample)
+    return tuple(_mean(own) for _, own in sorted(by_index.items()))
+
+
+def _mean(samples: list[GpuSample]) -> GpuSample:
+    return replace(
+        samples[-1],
+        utilisation_percent=_mean_of(sample.utilisation_percent for sample in samples) or 0.0,
+        memory_used_bytes=round(_mean_of(sample.memory_used_bytes for sample in samples) or 0.0),
+        power_watts=_mean_of(sample.power_watts for sample in samples),
+        temperature_celsius=_mean_of(sample.temperature_celsius for sample in samples),
+        sm_clock_mhz=_mean_of(sample.sm_clock_mhz for sample in samples),
+    )
+
+
+def _mean_of(values: Iterable[float | None]) -> float | None:
+    told = [value for value in values if value is not None]
+    return round(sum(told) / len(told), 1) if told else None
