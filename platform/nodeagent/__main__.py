@@ -1,4 +1,4 @@
-"""`python -m nodeagent --config FILE`: run the agent of one node until SIGTERM or SIGINT."""
+"""`python -m nodeagent --config FILE`: run a node's agent, or those of nodes of Slurm, until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from nodeagent.agent import Agent, AlreadyRunning
-from nodeagent.configuration import Configuration, ConfigurationError, read_configuration
+from nodeagent.agent import Agent, AlreadyRunning, keep_going
+from nodeagent.configuration import Configuration, ConfigurationError, Slurm, read_configurations
 from nodeagent.nvml import NoDriver
 
 
@@ -29,20 +30,44 @@ def main() -> int:
         return 2
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
-        configuration = read_configuration(arguments.config)
-        asyncio.run(_run(configuration, stop_jobs_on_exit=arguments.stop_jobs_on_exit))
+        configurations = read_configurations(arguments.config)
+        asyncio.run(_run(configurations, stop_jobs_on_exit=arguments.stop_jobs_on_exit))
     except (ConfigurationError, NoDriver, AlreadyRunning) as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-async def _run(configuration: Configuration, *, stop_jobs_on_exit: bool) -> None:
-    agent = Agent(configuration)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, agent.leave)
+async def _run(configurations: Sequence[Configuration], *, stop_jobs_on_exit: bool) -> None:
+    if (slurm := configurations[0].slurm) is not None:
+        await _run_slurm(slurm, configurations, stop_jobs_on_exit=stop_jobs_on_exit)
+        return
+    agent = Agent(configurations[0])
+    _leave_on_signals([agent])
     await agent.run(stop_jobs_on_exit=stop_jobs_on_exit)
+
+
+async def _run_slurm(
+    slurm: Slurm, configurations: Sequence[Configuration], *, stop_jobs_on_exit: bool
+) -> None:
+    # Only here: an agent that starts no other system's jobs need not have them in memory.
+    from nodeagent.batch_agents import batch_agents
+    from nodeagent.slurm import SlurmSystem
+
+    agents, watch = await batch_agents(SlurmSystem(slurm), configurations, slurm.every_seconds)
+    _leave_on_signals(agents)
+    asking = asyncio.create_task(keep_going(watch.keep_asking))
+    await asyncio.gather(*(agent.run(stop_jobs_on_exit=stop_jobs_on_exit) for agent in agents))
+    asking.cancel()
+
+
+def _leave_on_signals(agents: Sequence[Agent]) -> None:
+    def leave() -> None:
+        for agent in agents:
+            agent.leave()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, leave)
 
 
 if __name__ == "__main__":

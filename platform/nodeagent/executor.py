@@ -7,7 +7,7 @@ agent, and `batch.BatchRuntime` on a machine that a `BatchSystem` manages, such 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -36,6 +36,10 @@ class Runtime(Protocol):
     @property
     def isolation(self) -> dict[str, bool]:
         """What is really enforced on jobs."""
+
+    @property
+    def inventory_seconds(self) -> float:
+        """How often it is worth asking the devices how they are."""
 
     def folder(self, attempt: int) -> AttemptFolder:
         """Return where this agent reads an attempt's output and progress, also after its end."""
@@ -87,8 +91,8 @@ class Errand:
     #: No other errand was or will be called so.
     name: str
     node: str
-    #: What to run on the node, once. It may be begun more often: only the first does anything.
-    command: Sequence[str]
+    #: What to run on the node, for a shell. It may be begun more often: only the first does anything.
+    command: str
     #: On a file system that node and agent share; what the system itself says of the errand goes there.
     log: str
     gpu_model: str
@@ -98,14 +102,17 @@ class Errand:
     memory_bytes: int
 
 
+#: `ended`: nothing of it is alive; `lost`: its node does not answer, so nobody knows.
+BatchJobState = Literal["waiting", "running", "ended", "lost"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchJob:
     """What the system says of an errand."""
 
     #: How people find it there.
     number: str
-    #: `ended`: nothing of it is alive; `lost`: its node does not answer, so nobody knows.
-    state: Literal["waiting", "running", "ended", "lost"]
+    state: BatchJobState
     #: The state, or why it waits, in the system's own words.
     words: str
 
@@ -115,6 +122,7 @@ class BatchNode:
     """What the system says of a node."""
 
     gpu_model: str
+    gpu_memory_bytes: int
     gpus: int
     #: By anybody's jobs.
     gpus_in_use: int
@@ -132,8 +140,9 @@ class BatchSystem(Protocol):
     Every call raises BatchError when the system does not answer; it is then asked again.
     """
 
-    #: As people call it.
-    name: str
+    @property
+    def name(self) -> str:
+        """What people call it."""
 
     async def submit(self, errand: Errand) -> None:
         """Have the command begun on exactly that node, and not once more by the system itself."""

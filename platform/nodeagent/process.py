@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 #: The longest part of a lease that is spent on letting jobs end well.
 LEASE_GRACE_SHARE = 0.25
 CLEAR_AGAIN_SECONDS = 0.05
+#: Devices seldom break, and a driver takes its time to say so.
+INVENTORY_SECONDS = 30.0
 
 
 class ProcessRuntime:
@@ -87,6 +89,10 @@ class ProcessRuntime:
             "user": self.users is not None,
             "container": self.containers.is_used,
         }
+
+    @property
+    def inventory_seconds(self) -> float:
+        return INVENTORY_SECONDS
 
     def folder(self, attempt: int) -> AttemptFolder:
         return AttemptFolder(str(self.attempts / str(attempt)))
@@ -315,7 +321,7 @@ class ProcessRuntime:
     def _adopt(self, attempt: int) -> Adopted | None:
         folder = self.folder(attempt)
         kept = read_json(folder.part) or {}
-        wish = _kept_wish(attempt, kept.get("wish"), read_json(folder.spec))
+        wish = kept_wish(attempt, kept.get("wish"), read_json(folder.spec))
         if wish is None:
             # Preparing was cut short, so nothing was ever started. The server will ask for it again.
             self._begin(_remove(Path(folder.path)))
@@ -368,10 +374,10 @@ async def _remove_containers(folder: AttemptFolder) -> None:
 
 async def _remove(path: Path) -> None:
     # A job may leave a great many files; meanwhile reports have to go on.
-    await asyncio.to_thread(_remove_tree, path)
+    await asyncio.to_thread(remove_tree, path)
 
 
-def _remove_tree(path: Path) -> None:
+def remove_tree(path: Path) -> None:
     with contextlib.suppress(RecursionError):
         shutil.rmtree(path, ignore_errors=True)
     if path.exists():
@@ -380,7 +386,7 @@ def _remove_tree(path: Path) -> None:
             subprocess.run([*command, path], stderr=subprocess.DEVNULL, check=False)
 
 
-def _kept_wish(attempt: int, wish: Any, spec: Any) -> DesiredPart | None:
+def kept_wish(attempt: int, wish: Any, spec: Any) -> DesiredPart | None:
     """Return what was asked for; None when it was not even prepared.
 
     Another version of the agent may have written it in a form of its own. What it started still runs: then

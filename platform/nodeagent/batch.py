@@ -1,0 +1,327 @@
+"""One node's attempts, carried out by a batch system: each attempt's part on the node is one of its jobs.
+
+Preparing an attempt submits the job, and the attempt is ready when the job *runs*: its outpost
+(`nodeagent.outpost`) is on the node and waits for the gang. So a gang starts on all of its nodes or on
+none, however long one of them is busy with other people's work, and starting asks the batch system
+nothing. From then on agent and outpost tell each other everything by files; the batch system is asked
+only what became of jobs whose outposts fell silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shlex
+import sys
+import zlib
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from nodeagent.batch_watch import JOB_LISTS_PER_NODE_LIST, BatchDevices, BatchWatch
+from nodeagent.configuration import Configuration
+from nodeagent.errand import ErrandFolder, read
+from nodeagent.executor import BatchError, BatchJob, Errand
+from nodeagent.folder import AttemptFolder, read_json, write_json
+from nodeagent.machine import NEVER_STARTED, Adopted, Event, Exited, Outcome, Part, Phase, Prepared, Started
+from nodeagent.messages import DesiredPart, decode, encode
+from nodeagent.outpost import Stage, lost
+from nodeagent.process import kept_wish, remove_tree
+from nodeagent.procfs import boot_clock_seconds
+
+log = logging.getLogger(__name__)
+
+#: How often outposts are looked at: while one is expected to say something, and otherwise.
+LOOK_SOON_SECONDS = 0.1
+LOOK_SECONDS = 0.5
+#: A job that is not in a list may have been submitted while the list was made, and the last words of an
+#: outpost may be on their way. Not over two lists.
+LISTS_UNTIL_OVER = 2
+#: More than the node's clock is read between asking for a lease and having it.
+BEATS_KEPT = 60
+#: Out of memory, in the words of Slurm and of Kubernetes.
+OUT_OF_MEMORY = ("OUT_OF_MEMORY", "OOMKilled")
+
+OUTPOST = (
+    f"import sys; sys.path.append({str(Path(__file__).resolve().parent.parent)!r}); "
+    "from nodeagent.outpost import main; main()"
+)
+
+
+@dataclass(slots=True)
+class Held:
+    """One errand as the agent holds it."""
+
+    name: str
+    wish: DesiredPart
+    #: Since when the batch system should know of it, by this machine's clock; None: it has to be asked.
+    submitted_at: float | None = None
+    stage: Stage = "preparing"
+    orders: dict[str, Any] = field(default_factory=dict)
+    #: (when it was read, what the node's clock had shown), oldest first.
+    beats: list[tuple[float, float]] = field(default_factory=list)
+    #: By this machine's clock: later than that its lease lets no process of it be alive.
+    dead_by: float = 0.0
+    #: How many lists in a row said that its job is over, and the newest list looked at.
+    lists_over: int = 0
+    newest_list: int = 0
+    is_over: bool = False
+
+
+class BatchRuntime:
+    """Hands attempts to a batch system, and posts what becomes of them as events."""
+
+    def __init__(
+        self, configuration: Configuration, post: Callable[[Event], None], watch: BatchWatch
+    ) -> None:
+        self.configuration = configuration
+        self.post = post
+        self.watch = watch
+        self.root = Path(configuration.work_folder)
+        self.errands = self.root / "errands"
+        for path in (self.root, self.errands):
+            path.mkdir(parents=True, exist_ok=True)
+            path.chmod(0o711)  # Jobs run as other users, and have to pass through.
+        self.lease = str(self.root / "lease")
+        self.known_isolation = str(self.root / "isolation")
+        # The same node may be served by two installations.
+        self.prefix = f"allotment-{zlib.crc32(str(self.root).encode()):08x}-{configuration.node}"
+        self.held: dict[int, Held] = {}
+        self.soon = asyncio.Event()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.devices = BatchDevices(configuration.node, watch, self._gpus_in_use)
+        watch.follow(lambda: any(not held.is_over for held in self.held.values()), self.devices.count_others)
+        self._begin(self._keep_looking())
+
+    @property
+    def isolation(self) -> dict[str, bool]:
+        """What the newest outpost found on the node; nothing is known before the first."""
+        return read(self.known_isolation)
+
+    @property
+    def inventory_seconds(self) -> float:
+        """As often as the batch system is asked for its nodes; to look at its answer costs nothing."""
+        return self.watch.every_seconds * JOB_LISTS_PER_NODE_LIST
+
+    def folder(self, attempt: int) -> AttemptFolder:
+        return self._errand(attempt).attempt(attempt)
+
+    def extend_lease(self, deadline: float, lease_seconds: float) -> None:
+        """Hand the lease on, to each outpost by its own clock."""
+        write_json(self.lease, {"deadline": deadline, "lease_seconds": lease_seconds})
+        asked_at = deadline - lease_seconds
+        for attempt, held in self.held.items():
+            clocks = [clock for read_at, clock in held.beats if read_at <= asked_at]
+            if clocks and not held.is_over:
+                held.dead_by = boot_clock_seconds() + lease_seconds
+                grant = {"deadline": clocks[-1] + lease_seconds, "lease_seconds": lease_seconds}
+                write_json(self._errand(attempt).lease, grant)
+
+    def lease_deadline(self) -> float:
+        """Return the deadline left behind; should it be of an earlier boot, one that is not too far off."""
+        kept = read(self.lease)
+        return min(kept["deadline"], boot_clock_seconds() + kept["lease_seconds"]) if kept else 0.0
+
+    def prepare(self, wish: DesiredPart) -> None:
+        """Submit the job; its outpost makes the folders and chooses the port."""
+        held = self.held[wish.attempt] = Held(name=f"{self.prefix}-{wish.attempt}", wish=wish)
+        folder = self._errand(wish.attempt)
+        # What it may do for jobs, but nothing in the name of the node.
+        own = replace(self.configuration, token="", file="", work_folder=folder.path, slurm=None)
+        try:
+            folder.make({"name": held.name, "wish": encode(wish), "configuration": encode(own)})
+        except OSError as error:
+            self._end(held, lost(f"The attempt could not be prepared: {error}"))
+            return
+        self._begin(self._submit(held))
+        self.soon.set()
+
+    def release(self, attempt: int) -> None:
+        """Withdraw the job. Whoever has the claim decides: the outpost, or we."""
+        if (held := self.held.get(attempt)) is None or held.is_over:
+            return
+        self.stop(attempt, 0.0)
+        if self._errand(attempt).take(held.name):
+            self._end(held, NEVER_STARTED)
+        self._begin(self._cancel(held))
+
+    def start(self, wish: DesiredPart) -> None:
+        """Tell the outpost to go."""
+        self._order(wish.attempt, "go", encode(wish))
+
+    def stop(self, attempt: int, grace_seconds: float, *, is_leaving: bool = False) -> None:
+        """Tell the outpost how to stop."""
+        self._order(attempt, "stop", {"grace_seconds": grace_seconds, "is_leaving": is_leaving})
+
+    def kill(self, attempt: int) -> None:
+        """Have the batch system kill the job."""
+        if (held := self.held.get(attempt)) is not None and not held.is_over:
+            self._begin(self._cancel(held))
+
+    def forget(self, attempt: int) -> None:
+        """Remove the errand's folder; without it, a job that is begun so late finds nothing to do."""
+        self.held.pop(attempt, None)
+        trash = self.errands / f".trash-{attempt}"
+        try:
+            os.rename(self._errand(attempt).path, trash)
+        except FileNotFoundError:
+            return
+        self._begin(asyncio.to_thread(remove_tree, trash))
+
+    def recover(self) -> list[Adopted]:
+        """Find the errands of an earlier life of the agent; their outposts go on as if nothing had been."""
+        found = []
+        for path in sorted(self.errands.iterdir()):
+            adopted = self._adopt(int(path.name)) if path.name.isdigit() else None
+            if adopted is not None:
+                found.append(adopted)
+            else:
+                self._begin(asyncio.to_thread(remove_tree, path))
+        self.soon.set()
+        return found
+
+    def close(self) -> None:
+        """Look no longer; jobs go on."""
+        for task in self.tasks:
+            task.cancel()
+
+    def _errand(self, attempt: int) -> ErrandFolder:
+        return ErrandFolder(str(self.errands / str(attempt)))
+
+    def _gpus_in_use(self) -> set[int]:
+        replicas = [replica for held in self.held.values() for replica in held.wish.replicas]
+        return {index for replica in replicas for index in replica.gpu_indexes}
+
+    def _order(self, attempt: int, order: str, value: dict[str, Any]) -> None:
+        if (held := self.held.get(attempt)) is None or held.is_over:
+            return
+        held.orders[order] = value
+        write_json(self._errand(attempt).orders, held.orders)
+        self.soon.set()
+
+    def _adopt(self, attempt: int) -> Adopted | None:
+        folder = self._errand(attempt)
+        errand = read(folder.errand)
+        wish = kept_wish(attempt, errand.get("wish"), read_json(self.folder(attempt).spec))
+        if wish is None:
+            return None  # It was not handed to anybody yet. The server will ask for it again.
+        state, orders = read(folder.state), read(folder.orders)
+        held = self.held[attempt] = Held(name=errand["name"], wish=wish, orders=orders)
+        held.dead_by = boot_clock_seconds() + read(self.lease).get("lease_seconds", 0.0)
+        part = Part(wish=wish, master_port=state.get("master_port"))
+        if "go" in orders:
+            held.stage = "ready" if state.get("started_at") is None else "running"
+            phase = Phase.STOPPING if "stop" in orders else Phase.RUNNING
+            part = replace(part, phase=phase, started_at=state.get("started_at"))
+        elif state.get("stage") == "ready":
+            held.stage = "ready"
+            part = replace(part, phase=Phase.READY)
+        return Adopted(part=part)
+
+    async def _keep_looking(self) -> None:
+        while True:
+            expected = [
+                held for held in self.held.values() if held.stage != "running" or "stop" in held.orders
+            ]
+            is_soon = any(not held.is_over for held in expected)
+            self.soon.clear()
+            try:
+                async with asyncio.timeout(LOOK_SOON_SECONDS if is_soon else LOOK_SECONDS):
+                    await self.soon.wait()
+            except TimeoutError:
+                pass
+            for attempt, held in list(self.held.items()):
+                if not held.is_over:
+                    # The file system is shared and may hang; reports have to go on.
+                    state = await asyncio.to_thread(read, self._errand(attempt).state)
+                    self._look(attempt, held, state)
+
+    def _look(self, attempt: int, held: Held, state: dict[str, Any]) -> None:
+        if held.is_over:
+            return  # Meanwhile.
+        self._take_in(attempt, held, state)
+        if held.is_over or self.watch.lists == held.newest_list:
+            return
+        held.newest_list = self.watch.lists
+        job = self.watch.jobs.get(held.name)
+        if held.submitted_at is None:
+            # An earlier life of the agent was about to submit it, and perhaps did.
+            held.submitted_at = boot_clock_seconds()
+            if job is None and not self._errand(attempt).is_claimed():
+                self._begin(self._submit(held))
+        elif self.watch.asked_at > held.submitted_at:
+            is_alive = job is not None and job.state in ("waiting", "running")
+            held.lists_over = 0 if is_alive else held.lists_over + 1
+            if held.lists_over >= LISTS_UNTIL_OVER:
+                self._over(attempt, held, job)
+
+    def _take_in(self, attempt: int, held: Held, state: dict[str, Any]) -> None:
+        """What the outpost says."""
+        if not state:
+            return
+        if not held.beats or held.beats[-1][1] != state["clock"]:
+            held.beats = [*held.beats[-BEATS_KEPT:], (boot_clock_seconds(), state["clock"])]
+        stage, before = state["stage"], held.stage
+        if stage == before and stage != "ended":
+            return
+        if before == "preparing" and stage in ("ready", "running"):
+            if state["isolation"] != self.isolation:
+                write_json(self.known_isolation, state["isolation"])
+            log.info("Attempt %d was given the GPUs %s.", attempt, ", ".join(state["assigned"]) or "none")
+            self.post(Prepared(attempt=attempt, master_port=state["master_port"]))
+        if stage == "running":
+            self.post(Started(attempt=attempt, at=state["started_at"]))
+        held.stage = stage
+        if stage == "ended" and not state["is_ended_by_system"]:
+            self._end(held, decode(Outcome, state["outcome"]))
+
+    def _over(self, attempt: int, held: Held, job: BatchJob | None) -> None:
+        """The batch system says that the job is over, and its outpost did not say how it ended."""
+        name = self.watch.system.name
+        number = f" {job.number}" if job else ""
+        words = job.words if job else "it is gone"
+        if self._errand(attempt).take(held.name):
+            self._end(held, lost(f"{name} ended job{number} before the attempt started: {words}."))
+        elif (job is not None and job.state == "ended") or boot_clock_seconds() >= held.dead_by:
+            outcome = lost(f"{name} ended job{number}: {words}.")
+            if any(word in words for word in OUT_OF_MEMORY):
+                outcome = replace(outcome, category="out_of_memory")
+            self._end(held, outcome)
+
+    def _end(self, held: Held, outcome: Outcome) -> None:
+        held.is_over = True
+        self.post(Exited(attempt=held.wish.attempt, outcome=outcome))
+
+    async def _submit(self, held: Held) -> None:
+        wish, folder = held.wish, self._errand(held.wish.attempt)
+        command = [sys.executable, "-I", "-c", OUTPOST, folder.path, held.name]
+        errand = Errand(
+            name=held.name,
+            node=self.configuration.node,
+            command=shlex.join(command),
+            log=folder.log,
+            gpu_model=wish.gpu_model,
+            gpus=len({index for replica in wish.replicas for index in replica.gpu_indexes}),
+            cpus=sum(replica.cpus for replica in wish.replicas),
+            memory_bytes=sum(replica.memory_bytes for replica in wish.replicas),
+        )
+        try:
+            await self.watch.system.submit(errand)
+        except BatchError as error:
+            # Perhaps it was taken and only the answer was lost. Who has the claim knows.
+            if not held.is_over and folder.take(held.name):
+                self._end(held, lost(f"{self.watch.system.name} did not take the job: {error}"))
+        held.submitted_at = boot_clock_seconds()
+
+    async def _cancel(self, held: Held) -> None:
+        try:
+            await self.watch.system.cancel(held.name)
+        except BatchError as error:
+            log.warning("The job %s could not be cancelled: %s", held.name, error)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)

@@ -1,0 +1,115 @@
+"""What a batch system says of its jobs and nodes: asked once for all nodes that one process speaks for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from nodeagent.executor import BatchError, BatchJob, BatchNode, BatchSystem
+from nodeagent.loads import Load
+from nodeagent.messages import GpuSample, InventoryGpu
+from nodeagent.procfs import boot_clock_seconds
+
+log = logging.getLogger(__name__)
+
+#: Nodes change less often than jobs.
+JOB_LISTS_PER_NODE_LIST = 5
+
+
+class BatchWatch:
+    """The newest list of jobs and of nodes. A list of jobs is made while there are any."""
+
+    def __init__(self, system: BatchSystem, nodes: Mapping[str, BatchNode], every_seconds: float) -> None:
+        self.system = system
+        self.nodes = nodes
+        self.every_seconds = every_seconds
+        self.jobs: Mapping[str, BatchJob] = {}
+        #: How many lists of jobs there were, and when the newest was asked for.
+        self.lists = 0
+        self.asked_at = 0.0
+        self.is_silent = False
+        self.has_jobs: list[Callable[[], bool]] = []
+        self.nodes_listed: list[Callable[[], None]] = []
+
+    def follow(self, has_jobs: Callable[[], bool], nodes_listed: Callable[[], None]) -> None:
+        self.has_jobs.append(has_jobs)
+        self.nodes_listed.append(nodes_listed)
+
+    async def keep_asking(self) -> None:
+        turn = 0
+        while True:
+            await asyncio.sleep(self.every_seconds)
+            turn += 1
+            try:
+                await self._ask(is_nodes_turn=turn % JOB_LISTS_PER_NODE_LIST == 0)
+            except BatchError as error:
+                if not self.is_silent:
+                    log.warning("%s does not answer: %s", self.system.name, error)
+                self.is_silent = True
+                continue
+            if self.is_silent:
+                log.info("%s answers again.", self.system.name)
+            self.is_silent = False
+
+    async def _ask(self, *, is_nodes_turn: bool) -> None:
+        if any(has_jobs() for has_jobs in self.has_jobs):
+            asked_at = boot_clock_seconds()
+            self.jobs = await self.system.jobs()
+            self.asked_at = asked_at
+            self.lists += 1
+        if is_nodes_turn:
+            self.nodes = await self.system.nodes()
+            for nodes_listed in self.nodes_listed:
+                nodes_listed()
+
+
+class BatchDevices:
+    """The GPUs of one node, as the batch system tells of them."""
+
+    def __init__(self, node: str, watch: BatchWatch, in_use: Callable[[], set[int]]) -> None:
+        self.node = node
+        self.watch = watch
+        #: Indexes that attempts of ours have.
+        self.in_use = in_use
+        #: How many other people's jobs have, by the last two lists.
+        self.others = (0, 0)
+
+    @property
+    def gpu_model(self) -> str:
+        return self.watch.nodes[self.node].gpu_model
+
+    def count_others(self) -> None:
+        before = self.others[1]
+        self.others = (before, max(0, self.watch.nodes[self.node].gpus_in_use - len(self.in_use())))
+
+    def gpus(self) -> tuple[InventoryGpu, ...]:
+        """Return them all; what others use, and all of a node that takes nothing, with the reason why."""
+        name, node, ours = self.watch.system.name, self.watch.nodes[self.node], self.in_use()
+        free = [index for index in range(node.gpus) if index not in ours]
+        # A job of ours that is just ending looks like somebody else's, but not in two lists. Which index
+        # they have is not known: plans only count.
+        taken = free[len(free) - min(*self.others, len(free)) :]
+        return tuple(
+            InventoryGpu(
+                index=index,
+                uuid=f"{name.upper()}-{self.node}-{index}",
+                memory_bytes=node.gpu_memory_bytes,
+                healthy=not node.problem and index not in taken,
+                problem=node.problem or (f"In use by other jobs of {name}." if index in taken else ""),
+            )
+            for index in range(node.gpus)
+        )
+
+    def samples(self, loads: Mapping[int, Load | None]) -> tuple[GpuSample, ...]:
+        """Return nothing: the devices are not on this machine."""
+        return ()
+
+    def memory_by_process(self) -> Mapping[int, int]:
+        return {}
+
+    def names(self, indexes: Iterable[int]) -> dict[int, str]:
+        return {index: str(index) for index in indexes}
+
+    def files(self, indexes: Iterable[int]) -> tuple[str, ...]:
+        return ()

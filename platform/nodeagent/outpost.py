@@ -1,0 +1,215 @@
+"""The outpost: what a batch system begins on a node for one errand, a process runtime for one attempt.
+
+    python -I -c "...; main()" FOLDER NAME
+
+The agent is on another machine, so they tell each other everything by files (`nodeagent.errand`). Begun
+twice, by a system that does so or an agent that had to ask again, only the first does anything.
+
+Two machines have two clocks. The outpost says what its clock shows; the agent adds the length of a lease
+to the newest such time that it had read *before* it asked the server for that lease. What comes back is a
+deadline by the node's own clock that lies no later than the server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from nodeagent.cgroups import Cgroups
+from nodeagent.configuration import Configuration
+from nodeagent.errand import ErrandFolder, read
+from nodeagent.folder import write_json
+from nodeagent.inventory import Devices, find_devices
+from nodeagent.loads import Load
+from nodeagent.machine import NEVER_STARTED, Event, Exited, Outcome, Prepared, Started
+from nodeagent.messages import DesiredPart, GpuSample, InventoryGpu, decode, encode
+from nodeagent.process import ProcessRuntime
+from nodeagent.procfs import boot_clock_seconds
+
+log = logging.getLogger(__name__)
+
+#: How often orders are looked for: by those who wait for the gang, and by those whose attempt runs.
+LOOK_READY_SECONDS = 0.1
+LOOK_RUNNING_SECONDS = 0.25
+BEAT_SECONDS = 1.0
+#: An agent that says nothing for so long will not say anything.
+FIRST_LEASE_SECONDS = 60.0
+ENDED_BY_SYSTEM = "The batch system ended it before the attempt started."
+
+#: How far an errand has come; the next one follows.
+Stage = Literal["preparing", "ready", "running", "ended"]
+
+
+class AssignedDevices:
+    """The devices that the batch system assigned, under the indexes of the plan.
+
+    The plan says how many and, for itself, which; of what is equal the batch system chooses, and other
+    people's jobs on the node rely on its choice.
+    """
+
+    def __init__(self, devices: Devices, planned: Iterable[int], assigned: Sequence[str]) -> None:
+        self.devices = devices
+        self.assigned = dict(zip(sorted(planned), assigned, strict=False))
+
+    @property
+    def gpu_model(self) -> str:
+        return self.devices.gpu_model
+
+    def gpus(self) -> tuple[InventoryGpu, ...]:
+        return self.devices.gpus()
+
+    def samples(self, loads: Mapping[int, Load | None]) -> tuple[GpuSample, ...]:
+        return self.devices.samples(loads)
+
+    def memory_by_process(self) -> Mapping[int, int]:
+        return self.devices.memory_by_process()
+
+    def names(self, indexes: Iterable[int]) -> dict[int, str]:
+        return {index: self.assigned.get(index, str(index)) for index in indexes}
+
+    def files(self, indexes: Iterable[int]) -> tuple[str, ...]:
+        known = {gpu.uuid: gpu.index for gpu in self.devices.gpus()}
+        names = self.names(indexes).values()
+        own = [int(name) if name.isdigit() else known.get(name) for name in names]
+        return self.devices.files(index for index in own if index is not None)
+
+
+class Outpost:
+    """Does one errand. `run` returns when nothing of it is alive."""
+
+    def __init__(self, folder: ErrandFolder, configuration: Configuration, wish: DesiredPart) -> None:
+        self.folder = folder
+        self.wish = wish
+        planned = {index for replica in wish.replicas for index in replica.gpu_indexes}
+        self.assigned = tuple(filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")))
+        devices = AssignedDevices(find_devices(configuration), planned, self.assigned)
+        # Limits are the batch system's matter, whose own groups are not to be left.
+        unlimited = Cgroups(is_unified=False, folders={})
+        self.runtime = ProcessRuntime(configuration, self.post, devices, unlimited)
+        self.stage: Stage = "preparing"
+        self.master_port: int | None = None
+        self.started_at: float | None = None
+        self.outcome: Outcome | None = None
+        self.deadline: float | None = None
+        self.is_going = False
+        self.stop_order: dict[str, Any] | None = None
+        self.is_ended_by_system = False
+        self.begun_at = boot_clock_seconds()
+        self.told_at = 0.0
+        self.changed = asyncio.Event()
+
+    async def run(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self.end_by_system)
+        self.tell()
+        self.runtime.prepare(self.wish)
+        while self.outcome is None:
+            self.obey_lease()
+            self.obey_orders()
+            if boot_clock_seconds() >= self.told_at + BEAT_SECONDS:
+                self.tell()
+            self.changed.clear()
+            look_seconds = LOOK_RUNNING_SECONDS if self.stage == "running" else LOOK_READY_SECONDS
+            try:
+                async with asyncio.timeout(look_seconds):
+                    await self.changed.wait()
+            except TimeoutError:
+                continue
+        self.tell()
+        self.runtime.close()
+
+    def post(self, event: Event) -> None:
+        """What becomes of the attempt."""
+        match event:
+            case Prepared(master_port=port):
+                self.stage, self.master_port = "ready", port
+            case Started(at=at):
+                self.stage, self.started_at = "running", at
+            case Exited(outcome=outcome):
+                self.end(outcome)
+        self.tell()
+        self.changed.set()
+
+    def obey_lease(self) -> None:
+        lease = read(self.folder.lease)
+        if lease and (self.deadline is None or lease["deadline"] > self.deadline):
+            self.deadline = lease["deadline"]
+            self.runtime.extend_lease(lease["deadline"], lease["lease_seconds"])
+        end = self.begun_at + FIRST_LEASE_SECONDS if self.deadline is None else self.deadline
+        if boot_clock_seconds() < end:
+            return
+        if self.is_going:
+            self.runtime.kill(self.wish.attempt)  # Its minder should have done so by now.
+        else:
+            self.end(lost("The node lost contact with the node agent before the attempt started."))
+
+    def obey_orders(self) -> None:
+        orders = read(self.folder.orders)
+        stop = orders.get("stop")
+        if stop is not None and stop != self.stop_order:
+            self.stop_order = stop
+            if self.is_going:
+                self.runtime.stop(self.wish.attempt, stop["grace_seconds"], is_leaving=stop["is_leaving"])
+            else:
+                self.end(NEVER_STARTED)
+        going = orders.get("go")
+        is_ready = self.stage == "ready" and self.deadline is not None and stop is None
+        if going is not None and is_ready and not self.is_going:
+            self.is_going = True
+            self.runtime.start(decode(DesiredPart, going))
+
+    def end_by_system(self) -> None:
+        """The batch system sends SIGTERM to all that it started, so the attempt's processes have it too."""
+        self.is_ended_by_system = True
+        if self.is_going:
+            self.runtime.stop(self.wish.attempt, self.wish.grace_seconds, is_leaving=True)
+        else:
+            self.end(lost(ENDED_BY_SYSTEM))
+            self.changed.set()
+
+    def end(self, outcome: Outcome) -> None:
+        if self.outcome is None:
+            self.outcome, self.stage = outcome, "ended"
+
+    def tell(self) -> None:
+        self.told_at = boot_clock_seconds()
+        state = {
+            "clock": self.told_at,
+            "stage": self.stage,
+            "master_port": self.master_port,
+            "started_at": self.started_at,
+            "outcome": None if self.outcome is None else encode(self.outcome),
+            "is_ended_by_system": self.is_ended_by_system and self.stop_order is None,
+            "assigned": self.assigned,
+            "isolation": self.runtime.isolation,
+        }
+        try:
+            write_json(self.folder.state, state)
+        except OSError:
+            log.exception("How the errand stands could not be written")  # Again with the next beat.
+
+
+def lost(message: str) -> Outcome:
+    return Outcome(exit_code=None, category="lost", message=message)
+
+
+def main() -> None:
+    """Do the errand of the folder and name given, unless somebody does or did."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    folder, name = ErrandFolder(sys.argv[1]), sys.argv[2]
+    if not folder.take(name):
+        log.info("The errand %s is done by another, or is no more.", name)
+        return
+    errand = read(folder.errand)
+    configuration = decode(Configuration, errand["configuration"])
+    wish = decode(DesiredPart, errand["wish"])
+
+    async def run() -> None:
+        await Outpost(folder, configuration, wish).run()
+
+    asyncio.run(run())
