@@ -1,15 +1,17 @@
 """The node agent by itself: how soon a process runs, how fast output flows, and what memory it takes.
 
-    python benchmarks/bench_agent.py [--starts 20] [--agents 7]
+    python benchmarks/bench_agent.py [--starts 20] [--agents 7] [--jobs 8] [--seconds 60]
 
 *Process runs* is the time from the server's "go" reaching the runtime to the first instruction of the
 job's own command (`date`): making folders and limits, starting the minder, starting the command. Memory
 is of real agents connected to a small real server on the loopback, with nothing to do; PSS counts what
-processes share once.
+processes share once. Then one agent with so many jobs, each of which tells of its progress twice a second and
+writes a line of output each time: its CPU time over so many seconds, its minders' beside it, and its memory.
 """
 
 import argparse
 import asyncio
+import os
 import re
 import statistics
 import sys
@@ -22,10 +24,18 @@ from machine import describe_machine
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
-from tests.agent.builders import AgentProcess, make_part, make_replica, shell
+from tests.agent.builders import AgentProcess, make_part, make_replica, python, shell
 from tests.agent.fake_server import FakeServer
 from tests.agent.runtime_node import RuntimeNode
 
+BUSY = """
+import os, time
+for step in range(10**6):
+    with open(os.environ["ALLOT_PROGRESS"], "a") as progress:
+        progress.write('{"step": %d, "loss": 0.5}' % step + chr(10))
+    print("step", step)
+    time.sleep(0.5)
+"""
 OUTPUT_BYTES = 512 * 1024 * 1024
 
 
@@ -35,12 +45,15 @@ async def main() -> None:
     )
     parser.add_argument("--starts", type=int, default=20)
     parser.add_argument("--agents", type=int, default=7)
+    parser.add_argument("--jobs", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=60.0)
     options = parser.parse_args()
     print(describe_machine())
     with tempfile.TemporaryDirectory(prefix="allotment-bench-") as folder:
         await measure_starts(Path(folder), options.starts)
         await measure_output(Path(folder) / "output")
         await measure_memory(Path(folder), options.agents)
+        await measure_busy(Path(folder) / "busy", options.jobs, options.seconds)
 
 
 async def measure_starts(folder: Path, starts: int) -> None:
@@ -93,6 +106,40 @@ async def measure_memory(folder: Path, count: int) -> None:
         )
         for agent in agents:
             await agent.end()
+
+
+async def measure_busy(folder: Path, jobs: int, seconds: float) -> None:
+    folder.mkdir()
+    async with FakeServer() as server:
+        # As a real server has it: a report each 5 s at least.
+        server.lease_seconds, server.report_seconds = 30.0, 5.0
+        agent = AgentProcess(folder, server.url)
+        await agent.start("--stop-jobs-on-exit")
+        await server.until(lambda: server.sockets)
+        parts = [make_part(python(BUSY, gpu_indexes=()), attempt=number) for number in range(1, jobs + 1)]
+        await server.want("node-1", *parts)
+        for part in parts:
+            await server.until_state("node-1", part.attempt, "running")
+        assert agent.process is not None
+        minders = [agent.minder_pid(part.attempt) for part in parts]
+        before = cpu_seconds(agent.process.pid), sum(cpu_seconds(pid) for pid in minders)
+        began = time.perf_counter()
+        await asyncio.sleep(seconds)
+        took = time.perf_counter() - began
+        own = (cpu_seconds(agent.process.pid) - before[0]) / took
+        theirs = (sum(cpu_seconds(pid) for pid in minders) - before[1]) / took
+        pids = [agent.process.pid]
+        print(
+            f"an agent with {jobs} jobs, {took:.0f} s: {own:.2%} of a core, its minders {theirs:.2%} together"
+        )
+        print(f"  {memory('Rss', pids):.1f} MB RSS, {memory('Pss', pids):.1f} MB PSS")
+        await agent.end()
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the time on a CPU of the process, threads included, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory(kind: str, pids: list[int]) -> float:
