@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,6 +27,8 @@ class Row:
 
     at: datetime
     seconds: int
+    #: How many it is made of.
+    readings: int
     simulated: bool
     values: dict[str, Any]
 
@@ -34,6 +36,10 @@ class Row:
     def until(self) -> datetime:
         """When the last of its readings was taken, at the latest."""
         return self.at if self.seconds == Resolution.READING else self.at + timedelta(seconds=self.seconds)
+
+
+#: Of a table of metrics, in the order of a row.
+COLUMNS = tuple(field.name for field in fields(Row))
 
 
 def finest_kept(since: datetime, now: datetime) -> Resolution:
@@ -84,7 +90,7 @@ def part_row(reading: Row, part: AttemptPart) -> Row:
         "gpus": {index: group for index, group in reading.values["gpus"].items() if index in indexes},
         "ranks": reading.values["parts"][str(part.attempt_id)],
     }
-    return Row(reading.at, reading.seconds, reading.simulated, values)
+    return replace(reading, values=values)
 
 
 def _from(resolution: Resolution) -> Iterable[Resolution]:
@@ -93,4 +99,4 @@ def _from(resolution: Resolution) -> Iterable[Resolution]:
 
 def _rows(known: QuerySet[Metrics], *, since: datetime, until: datetime) -> list[Row]:
     chosen = known.filter(at__gte=since, at__lt=until).order_by("at")
-    return [Row(*columns) for columns in chosen.values_list("at", "seconds", "simulated", "values")]
+    return [Row(*columns) for columns in chosen.values_list(*COLUMNS)]

@@ -19,11 +19,12 @@ from scheduler.services.metrics.buckets import (
 
 #: A clock that is right within this is believed, so that a reading that is reported twice has one time.
 CLOCK_TOLERANCE_SECONDS = 5.0
-#: What is older than its finest rows are kept can no longer be put anywhere.
-OLDEST = timedelta(hours=2)
+#: A reading that comes later than this is not kept. No agent holds readings for so long.
+OLDEST = timedelta(hours=1)
 #: No node has more; whoever reports more is not believed the rest.
 _GPUS_MOST = 64
 _REPLICAS_MOST = 512
+_IDS_BELOW = 2**63
 
 
 def readings_store(node: Node, report: Report, *, at: datetime) -> None:
@@ -58,6 +59,8 @@ def _taken_at(reading: Reading, sent_at: float | None, now: datetime) -> datetim
 def _values(reading: Reading) -> dict[str, Any]:
     parts: dict[str, dict[str, Group]] = {}
     for replica in reading.replicas[:_REPLICAS_MOST]:
+        if not 0 < replica.attempt < _IDS_BELOW:
+            continue
         parts.setdefault(str(replica.attempt), {})[str(replica.rank)] = _group(replica, REPLICA_MEASURES)
     return {
         "host": _group(reading.host, HOST_MEASURES),

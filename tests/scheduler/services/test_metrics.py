@@ -1,7 +1,8 @@
 """Readings of nodes: stored once, put together exactly, and what they say of idle GPUs."""
 
 import math
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -9,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeagent.messages import PROTOCOL, GpuSample, HostSample, Reading, ReplicaSample, Report
-from scheduler.models import Attempt, Node, NodeMetrics
+from scheduler.models import Attempt, Node, NodeMetrics, PartMetrics
 from scheduler.services.metrics.buckets import count_mean_least_most, figure_of, merged, merged_table
 from scheduler.services.metrics.idleness import idle_gpu_seconds
+from scheduler.services.metrics.reading import finest_kept, node_rows, part_rows
+from scheduler.services.metrics.rolling import metrics_prune, metrics_roll_up
+from scheduler.services.metrics.storing import readings_store
 from scheduler.services.reports import report_apply
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
@@ -119,3 +123,87 @@ def test_gpus_are_idle_since_the_last_of_them_did_something():
     assert idle_gpu_seconds(attempt, now=now + timedelta(minutes=5)) is None
     report(right, reading(now + timedelta(seconds=1), gpus={}, attempt=attempt))
     assert idle_seconds() is None
+
+
+@pytest.mark.django_db
+def test_buckets_hold_all_readings_of_their_time_also_late_ones():
+    now = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)
+    node = make_node(gpus=2)
+    attempt = make_attempt(make_job(), gpus_of(node)[:1])
+    noon = now.replace(minute=0, second=0)
+
+    def store(*taken: Reading) -> None:
+        readings_store(node, Report(protocol=PROTOCOL, boot="", generation=0, readings=taken), at=now)
+
+    def bucket(seconds: int, at: datetime, of: Any = NodeMetrics) -> Any:
+        return of.objects.get(seconds=seconds, at=at)
+
+    # A quarter of an hour, busy in every second minute; the job runs in the first ten minutes.
+    for second in range(10, 900, 10):
+        busy = 100.0 if second // 60 % 2 == 0 else 0.0
+        running = attempt if second < 600 else None
+        if second != 70:
+            store(reading(noon + timedelta(seconds=second), gpus={0: busy, 1: 7.0}, attempt=running))
+    metrics_roll_up(now)
+    minute = bucket(60, noon + timedelta(minutes=1))
+    assert (minute.readings, minute.values["gpus"]["0"][0]) == (5, [5, 0, 0, 0])
+    store(reading(noon + timedelta(seconds=70), gpus={0: 60.0}, attempt=attempt))
+    for _ in range(2):
+        metrics_roll_up(now)
+    minute = bucket(60, noon + timedelta(minutes=1))
+    assert (minute.readings, minute.values["gpus"]["0"][0]) == (6, [6, 60, 0, 60])
+    quarter = bucket(900, noon)
+    assert quarter.readings == 89
+    busy_readings = sum(1 for second in range(10, 900, 10) if second // 60 % 2 == 0)
+    assert quarter.values["gpus"]["0"][0] == [89, busy_readings * 100 + 60, 0, 100]
+    assert quarter.values["gpus"]["1"][0] == [88, 88 * 7, 7, 7]
+    assert quarter.values["host"][0] == [89, 89 * 50, 50, 50]
+    part = bucket(900, noon, PartMetrics)
+    assert (part.readings, part.values["ranks"]["0"][0]) == (59, [59, 59 * 1.5, 1.5, 1.5])
+    assert set(part.values["gpus"]) == {"0"}
+    # The minute under way is not one yet.
+    store(reading(now, gpus={0: 1.0}))
+    metrics_roll_up(now)
+    assert not NodeMetrics.objects.filter(seconds=60, at__gte=now.replace(second=0)).exists()
+
+
+@pytest.mark.django_db
+def test_rows_go_when_their_time_is_over_but_never_before_they_are_put_together():
+    now = timezone.now()
+    node = make_node()
+    ages = {10: timedelta(hours=1, minutes=59), 60: timedelta(hours=47), 900: timedelta(days=30)}
+    too_old = {10: timedelta(hours=3), 60: timedelta(days=3), 900: timedelta(days=32)}
+    for seconds, age in [*ages.items(), *too_old.items()]:
+        NodeMetrics.objects.create(node=node, seconds=seconds, at=now - age, simulated=False, values={})
+
+    def kept() -> list[int]:
+        return list(NodeMetrics.objects.order_by("at").values_list("seconds", flat=True))
+
+    # The newest minute and quarter are older than what is to go: nothing was put together since.
+    metrics_prune(now)
+    assert kept() == [900, 60, 60, 10, 10]
+    for seconds in (60, 900):
+        NodeMetrics.objects.create(node=node, seconds=seconds, at=now, simulated=False, values={})
+    metrics_prune(now)
+    assert sorted(kept()) == [10, 60, 60, 900, 900]
+
+
+@pytest.mark.django_db
+def test_old_times_are_read_by_the_minute_and_new_ones_by_the_reading():
+    now = timezone.now().replace(second=0, microsecond=0)
+    node = make_node()
+    attempt = make_attempt(make_job(), gpus_of(node)[:1])
+    for minutes_ago in (4, 3, 1):
+        report(node, reading(now - timedelta(minutes=minutes_ago), gpus={0: 1.0, 1: 1.0}, attempt=attempt))
+    metrics_roll_up(now - timedelta(minutes=2))
+    minutes = [4, 3, 1]
+    for rows in (
+        node_rows(node.id, since=now - timedelta(hours=1), until=now),
+        part_rows(attempt.parts.get(), since=now - timedelta(hours=1), until=now),
+    ):
+        # Readings where no minute is made of them yet.
+        assert [row.seconds for row in rows] == [60, 60, 10]
+        assert [row.at for row in rows] == [now - timedelta(minutes=ago) for ago in minutes]
+    assert finest_kept(now - timedelta(hours=1), now) == 10
+    assert finest_kept(now - timedelta(hours=3), now) == 60
+    assert finest_kept(now - timedelta(days=90), now) == 900
