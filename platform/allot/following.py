@@ -7,22 +7,19 @@ nothing, whatever happens to the connection or the server in between.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from allot.client import Client
 from allot.describe import latest_attempt
-from allot.errors import WrongUse
-from allot.objects import ENDED, Job, LogPage
+from allot.log_streams import RankStream, Stream
+from allot.objects import ENDED, Job
 
 SHORTEST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 2.0
 #: The last output of a busy node can arrive after the news that the attempt has ended.
 LATE_OUTPUT_SECONDS = 1.0
-#: The sequence before the first.
-NONE_SEEN = -1
 
 
 class Pace:
@@ -78,9 +75,10 @@ class Output:
 class Note:
     """Something about the job while its output is followed."""
 
-    kind: Literal["waiting", "attempt", "truncated", "ended"]
+    kind: Literal["waiting", "attempt", "truncated", "removed", "ended"]
     job: Job
     attempt: int | None
+    message: str = ""
 
 
 def follow_log(
@@ -88,28 +86,23 @@ def follow_log(
     job_id: int,
     *,
     attempt: int | None = None,
-    rank: int = 0,
     follow: bool = True,
-    seen: Mapping[int, int] = MappingProxyType({}),
+    open_stream: Callable[[int], Stream] | None = None,
 ) -> Iterator[Output | Note]:
-    """Yield the output of one rank.
+    """Yield the output of rank 0, or what the streams read that `open_stream` makes for an attempt's number.
 
     Without `follow`: what there is of the given attempt, else of the latest. With `follow`: also what
     comes, going on to the next attempt when the job is preempted or retried, until the job ends. A given
-    `attempt` is followed to its own end only. `seen` says up to which sequence the output of an attempt
-    is known already.
+    `attempt` is followed to its own end only.
     """
+    opened = open_stream or (lambda number: RankStream(client, job_id, number, 0))
     if attempt is not None:
-        yield from _one_attempt(
-            client, job_id, attempt, rank=rank, follow=follow, after=seen.get(attempt, NONE_SEEN)
-        )
+        yield from _one_attempt(client, job_id, attempt, opened(attempt), follow=follow)
         return
     job = client.job(job_id)
     if not follow:
-        if latest_attempt(job):
-            yield from _one_attempt(
-                client, job_id, latest_attempt(job), rank=rank, follow=False, after=NONE_SEEN
-            )
+        if number := latest_attempt(job):
+            yield from _one_attempt(client, job_id, number, opened(number), follow=False)
         else:
             yield Note("ended" if job["state"] in ENDED else "waiting", job, None)
         return
@@ -121,9 +114,7 @@ def follow_log(
         if latest_attempt(job) <= shown:
             return
         shown = latest_attempt(job)
-        yield from _one_attempt(
-            client, job_id, shown, rank=rank, follow=True, after=seen.get(shown, NONE_SEEN)
-        )
+        yield from _one_attempt(client, job_id, shown, opened(shown), follow=True)
         job = client.job(job_id)
 
 
@@ -147,36 +138,28 @@ def _next_attempt(client: Client, job: Job, *, after: int) -> Iterator[Note]:
         yield Note("ended", job, after or None)
 
 
-def check_rank(page: LogPage, job_id: int) -> None:
-    """Raise WrongUse when the job has no such rank: it would be waited for in vain."""
-    if page["rank"] not in page["ranks"]:
-        raise WrongUse(
-            f"Job {job_id} has no rank {page['rank']}. Expected a number from 0 to {max(page['ranks'])}."
-        )
-
-
 def _one_attempt(
-    client: Client, job_id: int, number: int, *, rank: int, follow: bool, after: int
+    client: Client, job_id: int, number: int, stream: Stream, *, follow: bool
 ) -> Iterator[Output | Note]:
     pace = Pace(client.sleep)
     was_live = truncated = False
     quiet_since: float | None = None
     while True:
-        page = client.log_page(job_id, attempt=number, rank=rank, after=after)
-        check_rank(page, job_id)
-        if page["truncated"] and not truncated:
+        piece = stream.read()
+        if piece.removed:
+            yield Note("removed", client.job(job_id), number, piece.removed)
+            return
+        if piece.truncated and not truncated:
             truncated = True
             yield Note("truncated", client.job(job_id), number)
-        for chunk in page["chunks"]:
-            yield Output(chunk["text"])
-        after = page["next_after"]
-        if page["chunks"]:
+        if piece.text:
+            yield Output(piece.text)
             pace.quicken()
             quiet_since = None
             continue
-        if not follow or (page["complete"] and not was_live):
+        if not follow or (piece.complete and not was_live):
             return
-        if page["complete"]:
+        if piece.complete:
             quiet_since = quiet_since or time.monotonic()
             if time.monotonic() - quiet_since >= LATE_OUTPUT_SECONDS:
                 return

@@ -8,8 +8,10 @@ however often the network fails.
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -138,6 +140,28 @@ class Transport:
             return self._value(answer)
         raise self._error(answer)
 
+    def download(self, path: str, parameters: Mapping[str, object], target: Path) -> Path:
+        """Write the answer to a file, or into a folder under the name that the server gives it; return the
+        file. It is there when it is whole. Raises Unreachable, Refused, or WrongUse when it can not be
+        written."""
+        given = {name: str(value) for name, value in parameters.items() if value is not None}
+        try:
+            with self._http.stream("GET", path, params=given or None) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise self._error(answer)
+                if target.is_dir():
+                    target /= _file_name(answer)
+                unfinished = target.with_name(f"{target.name}.part")
+                with unfinished.open("wb") as file:
+                    for piece in answer.iter_bytes():
+                        file.write(piece)
+                return unfinished.replace(target)
+        except httpx.TransportError as error:
+            raise Unreachable(f"Cannot reach {self.url}: {_cause(error)}.", url=self.url) from error
+        except OSError as error:
+            raise WrongUse(f"Cannot write {target}: {error.strerror or error}.") from error
+
     def _value(self, answer: httpx.Response) -> Any:
         if answer.status_code == 204 or not answer.content:
             return None
@@ -194,6 +218,12 @@ class Transport:
             "Allotment answers. Is the address right?",
             url=self.url,
         )
+
+
+def _file_name(answer: httpx.Response) -> str:
+    """The name in Content-Disposition, without any folder."""
+    given = re.search(r'filename="([^"/\\]+)"', answer.headers.get("content-disposition", ""))
+    return given.group(1) if given else "output"
 
 
 def _retry_after_seconds(answer: httpx.Response) -> float | None:

@@ -4,6 +4,7 @@ does not keep."""
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,14 +70,15 @@ def job_of(name: str) -> Job:
     return Job.objects.get(name=name)
 
 
-def ended_job(like: Job, state: JobState, exit_code: int) -> Job:
+def ended_job(like: Job, state: JobState, exit_code: int, replicas: int = 1) -> Job:
     """A job of the same owner that ran once on two GPUs, wrote two lines, and ended."""
     job = make_job(
         name=state.value,
         tenant=like.tenant,
         virtual_cluster=like.virtual_cluster,
         submitted_by=like.submitted_by,
-        gpus=2,
+        gpus=2 // replicas,
+        replicas=replicas,
         state=state,
         columns={"exit_code": exit_code},
     )
@@ -182,6 +184,32 @@ def test_jobs_in_every_state_are_listed_explained_and_followed(allot: Allot) -> 
     assert len(allot("ls", "--all").stdout.splitlines()) == 4
 
 
+def test_output_of_several_ranks_is_merged_found_and_downloaded(allot: Allot, tmp_path: Path) -> None:
+    allot("submit", "-q", "-g", "1", "--name", "gang", "--replicas", "2", "--", "true")
+    ran = ended_job(job_of("gang"), JobState.SUCCEEDED, 0, replicas=2)
+    attempt = ran.attempts.get()
+    for sequence, text in enumerate(("from the ot", "her\nloss 2")):
+        LogChunk.objects.create(attempt=attempt, rank=1, sequence=sequence, at=timezone.now(), text=text)
+    number = str(ran.id)
+    merged = "[main 0] one\n[main 0] two\n[main 1] from the other\n[main 1] loss 2\n"
+    for more in (("--all",), ("--task", "main"), ("--all", "-f"), ("--all", "--tail", "9")):
+        assert sorted(allot("logs", number, *more).stdout.splitlines()) == merged.splitlines()
+    assert allot("logs", number, "--task", "main", "--rank", "1").stdout == "from the other\nloss 2"
+    found = allot("logs", number, "--all", "--grep", "^LOSS [0-9]", "-i", "-C", "1")
+    assert (found.exit_code, found.stdout) == (0, "[main 1] 1-from the other\n[main 1] 2:loss 2\n")
+    assert allot("logs", number, "--grep", "t.o").stdout == "2:two\n"
+    nothing = allot("logs", number, "--grep", "LOSS")
+    assert (nothing.exit_code, nothing.stderr) == (1, "Nothing found in 2 lines.\n")
+    wrong = allot("logs", number, "--grep", "(loss")
+    assert (wrong.exit_code, "parentheses" in wrong.stderr) == (1, True)
+    allot("logs", number, "--rank", "1", "--download", str(tmp_path / "out"))
+    assert (tmp_path / "out").read_text() == "from the other\nloss 2"
+    assert allot("logs", number, "--download", str(tmp_path)).exit_code == 0
+    with zipfile.ZipFile(tmp_path / f"job-{number}-attempt-1.zip") as archive:
+        assert len(archive.namelist()) == 2
+    assert allot("logs", number, "--all", "--rank", "1").exit_code == 2
+
+
 def test_hold_release_and_cancel(allot: Allot) -> None:
     number = allot("submit", "-q", "-g", "1", "--", "true").stdout.strip()
     assert allot("hold", number).stdout == f"Job {number} held.\n"
@@ -217,6 +245,8 @@ def test_answers_are_what_their_types_promise(allot: Allot, client: Client) -> N
         (client.submit_many([spec]), list[objects.SubmittedJob]),
         (client.log_page(ran.id), objects.LogPage),
         (client.log_page(number), objects.LogPage),
+        (client.merged_log_page(ran.id), objects.MergedLogPage),
+        (list(client.search_log(ran.id, "t")), list[objects.LogSearch]),
         (client.nodes(), list[objects.Node]),
         (client.virtual_clusters(), list[objects.VirtualCluster]),
         (list(client.events()), list[objects.Event]),

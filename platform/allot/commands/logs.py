@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from allot.commands.options import JobId, JobIds, OutputOption, connect
 from allot.describe import change_line, detail, latest_attempt, nodes_of
+from allot.errors import WrongUse
 from allot.objects import ENDED, Job
-from allot.output import Format, print_objects, say
+from allot.output import Format, print_line, print_objects, say
 
 if TYPE_CHECKING:
     from allot.client import Client
     from allot.following import Note
+    from allot.log_streams import Stream
+    from allot.objects import LogHit
 
 INTERRUPTED = 130
 #: With --timeout: what the `timeout` program of the shell also uses.
@@ -30,15 +35,64 @@ def logs(
     attempt: Annotated[
         int | None, typer.Option("--attempt", "-a", min=1, help="Which attempt.", show_default="the latest")
     ] = None,
-    rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="Which process of the gang.")] = 0,
+    rank: Annotated[
+        int | None,
+        typer.Option("--rank", "-r", min=0, help="Which process of the gang.", show_default="0"),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option("--task", "-t", help="Only of this task: of all its ranks, unless one is given."),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Of all ranks, by time, with task and rank before each line.")
+    ] = False,
     tail: Annotated[
         int | None, typer.Option("--tail", "-n", min=0, help="Only the last lines.", show_default="all")
     ] = None,
+    grep: Annotated[
+        str | None,
+        typer.Option("--grep", "-e", metavar="PATTERN", help="Only lines that match; with their numbers."),
+    ] = None,
+    ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="With --grep.")] = False,
+    context: Annotated[
+        int, typer.Option("--context", "-C", min=0, max=20, help="With --grep: lines around each.")
+    ] = 0,
+    download: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write it to a file: of several ranks, which are all unless one is given, a zip.",
+        ),
+    ] = None,
 ) -> None:
     """Print what a job wrote."""
+    if everything and (task is not None or rank is not None):
+        raise WrongUse("--all means the output of all ranks. Give it without --task and --rank.")
+    if download is not None and (follow or tail is not None or grep is not None):
+        raise WrongUse("--download writes the whole output. Give it without --follow, --tail and --grep.")
+    if grep is not None and (follow or tail is not None):
+        raise WrongUse("--grep looks through what there is. Give it without --follow and --tail.")
     with connect(patient=follow) as client:
+        if download is not None:
+            written = client.download_log(job_id, download, attempt=attempt, task=task, rank=rank)
+            say(f"Wrote {written}, {written.stat().st_size:,} bytes.")
+            return
+        if grep is not None:
+            which = {"attempt": attempt, "task": task, "rank": rank}
+            if not (everything or task is not None or rank is not None):
+                which["rank"] = 0
+            raise typer.Exit(print_found(client, job_id, grep, which, not ignore_case, context))
         try:
-            show_log(client, job_id, attempt=attempt, rank=rank, follow=follow, tail=tail)
+            show_log(
+                client,
+                job_id,
+                attempt=attempt,
+                rank=rank,
+                task=task,
+                everything=everything,
+                follow=follow,
+                tail=tail,
+            )
         except KeyboardInterrupt:
             say_goes_on([job_id])
             raise typer.Exit(INTERRUPTED) from None
@@ -49,20 +103,32 @@ def show_log(
     job_id: int,
     *,
     attempt: int | None = None,
-    rank: int = 0,
+    rank: int | None = None,
+    task: str | None = None,
+    everything: bool = False,
     follow: bool,
     tail: int | None = None,
 ) -> None:
     """Output to stdout, what happens to the job to stderr."""
     from allot.following import Output, follow_log
+    from allot.log_streams import MergedStream, RankStream
 
-    seen: dict[int, int] = {}
+    streams: dict[int, Stream] = {}
+
+    def open_stream(number: int) -> Stream:
+        if number not in streams:
+            if everything or (task is not None and rank is None):
+                streams[number] = MergedStream(client, job_id, number, task, follow=follow)
+            else:
+                streams[number] = RankStream(client, job_id, number, rank or 0, task)
+        return streams[number]
+
     if tail is not None and (number := attempt or latest_attempt(client.job(job_id))):
-        seen[number] = print_tail(client, job_id, attempt=number, rank=rank, lines=tail)
+        print_tail(open_stream(number), tail)
         if not follow:
             return
     mid_line = False
-    for piece in follow_log(client, job_id, attempt=attempt, rank=rank, follow=follow, seen=seen):
+    for piece in follow_log(client, job_id, attempt=attempt, follow=follow, open_stream=open_stream):
         if isinstance(piece, Output):
             sys.stdout.write(piece.text)
             sys.stdout.flush()
@@ -73,21 +139,45 @@ def show_log(
             mid_line = False
 
 
-def print_tail(client: Client, job_id: int, *, attempt: int, rank: int, lines: int) -> int:
-    """Print the last lines of what there is now; return the sequence to go on after."""
-    from allot.following import NONE_SEEN, check_rank
-
+def print_tail(stream: Stream, lines: int) -> None:
+    """Print the last lines of what there is now; the stream goes on behind them."""
     kept: deque[str] = deque(maxlen=lines + 1)
-    after, rest = NONE_SEEN, ""
-    while (page := client.log_page(job_id, attempt=attempt, rank=rank, after=after))["chunks"]:
-        *whole, rest = (rest + "".join(chunk["text"] for chunk in page["chunks"])).split("\n")
+    rest = ""
+    while text := (piece := stream.read()).text:
+        *whole, rest = (rest + text).split("\n")
         kept.extend(line + "\n" for line in whole)
-        after = page["next_after"]
-    check_rank(page, job_id)
+    if piece.removed:
+        say(piece.removed)
     shown = [*kept, rest] if rest else list(kept)
     sys.stdout.write("".join(shown[-lines:] if lines else []))
     sys.stdout.flush()
-    return after
+
+
+def print_found(
+    client: Client, job_id: int, pattern: str, which: Mapping[str, Any], match_case: bool, context: int
+) -> int:
+    """Print the lines that match, as they are found. Returns grep's exit code: 1 when there is none."""
+    from allot.log_finding import hit_lines
+
+    searched = count = 0
+    removed = ""
+
+    def hits() -> Iterator[LogHit]:
+        nonlocal searched, count, removed
+        answers = client.search_log(
+            job_id, pattern, regex=True, match_case=match_case, context=context, **which
+        )
+        for answer in answers:
+            searched += answer["lines_searched"]
+            count += len(answer["hits"])
+            removed = answer["removed"]["message"] if answer["removed"] else ""
+            yield from answer["hits"]
+
+    for line in hit_lines(hits(), has_names=which["rank"] is None):
+        print_line(line)
+    if not count:
+        say(removed or f"Nothing found in {searched:,} lines.")
+    return 0 if count else 1
 
 
 def note_line(note: Note) -> str:
@@ -100,6 +190,8 @@ def note_line(note: Note) -> str:
         return f"Attempt {note.attempt}{' on ' + where if where else ''}"
     if note.kind == "truncated":
         return f"The output of attempt {note.attempt} was too long; the server dropped a part of it."
+    if note.kind == "removed":
+        return note.message
     return change_line(job)
 
 
