@@ -27,6 +27,7 @@ from scheduler.models import (
     Gpu,
     Job,
     Node,
+    NodeCheck,
     QueueOrder,
     Round,
     ViewComputing,
@@ -211,7 +212,10 @@ def nodes(ids: Iterable[int]) -> list[Representation]:
     """Return the nodes with their present GPUs; whose jobs are on them is not told."""
     ids = list(ids)
     present = Gpu.objects.filter(present=True).order_by("index")
-    rows = Node.objects.select_related("gpu_model").prefetch_related(Prefetch("gpus", queryset=present))
+    checks = NodeCheck.objects.order_by("name")
+    rows = Node.objects.select_related("gpu_model").prefetch_related(
+        Prefetch("gpus", queryset=present), Prefetch("checks", queryset=checks)
+    )
     by_id = {node.id: node for node in rows.filter(id__in=ids)}
     states = gpu_states(gpu__node_id__in=by_id)
     return [_node(by_id[node_id], states) for node_id in ids if node_id in by_id]
@@ -250,7 +254,19 @@ def _node(node: Node, states: Mapping[int, str]) -> Representation:
         "state": node.state,
         "cordoned": node.cordoned,
         "draining": node.draining,
-        "drained": node.draining and all(gpu["state"] == "free" for gpu in gpus),
+        "drained": node.draining and node.cordoned and all(gpu["state"] == "free" for gpu in gpus),
+        "drain_deadline": iso(node.drain_deadline),
+        "withdrawn": _withdrawn(node) if node.cordoned or node.draining else None,
+        "health": [
+            {
+                "name": check.name,
+                "verdict": check.verdict,
+                "message": check.message,
+                "gpu": check.gpu,
+                "since": iso(check.since),
+            }
+            for check in node.checks.all()
+        ],
         "isolation": node.isolation,
         "cpus": node.cpus,
         "memory_bytes": node.memory_bytes,
@@ -258,6 +274,15 @@ def _node(node: Node, states: Mapping[int, str]) -> Representation:
         "lease_expires_at": iso(node.lease_expires_at),
         "gpus": gpus,
         "version": node.version,
+    }
+
+
+def _withdrawn(node: Node) -> Representation:
+    return {
+        "by": node.cordoned_by,
+        "why": node.cordon_why,
+        "since": iso(node.cordoned_at),
+        "returns_itself": node.returns_itself,
     }
 
 

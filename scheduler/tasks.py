@@ -15,7 +15,18 @@ from scheduler.hints import ask_for_round, round_begins
 from scheduler.rounds import advising, answers, comparisons, fairness, forecasting
 from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
-from scheduler.services import anomalies, housekeeping, leases, settling, watching
+from scheduler.services import (
+    anomalies,
+    budgets,
+    draining,
+    housekeeping,
+    leases,
+    node_health,
+    settling,
+    watching,
+)
+from scheduler.services.metrics.rolling import metrics_roll_up
+from scheduler.services.notices import telling
 from scheduler.simulation import sweep
 from scheduler.simulation.errors import InputError
 
@@ -52,6 +63,12 @@ def expire_leases() -> None:
 
 
 @shared_task(time_limit=60)
+def watch_nodes() -> None:
+    draining.drain_overdue()
+    node_health.return_sound_nodes()
+
+
+@shared_task(time_limit=60)
 def watch_jobs() -> None:
     watching.watch_jobs()
 
@@ -62,8 +79,23 @@ def settle_market() -> None:
 
 
 @shared_task(time_limit=60)
+def tell() -> None:
+    telling.tell_and_send()
+
+
+@shared_task(time_limit=60)
+def watch_budgets() -> None:
+    budgets.watch_budgets()
+
+
+@shared_task(time_limit=60)
 def sample_usage() -> None:
     housekeeping.sample_usage()
+
+
+@shared_task(time_limit=300)
+def roll_up_metrics() -> None:
+    metrics_roll_up()
 
 
 @shared_task(time_limit=300)

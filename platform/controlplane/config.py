@@ -7,12 +7,15 @@ started platform (`manage.py replay_round 7`) meets the same servers without exp
 import os
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
+#: How mail servers are spoken to, with their usual ports.
+MAIL_PORTS = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
 
 
 def home() -> Path:
@@ -52,6 +55,9 @@ class Config(BaseSettings):
     # The server takes GPUs back only this long after the lease ended, so that the agent, whose own
     # deadline is the lease itself, has stopped everything by then even with an imperfect clock.
     node_lease_margin_seconds: float = Field(default=5.0, ge=0)
+    # A node that health cordoned returns when its checks have all been ok for so long, so often within a day.
+    node_return_seconds: float = Field(default=300.0, gt=0)
+    node_returns_per_day: int = Field(default=3, ge=0)
     rounds_kept: int = Field(default=2_000, ge=1)
     # Lines of the ledger are deleted after so many days, and in no other way.
     ledger_days_kept: int = Field(default=400, ge=1)
@@ -62,6 +68,26 @@ class Config(BaseSettings):
     log_days_kept: float = Field(default=30, gt=0)
     log_bytes_kept: int = Field(default=50 * 1024**3, ge=0)
     log_bytes_kept_of_tenant: int = Field(default=0, ge=0)
+    # Where people reach the pages, for links in mails and webhooks: https://gpus.example.org. `manage.py up`
+    # fills in its own address.
+    public_url: str = "http://localhost:8000"
+    # Mail: smtp://user:password@host:port, smtp+starttls://... or smtps://...; empty: none is sent.
+    email_url: SecretStr = SecretStr("")
+    email_from: str = "Allotment <allotment@localhost>"
+    # Let webhooks go to addresses that only this server can reach, and over http. Whoever may make a webhook
+    # can then send requests to whatever listens there.
+    webhook_private_addresses: bool = False
+    # Pages of jobs (notebooks) are tenants' code: they are seen at this port of the server's host, or at a host
+    # name of their own: "notebooks.example.org", or "*.notebooks.example.org" for one to each job. 0: at none.
+    proxy_port: int = Field(default=0, ge=0, le=65_535)
+    proxy_host: str = ""
+    # Sessions inside jobs (`allot exec`, ports): how long one may be idle, how much may go through it, and how
+    # many there may be at once; and whether operators get into jobs of tenants they are not members of.
+    session_idle_seconds: float = Field(default=3_600.0, gt=0)
+    session_bytes: int = Field(default=16 * 1024**3, ge=1024**2)
+    sessions_per_user: int = Field(default=64, ge=1)
+    sessions_per_job: int = Field(default=128, ge=1)
+    operators_enter_jobs: bool = False
     # Reads GET /metrics and nothing else, for a collector that has no account; empty: operators only.
     metrics_token: SecretStr = SecretStr("")
 
@@ -71,6 +97,22 @@ class Config(BaseSettings):
         lease_seconds = known.data.get("round_lease_seconds")
         if lease_seconds is not None and value >= lease_seconds:
             raise ValueError(f"must be less than ALLOT_ROUND_LEASE_SECONDS, {lease_seconds:g}")
+        return value
+
+    @field_validator("public_url")
+    @classmethod
+    def _without_end(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("must look like https://gpus.example.org")
+        return value.rstrip("/")
+
+    @field_validator("email_url")
+    @classmethod
+    def _mail_server(cls, value: SecretStr) -> SecretStr:
+        text = value.get_secret_value()
+        if text and (urlsplit(text).scheme not in MAIL_PORTS or not urlsplit(text).hostname):
+            raise ValueError("must look like smtp+starttls://user:password@mail.example.org:587")
         return value
 
     @field_validator("metrics_token")

@@ -1,5 +1,9 @@
 """Nodes: everybody signed in sees them, operators manage them."""
 
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -10,19 +14,23 @@ from rest_framework.views import APIView
 from scheduler import represent
 from scheduler.api import schemas
 from scheduler.api.lists import RepresentedList
+from scheduler.clock import database_now
 from scheduler.models import Node
 from scheduler.models.inventory import NODE_NAME
 from scheduler.selectors import node_get
+from scheduler.services.draining import node_drain
 from scheduler.services.nodes import (
     NewToken,
     node_change,
     node_create,
-    node_drain,
     node_remove,
     node_token_rotate,
 )
 from tenants.api.strict import StrictSerializer
+from tenants.errors import FieldError, Invalid
 from tenants.selectors import Viewer, viewer
+
+LONGEST_DRAIN_SECONDS = 366 * 86_400
 
 
 class NodeInput(StrictSerializer):
@@ -31,8 +39,20 @@ class NodeInput(StrictSerializer):
 
 
 class NodeChange(StrictSerializer):
-    cordoned = serializers.BooleanField(required=False, help_text="True: it accepts nothing new.")
+    cordoned = serializers.BooleanField(
+        required=False,
+        help_text="True: it accepts nothing new; false: it is back in service, and not drained.",
+    )
+    why = serializers.CharField(required=False, max_length=300, help_text="Why it is cordoned or resumed.")
     rack = serializers.CharField(required=False, max_length=63, validators=[NODE_NAME])
+
+
+class DrainInput(StrictSerializer):
+    deadline_seconds = serializers.FloatField(
+        required=False, min_value=0, max_value=LONGEST_DRAIN_SECONDS, help_text="From now; 0: at once."
+    )
+    until = serializers.DateTimeField(required=False, help_text="An instant, in place of deadline_seconds.")
+    why = serializers.CharField(required=False, max_length=300, default="")
 
 
 class Nodes(RepresentedList):
@@ -63,13 +83,19 @@ class NodeDetail(APIView):
 
     @extend_schema(request=NodeChange, responses=schemas.Node)
     def patch(self, request: Request, name: str) -> Response:
-        """Cordon or uncordon a node, or move it to another rack. For operators."""
+        """Cordon a node, return it to service, or move it to another rack. For operators."""
         by = _operator(request)
         node = node_get(name)
         given = NodeChange(data=request.data)
         given.is_valid(raise_exception=True)
         wanted = given.validated_data
-        node_change(node=node, cordoned=wanted.get("cordoned"), rack=wanted.get("rack"), actor=by.actor)
+        node_change(
+            node=node,
+            cordoned=wanted.get("cordoned"),
+            rack=wanted.get("rack"),
+            actor=by.actor,
+            why=wanted.get("why", ""),
+        )
         return Response(_represented(node))
 
     @extend_schema(responses={204: None})
@@ -81,12 +107,18 @@ class NodeDetail(APIView):
 
 
 class NodeDrain(APIView):
-    @extend_schema(request=None, responses={200: schemas.Node})
+    @extend_schema(request=DrainInput, responses={200: schemas.Node})
     def post(self, request: Request, name: str) -> Response:
-        """Cordon the node and move its jobs away, with their grace period. For operators."""
+        """Move the node's jobs away, with their grace period, at once or at a deadline. For operators.
+
+        Until the deadline they go on, and only what will have ended by then is started there.
+        """
         by = _operator(request)
         node = node_get(name)
-        node_drain(node=node, actor=by.actor)
+        given = DrainInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        wanted = given.validated_data
+        node_drain(node=node, actor=by.actor, why=wanted["why"], deadline=_deadline(wanted))
         return Response(_represented(node))
 
 
@@ -96,6 +128,21 @@ class NodeToken(APIView):
         """Replace the node's token; the old one is worth nothing from now on. For operators."""
         by = _operator(request)
         return _with_token(node_token_rotate(node=node_get(name), actor=by.actor), status=200)
+
+
+def _deadline(wanted: Mapping[str, Any]) -> datetime | None:
+    """Return when the node is to be emptied; None: at once."""
+    now, seconds, until = database_now(), wanted.get("deadline_seconds"), wanted.get("until")
+    if until is None:
+        return now + timedelta(seconds=seconds) if seconds else None
+    expected = "an instant in the future, at most a year away"
+    if seconds is not None:
+        problem = FieldError("until", "is given beside deadline_seconds", "one of the two")
+    elif not now < until <= now + timedelta(seconds=LONGEST_DRAIN_SECONDS):
+        problem = FieldError("until", f"{until.isoformat()} is not ahead, or too far", expected)
+    else:
+        return until
+    raise Invalid(f"{problem.field}: {problem.problem}.", [problem])
 
 
 def _operator(request: Request) -> Viewer:

@@ -5,7 +5,8 @@ from rest_framework import serializers
 from scheduler.core.lifecycle import AttemptState, JobState, Outcome
 from scheduler.core.plan import Tier
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
-from scheduler.jobspec import TOPOLOGY_LEVELS
+from scheduler.jobspec import NOTIFIED, TOPOLOGY_LEVELS
+from scheduler.models.health import Verdict
 from scheduler.models.inventory import NodeState
 from scheduler.models.rounds import RoundState
 
@@ -13,6 +14,7 @@ JOB_STATES = [state.value for state in JobState]
 ATTEMPT_STATES = [state.value for state in AttemptState]
 NODE_STATES = [state.value for state in NodeState]
 ROUND_STATES = [state.value for state in RoundState]
+VERDICTS = [verdict.value for verdict in Verdict]
 GPU_STATES = ["free", "held", "planned"]
 PHASES = ["waiting", "held", "planned", "starting", "running", "stopping", "ended"]
 GUARANTEES = [GUARANTEED, OPPORTUNISTIC]
@@ -61,6 +63,13 @@ class Watch(serializers.Serializer):
     )
 
 
+class Notify(serializers.Serializer):
+    email = serializers.ListField(
+        child=serializers.ChoiceField(choices=[(word, word) for word in NOTIFIED]),
+        help_text="Of what the job's owner gets e-mail, whatever his settings say; []: of nothing.",
+    )
+
+
 class Elastic(serializers.Serializer):
     min_gpus = serializers.IntegerField(
         min_value=1, help_text="It can run on so few, with fewer replicas of its only task."
@@ -69,6 +78,19 @@ class Elastic(serializers.Serializer):
 
 class Checkpoint(serializers.Serializer):
     grace_seconds = serializers.IntegerField(required=False, min_value=0, max_value=600, default=30)
+
+
+class Port(serializers.Serializer):
+    """Where people visit a program of the job; it finds the number in $ALLOT_PORT_<NAME>."""
+
+    name = serializers.CharField(max_length=32)
+    port = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        min_value=1_024,
+        max_value=65_535,
+        help_text="The number, for a program that can not be told one; null: the node chooses.",
+    )
 
 
 class JobSpec(serializers.Serializer):
@@ -124,6 +146,11 @@ class JobSpec(serializers.Serializer):
     )
     retry = Retry(required=False)
     watch = Watch(required=False, allow_null=True)
+    notify = Notify(required=False, allow_null=True)
+    ports = Port(many=True, required=False)
+    notebook = serializers.BooleanField(
+        required=False, write_only=True, help_text="Short for a port of the name notebook."
+    )
     checkpoint = Checkpoint(required=False)
     throughput = serializers.DictField(child=serializers.FloatField(), required=False)
     labels = serializers.DictField(child=serializers.CharField(), required=False)
@@ -283,22 +310,6 @@ class Why(serializers.Serializer):
     no_prediction = serializers.CharField(allow_blank=True, help_text="Why there is no prediction.")
 
 
-class LogChunk(serializers.Serializer):
-    sequence = serializers.IntegerField()
-    at = serializers.DateTimeField()
-    text = serializers.CharField()
-
-
-class LogPage(serializers.Serializer):
-    attempt = serializers.IntegerField(allow_null=True)
-    rank = serializers.IntegerField()
-    ranks = serializers.ListField(child=serializers.IntegerField())
-    chunks = LogChunk(many=True)
-    next_after = serializers.IntegerField(help_text="Give it as `after` to go on.")
-    complete = serializers.BooleanField(help_text="The attempt has ended and this was the last of it.")
-    truncated = serializers.BooleanField(help_text="The attempt wrote more than is kept.")
-
-
 class ProgressPoint(serializers.Serializer):
     attempt = serializers.IntegerField()
     at = serializers.DateTimeField()
@@ -322,6 +333,23 @@ class Gpu(serializers.Serializer):
     state = serializers.ChoiceField(choices=GPU_STATES)
 
 
+class NodeCheck(serializers.Serializer):
+    name = serializers.CharField()
+    verdict = serializers.ChoiceField(choices=VERDICTS)
+    message = serializers.CharField(allow_blank=True)
+    gpu = serializers.IntegerField(allow_null=True, help_text="Index of the one GPU that it is about.")
+    since = serializers.DateTimeField(help_text="When the verdict became what it is.")
+
+
+class NodeWithdrawn(serializers.Serializer):
+    by = serializers.CharField(
+        allow_blank=True, help_text="Who cordoned or drains it; `health` is the platform."
+    )
+    why = serializers.CharField(allow_blank=True)
+    since = serializers.DateTimeField(allow_null=True)
+    returns_itself = serializers.BooleanField(help_text="The platform uncordons it when it is well again.")
+
+
 class Node(serializers.Serializer):
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -332,6 +360,12 @@ class Node(serializers.Serializer):
     cordoned = serializers.BooleanField()
     draining = serializers.BooleanField()
     drained = serializers.BooleanField()
+    drain_deadline = serializers.DateTimeField(
+        allow_null=True,
+        help_text="When its jobs are moved away; until then it takes only what will have ended.",
+    )
+    withdrawn = NodeWithdrawn(allow_null=True, help_text="Null while it is neither cordoned nor draining.")
+    health = NodeCheck(many=True)
     isolation = serializers.DictField(child=serializers.BooleanField())
     cpus = serializers.FloatField()
     memory_bytes = serializers.IntegerField()

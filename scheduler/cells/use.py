@@ -55,7 +55,7 @@ def use_of(layout: Layout, nodes: Collection[str] | None = None) -> dict[str, Us
     """Return the state of every chain's GPUs; with `nodes`, only what is on these is looked up.
 
     A GPU is bad when it is broken, absent, on a node that does not report, or is not of the chain's model;
-    and when its node is cordoned, unless a job still runs on it.
+    and when its node is cordoned or to be drained, unless a job still runs on it.
     """
     found = {
         name: Use(bad=chain.everything(0) if nodes is None else _on(chain, nodes))
@@ -71,14 +71,14 @@ def use_of(layout: Layout, nodes: Collection[str] | None = None) -> dict[str, Us
     )
     if nodes is not None:
         rows = rows.filter(node__name__in=nodes)
-    columns = ("id", "node__name", "index", "node__gpu_model__name", "works", "node__cordoned")
-    for gpu, node, index, model, works, cordoned in rows.values_list(*columns):
+    columns = ("id", "node__name", "index", "node__gpu_model__name", "works", "node__cordoned", "node__draining")
+    for gpu, node, index, model, works, cordoned, draining in rows.values_list(*columns):
         there = layout.where.get(Leaf(node, index))
         if there is None or not works or there[0].gpu_model != model:
             continue
         use, bit = found[there[0].name], 1 << there[1]
         guaranteed = held.get(gpu)
-        if guaranteed is not None or not cordoned:
+        if guaranteed is not None or not (cordoned or draining):
             use.bad ^= bit
         if guaranteed is not None:
             use.used |= bit * guaranteed

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from scheduler.core.admit import Admission
@@ -49,7 +50,7 @@ from scheduler.core.own_clusters import own_clusters
 from scheduler.core.plan import Decision, Placement
 from scheduler.core.policy import View
 from scheduler.core.private_cluster import PrivateCluster, shared_cluster
-from scheduler.core.snapshot import AllocationId, GpuId, JobId, Memory, Running
+from scheduler.core.snapshot import AllocationId, GpuId, JobId, Memory, NodeId, Running
 
 #: The key of Snapshot.memory under which it is remembered what is bound; no virtual cluster has this name.
 CELLS = "cells"
@@ -64,7 +65,7 @@ class Binding:
         self.layout: Layout = facts.layout
         cluster = facts.cluster
         self._shared = shared_cluster(cluster, self.layout.gpu_models)
-        self._devices = Devices(self.layout, cluster, facts.is_usable)
+        self._devices = Devices(self.layout, cluster, facts.is_lasting)
         self._memory: Memory | None = None
 
     # A round begins
@@ -117,7 +118,9 @@ class Binding:
         cluster = self._facts.cluster
         own, nothing = own_clusters(self.layout, cluster), Cluster((), cluster.levels)
         for vc in self._facts.virtual_clusters:
-            self._privates[vc] = PrivateCluster(self._spaces(vc), own.get(vc, nothing), self._shared)
+            self._privates[vc] = PrivateCluster(
+                self._spaces(vc), own.get(vc, nothing), self._shared, self._devices.nodes
+            )
 
     def _spaces(self, vc: str) -> list[tuple[Hardware, Space]]:
         """Return the spaces of a virtual cluster in the order of its virtual nodes."""
@@ -281,11 +284,11 @@ class Binding:
                 now = self._facts.running[before.allocation]
                 found[position] = replace(placement, replicas=now.replicas)
                 continue
+            demand = demand_of_grant(grant, view.jobs, after.cluster)
             try:
-                real = self._real(view.name, placement)
+                real = self._real(view.name, placement, demand.avoid)
             except Unbindable:
                 continue
-            demand = demand_of_grant(grant, view.jobs, after.cluster)
             nodes = [after.cluster.where[replica[0]][1] for replica in real.replicas]
             try:
                 after.take(after.fit_on(demand, real, nodes))
@@ -295,7 +298,7 @@ class Binding:
                 found[position] = real
         return found, after
 
-    def _real(self, vc: str, placement: Placement) -> Placement:
+    def _real(self, vc: str, placement: Placement, avoid: Collection[NodeId]) -> Placement:
         """Bind the virtual GPUs of a placement; return it with real ones."""
         if placement.gpu_model not in self.layout.gpu_models:
             self._promised.append([])
@@ -305,7 +308,7 @@ class Binding:
         stand_in = {
             private.gpu(space, leaf): (hardware.chain.name, number)
             for hardware, space, leaves in seats
-            for leaf, number in zip(leaves, Binder(hardware, space).bind(leaves), strict=True)
+            for leaf, number in zip(leaves, self._bound(hardware, space, leaves, avoid), strict=True)
         }
         self._hold(seats)
         self._promised.append(seats)
@@ -317,6 +320,19 @@ class Binding:
             ]
             replicas.append(tuple([gpu for gpu in gpus if gpu is not None]))
         return replace(placement, replicas=tuple(replicas))
+
+    def _bound(
+        self, hardware: Hardware, space: Space, leaves: Sequence[int], avoid: Collection[NodeId]
+    ) -> list[int]:
+        """Bind virtual GPUs to hardware, on other nodes than those to be avoided if there are any.
+
+        What is owed outranks that: else it would depend on others what a virtual cluster gets.
+        """
+        usable = self._devices.without(hardware.chain, avoid) if avoid else None
+        if usable is not None:
+            with suppress(Unbindable):
+                return Binder(hardware, space, usable).bind(leaves)
+        return Binder(hardware, space).bind(leaves)
 
     def cells_in_use(self, vc: str) -> Counter[tuple[str, int]]:
         """Return by chain and level how many cells of a virtual cluster are in use; pinned ones left out."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from scheduler.core.cluster import Cluster
@@ -60,6 +61,8 @@ class Capacity:
         self._kept: Pending = {}
         #: GPUs of the view's own holdings when nothing was settled yet, by model; and how many they were.
         self._own: tuple[Mapping[str, int], int] = ({}, 0)
+        #: Jobs of those of the view's own holdings that stay whatever is decided.
+        self._pinned: frozenset[tuple[JobId, ...]] = frozenset()
         #: Layers that no fork shares; others are copied before they are changed.
         self._unshared: set[Layer] = set()
 
@@ -72,6 +75,7 @@ class Capacity:
         twin._layers = {model: list(offers) for model, offers in self._layers.items()}
         twin.dropped, twin._counted = set(self.dropped), set(self._counted)
         twin._kept, twin._own, twin._private = self._kept, self._own, self._private
+        twin._pinned = self._pinned
         self._unshared, twin._unshared = set(), set()
         return twin
 
@@ -89,10 +93,25 @@ class Capacity:
         """
         view = self.fork()
         view.limits, view._counted, view._kept = None if limits is None else dict(limits), set(), {}
-        view.pending, view._own = dict(pending), (used, len(pending))
+        view.pending, view._own, view._pinned = dict(pending), (used, len(pending)), frozenset()
         if not may_evict:
             view._layers = {model: offers[:EVICTING] for model, offers in view._layers.items()}
         return view
+
+    def pinning(self, units: Collection[tuple[JobId, ...]]) -> Capacity:
+        """Return a copy in which these of the view's own stay: their GPUs are counted, and nobody gets them.
+
+        They are still pending, so that a policy sees what they have; to drop one is to keep it.
+        """
+        twin = self.fork()
+        twin._pinned = frozenset(units)
+        used = Counter(self._own[0])
+        for unit in units:
+            holding = twin.pending[unit]
+            used[holding.model] -= holding.gpus
+            twin._count(holding)
+        twin._own = used, len(twin.pending)
+        return twin
 
     def beside(self, cluster: Cluster, layers: Mapping[str, Sequence[Layer]]) -> Capacity:
         """Return the capacity in which layers of a view's own stand for those models of which it has them.
@@ -117,6 +136,15 @@ class Capacity:
     def models(self) -> tuple[str, ...]:
         return tuple(self._layers)
 
+    @property
+    def pinned(self) -> frozenset[tuple[JobId, ...]]:
+        """Whose holdings stay whatever is decided, by their jobs."""
+        return self._pinned
+
+    def may_stay(self, holding: Holding) -> bool:
+        """Whether the view may still hand out what one of its own has."""
+        return self._is_pinned(holding) or holding.gpus <= self.room(holding.model)
+
     def idle(self, model: str) -> int:
         """Return the GPUs of a model that nobody holds or was promised."""
         return self._layers[model][IDLE].gpus
@@ -136,8 +164,12 @@ class Capacity:
 
     def offered(self, model: str) -> int:
         """Return how many GPUs of a model could be handed out now, whoever has to stop for it."""
-        own = sum(holding.gpus for holding in self.pending.values() if holding.model == model)
-        return min(self._layers[model][-1].gpus + own, self.room(model))
+        own, pinned = 0, 0
+        for holding in self.pending.values():
+            if holding.model == model:
+                own += holding.gpus
+                pinned += holding.gpus if self._is_pinned(holding) else 0
+        return min(self._layers[model][-1].gpus + own - pinned, self.room(model)) + pinned
 
     def offered_by_group(self, model: str, rank: int | None) -> Counter[int]:
         """Return how many nodes, or groups of nodes of a rank, offer each number of GPUs of a model.
@@ -151,7 +183,18 @@ class Capacity:
         return Counter([layer.gpus_in(group) for group in groups])
 
     def find(self, demand: Demand) -> Fit | None:
-        """Return the best place for a gang, one that disturbs nobody if there is one; or None."""
+        """Return the best place for a gang, one that disturbs nobody if there is one; or None.
+
+        Where a view has cells of its own they are promised to it: it rather uses nodes there that it had
+        better avoid than none (decision 0016).
+        """
+        fit = self._search(demand)
+        if fit is None and demand.avoid and self._private:
+            own = tuple([model for model in demand.models if model in self._private])
+            fit = self._search(replace(demand, models=own, avoid=frozenset()))
+        return fit
+
+    def _search(self, demand: Demand) -> Fit | None:
         models = [model for model in demand.models if demand.gpus <= self.room(model)]
         for reach in range(OWN + 1):
             if self.chooser is not None and reach <= RELEASING:
@@ -206,7 +249,8 @@ class Capacity:
         """Leave one of the view's own holdings where it is."""
         assert holding.running is not None
         del self.pending[holding.running.jobs]
-        self._count(holding)
+        if not self._is_pinned(holding):
+            self._count(holding)
 
     def keep_all(self, but: Collection[JobId] = ()) -> None:
         """Leave the view's own holdings where they are, except those of the jobs named."""
@@ -224,7 +268,11 @@ class Capacity:
                 self.keep(holding)
 
     def drop(self, holding: Holding) -> None:
-        """Stop a holding: its GPUs come free as soon as their nodes say so."""
+        """Stop a holding: its GPUs come free as soon as their nodes say so. What is pinned stays."""
+        if self._is_pinned(holding):
+            assert holding.running is not None
+            self.pending.pop(holding.running.jobs, None)
+            return
         is_counted = holding in self._counted
         if holding.running is not None:
             self.pending.pop(holding.running.jobs, None)
@@ -243,6 +291,8 @@ class Capacity:
 
     def give_back(self, holding: Holding) -> bool:
         """Let one of the view's own stay after all that was dropped, if nobody took its place."""
+        if self._is_pinned(holding):
+            return True
         fleet, free = self.cluster.fleets[holding.model], self._layers[holding.model][RELEASING]
         if holding not in self.dropped or holding.gpus > self.room(holding.model):
             return False
@@ -287,7 +337,7 @@ class Capacity:
         layers = self._layers[model]
         if reach < len(layers):
             return layers[reach]
-        own = [holding for holding in self.pending.values() if holding.model == model]
+        own = [held for held in self.pending.values() if held.model == model and not self._is_pinned(held)]
         if reach < OWN or not own:
             return None
         layer, usable = layers[-1].copy(), self.cluster.fleets[model].usable
@@ -302,7 +352,7 @@ class Capacity:
             return offered
         left = offered.copy()
         for number, node in enumerate(self.cluster.fleets[model].nodes):
-            if node.id in demand.avoid:
+            if self.cluster.home_of(node) in demand.avoid:
                 left.set(number, 0, 0.0, 0.0)
         return left
 
@@ -330,6 +380,9 @@ class Capacity:
             found = [pair for pair in self._evictable.get((model, node), ()) if pair[0] not in self.dropped]
         if own:
             for holding in reversed(self.pending.values()):
-                if holding.model == model:
+                if holding.model == model and not self._is_pinned(holding):
                     found += [(holding, part) for part in holding.parts if part.node == node]
         return found
+
+    def _is_pinned(self, holding: Holding) -> bool:
+        return bool(self._pinned) and holding.running is not None and holding.running.jobs in self._pinned

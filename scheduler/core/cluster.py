@@ -7,14 +7,14 @@ copying a set costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from scheduler.core.bits import members
-from scheduler.core.snapshot import GpuId, Job, JobId, Node
+from scheduler.core.snapshot import GpuId, Job, JobId, Node, NodeId
 
 if TYPE_CHECKING:
     from scheduler.core.demand import Demand
@@ -142,6 +142,8 @@ class Cluster:
         self.demands: dict[object, Demand] = {}
         #: Shapes of jobs, with the very facts they were made from.
         self.shapes = shapes
+        #: On which node's hardware a node is: its own, unless it is virtual (`private_cluster`).
+        self.home_of: Callable[[Node], NodeId] = attrgetter("id")
 
     def _fleet(
         self,

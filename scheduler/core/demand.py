@@ -77,7 +77,7 @@ def shape_of(job: Job) -> Hashable:
     # Spelled out in plain values, which Python hashes and compares several times faster than dataclasses.
     tasks = tuple([(task.replicas, task.gpus, task.cpus, task.memory_bytes) for task in job.tasks])
     near = job.topology and (job.topology.level, job.topology.required)
-    return tasks, job.gpu_models, near, job.elastic, job.avoid
+    return tasks, job.gpu_models, near, job.elastic, job.avoid, job.outlasts
 
 
 def shape_in(cluster: Cluster, job: Job) -> Hashable:
@@ -116,9 +116,13 @@ def demand_of(
             gpus=size,
             models=models_of(job, cluster) if gpu_model is None else (gpu_model,),
             ranks=_ranks(job, cluster, locality),
-            avoid=frozenset(job.avoid),
+            avoid=_avoided(job),
         )
     return cluster.demands[key]
+
+
+def _avoided(job: Job) -> frozenset[NodeId]:
+    return frozenset(job.avoid + job.outlasts)
 
 
 def demand_of_grant(grant: Grant, jobs: Mapping[JobId, Job], cluster: Cluster) -> Demand:
@@ -129,7 +133,7 @@ def demand_of_grant(grant: Grant, jobs: Mapping[JobId, Job], cluster: Cluster) -
         return demand
     together = shared_needs([demand.needs, *(needs_of(job, grant.gpus) for job in others)])
     models = tuple([m for m in demand.models if all(m in models_of(job, cluster) for job in others)])
-    avoid = demand.avoid.union(*(job.avoid for job in others))
+    avoid = demand.avoid.union(*(_avoided(job) for job in others))
     return Demand(needs=together, gpus=demand.gpus, models=models, ranks=demand.ranks, avoid=avoid)
 
 

@@ -44,6 +44,8 @@ class Facts:
         self.stale: frozenset[AllocationId] = frozenset()
         #: Allocations whose guarantee lapses or returns in this round, and whether they have one from now on.
         self.regraded: dict[AllocationId, bool] = {}
+        #: Opportunistic allocations that may not be reclaimed yet.
+        self.shielded: set[AllocationId] = set()
         self.changed_jobs: set[JobId] = set()
         self.changed_allocations: set[AllocationId] = set()
         # Sorted, so that no later step depends on the order in which the facts were given.
@@ -88,6 +90,7 @@ class Facts:
         running = self.running.pop(allocation)
         del self.holdings[allocation]
         self.regraded.pop(allocation, None)
+        self.shielded.discard(allocation)
         self._unlink(running)
         self._note(running)
 
@@ -103,6 +106,15 @@ class Facts:
         self.holdings[allocation] = self.holding_on(self.cluster, running)
         self._note(running)
         return True
+
+    def shield(self, allocation: AllocationId, shielded: bool) -> None:
+        """Let an opportunistic allocation be safe from guarantees, or no longer."""
+        if shielded == (allocation in self.shielded):
+            return
+        self.shielded.symmetric_difference_update([allocation])
+        running = self.running[allocation]
+        self.holdings[allocation] = self.holding_on(self.cluster, running)
+        self._note(running)
 
     def _unlink(self, running: Running) -> None:
         self.planned.pop(running.allocation, None)
@@ -142,6 +154,13 @@ class Facts:
         model, node, bit = self.cluster.where[gpu]
         return bool(self.cluster.fleets[model].usable[node] & bit)
 
+    def is_lasting(self, gpu: GpuId) -> bool:
+        """Whether new work of any length may start on the GPU: its node does not close either."""
+        if not self.is_usable(gpu):
+            return False
+        model, node, _ = self.cluster.where[gpu]
+        return self.cluster.fleets[model].nodes[node].closes_at is None
+
     def is_divided(self, model: str) -> bool:
         """Whether GPUs of a model are divided by cells; otherwise they are by counts."""
         return self.layout is not None and model in self.layout.gpu_models
@@ -177,7 +196,7 @@ class Facts:
             sum(map(len, running.replicas)),
             tuple(parts.values()),
             running,
-            evictable=not self.is_guaranteed(running),
+            evictable=not self.is_guaranteed(running) and running.allocation not in self.shielded,
             cost_seconds=max([job.preemption_cost_seconds for job in jobs], default=0.0),
         )
 

@@ -14,11 +14,11 @@ from typing import cast
 from scheduler.core.bound_cells import Seats
 from scheduler.core.capacity import Capacity
 from scheduler.core.cells.physical import Hardware
-from scheduler.core.cells.virtual import Space
+from scheduler.core.cells.virtual import NONE, Space
 from scheduler.core.claims import Claims
 from scheduler.core.cluster import Cluster, Fleet, Place
 from scheduler.core.holding import Holding
-from scheduler.core.snapshot import AllocationId, GpuId, Running
+from scheduler.core.snapshot import AllocationId, GpuId, Node, NodeId, Running
 
 _Where = dict[GpuId, Place]
 
@@ -26,9 +26,19 @@ _Where = dict[GpuId, Place]
 class PrivateCluster:
     """The spaces of one virtual cluster side by side, and who has what of them."""
 
-    def __init__(self, spaces: Sequence[tuple[Hardware, Space]], own: Cluster, shared: Cluster) -> None:
-        """`own`: the cluster of its `virtual_nodes`; `shared`: the fleets that are divided by counts."""
+    def __init__(
+        self,
+        spaces: Sequence[tuple[Hardware, Space]],
+        own: Cluster,
+        shared: Cluster,
+        nodes: Mapping[str, Sequence[NodeId | None]],
+    ) -> None:
+        """`own`: the cluster of its `virtual_nodes`; `shared`: the fleets that are divided by counts.
+
+        `nodes`: those of the hardware, by chain.
+        """
         self.spaces = spaces
+        self._nodes = nodes
         #: The number of the first GPU of each space.
         self._first: dict[Space, int] = {}
         gpus = 0
@@ -44,6 +54,7 @@ class PrivateCluster:
             ChainMap(cast(_Where, own.where), cast(_Where, shared.where)),
             shared.shapes,
         )
+        self.cluster.home_of = self.home_of
         #: What is there as policies see it, by allocation.
         self.seated: dict[AllocationId, tuple[Running, Holding]] = {}
 
@@ -69,6 +80,18 @@ class PrivateCluster:
     def gpu(self, space: Space, leaf: int) -> GpuId:
         """Return the virtual GPU for a number in a space."""
         return GpuId(-self._first[space] - leaf - 1)
+
+    def home_of(self, node: Node) -> NodeId:
+        """Return the node that a virtual one stands for now; its own id while it stands for none."""
+        if node.id >= 0:
+            return node.id
+        ((hardware, space, (leaf,)),) = self.seats([node.gpus[0].id])
+        unit = space.unit_cell(space.unit_of(leaf))
+        physical, chain = space.twins[unit.level][unit.number], hardware.chain
+        if physical == NONE:
+            return node.id
+        home = self._nodes[chain.name][chain.above(unit.level, physical, chain.node_level)]
+        return node.id if home is None else home
 
     def seats(self, gpus: Sequence[GpuId]) -> Seats:
         """Return where virtual GPUs are, space by space."""

@@ -45,8 +45,10 @@ class Node:
     gpu_model: str
     gpus: tuple[Gpu, ...]
     path: tuple[str, ...] = ()
-    #: Accepts new work: ready, neither cordoned, draining nor lost.
+    #: Accepts new work: ready, neither cordoned nor lost.
     schedulable: bool = True
+    #: When its jobs are moved away; until then it accepts what will have ended. None: never.
+    closes_at: float | None = None
     cpus: float = 0.0
     memory_bytes: int = 0
     version: int = 0
@@ -58,6 +60,13 @@ class Tenant:
 
     name: str
     quota: Mapping[str, int] = field(default_factory=dict)
+    #: Its budget is used up, so that nothing of it is started, until the next period: None is for ever.
+    budget_spent: bool = False
+    budget_renewed_at: float | None = None
+
+    def has_spent(self, now: float) -> bool:
+        """Whether its budget still holds it back."""
+        return self.budget_spent and (self.budget_renewed_at is None or now < self.budget_renewed_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +90,10 @@ class VirtualCluster:
     placer: str = "consolidate"
     #: Stands in for the time limit of a job that states none, so that reservations are finite.
     default_time_limit_seconds: float = 86_400.0
+    #: An attempt that has run for less is not stopped, moved or resized by a policy.
+    min_run_seconds: float = 0.0
+    #: Nor, one that has run for less than this, by a virtual cluster that reclaims what it is guaranteed.
+    reclaim_min_run_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,8 +197,14 @@ class Job:
     attempts: int = 0
     #: Nodes on which it is not to be started: their hardware failed it, or they lack containers it needs.
     avoid: tuple[NodeId, ...] = ()
+    #: Nodes that close before it will have ended.
+    outlasts: tuple[NodeId, ...] = ()
     #: Seconds of work lost or spent when the job is preempted.
     preemption_cost_seconds: float = 0.0
+    #: How often in a row it was preempted before it had run for the least time of its virtual cluster.
+    short_runs: int = 0
+    #: Not before this instant on GPUs that nobody guarantees it: back-off after short runs.
+    may_borrow_at: float = 0.0
     version: int = 0
 
     @property
@@ -235,6 +254,11 @@ class Snapshot:
     #: Policy and placer of the spare view, which serves the opportunistic jobs of every VC.
     spare_policy: str = "fifo"
     spare_placer: str = "consolidate"
+    #: So many jobs may lose their GPUs in a round because a policy prefers others; None: any number.
+    preemptions_per_round: int | None = None
+    #: How long a job whose last run was too short may not borrow: the first time, and at most.
+    backoff_seconds: float = 30.0
+    most_backoff_seconds: float = 600.0
     #: What a GPU of each model costs for an hour; one that is not named costs 1.
     prices: Mapping[str, float] = field(default_factory=dict)
     #: How fast jobs are that share GPUs, where known.

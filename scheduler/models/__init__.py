@@ -7,6 +7,7 @@ from scheduler.models.cluster import ClusterSettings
 from scheduler.models.events import Event
 from scheduler.models.fairness import FairnessProgress, FairnessSample, FairnessState, FairnessViolation
 from scheduler.models.forecasts import Forecast, WhatIf
+from scheduler.models.health import NodeCheck
 from scheduler.models.inventory import Gpu, GpuModel, Node
 from scheduler.models.jobs import Attempt, AttemptPart, Job, LogChunk, ProgressPoint
 from scheduler.models.ledger import LedgerLine
@@ -25,6 +26,7 @@ from scheduler.models.rounds import (
     UsageSample,
     ViewComputing,
 )
+from scheduler.models.sessions import PortPass, Session
 from scheduler.models.speeds import SpeedCorrection, SpeedMeasurement
 from scheduler.models.training import TrainingProgress
 
@@ -60,14 +62,17 @@ __all__ = [
     "LogRemoval",
     "MarketRule",
     "Node",
+    "NodeCheck",
     "NodeMetrics",
     "NotificationSettings",
     "Offer",
     "PartMetrics",
     "PolicyMemory",
+    "PortPass",
     "ProgressPoint",
     "QueueOrder",
     "Round",
+    "Session",
     "SpeedCorrection",
     "SpeedMeasurement",
     "TrainingProgress",

@@ -36,7 +36,8 @@ class NodeState(models.TextChoices):
 
 
 class Node(models.Model):
-    """One machine. Cordoned: accepts nothing new. Draining: cordoned, and its jobs are moved away."""
+    """One machine. Cordoned: accepts nothing new. Draining: its jobs are moved away as well, at once or at a
+    deadline, until which it accepts what will have ended by then."""
 
     name = models.CharField(max_length=63, unique=True, validators=[NODE_NAME])
     rack = models.CharField(max_length=63, default="rack-1", validators=[NODE_NAME])
@@ -44,6 +45,14 @@ class Node(models.Model):
     state = models.CharField(max_length=5, choices=NodeState.choices, default=NodeState.NEW)
     cordoned = models.BooleanField(default=False)
     draining = models.BooleanField(default=False)
+    #: When its jobs are moved away, while that is still to come.
+    drain_deadline = models.DateTimeField(null=True)
+    #: Who cordoned or drains it, why and since when.
+    cordoned_by = models.CharField(max_length=80, blank=True)
+    cordon_why = models.CharField(max_length=500, blank=True)
+    cordoned_at = models.DateTimeField(null=True)
+    #: Cordoned because a health check failed, and uncordoned when all are ok again.
+    returns_itself = models.BooleanField(default=False)
 
     address = models.CharField(max_length=255, blank=True)
     cpus = models.FloatField(default=0)
@@ -68,7 +77,14 @@ class Node(models.Model):
         constraints = [
             models.CheckConstraint(condition=Q(state__in=NodeState.values), name="node_state_is_known"),
             models.CheckConstraint(
-                condition=Q(draining=False) | Q(cordoned=True), name="draining_is_cordoned"
+                condition=Q(draining=False) | Q(cordoned=True) | Q(drain_deadline__isnull=False),
+                name="draining_is_cordoned_or_will_be",
+            ),
+            models.CheckConstraint(
+                condition=Q(drain_deadline__isnull=True) | Q(draining=True), name="deadline_of_draining"
+            ),
+            models.CheckConstraint(
+                condition=Q(returns_itself=False) | Q(cordoned=True), name="returns_from_cordon"
             ),
         ]
 

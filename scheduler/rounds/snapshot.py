@@ -22,11 +22,16 @@ from scheduler.rounds.speeds import KnownSpeeds, known_speeds
 from scheduler.rounds.training import read_trainings
 
 _NODES = """
-SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version
+SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version,
+       extract(epoch FROM n.drain_deadline)::float8
 FROM scheduler_node n JOIN scheduler_gpumodel m ON m.id = n.gpu_model_id ORDER BY n.id
 """
 _WITHOUT_CONTAINERS = """
 SELECT id FROM scheduler_node WHERE NOT coalesce((isolation ->> 'container')::boolean, false)
+"""
+_CLOSING = """
+SELECT id, extract(epoch FROM drain_deadline - clock_timestamp())::float8 FROM scheduler_node
+WHERE drain_deadline IS NOT NULL ORDER BY id
 """
 _GPUS = """
 SELECT node_id, id, index, socket, switch, healthy AND present FROM scheduler_gpu ORDER BY node_id, index
@@ -35,7 +40,7 @@ _JOBS = """
 SELECT j.id, j.name, t.name, v.name, extract(epoch FROM j.submitted_at)::float8, j.shape::text, j.gpu_models,
        j.priority, j.guaranteed, j.time_limit_seconds, coalesce(extract(epoch FROM j.eligible_at), 0)::float8,
        j.held, j.cancelling, j.service, j.attempts_started, j.version, u.username,
-       j.avoid_nodes
+       j.avoid_nodes, coalesce(j.time_limit_seconds, v.default_time_limit_seconds)
 FROM scheduler_job j
 JOIN tenants_user u ON u.id = j.submitted_by_id
 JOIN tenants_tenant t ON t.id = j.tenant_id
@@ -63,8 +68,9 @@ FROM tenants_virtualcluster v ORDER BY name
 """
 _TENANTS = """
 SELECT name, coalesce((SELECT json_object_agg(gpu_model, gpus ORDER BY gpu_model)
-                       FROM tenants_quota WHERE tenant_id = t.id), '{}')
-FROM tenants_tenant t ORDER BY name
+                       FROM tenants_quota WHERE tenant_id = t.id), '{}'),
+       coalesce(b.is_spent AND b.action = 'hold', false), extract(epoch FROM b.period_ends_at)::float8
+FROM tenants_tenant t LEFT JOIN scheduler_budget b ON b.tenant_id = t.id ORDER BY name
 """
 
 
@@ -120,8 +126,19 @@ def _nodes(cursor: Any) -> tuple[core.Node, ...]:
             cpus=cpus,
             memory_bytes=memory_bytes,
             version=version,
+            closes_at=closes_at,
         )
-        for node_id, name, gpu_model, rack, schedulable, cpus, memory_bytes, version in cursor.fetchall()
+        for (
+            node_id,
+            name,
+            gpu_model,
+            rack,
+            schedulable,
+            cpus,
+            memory_bytes,
+            version,
+            closes_at,
+        ) in cursor.fetchall()
     )
 
 
@@ -129,6 +146,8 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
     """Return the jobs, and the kind of each."""
     cursor.execute(_WITHOUT_CONTAINERS)
     without_containers = [node for (node,) in cursor.fetchall()]
+    cursor.execute(_CLOSING)
+    closing = cursor.fetchall()
     cursor.execute(_JOBS)
     jobs = []
     kinds = {}
@@ -136,6 +155,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
     for (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
         time_limit_seconds, eligible_at, held, cancelling, service, attempts, version, user, avoid,
+        lasts_seconds,
     ) in cursor.fetchall():  # fmt: skip
         told = shape_of(shape)
         # A plain tuple, equal to a Kind and made in a third of the time.
@@ -170,6 +190,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 attained_service={model: float(value) for model, value in _json(service).items()},
                 attempts=attempts,
                 avoid=tuple(sorted({*avoid, *without_containers}) if told.needs_containers else avoid),
+                outlasts=tuple([node for node, seconds in closing if lasts_seconds > seconds]),
                 version=version,
             )
         )
@@ -288,7 +309,15 @@ def _virtual_clusters(cursor: Any) -> tuple[core.VirtualCluster, ...]:
 
 def _tenants(cursor: Any) -> tuple[core.Tenant, ...]:
     cursor.execute(_TENANTS)
-    return tuple(core.Tenant(name=name, quota=quota) for name, quota in cursor.fetchall())
+    return tuple(
+        core.Tenant(
+            name=name,
+            quota=quota,
+            budget_spent=is_spent,
+            budget_renewed_at=renewed_at if is_spent else None,
+        )
+        for name, quota, is_spent, renewed_at in cursor.fetchall()
+    )
 
 
 def _memory(cursor: Any) -> dict[str, core.Memory]:

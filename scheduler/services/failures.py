@@ -10,7 +10,7 @@ from scheduler.core.lifecycle import Outcome
 from scheduler.models import Attempt, AttemptPart, Job, Node
 from scheduler.models.inventory import NodeState
 from scheduler.models.jobs import StopCause
-from scheduler.services.node_changes import change_node, node_locked
+from scheduler.services.node_changes import cordon_node, node_locked
 
 #: A job avoids no more nodes than these, the newest, and never more than half of those that it could use.
 MOST_AVOIDED = 8
@@ -67,4 +67,5 @@ def cordon_if_suspect(attempt: Attempt, *, at: datetime) -> None:
                 f"Its hardware failed {len(jobs)} jobs of {len(tenants)} tenants within"
                 f" {SUSPECT_WITHIN.total_seconds() / 3600:g} hours, the last one: {part.message}"
             )
-            change_node(node, "node.cordoned", actor="health", why=why, cordoned=True)
+            # Not to return by itself: whether that hardware is sound again no check can tell.
+            cordon_node(node, actor="health", why=why)

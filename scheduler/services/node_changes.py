@@ -23,6 +23,41 @@ def change_node(node: Node, kind: str, *, actor: str, why: str = "", **columns: 
     hint_round()
 
 
+def cordon_node(node: Node, *, actor: str, why: str, returns_itself: bool = False) -> None:
+    """Let a locked node accept nothing new."""
+    change_node(
+        node,
+        "node.cordoned",
+        actor=actor,
+        why=why,
+        cordoned=True,
+        returns_itself=returns_itself,
+        **withdrawn(actor, why),
+    )
+
+
+def uncordon_node(node: Node, kind: str, *, actor: str, why: str = "") -> None:
+    """Let a locked node accept jobs again, and forget that it was to be drained."""
+    change_node(
+        node,
+        kind,
+        actor=actor,
+        why=why,
+        cordoned=False,
+        draining=False,
+        drain_deadline=None,
+        returns_itself=False,
+        cordoned_by="",
+        cordon_why="",
+        cordoned_at=None,
+    )
+
+
+def withdrawn(actor: str, why: str) -> dict[str, object]:
+    """Return the columns that say who takes a node out of service."""
+    return {"cordoned_by": actor[:80], "cordon_why": why[:500], "cordoned_at": database_now()}
+
+
 def record_node(node: Node, kind: str, *, actor: str, why: str = "") -> None:
     node_event(node, kind, at=database_now(), actor=actor, why=why).save()
     stream.publish_nodes([node.id])

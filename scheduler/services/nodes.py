@@ -3,18 +3,20 @@
 from dataclasses import dataclass
 
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
 
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import AttemptState
 from scheduler.hints import hint_round
-from scheduler.models import Attempt, AttemptPart, Node
+from scheduler.models import AttemptPart, Node
 from scheduler.models.inventory import NODE_NAME, NodeState
-from scheduler.models.jobs import PartState, StopCause
-from scheduler.services.attempts import attempt_stop
-from scheduler.services.deadlocks import repeated_on_deadlock
-from scheduler.services.node_changes import change_node, node_locked, record_node
-from scheduler.services.steps import lock_jobs, node_event
+from scheduler.models.jobs import PartState
+from scheduler.services.node_changes import (
+    change_node,
+    cordon_node,
+    node_locked,
+    record_node,
+    uncordon_node,
+)
+from scheduler.services.steps import node_event
 from tenants import tokens
 from tenants.errors import Conflict, FieldError, Invalid
 
@@ -60,33 +62,19 @@ def node_create(*, name: str, rack: str, actor: str) -> NewToken:
 
 
 @transaction.atomic
-def node_change(*, node: Node, cordoned: bool | None, rack: str | None, actor: str) -> None:
-    """Cordon or uncordon a node, or say that it stands in another rack. Its jobs stay."""
+def node_change(*, node: Node, cordoned: bool | None, rack: str | None, actor: str, why: str = "") -> None:
+    """Cordon or uncordon a node, or say that it stands in another rack. Its jobs stay.
+
+    Who cordons a node that a health check cordoned takes it over: it does not return by itself any more.
+    """
     node = node_locked(node)
     if rack is not None and rack != node.rack:
         _check_name("rack", rack)
         change_node(node, "node.moved", actor=actor, why=f"from {node.rack} to {rack}", rack=rack)
-    if cordoned is True and not node.cordoned:
-        change_node(node, "node.cordoned", actor=actor, cordoned=True)
-    if cordoned is False and node.cordoned:
-        change_node(node, "node.uncordoned", actor=actor, cordoned=False, draining=False)
-
-
-@repeated_on_deadlock
-def node_drain(*, node: Node, actor: str) -> None:
-    """Cordon the node and move its jobs away: each is stopped with its grace period and queued again."""
-    # Cordoned first and in a transaction of its own: from then on no round puts anything there, so what
-    # is found afterwards is all there is; and nobody takes a job's lock while holding a node's.
-    with transaction.atomic():
-        node = node_locked(node)
-        if not node.draining:
-            change_node(node, "node.draining", actor=actor, cordoned=True, draining=True)
-    message = f"Node {node.name} is being drained; the job goes on elsewhere."
-    with transaction.atomic():
-        lock_jobs(list(_unended_attempts(node).values_list("job_id", flat=True)))
-        unended = _unended_attempts(node).select_related("job", "allocation").order_by("job_id", "id")
-        for attempt in unended:
-            attempt_stop(attempt, cause=StopCause.DRAINED, actor=actor, message=message)
+    if cordoned is True and (not node.cordoned or node.returns_itself):
+        cordon_node(node, actor=actor, why=why)
+    if cordoned is False and (node.cordoned or node.draining):
+        uncordon_node(node, "node.uncordoned", actor=actor, why=why)
 
 
 @transaction.atomic
@@ -111,11 +99,6 @@ def node_remove(*, node: Node, actor: str) -> None:
     node_event(node, "node.removed", at=database_now(), actor=actor, why=f"Was {node.name}.").save()
     node.delete()
     hint_round()
-
-
-def _unended_attempts(node: Node) -> QuerySet[Attempt]:
-    parts = AttemptPart.objects.filter(node=node).exclude(state=PartState.EXITED)
-    return Attempt.objects.filter(id__in=parts.values("attempt_id")).exclude(state=AttemptState.ENDED)
 
 
 def _check_name(field: str, value: str) -> None:

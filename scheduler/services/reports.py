@@ -30,6 +30,7 @@ from scheduler.services import attempts
 from scheduler.services.lost_work import settle_lost_work
 from scheduler.services.measuring import measure
 from scheduler.services.metrics.storing import readings_store
+from scheduler.services.node_health import findings_apply
 from scheduler.services.steps import lock_jobs, node_event
 from scheduler.services.training import training_note
 
@@ -62,6 +63,8 @@ def report_apply(node: Node, report: Report) -> Desired:
         _inventory_set(node, report.boot, report.inventory, at=now)
     elif node.state != NodeState.READY and node.boot == report.boot:
         _node_back(node, at=now)
+    if report.findings is not None:
+        findings_apply(node, report.findings, at=now)
     for part_report in report.parts:
         _part_apply(node, part_report, at=now)
     if report.samples:
@@ -259,6 +262,8 @@ def _desired_part(part: AttemptPart) -> DesiredPart:
         master_address=attempt.master_address,
         master_port=attempt.master_port or 0,
         log_bytes=settings.CONFIG.log_bytes_per_attempt,
+        # Jobs of an earlier version say nothing of ports.
+        ports={port["name"]: port["port"] or 0 for port in job.spec.get("ports") or []},
     )
 
 

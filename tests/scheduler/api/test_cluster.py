@@ -1,13 +1,13 @@
 """Nodes, virtual clusters, rounds, events and the cluster as a whole."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.utils import timezone
 
 from scheduler.core import codec
 from scheduler.core.plan import Action, ActionKind, Placement, Plan
-from scheduler.models import Event, Node, Round, UsageSample
+from scheduler.models import Event, Node, NodeCheck, Round, UsageSample
 from scheduler.services.nodes import node_of_token
 from tests.api.caller import is_error
 from tests.scheduler.api.conftest import World
@@ -75,9 +75,43 @@ def test_cordon_drain_and_uncordon(world: World) -> None:
     assert world.operator.post("/nodes/node-a/drain").status_code == 200
 
     body = world.operator.patch("/nodes/node-a", {"cordoned": False}).json()
-    assert (body["cordoned"], body["draining"]) == (False, False)
+    assert (body["cordoned"], body["draining"], body["withdrawn"]) == (False, False, None)
     kinds = Event.objects.filter(node_id=world.node.id).order_by("id").values_list("kind", flat=True)
     assert list(kinds) == ["node.cordoned", "node.draining", "node.uncordoned"]
+
+
+def test_a_drain_has_a_deadline_and_a_reason(world: World) -> None:
+    body = world.operator.post("/nodes/node-a/drain", {"deadline_seconds": 7_200, "why": "new fans"}).json()
+    assert (body["cordoned"], body["draining"], body["drained"]) == (False, True, False)
+    assert (body["withdrawn"]["why"], body["withdrawn"]["returns_itself"]) == ("new fans", False)
+    until = timezone.now() + timedelta(hours=1)
+    body = world.operator.post("/nodes/node-a/drain", {"until": until.isoformat()}).json()
+    assert datetime.fromisoformat(body["drain_deadline"]) == until
+
+    for wrong in (
+        {"until": "2020-01-01T00:00:00Z"},
+        {"until": until.isoformat(), "deadline_seconds": 3},
+        {"deadline_seconds": -1},
+        {"deadline_seconds": 1e12},
+        {"untill": until.isoformat()},
+    ):
+        error = is_error(world.operator.post("/nodes/node-a/drain", wrong), 400, "invalid")
+        assert error["fields"][0]["field"] in wrong
+
+
+def test_a_node_shows_what_its_checks_say(world: World) -> None:
+    at = timezone.now()
+    NodeCheck.objects.create(
+        node=world.node, name="gpu-1", verdict="failed", message="Xid 79", gpu=1, since=at
+    )
+    (check,) = world.stranger.get("/nodes/node-a").json()["health"]
+    assert check == {
+        "name": "gpu-1",
+        "verdict": "failed",
+        "message": "Xid 79",
+        "gpu": 1,
+        "since": at.isoformat(),
+    }
 
 
 def test_a_node_with_a_past_is_not_removed(world: World) -> None:

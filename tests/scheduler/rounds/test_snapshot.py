@@ -30,7 +30,9 @@ pytestmark = pytest.mark.django_db
 
 def test_every_field_is_filled_from_rows():
     """A field that a test row cannot tell from its default has been forgotten in the mapping."""
-    node = make_node("v100-a1", gpus=4, rack="rack-a", cpus=16, memory_bytes=2**36, cordoned=True, version=3)
+    # It closes before the job's time limit is over.
+    closed = {"cordoned": True, "draining": True, "drain_deadline": timezone.now() + timedelta(seconds=10)}
+    node = make_node("v100-a1", gpus=4, rack="rack-a", cpus=16, memory_bytes=2**36, version=3, **closed)
     tenant = make_tenant("vision", quota={"*": 9, "V100": 8})
     vc = make_vc(
         "research",
@@ -134,7 +136,7 @@ def test_every_field_is_filled_from_rows():
     assert (read_job.estimate_seconds, read_job.application, read_job.skew) == (20.0, "bert", 0.25)
     assert (read_job.user, read_job.search) == (job.submitted_by.username, "rates")
     assert read_job.spread_speeds == {"V100": 0.5}
-    assert read_job.avoid == (17,)
+    assert (read_job.avoid, read_job.outlasts) == ((17,), (node.id,))
     assert read_job.gpus == 4
     assert read_job.eligible_at > snapshot.now > read_job.submitted_at
     stopping, planned = snapshot.running

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.models import Job
-from scheduler.services.nodes import node_drain
+from scheduler.services.draining import node_drain
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 pytestmark = pytest.mark.django_db
