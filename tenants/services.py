@@ -215,6 +215,17 @@ def password_change(*, by: Viewer, new: str) -> User:
     return user
 
 
+@transaction.atomic
+def address_change(*, by: Viewer, address: str) -> None:
+    """Change one's own e-mail address."""
+    user = User.objects.select_for_update(no_key=True).get(pk=by.user.pk)
+    before, user.email = user.email, address
+    user.save(update_fields=["email"])
+    by.user.email = address
+    if before != address:
+        audit(by, "user.address", user.username, before={"email": before}, after={"email": address})
+
+
 def _check_password(password: str, user: User, field: str) -> None:
     try:
         validate_password(password, user)

@@ -1,8 +1,9 @@
 """Django's settings. What varies between installations is in `controlplane.config`."""
 
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from controlplane.config import PROJECT_ROOT, config
+from controlplane.config import MAIL_PORTS, PROJECT_ROOT, config
 
 CONFIG = config()
 
@@ -104,6 +105,24 @@ WHITENOISE_AUTOREFRESH = False
 # The bundler's names carry a digest of the content: main-Dq3x_8aZ.js
 WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/assets/.+-[A-Za-z0-9_-]{8}\.[a-z0-9]+$"
 
+
+def _mail(url: str) -> dict[str, Any]:
+    """What Django knows of the mail server; no host: there is none."""
+    parts = urlsplit(url)
+    return {
+        "EMAIL_HOST": parts.hostname or "",
+        "EMAIL_PORT": parts.port or MAIL_PORTS.get(parts.scheme, 25),
+        "EMAIL_HOST_USER": unquote(parts.username or ""),
+        "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+        "EMAIL_USE_TLS": parts.scheme == "smtp+starttls",
+        "EMAIL_USE_SSL": parts.scheme == "smtps",
+    }
+
+
+globals().update(_mail(CONFIG.email_url.get_secret_value()))
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = CONFIG.email_from
+
 REDIS_URL = CONFIG.redis_url
 
 CHANNEL_LAYERS = {
@@ -150,6 +169,8 @@ SPECTACULAR_SETTINGS = {
         "LoanState": "scheduler.api.market_schemas.STATES",
         "RuleKind": "scheduler.models.market.RuleKind.choices",
         "TransferKind": "scheduler.models.market.TransferKind.choices",
+        "JobNotices": "scheduler.models.notifications.JobNotices.choices",
+        "DeliveryState": "scheduler.models.notifications.DeliveryState.choices",
     },
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "SWAGGER_UI_DIST": "SIDECAR",

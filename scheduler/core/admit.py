@@ -18,7 +18,7 @@ from scheduler.core.facts import Facts
 from scheduler.core.feasible import UNLIMITED, Feasibility
 from scheduler.core.lending.in_force import own_of
 from scheduler.core.plan import Reason, Tier
-from scheduler.core.snapshot import AllocationId, Job, JobId, Running
+from scheduler.core.snapshot import AllocationId, Job, JobId, Running, Tenant
 
 #: The key of Tenant.quota that caps all models together.
 ALL_MODELS = "*"
@@ -111,15 +111,23 @@ class Admission:
         tenant = self._facts.tenants.get(job.tenant)
         return tenant.quota if tenant else {}
 
+    def _renewed_at(self, job: Job) -> float:
+        """Return when a job's tenant has a new budget; 0 when that holds nothing back."""
+        tenant = self._facts.tenants.get(job.tenant)
+        return (tenant.budget_renewed_at or 0.0) if tenant else 0.0
+
     def _may_be_considered(self, job: Job) -> bool:
         """Hold the job back with all reasons, or note that what it has must end; else return True."""
         current = self._facts.current.get(job.id)
         if current is None:
-            reasons = _hold(job, self._facts, self._never_fits(job))
+            never = self._never_fits(job)
+            borrows = not job.guaranteed or job.id in self.outgrown
+            reasons = _hold(job, self._facts, never, borrows=borrows)
             if reasons:
                 self.held_back[job.id] = reasons
-                if job.eligible_at > self._facts.frame.now:
-                    heappush(self._alarms, (job.eligible_at, job.id))
+                for instant in (job.eligible_at, job.may_borrow_at, self._renewed_at(job)):
+                    if instant > self._facts.frame.now:
+                        heappush(self._alarms, (instant, job.id))
             return not reasons
         ending = _ending(job, current, self._facts.frame.now)
         if ending is not None:
@@ -151,8 +159,11 @@ def _ending(job: Job, running: Running, now: float) -> tuple[str, str] | None:
     return "time_limit", f"It reached its time limit of {wording.duration(limit)}."
 
 
-def _hold(job: Job, facts: Facts, never: Reason | None) -> tuple[Reason, ...]:
-    """Return every reason not to consider a job that does not run; `never`: that it can never run at all."""
+def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tuple[Reason, ...]:
+    """Return every reason not to consider a job that does not run; `never`: that it can never run at all.
+
+    `borrows`: it would run on GPUs that nobody guarantees it.
+    """
     reasons = []
     if never is not None:
         reasons.append(never)
@@ -176,6 +187,20 @@ def _hold(job: Job, facts: Facts, never: Reason | None) -> tuple[Reason, ...]:
                 blocking={"eligible_at": job.eligible_at},
             )
         )
+    if borrows and job.may_borrow_at > facts.frame.now:
+        times = "once" if job.short_runs == 1 else f"{job.short_runs} times in a row"
+        reasons.append(
+            Reason(
+                code="preempted_early",
+                tier=Tier.HELD,
+                message=f"It was preempted {times} before it had run for the least time of its virtual"
+                f" cluster. It may borrow GPUs again at {wording.instant(job.may_borrow_at)}.",
+                blocking={"may_borrow_at": job.may_borrow_at},
+                hint="It would start at once as a guaranteed job, where its virtual cluster has GPUs left.",
+            )
+        )
+    if (tenant := facts.tenants.get(job.tenant)) and tenant.has_spent(facts.frame.now):
+        reasons.append(_budget_spent(tenant))
     if job.id in facts.stopping:
         reasons.append(
             Reason(
@@ -186,6 +211,18 @@ def _hold(job: Job, facts: Facts, never: Reason | None) -> tuple[Reason, ...]:
             )
         )
     return tuple(reasons)
+
+
+def _budget_spent(tenant: Tenant) -> Reason:
+    until = tenant.budget_renewed_at
+    when = "" if until is None else f" until {wording.instant(until)}"
+    return Reason(
+        code="budget_spent",
+        tier=Tier.QUOTA,
+        message=f"Tenant {tenant.name} has used up its budget, and nothing more of it is started{when}.",
+        blocking={"tenant": tenant.name, "renewed_at": until},
+        hint="What runs goes on. An operator may enlarge the budget.",
+    )
 
 
 def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admission: Admission) -> None:

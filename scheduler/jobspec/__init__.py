@@ -2,10 +2,11 @@
 
 from scheduler.jobspec.fields import Fields, did_you_mean
 from scheduler.jobspec.parsing import TOPOLOGY_LEVELS, parse
-from scheduler.jobspec.spec import ANY_MODEL, JobSpec, TaskSpec, in_order
+from scheduler.jobspec.spec import ANY_MODEL, NOTIFIED, JobSpec, TaskSpec, in_order
 
 __all__ = [
     "ANY_MODEL",
+    "NOTIFIED",
     "TOPOLOGY_LEVELS",
     "Fields",
     "JobSpec",

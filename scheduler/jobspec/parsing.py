@@ -10,8 +10,9 @@ from scheduler.core.failures.taxonomy import KNOWN_FAILURES
 from scheduler.core.perf.speed import HIGHEST, LARGEST_RATIO, too_far_apart
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Topology
 from scheduler.jobspec.fields import Fields, described, is_storable
+from scheduler.jobspec.ports import read_ports
 from scheduler.jobspec.quantities import bytes_of
-from scheduler.jobspec.spec import ANY_MODEL, JobSpec, TaskSpec, Watch
+from scheduler.jobspec.spec import ANY_MODEL, NOTIFIED, JobSpec, TaskSpec, Watch
 from tenants.errors import FieldError, Invalid
 
 #: Most characters of all commands, variables and labels of a job: all else is small by itself.
@@ -113,6 +114,8 @@ def _job(fields: Fields) -> JobSpec:
         skew=_skew(fields),
         retry=_retry(fields.object("retry")),
         watch=_watch(fields),
+        notify_email=_notify(fields),
+        ports=read_ports(fields),
         grace_seconds=_only(
             fields.object("checkpoint"), "grace_seconds", default=30, least=0, most=MAX_GRACE_SECONDS
         ),
@@ -372,6 +375,24 @@ def _watch(fields: Fields) -> Watch | None:
         fields.refuse("watch.silent", "is missing", 'a duration such as "30m"')
         return None
     return Watch(silent_seconds=silent, then=then)
+
+
+def _notify(fields: Fields) -> tuple[str, ...] | None:
+    inner = fields.object("notify")
+    value = inner.take("email")
+    inner.finish()
+    if value is None:
+        return None
+    expected = f"a list of some of: {', '.join(NOTIFIED)}"
+    if not isinstance(value, list | tuple):
+        inner.refuse("email", f"{described(value)} is not a list", expected)
+    elif unknown := [word for word in value if word not in NOTIFIED]:
+        inner.refuse("email", f"{described(unknown[0])} is not known", expected)
+    elif len(set(value)) < len(value):
+        inner.refuse("email", "names something twice", expected)
+    else:
+        return tuple(value)
+    return None
 
 
 def _attempts_by(fields: Fields, name: str, known: Collection[str] = ()) -> dict[str, int]:

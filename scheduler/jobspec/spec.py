@@ -13,6 +13,8 @@ from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Job, JobId, Task,
 
 #: In `gpu_model`: any model will do.
 ANY_MODEL = "any"
+#: Of what a job's owner may ask to get e-mail.
+NOTIFIED = ("start", "end", "failure", "preemption")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,10 @@ class JobSpec:
     retry: RetryRules
     #: What is done when it tells of no progress; None: nothing.
     watch: Watch | None
+    #: Of what its owner gets e-mail (some of `NOTIFIED`); None: as he chose for all his jobs.
+    notify_email: tuple[str, ...] | None = None
+    #: By name, the ports at which people visit its programs; None: the node chooses the number.
+    ports: Mapping[str, int | None] = field(default_factory=dict)
     grace_seconds: float
     throughput: Mapping[str, float]
     labels: Mapping[str, str]
@@ -116,6 +122,8 @@ class JobSpec:
             "watch": (
                 {"silent": _plain(self.watch.silent_seconds), "then": self.watch.then} if self.watch else None
             ),
+            "notify": None if self.notify_email is None else {"email": list(self.notify_email)},
+            "ports": [{"name": name, "port": port} for name, port in self.ports.items()],
             "checkpoint": {"grace_seconds": self.grace_seconds},
             "throughput": dict(self.throughput),
             "labels": dict(self.labels),
@@ -195,6 +203,8 @@ _FIELDS = (
     "skew",
     "retry",
     "watch",
+    "notify",
+    "ports",
     "checkpoint",
     "throughput",
     "labels",

@@ -21,6 +21,7 @@ from scheduler.models import (
 from scheduler.services.ledger import prune_ledger
 from scheduler.services.log_retention import prune_logs
 from scheduler.services.measuring import prune_measurements
+from scheduler.services.metrics.rolling import metrics_prune
 from scheduler.services.notices.telling import prune_deliveries
 from scheduler.services.port_passes import prune_passes
 from scheduler.services.questions import KEPT
@@ -60,6 +61,7 @@ def prune() -> None:
     UsageSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()
     WhatIf.objects.filter(asked_at__lt=database_now() - KEPT).delete()
     prune_measurements()
+    metrics_prune()
     prune_ledger()
     prune_deliveries()
     prune_logs()

@@ -54,6 +54,9 @@ GET    /api/v1/jobs/<int:job_id>/logs/search      401    404      200    200    
 GET    /api/v1/jobs/<int:job_id>/logs/download    401    404      409    409    409   409      409       -
 GET    /api/v1/jobs/<int:job_id>/progress         401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/why              401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/sessions         401    404      200    200    200   200      200       -
+POST   /api/v1/jobs/<int:job_id>/ports/<str:port>/open
+                                                  401    404      403    409    409   403      403       403
 GET    /api/v1/jobs/<int:job_id>/speeds           401    404      200    200    200   200      200       -
 
 GET    /api/v1/speeds                             401    200      200    200    200   200      200       -

@@ -29,6 +29,7 @@ from tests.scheduler.builders import (
     make_account,
     make_attempt,
     make_correction,
+    make_delivery,
     make_job,
     make_lend_rule,
     make_loan,
@@ -38,6 +39,7 @@ from tests.scheduler.builders import (
     make_tenant,
     make_user,
     make_vc,
+    make_webhook,
 )
 
 CHANGING = ("POST", "PUT", "PATCH", "DELETE")
@@ -160,7 +162,11 @@ def world(db, settings) -> World:
     account = make_account(shared, 5, reason=MARK)
     Allowance.objects.create(account=account, millicredits=1, every_seconds=60, next_at=timezone.now())
     token = Token.objects.create(user=people["member"], name=MARK, key="0123456789ab", digest=b"x" * 32)
+    webhook = make_webhook(red, title=MARK)
+    delivery = make_delivery(webhook, body=MARK)
     parameters = {
+        "webhook_id": str(webhook.id),
+        "delivery_id": str(delivery.id),
         "tenants.name": "red",
         "tenants.username": "member",
         "users.username": mia.username,

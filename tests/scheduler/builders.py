@@ -24,6 +24,7 @@ from scheduler.models import (
     CellSpecification,
     CreditAccount,
     CreditTransfer,
+    Delivery,
     Gpu,
     GpuModel,
     Job,
@@ -33,6 +34,7 @@ from scheduler.models import (
     Offer,
     SpeedCorrection,
     SpeedMeasurement,
+    Webhook,
 )
 from scheduler.models.market import BANK
 from tenants.models import (
@@ -414,3 +416,18 @@ def make_borrow_rule(virtual_cluster: VirtualCluster, *, most_gpus: int = 4, **c
     return MarketRule.objects.create(
         virtual_cluster=virtual_cluster, kind="borrow", most_gpus=most_gpus, made_at=timezone.now(), **columns
     )
+
+
+def make_webhook(tenant: Tenant | None = None, **columns: Any) -> Webhook:
+    """Return a webhook of a tenant, or of the cluster, that hears of failed jobs."""
+    columns = {"url": "https://chat.example.org/hook", "topics": ["job.failed"], "seed": b"s" * 32, **columns}
+    return Webhook.objects.create(
+        tenant=tenant, created_at=timezone.now(), created_by="user of-a-test", **columns
+    )
+
+
+def make_delivery(webhook: Webhook, *, body: str = "{}", **columns: Any) -> Delivery:
+    """Return a delivery that is due."""
+    now = timezone.now()
+    columns = {"next_at": now, "until": now + timedelta(days=1), "topic": "job.failed", **columns}
+    return Delivery.objects.create(webhook=webhook, body=body, created_at=now, **columns)

@@ -56,10 +56,18 @@ def test_defaults_are_filled_in() -> None:
         "skew": None,
         "retry": {"max_attempts": 3, "attempts": {}, "matching": {}},
         "watch": None,
+        "notify": None,
+        "ports": [],
         "checkpoint": {"grace_seconds": 30},
         "throughput": {},
         "labels": {},
     }
+
+
+def test_ports_have_names_and_may_have_numbers() -> None:
+    parsed = parse(spec(notebook=True, ports=["metrics", {"name": "web", "port": 8080}]))
+    assert parsed.ports == {"notebook": None, "metrics": None, "web": 8080}
+    assert parse(parsed.to_dict()) == parsed
 
 
 def test_everything_can_be_stated() -> None:
@@ -80,6 +88,7 @@ def test_everything_can_be_stated() -> None:
             search="rates",
             skew=0.3,
             watch={"silent": "30m", "then": "stop"},
+            notify={"email": ["end", "preemption"]},
             retry={"max_attempts": 4, "attempts": {"engine": 3}, "matching": {"worker died": 2}},
             checkpoint={"grace_seconds": 0},
             throughput={"V100": 120.5, "K80": 0},
@@ -92,6 +101,7 @@ def test_everything_can_be_stated() -> None:
     assert parsed.tasks[1].env == {"A": "1"}
     assert parsed.time_limit_seconds == 36 * 3600
     assert parsed.watch == Watch(silent_seconds=1_800.0, then="stop")
+    assert parsed.notify_email == ("end", "preemption")
     assert parsed.topology == Topology(level="rack", required=True)
     assert parsed.shape() == {
         "tasks": [[4, 2, 0.0, 0], [1, 1, 2.5, 4 * 2**30]],
@@ -236,7 +246,16 @@ def test_every_mistake_is_reported_at_once() -> None:
         ({"checkpoint": {"grace_seconds": 601}}, "checkpoint.grace_seconds"),
         ({"retry": {"max_attempts": 0}}, "retry.max_attempts"),
         ({"watch": {"then": "stop"}}, "watch.silent"),
+        ({"notify": {"email": ["ends"]}}, "notify.email"),
+        ({"notify": {"email": "end"}}, "notify.email"),
+        ({"notify": {"mail": []}}, "notify.mail"),
         ({"watch": {"silent": "30m", "then": "cry"}}, "watch.then"),
+        ({"ports": "notebook"}, "ports"),
+        ({"ports": ["Notebook"]}, "ports.0.name"),
+        ({"ports": [{"name": "a", "port": 80}]}, "ports.0.port"),
+        ({"ports": ["a", {"name": "a"}]}, "ports.1.name"),
+        ({"ports": [{"name": "a", "port": 8888}, {"name": "b", "port": 8888}]}, "ports"),
+        ({"notebook": True, "ports": ["notebook"]}, "ports.0.name"),
         ({"elastic": {"min_gpus": 0}}, "elastic.min_gpus"),
         ({"elastic": {"min_gpus": 1, "most": 4}}, "elastic.most"),
         ({"retry": {"attempts": {"bad luck": 2}}}, "retry.attempts.bad luck"),

@@ -80,6 +80,8 @@ class _Start:
     def _settle_databases(self) -> dict[str, Postgres | Redis]:
         """Choose those that the environment does not name; tell everybody else by `<home>/env`."""
         values = self.home.environment()
+        if "ALLOT_PUBLIC_URL" not in values:
+            self.environment.setdefault("ALLOT_PUBLIC_URL", _url(self.options))
         chosen: dict[str, Postgres | Redis] = {}
         addresses = {name: self.environment.get(name) for name in children.SERVER_ONLY}
         if not addresses["DATABASE_URL"]:

@@ -99,6 +99,8 @@ def _quota(seen: _Circumstances) -> Finding | None:
     if not seen.standing.waiting:
         return None
     tenant = seen.facts.tenants.get(seen.standing.tenant)
+    if tenant is not None and tenant.has_spent(seen.snapshot.now):
+        return Finding(Cause.QUOTA, f"{tenant.name} has used up its budget.")
     held: dict[str, float] = {}
     for vc in seen.account.divisions.values():
         standing = vc.standings.get(seen.standing.tenant)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 
+from scheduler.core.backoff import after_preemption
 from scheduler.core.capacity import Capacity
 from scheduler.core.facts import Facts
 from scheduler.core.lifecycle import AttemptState, JobEvent
@@ -59,6 +60,9 @@ class Floor:
         self.watch = Watch()
         self.occupancy = Occupancy()
         self._agenda = agenda
+        for tenant in facts.tenants.values():
+            if (renewed_at := tenant.budget_renewed_at) is not None and renewed_at > agenda.now:
+                agenda.note(renewed_at, nothing)
         #: Of the jobs that tell of their epochs; and which of them run.
         self._schedules: dict[JobId, Schedule] = {}
         self._telling: set[JobId] = set()
@@ -174,8 +178,9 @@ class Floor:
         """A job comes and waits."""
         self.know(job, truth)
         self.watch.comes(job)
-        if job.eligible_at > self._agenda.now:
-            self._agenda.note(job.eligible_at, nothing)
+        for instant in (job.eligible_at, job.may_borrow_at):
+            if instant > self._agenda.now:
+                self._agenda.note(instant, nothing)
 
     def dismiss(self, job: JobId, outcome: str) -> None:
         """Send a job home that has waited in vain."""
@@ -375,7 +380,9 @@ class Floor:
             kept = self.rules.costs.kept_of(self._worked(job)) if end == "lost" else None
             self._record_stay(job, running, end, preempted_by, kept)
             if end in _GOES_ON:
-                self.progress[job].preemptions += end == "preempted"
+                if end == "preempted":
+                    self.progress[job].preemptions += 1
+                    self._hold_off(job, running)
                 self._wait_again(job)
                 if facts.jobs[job].cancelling:
                     self._close(job, JobEvent.CANCELLED)
@@ -383,6 +390,21 @@ class Floor:
                 self._conclude(job, JobEvent.CANCELLED if end == "cancelled" else JobEvent.FAILED)
         self._promote(running.gpus, running.jobs)
         return True
+
+    def _hold_off(self, job: JobId, running: Running) -> None:
+        """Let a job wait that was preempted before it had run for long enough."""
+        facts, known = self.facts, self.facts.jobs[job]
+        told = after_preemption(
+            known,
+            facts.virtual_clusters.get(known.virtual_cluster),
+            ran_seconds=self._agenda.now - running.since,
+            now=self._agenda.now,
+            backoff_seconds=facts.frame.backoff_seconds,
+            most_backoff_seconds=facts.frame.most_backoff_seconds,
+        )
+        facts.put_job(told)
+        if told.may_borrow_at > self._agenda.now:
+            self._agenda.note(told.may_borrow_at, nothing)
 
     def _end_of(self, job: JobId, running: Running, told: StayEnd) -> StayEnd:
         """A time limit or a cancellation is one job's: those it shares GPUs with go on later."""

@@ -114,7 +114,7 @@ def _seated(alone: Snapshot, running: Sequence[Running]) -> Snapshot:
         for place, job in enumerate(by_size)
     ]
     fifo = replace(vc, policy="fifo", policy_parameters={}, placer="consolidate")
-    tenants = tuple([replace(tenant, quota={}) for tenant in alone.tenants])
+    tenants = tuple([replace(tenant, quota={}, budget_spent=False) for tenant in alone.tenants])
     plan = decide(replace(alone, jobs=tuple(waiting), virtual_clusters=(fifo,), tenants=tenants))
     numbers = map(AllocationId, count(1))
     found = tuple(

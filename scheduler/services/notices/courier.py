@@ -1,0 +1,33 @@
+"""Sends what is due beside the worker's own work, in a thread: a receiver that is slow to answer keeps no
+round, lease or forecast waiting for a free process.
+
+The thread ends when nothing is due, or with its process; what it had in hand is then taken up again.
+"""
+
+import logging
+import threading
+
+from django.db import connection
+
+from scheduler.services.notices.delivering import deliver_due
+from scheduler.services.notices.mail import send_due
+
+log = logging.getLogger(__name__)
+
+_COURIERS = {"mail": send_due, "webhooks": deliver_due}
+
+
+def set_out(name: str) -> None:
+    """Start the courier "mail" or "webhooks", unless one of this process is on the way already."""
+    if not any(thread.name == name for thread in threading.enumerate()):
+        threading.Thread(target=_work, args=[name], name=name, daemon=True).start()
+
+
+def _work(name: str) -> None:
+    try:
+        _COURIERS[name]()
+    except Exception:
+        # The next one takes up what this one left.
+        log.exception("the courier of %s broke down", name)
+    finally:
+        connection.close()
