@@ -12,27 +12,28 @@ import pytest
 from nodeagent.configuration import InventoryConfiguration
 from nodeagent.messages import DesiredPart
 from nodeagent.nvml import NoDriver, NvmlDevices
-from tests.agent.builders import PLATFORM, make_part, make_replica
+from tests.agent.builders import PLATFORM, make_part, make_replica, shell
 from tests.agent.runtime_node import RuntimeNode, until
 
 SCRIPT = Path(__file__).with_name("train.py")
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 STEPS = 120
 
 torch = importlib.util.find_spec("torch")
 pytestmark = pytest.mark.skipif(torch is None, reason="PyTorch is not installed: pip install torch")
+#: The folder of installed packages in which it is.
+PACKAGES = str(Path(torch.origin).parents[1]) if torch is not None and torch.origin is not None else ""
+ENVIRONMENT = {"PYTHONPATH": f"{PLATFORM}:{PACKAGES}", "OMP_NUM_THREADS": "1"}
 
 
 def training(node: RuntimeNode, attempt: int, job: int, *, step_seconds: float = 0.0) -> DesiredPart:
     """Return an attempt of the job, which writes its losses beside its checkpoints."""
-    assert torch is not None
-    assert torch.submodule_search_locations is not None
-    (package,) = torch.submodule_search_locations
     losses = Path(node.configuration.checkpoint_folder, str(job), "losses")
     replica = make_replica(
         sys.executable,
         str(SCRIPT),
         *(str(losses), str(STEPS), str(step_seconds)),
-        env={"PYTHONPATH": f"{PLATFORM}:{Path(package).parent}", "OMP_NUM_THREADS": "1"},
+        env=ENVIRONMENT,
     )
     return make_part(replica, attempt=attempt, job=job, grace_seconds=60.0)
 
@@ -54,11 +55,7 @@ async def losses_of(node: RuntimeNode, *, is_interrupted: bool, first_attempt: i
 
 
 async def suspend_and_resume(node: RuntimeNode, expected_device: str) -> None:
-    assert torch is not None
-    assert torch.submodule_search_locations is not None
-    (package,) = torch.submodule_search_locations
-    readable = (str(SCRIPT.parent), str(Path(package).parent))
-    node.configuration = replace(node.configuration, readable_folders=readable)
+    node.configuration = replace(node.configuration, readable_folders=(str(SCRIPT.parent), PACKAGES))
     node.restart()
     node.renew_lease(600.0)
     undisturbed = await losses_of(node, is_interrupted=False, first_attempt=1)
@@ -70,6 +67,44 @@ async def suspend_and_resume(node: RuntimeNode, expected_device: str) -> None:
 @pytest.mark.slow
 async def test_a_suspended_job_goes_on_bit_for_bit(node: RuntimeNode) -> None:
     await suspend_and_resume(node, "cpu")
+
+
+@pytest.mark.slow
+async def test_under_torchrun_a_gang_goes_on_with_fewer_replicas(node: RuntimeNode) -> None:
+    """Each replica is a node of torchrun's. Told to stop, all save at one step; one alone goes on there."""
+    node.configuration = replace(
+        node.configuration, examples_folder=str(EXAMPLES), readable_folders=(PACKAGES,)
+    )
+    node.restart()
+    node.renew_lease(600.0)
+    launch = (
+        "exec python -m torch.distributed.run --nnodes=$NNODES --node-rank=$NODE_RANK"
+        " --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT --nproc-per-node=1"
+        " $ALLOT_EXAMPLES/pytorch/train.py --epochs 2"
+    )
+    pair = [shell(f"{launch} --step-seconds 0.05", rank=rank, env=ENVIRONMENT) for rank in (0, 1)]
+    wish = make_part(*pair, job=7, grace_seconds=60.0)
+    assert await node.prepare(wish)
+    node.runtime.start(replace(wish, master_address="127.0.0.1", master_port=node.ports[1] or 0))
+    progress = Path(node.runtime.folder(1).progress(0))
+    await until(lambda: (progress.exists() and progress.read_text().count("\n") >= 3) or node.outcomes, 90)
+    node.runtime.stop(1, 60.0)
+    assert (await node.end_of(1)).category == "stopped", node.text(1)
+    stopped = {
+        line.rpartition(" ")[2]
+        for rank in (0, 1)
+        for line in node.text(1, rank).splitlines()
+        if "stopped at step" in line
+    }
+    assert len(stopped) == 1, node.text(1)
+
+    alone = make_part(shell(launch, env=ENVIRONMENT), attempt=2, job=7)
+    assert await node.prepare(alone)
+    node.runtime.start(replace(alone, master_address="127.0.0.1", master_port=node.ports[2] or 0))
+    await until(lambda: 2 in node.outcomes, 90)
+    assert node.outcomes[2].exit_code == 0, node.text(2)
+    assert f"going on from step {stopped.pop()}\n" in node.text(2)
+    assert "done: accuracy" in node.text(2)
 
 
 @pytest.mark.gpu
