@@ -224,6 +224,18 @@ class _Shortages:
         offered = self._outcome.capacity.offered(model)
         fleet = self._facts.cluster.fleets[model]
         broken = fleet.total - fleet.total_usable
+        if self._outcome.view.guaranteed and (shielded := self._shielded(model)):
+            return Reason(
+                code="reclaim_later",
+                tier=Tier.CAPACITY,
+                message=f"Virtual cluster {job.virtual_cluster} may use {demand.gpus} more {model}, but only"
+                f" {offered} can be had: {wording.jobs(shielded)} have just begun, and may not be reclaimed"
+                " from yet.",
+                blocking={"jobs": shielded},
+                needed=demand.gpus,
+                available=offered,
+                hint="An operator lets opportunistic jobs run for a while before their GPUs are reclaimed.",
+            )
         if self._outcome.view.guaranteed:
             of_its_cells = "of its cells " if self._has_cells(model) else ""
             return Reason(
@@ -243,6 +255,11 @@ class _Shortages:
             available=offered,
             hint=f"{broken} more {model} are broken or on nodes that take no work." if broken else "",
         )
+
+    def _shielded(self, model: str) -> list[JobId]:
+        """Return the jobs on GPUs of a model that may not be reclaimed yet."""
+        found = [self._facts.running[each] for each in sorted(self._facts.shielded)]
+        return [job for running in found if running.gpu_model == model for job in running.jobs]
 
     def _has_cells(self, model: str) -> bool:
         layout = self._facts.layout

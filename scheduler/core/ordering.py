@@ -139,7 +139,13 @@ def serve_in_order(view: View, rank: Rank, *, locality_of: Callable[[Job], Local
 def serve_ranked(
     order: Sequence[Job], view: View, *, locality_of: Callable[[Job], Locality] = anywhere
 ) -> Outcome:
-    """Serve all jobs of the view in the order given, taking GPUs from those behind when it must be."""
+    """Serve all jobs of the view in the order given, taking GPUs from those behind when it must be.
+
+    Who is pinned comes before all others, since nobody can have its GPUs.
+    """
+    pinned = {job for unit in view.capacity.pinned for job in unit}
+    if pinned:
+        order = sorted(order, key=lambda job: job.id not in pinned)
     losers, may_start = _by_count(order, view)
     if not losers and not may_start:
         return Outcome(queue=tuple([job.id for job in order if job.id not in view.running]))
@@ -311,7 +317,7 @@ class _Turns:
             accepted = self._view.jobs[job].gpu_models
             if accepted and holding.model not in accepted:
                 return self._move(Grant(jobs=jobs, gpus=holding.gpus))
-        if holding.gpus > capacity.room(holding.model):
+        if not capacity.may_stay(holding):
             return False
         capacity.keep(holding)
         self.starts.count(holding.model, holding.gpus)

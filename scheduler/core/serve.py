@@ -60,7 +60,7 @@ def serve(view: View, plugins: Plugins, memory: Memory, overran: str = "") -> Se
         if overran:
             raise Overrun(overran)
         policy = make_policy(plugins.policy, plugins.policy_parameters)
-        decision = with_growth(view, allocate(view, policy, memory))
+        decision = around_pinned(view, with_growth(view, allocate(view, policy, memory)))
         placed, capacity = place(view, decision, make_placer(plugins.placer))
     except Overrun as error:
         cheap = serve(view, replace(plugins, policy=CHEAP_POLICY, policy_parameters={}), memory)
@@ -70,6 +70,23 @@ def serve(view: View, plugins: Plugins, memory: Memory, overran: str = "") -> Se
         return _standstill(view, memory, str(error))
     return Served(
         view=view, decision=placed.added_to(decision), placements=placed.placements, capacity=capacity
+    )
+
+
+def around_pinned(view: View, decision: Decision) -> Decision:
+    """Return the decision without what it would do to jobs that stay where they are."""
+    pinned = {job: unit for unit in view.capacity.pinned for job in unit}
+    if not pinned:
+        return decision
+    # A grant to the very jobs that hold GPUs together already leaves them where they are (`settle`).
+    grants = [
+        grant for grant in decision.grants if all(pinned.get(job) in (None, grant.jobs) for job in grant.jobs)
+    ]
+    return replace(
+        decision,
+        grants=tuple(grants),
+        stops=tuple([job for job in decision.stops if job not in pinned]),
+        queue=tuple([job for job in decision.queue if job not in pinned]),
     )
 
 

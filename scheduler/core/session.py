@@ -21,7 +21,9 @@ from scheduler.core.lending.terms import MARKET
 from scheduler.core.plan import Plan
 from scheduler.core.policy import View
 from scheduler.core.reserve import Reservation
-from scheduler.core.serve import Plugins, Served, serve
+from scheduler.core.restraint import Restraint
+from scheduler.core.serve import Plugins, Served
+from scheduler.core.shielding import Shielding
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.survey import Survey
 
@@ -40,17 +42,19 @@ class Session:
         self.admission = Admission(self.facts)
         self._binding = Binding(self.facts, self.admission) if self.facts.layout else None
         self._lapse = Lapse(self.facts, self.admission)
+        self._shielding = Shielding(self.facts, self.admission)
         self._reservation = Reservation(self.facts, self.admission, self._binding, compute)
         self._survey = Survey(self.facts, self.admission)
 
     def outcomes(self) -> Sequence[Served]:
         """Admit, reserve, allocate and place: serve the guaranteed views in turn, then the spare one."""
         cluster, frame = self._refreshed(), self.facts.frame
+        restraint = Restraint(self.facts)
         outcomes = []
         for vc in self._reservation.order():
             view = self._reservation.guaranteed(vc, cluster)
             plugins = Plugins(policy=vc.policy, policy_parameters=vc.policy_parameters, placer=vc.placer)
-            outcome = self._served(view, plugins)
+            outcome = self._served(view, plugins, restraint)
             if self._binding is None:
                 cluster = outcome.capacity
             else:
@@ -61,7 +65,7 @@ class Session:
             outcomes.append(outcome)
         view = self._reservation.spare(cluster)
         plugins = Plugins(policy=frame.spare_policy, policy_parameters={}, placer=frame.spare_placer)
-        outcomes.append(self._served(view, plugins))
+        outcomes.append(self._served(view, plugins, restraint))
         return outcomes
 
     def views(self) -> dict[str, View]:
@@ -79,15 +83,16 @@ class Session:
             regraded, seen_anew = self._binding.refresh(facts.changed_allocations)
             jobs |= regraded
             facts.changed_allocations.update(seen_anew)
+        self._shielding.refresh(facts.changed_allocations)
         self._reservation.refresh(jobs, facts.changed_allocations)
         cluster = self._survey.refresh(facts.changed_allocations)
         facts.changed_jobs.clear()
         facts.changed_allocations.clear()
         return cluster
 
-    def _served(self, view: View, plugins: Plugins) -> Served:
+    def _served(self, view: View, plugins: Plugins, restraint: Restraint) -> Served:
         memory = self.facts.frame.memory.get(view.name, {})
-        return serve(view, plugins, memory, overran=self._overran.get(view.name, ""))
+        return restraint.serve(view, plugins, memory, overran=self._overran.get(view.name, ""))
 
     def plan(self, outcomes: Sequence[Served]) -> Plan:
         """Diff: return the plan of the round, without the reasons of those who wait."""
@@ -101,6 +106,9 @@ class Session:
         ledger = {
             outcome.view.name: outcome.decision.ledger for outcome in outcomes if outcome.decision.ledger
         }
+        shielded_until = self._shielding.ends_at
+        if shielded_until is not None:
+            wakes.append(shielded_until)
         if dealt.wake_at is not None:
             wakes.append(dealt.wake_at)
         if dealt.memory:

@@ -20,6 +20,8 @@ def settle(grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity) -> Place
     holding = capacity.pending.get(grant.jobs)
     if holding is None:
         fit = capacity.find(demand_of_grant(grant, jobs, capacity.cluster))
+    elif grant.jobs in capacity.pinned:
+        return _kept(holding, capacity)
     elif not _may_stay(grant, jobs, holding.gpus, holding.model):
         fit = _find_elsewhere(grant, jobs, holding, capacity)
     elif holding.gpus > capacity.room(holding.model):
@@ -29,15 +31,19 @@ def settle(grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity) -> Place
         if _is_wider(grant, holding, capacity):
             fit = _find_elsewhere(grant, jobs, holding, capacity)
         if fit is None or fit.victims:
-            capacity.keep(holding)
-            assert holding.running is not None
-            return Placement(gpu_model=holding.model, replicas=holding.running.replicas)
+            return _kept(holding, capacity)
     if fit is None:
         return None
     if holding is not None:
         capacity.drop(holding)
     capacity.take(fit)
     return fit.placement
+
+
+def _kept(holding: Holding, capacity: Capacity) -> Placement:
+    capacity.keep(holding)
+    assert holding.running is not None
+    return Placement(gpu_model=holding.model, replicas=holding.running.replicas)
 
 
 def _find_elsewhere(

@@ -13,9 +13,12 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.codec import dumps_plan, dumps_snapshot, loads_snapshot
+from scheduler.core.demand import demand_of
 from scheduler.core.plan import ActionKind, Plan, Tier
 from scheduler.core.registry import PLACERS, POLICIES
+from scheduler.core.restraint import placed_by
 from scheduler.core.round import decide
+from scheduler.core.session import Session
 from scheduler.core.snapshot import Snapshot, Task, Tenant
 from tests.builders import (
     NOW,
@@ -231,6 +234,39 @@ def test_every_job_ends_though_a_third_of_the_actions_is_lost(plugins: tuple[str
     loop = VirtualLoop(snapshot, seconds, drop=1 / 3, keep_memory=False)
     loop.run(rounds=1_500)
     assert set(loop.ended) == set(seconds)
+
+
+#: An attempt that has run for less is not displaced: longer than any policy's own quantum here.
+LEAST_SECONDS = 1_300.0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nobody_is_displaced_too_young_nor_too_many_at_once_and_no_gpu_idles_for_it(policy: str) -> None:
+    snapshot, seconds = make_workload((policy, "consolidate"))
+    # Nobody's GPUs are reclaimed, so that whoever has to leave leaves for the sake of the policy.
+    jobs = [replace(job, guaranteed=True, time_limit_seconds=None) for job in snapshot.jobs]
+    clusters = [replace(vc, min_run_seconds=LEAST_SECONDS) for vc in snapshot.virtual_clusters]
+    facts = replace(snapshot, jobs=tuple(jobs), virtual_clusters=tuple(clusters), preemptions_per_round=1)
+    facts = replace(facts, round_seconds=20.0)
+    loop, held_back = VirtualLoop(facts, {job: 40 * left for job, left in seconds.items()}), 0
+    for _ in range(100):
+        facts = loop.snapshot
+        plan = loop.step()
+        assert not plan.degraded
+        held = {running.allocation: running for running in facts.running if running.phase == "held"}
+        displaced = [held[action.allocation] for action in plan.actions if action.allocation in held]
+        assert sum(len(running.jobs) for running in displaced) <= 1
+        assert all(facts.now >= running.since + LEAST_SECONDS for running in displaced)
+        for outcome in Session(facts).outcomes():
+            words = [reason.code for said in outcome.decision.reasons.values() for reason in said]
+            if {"minimum_run", "preemption_budget"}.intersection(words):
+                held_back += 1
+                waiting = outcome.view.jobs.keys() - placed_by(outcome)
+                for job in [outcome.view.jobs[number] for number in waiting]:
+                    fit = outcome.capacity.find(demand_of(job, outcome.capacity.cluster))
+                    assert fit is None
+    # Nobody's lease of themis ends here before it has run for long enough.
+    assert held_back or policy == "themis" or not getattr(POLICIES[policy], "rotates", False)
 
 
 def test_keeps_to_its_time(plugins: tuple[str, str]) -> None:

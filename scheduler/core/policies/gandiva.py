@@ -143,8 +143,9 @@ class _State:
 
 
 def _alone(view: View) -> list[Running]:
-    """Return what runs without sharing its GPUs, by job."""
-    running = [view.running[job] for job in sorted(view.running)]
+    """Return what runs without sharing its GPUs and may be disturbed, by job."""
+    pinned = view.capacity.pinned
+    running = [view.running[job] for job in sorted(view.running) if view.running[job].jobs not in pinned]
     return [held for held in running if len(held.jobs) == 1 and held.phase == "held"]
 
 

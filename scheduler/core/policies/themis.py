@@ -130,7 +130,8 @@ class _Round:
         self._open = [
             unit
             for unit in view.capacity.pending
-            if all(self._leases[job] <= view.now + INSTANT_SECONDS for job in unit)
+            if unit not in view.capacity.pinned
+            and all(self._leases[job] <= view.now + INSTANT_SECONDS for job in unit)
             and all(self._prospects.of(view.jobs[job]) for job in unit)
         ]
 

@@ -38,6 +38,8 @@ class Lease:
             self._settled.update(view.running)
         #: GPUs of each model that could be had at most: cheaper to ask than a place.
         self._left = {model: self._capacity.offered(model) for model in self._capacity.models}
+        for unit in [unit for unit in self._capacity.pending if unit in self._capacity.pinned]:
+            self._keep(unit, self._capacity.pending[unit])
 
     @property
     def has_room(self) -> bool:

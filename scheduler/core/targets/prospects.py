@@ -120,7 +120,7 @@ def believed(job: Job) -> Job:
 
 def _emptied(capacity: Capacity) -> Capacity:
     """Return what the view could hand out if none of its own jobs ran."""
-    empty = capacity.fork()
+    empty = capacity.pinning(())
     for holding in list(empty.pending.values()):
         empty.drop(holding)
     return empty
