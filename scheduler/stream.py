@@ -4,9 +4,12 @@ Objects go out whole with their row version and the page keeps the newest, so a 
 message is harmless (DESIGN 1.9). Nothing here may fail what was committed: sends are robust.
 """
 
+import math
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from threading import Lock
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -23,7 +26,35 @@ OPERATORS = "operators"
 #: Objects per message: keeps one frame well under a browser's and Redis's comfort.
 _BATCH = 100
 
+#: Readings of nodes that report within this time of each other go out together: they are lossy, and to change
+#: threads for each of them costs as much as the rest of a report.
+_SAMPLES_SECONDS = 0.2
+
 Message = tuple[str, dict[str, Any]]
+
+
+class Gathering:
+    """Holds messages back, of each sender the newest, so that they are sent together and not too often."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.waiting: dict[str, Message] = {}
+        self.sent_at = -math.inf
+        self.lock = Lock()
+
+    def add(self, sender: str, message: Message) -> list[Message]:
+        """Return what is to be sent now; what is not waits for whoever comes next."""
+        with self.lock:
+            self.waiting[sender] = message
+            now = time.monotonic()
+            if now - self.sent_at < self.seconds:
+                return []
+            self.sent_at = now
+            due, self.waiting = self.waiting, {}
+            return list(due.values())
+
+
+_samples = Gathering(_SAMPLES_SECONDS)
 
 
 def tenant_group(name: str) -> str:
@@ -135,7 +166,8 @@ def publish_samples(node_name: str, samples: Sequence[Any]) -> None:
         }
         for sample in samples
     ]
-    _on_commit(_send, [(EVERYONE, {"type": "live.samples", "node": node_name, "gpus": gpus})])
+    message = {"type": "live.samples", "node": node_name, "gpus": gpus}
+    _on_commit(_send, _samples.add(node_name, (EVERYONE, message)))
 
 
 def publish_usage(point: Mapping[str, Any]) -> None:
@@ -166,6 +198,11 @@ def publish_ledger(
 def wake_nodes(ids: Iterable[int]) -> None:
     """Let the agents fetch their desired state now rather than with their next report."""
     _on_commit(_send, [(node_group(node_id), {"type": "agent.wake"}) for node_id in sorted(set(ids))])
+
+
+def offer_session(node_id: int, offer: Mapping[str, Any]) -> None:
+    """Let the node's agent know that somebody wants to get into one of its attempts."""
+    _on_commit(_send, [(node_group(node_id), {"type": "agent.session", "session": dict(offer)})])
 
 
 def _on_commit(send: Any, items: list) -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F
 
 from nodeagent.messages import (
@@ -20,7 +20,6 @@ from nodeagent.messages import (
     decode,
 )
 from scheduler import stream
-from scheduler.clock import database_now
 from scheduler.core.lifecycle import ATTEMPT_LIVE, AttemptState
 from scheduler.hints import hint_round
 from scheduler.models import Attempt, AttemptPart, Gpu, GpuModel, Node, ProgressPoint
@@ -56,9 +55,8 @@ def report_read(value: Any) -> Report:
 
 def report_apply(node: Node, report: Report) -> Desired:
     """Renew the node's lease, apply the report, and return the node's desired state."""
-    now = database_now()
     # Drawn before the desired state is read, so that a higher number was read later (see Node).
-    generation = _renew_lease(node, now)
+    now, generation = _renew_lease(node)
     if report.inventory is not None:
         _inventory_set(node, report.boot, report.inventory, at=now)
     elif node.state != NodeState.READY and node.boot == report.boot:
@@ -80,11 +78,20 @@ def report_apply(node: Node, report: Report) -> Desired:
     )
 
 
-def _renew_lease(node: Node, now: datetime) -> int:
-    expires = now + timedelta(seconds=settings.CONFIG.node_lease_seconds)
-    Node.objects.filter(id=node.id).update(lease_expires_at=expires, generation=F("generation") + 1)
-    node.refresh_from_db(fields=["generation", "state", "boot"])
-    return node.generation
+def _renew_lease(node: Node) -> tuple[datetime, int]:
+    """Renew by the database's clock; return its time, and the number of this answer.
+
+    One statement, and not put together anew by the ORM: every node asks for it every few seconds.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE scheduler_node SET generation = generation + 1,"
+            " lease_expires_at = clock_timestamp() + make_interval(secs => %s)"
+            " WHERE id = %s RETURNING clock_timestamp(), generation, state, boot",
+            [settings.CONFIG.node_lease_seconds, node.id],
+        )
+        now, node.generation, node.state, node.boot = cursor.fetchone()
+    return now, node.generation
 
 
 @transaction.atomic
@@ -232,6 +239,8 @@ def _throughput(attempt: Attempt, newest: ProgressPoint) -> float | None:
 
 def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
     """Every part that this node should be running, or stopping, and has not reported the end of."""
+    if not _has_parts(node):
+        return ()
     parts = (
         AttemptPart.objects.filter(node=node, attempt__state__in=ATTEMPT_LIVE)
         .exclude(state=PartState.EXITED)
@@ -239,6 +248,16 @@ def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
         .order_by("attempt_id")
     )
     return tuple(_desired_part(part) for part in parts)
+
+
+def _has_parts(node: Node) -> bool:
+    """Look before the parts are read with all that belongs to them: most nodes ask again and again."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT 1 FROM scheduler_attemptpart WHERE node_id = %s AND state <> 'exited')",
+            [node.id],
+        )
+        return bool(cursor.fetchone()[0])
 
 
 def _desired_part(part: AttemptPart) -> DesiredPart:

@@ -243,6 +243,13 @@ def test_generations_grow_with_every_answer():
     assert report(node).generation < report(node).generation
 
 
+def test_a_report_of_a_node_without_news_costs_two_statements(django_assert_num_queries):
+    node = make_node()
+    report(node)
+    with django_assert_num_queries(2):
+        report(node)
+
+
 def test_progress_is_stored_once_and_gives_throughput():
     (node,), attempt = gang(replicas=1)
     lines = tuple(
