@@ -1,7 +1,7 @@
 """What a monitoring system collects, in Prometheus's text format.
 
 Everything is counted in the database when it is asked for, so that every web process tells the same. There
-is a line for each GPU model and each virtual cluster, and none for each job, node or tenant.
+is a line for each GPU model, each virtual cluster and each node, and none for each job or tenant.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from scheduler.clock import database_now
 from scheduler.core.lifecycle import JobState
 from scheduler.models import (
     FairnessState,
@@ -30,11 +31,14 @@ from scheduler.models import (
     Gpu,
     Job,
     Leadership,
+    Node,
     Round,
     ViewComputing,
 )
 from scheduler.models.rounds import RoundState
 from scheduler.represent import SPARE_VIEW, gpu_states
+from scheduler.services.metrics.buckets import GPU_MEASURES, told
+from scheduler.services.metrics.now import newest_readings
 from tenants.models import VirtualCluster
 from tenants.selectors import viewer
 
@@ -92,6 +96,7 @@ class _Database(Collector):
         yield from _rounds()
         yield from _views()
         yield from _fairness()
+        yield from _nodes()
 
     def describe(self) -> Iterator[Metric]:
         # Nothing is counted until it is asked for.
@@ -198,3 +203,27 @@ def _fairness() -> Iterator[Metric]:
         if known:
             worst.add_metric([state.virtual_cluster], max(known))
     yield from (violations, worst)
+
+
+def _nodes() -> Iterator[Metric]:
+    """What agents read last; a node that tells nothing any more has no line."""
+    names = dict(Node.objects.values_list("id", "name"))
+    readings = newest_readings(names, database_now())
+    labels = ["node", "simulated"]
+    utilisation = GaugeMetricFamily(
+        "allot_node_gpu_utilisation_percent", "How busy the node's GPUs are, in the mean", labels=labels
+    )
+    memory = GaugeMetricFamily(
+        "allot_node_gpu_memory_used_bytes", "Memory in use on all of the node's GPUs", labels=labels
+    )
+    power = GaugeMetricFamily("allot_node_gpu_power_watts", "Power of all of the node's GPUs", labels=labels)
+    for node, row in sorted(readings.items(), key=lambda item: names[item[0]]):
+        own = [names[node], "true" if row.simulated else "false"]
+        gpus = list(row.values["gpus"].values())
+        if percents := told(gpus, GPU_MEASURES.index("utilisation_percent")):
+            utilisation.add_metric(own, sum(percents) / len(percents))
+        if used := told(gpus, GPU_MEASURES.index("memory_used_bytes")):
+            memory.add_metric(own, sum(used))
+        if watts := told(gpus, GPU_MEASURES.index("power_watts")):
+            power.add_metric(own, sum(watts))
+    yield from (utilisation, memory, power)

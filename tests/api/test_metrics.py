@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 import pytest
 from django.conf import settings
@@ -11,7 +12,7 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 
-from scheduler.models import Leadership, Round, ViewComputing
+from scheduler.models import Leadership, NodeMetrics, Round, ViewComputing
 from tests.api.caller import caller
 from tests.scheduler.builders import (
     gpus_of,
@@ -106,3 +107,20 @@ def test_a_collector_may_read_it_with_the_token_of_the_settings(monkeypatch: pyt
     assert get("ä") == 401
     assert get(TOKEN, "/api/v1/cluster") == 401
     assert get(TOKEN, "/api/v1/rounds") == 401
+
+
+def test_nodes_tell_what_their_gpus_do_while_they_report() -> None:
+    now = timezone.now()
+    for name, at in (("node-a", now), ("node-b", now - timedelta(minutes=5))):
+        NodeMetrics.objects.create(
+            node=make_node(name),
+            seconds=10,
+            at=at,
+            simulated=True,
+            values={"gpus": {"0": [90.0, 100, None], "1": [40.0, 50, None]}, "parts": {}},
+        )
+    found = collected()
+    labels = {"node": "node-a", "simulated": "true"}
+    assert value(found, "allot_node_gpu_utilisation_percent", **labels) == 65.0
+    assert value(found, "allot_node_gpu_memory_used_bytes", **labels) == 150
+    assert not [name for name, labels in found if "power" in name or ("node", "node-b") in labels]
