@@ -11,8 +11,10 @@ import type {
   Job,
   JobState,
   LogPage,
+  LogSearch,
   Me,
   Member,
+  MergedLogPage,
   Node,
   Page,
   Plugins,
@@ -118,6 +120,30 @@ export function fetchLog(
 ): Promise<LogPage> {
   return request<LogPage>("GET", `/jobs/${job}/logs${queryString(where)}`, signal ? { signal } : {});
 }
+
+export function fetchMergedLog(
+  job: number,
+  where: { attempt: number; task?: string | undefined; after: string },
+  signal?: AbortSignal,
+): Promise<MergedLogPage> {
+  return request<MergedLogPage>("GET", `/jobs/${job}/logs/merged${queryString(where)}`, signal ? { signal } : {});
+}
+
+/** Lines of an attempt's whole output; each page goes on where the last one stopped. */
+export const logSearchQuery = (
+  job: number,
+  { matchCase, ...where }: { attempt: number; q: string; regex: boolean; matchCase: boolean },
+) =>
+  infiniteQueryOptions({
+    queryKey: ["job", job, "log-search", where, matchCase],
+    queryFn: ({ pageParam, signal }) => {
+      const query = { ...where, regex: String(where.regex), match_case: String(matchCase), after: pageParam };
+      return request<LogSearch>("GET", `/jobs/${job}/logs/search${queryString(query)}`, { signal });
+    },
+    initialPageParam: "",
+    getNextPageParam: (last) => last.next_after || undefined,
+    retry: false,
+  });
 
 export const nodesQuery = queryOptions({
   queryKey: ["nodes"],

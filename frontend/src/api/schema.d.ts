@@ -388,6 +388,91 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/logs/download": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Download the whole output of an attempt: of one rank as text, of several as a zip. */
+        get: operations["jobs_logs_download_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/logs/merged": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Read the output of all ranks, or of those of a task, merged by the time at which it was sent. */
+        get: operations["jobs_logs_merged_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/logs/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Find the lines of an attempt's output that contain a text or match a regular expression. */
+        get: operations["jobs_logs_search_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the job's attempts used, from the first start on if nothing else is asked for. */
+        get: operations["jobs_metrics_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/ports/{port}/open": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Return the address of the pages that one of the job's programs serves, with a ticket in it. */
+        post: operations["jobs_ports_open"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/progress": {
         parameters: {
             query?: never;
@@ -416,6 +501,23 @@ export interface paths {
         put?: never;
         /** @description Let a held job be considered again. */
         post: operations["jobs_release"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Who is, and was, inside the job in the last 30 days: the newest first. */
+        get: operations["jobs_sessions_list"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -502,6 +604,23 @@ export interface paths {
         };
         /** @description Count the visible jobs by state, under the same filters as the list. */
         get: operations["jobs_counts_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the running jobs of the caller's tenants use now, the newest first; operators see all. */
+        get: operations["jobs_usage_list"];
         put?: never;
         post?: never;
         delete?: never;
@@ -870,7 +989,7 @@ export interface paths {
         delete: operations["nodes_delete"];
         options?: never;
         head?: never;
-        /** @description Cordon or uncordon a node, or move it to another rack. For operators. */
+        /** @description Cordon a node, return it to service, or move it to another rack. For operators. */
         patch: operations["nodes_change"];
         trace?: never;
     };
@@ -883,8 +1002,29 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Cordon the node and move its jobs away, with their grace period. For operators. */
+        /**
+         * @description Move the node's jobs away, with their grace period, at once or at a deadline. For operators.
+         *
+         *     Until the deadline they go on, and only what will have ended by then is started there.
+         */
         post: operations["nodes_drain"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes/{name}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the machine and its GPUs did, the last hour if nothing else is asked for. */
+        get: operations["nodes_metrics_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -902,6 +1042,58 @@ export interface paths {
         put?: never;
         /** @description Replace the node's token; the old one is worth nothing from now on. For operators. */
         post: operations["nodes_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the caller wants to be told of by e-mail. */
+        get: operations["notifications_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** @description Change what the caller wants to be told of by e-mail. */
+        patch: operations["notifications_change"];
+        trace?: never;
+    };
+    "/api/v1/notifications/address": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** @description Change the caller's own e-mail address; where mail can be sent, it has to be confirmed. */
+        put: operations["notifications_address_set"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/address/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Confirm the address to which the link was sent. */
+        post: operations["notifications_address_confirm"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1101,6 +1293,25 @@ export interface paths {
         head?: never;
         /** @description Change a tenant's title. For operators. */
         patch: operations["tenants_change"];
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/budget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description A tenant's budget, what of it is used, and what is expected. */
+        get: operations["tenants_budget_get"];
+        /** @description Give a tenant a budget, or another one. For operators. */
+        put: operations["tenants_budget_set"];
+        post?: never;
+        /** @description Take a tenant's budget away, so that nothing limits what it uses up. For operators. */
+        delete: operations["tenants_budget_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/tenants/{name}/members": {
@@ -1369,6 +1580,111 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Webhooks of a tenant, for its admins, or of the cluster, for operators; the newest first. */
+        get: operations["webhooks_list"];
+        put?: never;
+        /** @description Make a webhook; its secret is shown once. For admins of the tenant, and operators. */
+        post: operations["webhooks_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{webhook_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One webhook. For admins of its tenant, and operators. */
+        get: operations["webhooks_get"];
+        put?: never;
+        post?: never;
+        /** @description Remove a webhook, and what is waiting for it. */
+        delete: operations["webhooks_delete"];
+        options?: never;
+        head?: never;
+        /** @description Change a webhook; one that is switched on again has no past failures. */
+        patch: operations["webhooks_change"];
+        trace?: never;
+    };
+    "/api/v1/webhooks/{webhook_id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What was sent to a webhook, or waits, the newest first; kept for 30 days. */
+        get: operations["webhooks_deliveries_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Send a message again, with the id that it had. */
+        post: operations["webhooks_deliveries_redeliver"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{webhook_id}/secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Make a new secret, shown once; the one of before signs beside it for a day. */
+        post: operations["webhooks_secret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{webhook_id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Send a message that tells of nothing. */
+        post: operations["webhooks_test"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/what-if": {
         parameters: {
             query?: never;
@@ -1411,6 +1727,27 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * @description * `warn` - Tell the tenant's admins, and go on
+         *     * `hold` - Start no more of its jobs until the next period; what runs goes on
+         * @enum {string}
+         */
+        ActionEnum: "warn" | "hold";
+        AddressAnswer: {
+            /** @description The one that counts now. */
+            address: string;
+            /** @description The new one counts once the link in the mail to it was opened. */
+            confirmation_sent: boolean;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        AddressInputRequest: {
+            address: string;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        AddressTokenRequest: {
+            /** @description From the link in the mail. */
+            token: string;
+        };
         /** @description Which cells each virtual cluster should get, by what its jobs would have waited with them. */
         Advice: {
             /** Format: uuid */
@@ -1657,6 +1994,67 @@ export interface components {
             /** Format: date-time */
             ends_at: string;
             from: string;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        BudgetInputRequest: {
+            /** Format: double */
+            amount: number;
+            /** @default gpu_hours */
+            unit: components["schemas"]["UnitEnum"];
+            /** @default month */
+            period: components["schemas"]["PeriodEnum"];
+            /** @default warn */
+            action: components["schemas"]["ActionEnum"];
+            /**
+             * Format: date-time
+             * @description Left out: the beginning of the period that runs, or now where there are no periods.
+             */
+            starts_at?: string;
+        };
+        BudgetState: {
+            /** @description null: none; then the GPU-hours of the month are told. */
+            budget: components["schemas"]["BudgetTerms"] | null;
+            /**
+             * Format: double
+             * @description By all jobs until now, those that run included.
+             */
+            used: number;
+            /** Format: date-time */
+            counts_from: string;
+            /**
+             * Format: date-time
+             * @description Then it begins anew; null: never.
+             */
+            ends_at: string | null;
+            /**
+             * Format: double
+             * @description In the last 24 hours.
+             */
+            used_last_day: number;
+            /**
+             * Format: double
+             * @description Used by the end of the period if all goes on as in the last 24 hours.
+             */
+            expected: number | null;
+            /**
+             * Format: date-time
+             * @description When the budget will then be used up; null: not in this period, or it is.
+             */
+            reached_at: string | null;
+            /** @description It is used up, and nothing of the tenant is started. */
+            is_holding: boolean;
+        };
+        BudgetTerms: {
+            /** Format: double */
+            amount: number;
+            unit: components["schemas"]["UnitEnum"];
+            period: components["schemas"]["PeriodEnum"];
+            action: components["schemas"]["ActionEnum"];
+            /**
+             * Format: date-time
+             * @description Nothing before this counts.
+             */
+            starts_at: string;
         };
         BulkSubmitRequest: {
             tenant?: string;
@@ -1966,6 +2364,64 @@ export interface components {
             /** Format: double */
             private_p95_seconds: number;
         };
+        Delivery: {
+            readonly id: number;
+            /**
+             * Format: uuid
+             * @description Sent as webhook-id, the same with each try.
+             */
+            message: string;
+            /** @description `test`, or one of the webhook's topics. */
+            topic: string;
+            /** @description As it is sent. */
+            body: string;
+            /** Format: date-time */
+            created_at: string;
+            state?: components["schemas"]["DeliveryState"];
+            tries?: number;
+            /** Format: date-time */
+            tried_at?: string | null;
+            /** Format: date-time */
+            next_at: string;
+            /**
+             * Format: date-time
+             * @description Given up when a try after this fails.
+             */
+            until: string;
+            /** @description HTTP status of the last try's answer. */
+            status: number | null;
+            /** @description First bytes of that answer's body. */
+            reply: string;
+            /**
+             * Format: double
+             * @description How long the last try took.
+             */
+            seconds: number | null;
+            /** @description Why the last try had no answer. */
+            problem: string;
+        };
+        /**
+         * @description * `waiting` - Waiting
+         *     * `delivered` - Delivered
+         *     * `given_up` - Given Up
+         * @enum {string}
+         */
+        DeliveryState: "waiting" | "delivered" | "given_up";
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        DrainInputRequest: {
+            /**
+             * Format: double
+             * @description From now; 0: at once.
+             */
+            deadline_seconds?: number;
+            /**
+             * Format: date-time
+             * @description An instant, in place of deadline_seconds.
+             */
+            until?: string;
+            /** @default  */
+            why: string;
+        };
         Dropped: {
             kind: string;
             jobs: number[];
@@ -1981,6 +2437,14 @@ export interface components {
             /** @description It can run on so few, with fewer replicas of its only task. */
             min_gpus: number;
         };
+        /**
+         * @description * `start` - start
+         *     * `end` - end
+         *     * `failure` - failure
+         *     * `preemption` - preemption
+         * @enum {string}
+         */
+        EmailEnum: "start" | "end" | "failure" | "preemption";
         Error: {
             /** @description Code, such as invalid, not_found or quota_exceeded. */
             error: string;
@@ -2203,6 +2667,20 @@ export interface components {
             failed: number;
             cancelled: number;
         };
+        JobMetricsAnswer: {
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            /** @description From one point to the next. */
+            resolution_seconds: number;
+            /** @description Figures of GPUs were made up, not measured. */
+            simulated: boolean;
+            /** @description Groups of series that would be too many at once. */
+            left_out: number;
+            series: components["schemas"]["Series"][];
+            attempts: components["schemas"]["MeasuredAttempt"][];
+        };
         JobModelSpeed: {
             gpu_model: string;
             /** Format: double */
@@ -2247,6 +2725,13 @@ export interface components {
             runs_now: boolean;
         };
         /**
+         * @description * `all` - All: start, end, failure, preemption
+         *     * `failures` - Failures, and jobs that seem stuck
+         *     * `none` - None, except where a job asks for it
+         * @enum {string}
+         */
+        JobNotices: "all" | "failures" | "none";
+        /**
          * @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas`
          *     and `env` may stand here instead of in `tasks`.
          */
@@ -2280,6 +2765,8 @@ export interface components {
             skew?: number | null;
             retry?: components["schemas"]["Retry"];
             watch?: components["schemas"]["Watch"] | null;
+            notify?: components["schemas"]["Notify"] | null;
+            ports?: components["schemas"]["Port"][];
             checkpoint?: components["schemas"]["Checkpoint"];
             throughput?: {
                 [key: string]: number;
@@ -2322,6 +2809,10 @@ export interface components {
             skew?: number | null;
             retry?: components["schemas"]["RetryRequest"];
             watch?: components["schemas"]["WatchRequest"] | null;
+            notify?: components["schemas"]["NotifyRequest"] | null;
+            ports?: components["schemas"]["PortRequest"][];
+            /** @description Short for a port of the name notebook. */
+            notebook?: boolean;
             checkpoint?: components["schemas"]["CheckpointRequest"];
             throughput?: {
                 [key: string]: number;
@@ -2386,6 +2877,10 @@ export interface components {
             skew?: number | null;
             retry?: components["schemas"]["RetryRequest"];
             watch?: components["schemas"]["WatchRequest"] | null;
+            notify?: components["schemas"]["NotifyRequest"] | null;
+            ports?: components["schemas"]["PortRequest"][];
+            /** @description Short for a port of the name notebook. */
+            notebook?: boolean;
             checkpoint?: components["schemas"]["CheckpointRequest"];
             throughput?: {
                 [key: string]: number;
@@ -2412,6 +2907,43 @@ export interface components {
             received: {
                 [key: string]: number;
             };
+        };
+        /** @description Sums over the job's GPUs or replicas, as newly read; null: not known. */
+        JobUsage: {
+            job: number;
+            name: string;
+            tenant: string;
+            virtual_cluster: string;
+            attempt: number;
+            gpus: number;
+            gpu_model: string;
+            nodes: string[];
+            /** Format: date-time */
+            running_at: string | null;
+            /**
+             * Format: double
+             * @description Mean of its GPUs.
+             */
+            utilisation_percent: number | null;
+            /**
+             * Format: double
+             * @description Of its GPUs.
+             */
+            least_busy_percent: number | null;
+            /** Format: double */
+            gpu_memory_used_bytes: number | null;
+            /** Format: double */
+            power_watts: number | null;
+            /** Format: double */
+            cpus_used: number | null;
+            /** Format: double */
+            memory_used_bytes: number | null;
+            /**
+             * Format: double
+             * @description For how long all of its GPUs have done nothing.
+             */
+            idle_seconds: number | null;
+            simulated: boolean;
         };
         LargerGuaranteeRequest: {
             virtual_cluster: string;
@@ -2529,10 +3061,29 @@ export interface components {
             at: string;
             text: string;
         };
+        LogHit: {
+            rank: number;
+            task: string;
+            /** @description Its number, from 1. */
+            line: number;
+            /** @description Of the chunk in which the line begins. */
+            sequence: number;
+            /** @description Number of the line with which that chunk begins. */
+            chunk_line: number;
+            /** @description The line, cut where it is long. */
+            text: string;
+            /** @description Where in `text` the first match begins. */
+            start: number;
+            end: number;
+            before: string[];
+            after: string[];
+        };
         LogPage: {
             attempt: number | null;
             rank: number;
             ranks: number[];
+            /** @description The task of each of `ranks`. */
+            tasks: string[];
             chunks: components["schemas"]["LogChunk"][];
             /** @description Give it as `after` to go on. */
             next_after: number;
@@ -2540,6 +3091,24 @@ export interface components {
             complete: boolean;
             /** @description The attempt wrote more than is kept. */
             truncated: boolean;
+            /** @description Set where the output was removed by the retention. */
+            removed: components["schemas"]["LogRemoved"] | null;
+        };
+        LogRemoved: {
+            /** Format: date-time */
+            at: string;
+            bytes: number;
+            /** @description Which limit of the retention the output was removed for. */
+            message: string;
+        };
+        LogSearch: {
+            attempt: number | null;
+            hits: components["schemas"]["LogHit"][];
+            lines_searched: number;
+            /** @description Give it as `after` to go on: there were more hits, or 4 s were over. Empty when everything was searched. */
+            next_after: string;
+            /** @description Set where the output was removed by the retention. */
+            removed: components["schemas"]["LogRemoved"] | null;
         };
         Lot: {
             gpus: {
@@ -2595,6 +3164,14 @@ export interface components {
             username: string;
             email: string;
         };
+        MeasuredAttempt: {
+            number: number;
+            /** Format: date-time */
+            started_at: string;
+            /** Format: date-time */
+            ended_at: string | null;
+            outcome: string;
+        };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         MemberInputRequest: {
             role: components["schemas"]["Role"];
@@ -2603,6 +3180,18 @@ export interface components {
             username: string;
             email: string;
             role: components["schemas"]["Role"];
+        };
+        MergedLogPage: {
+            attempt: number | null;
+            ranks: number[];
+            /** @description By the time at which the nodes sent them. */
+            chunks: components["schemas"]["RankedLogChunk"][];
+            /** @description Give it as `after` to go on. */
+            next_after: string;
+            /** @description The attempt has ended and this was the last of it. */
+            complete: boolean;
+            /** @description Set where the output was removed by the retention. */
+            removed: components["schemas"]["LogRemoved"] | null;
         };
         NewTokenOutput: {
             key: string;
@@ -2635,6 +3224,35 @@ export interface components {
             /** @description The random one, in this answer only. */
             password: string | null;
         };
+        NewWebhook: {
+            readonly id: number;
+            /** @description null: the operators', for all tenants. */
+            tenant?: string | null;
+            url: string;
+            title?: string;
+            topics: components["schemas"]["TopicsEnum"][];
+            active?: boolean;
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            failures?: number;
+            /**
+             * Format: date-time
+             * @description Since when nothing was delivered, though it was tried.
+             */
+            failing_since: string | null;
+            /** Format: date-time */
+            held_until?: string | null;
+            /**
+             * Format: date-time
+             * @description Until then each message is also signed with the secret of before.
+             */
+            old_secret_ends_at: string | null;
+            /** @description Why the platform switched it off; empty: it did not. */
+            problem: string;
+            /** @description In this answer only. */
+            secret: string | null;
+        };
         NewestRound: {
             number: number;
             /** Format: date-time */
@@ -2651,6 +3269,14 @@ export interface components {
             cordoned: boolean;
             draining: boolean;
             drained: boolean;
+            /**
+             * Format: date-time
+             * @description When its jobs are moved away; until then it takes only what will have ended.
+             */
+            drain_deadline: string | null;
+            /** @description Null while it is neither cordoned nor draining. */
+            withdrawn: components["schemas"]["NodeWithdrawn"] | null;
+            health: components["schemas"]["NodeCheck"][];
             isolation: {
                 [key: string]: boolean;
             };
@@ -2663,6 +3289,18 @@ export interface components {
             gpus: components["schemas"]["Gpu"][];
             version: number;
         };
+        NodeCheck: {
+            name: string;
+            verdict: components["schemas"]["VerdictEnum"];
+            message: string;
+            /** @description Index of the one GPU that it is about. */
+            gpu: number | null;
+            /**
+             * Format: date-time
+             * @description When the verdict became what it is.
+             */
+            since: string;
+        };
         NodeCounts: {
             ready: number;
             lost: number;
@@ -2673,6 +3311,19 @@ export interface components {
             name: string;
             /** @default rack-1 */
             rack: string;
+        };
+        NodeMetricsAnswer: {
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            /** @description From one point to the next. */
+            resolution_seconds: number;
+            /** @description Figures of GPUs were made up, not measured. */
+            simulated: boolean;
+            /** @description Groups of series that would be too many at once. */
+            left_out: number;
+            series: components["schemas"]["Series"][];
         };
         /**
          * @description * `new` - new
@@ -2692,6 +3343,14 @@ export interface components {
             cordoned: boolean;
             draining: boolean;
             drained: boolean;
+            /**
+             * Format: date-time
+             * @description When its jobs are moved away; until then it takes only what will have ended.
+             */
+            drain_deadline: string | null;
+            /** @description Null while it is neither cordoned nor draining. */
+            withdrawn: components["schemas"]["NodeWithdrawn"] | null;
+            health: components["schemas"]["NodeCheck"][];
             isolation: {
                 [key: string]: boolean;
             };
@@ -2705,6 +3364,43 @@ export interface components {
             version: number;
             /** @description For the node's agent; shown only now. */
             token: string;
+        };
+        NodeWithdrawn: {
+            /** @description Who cordoned or drains it; `health` is the platform. */
+            by: string;
+            why: string;
+            /** Format: date-time */
+            since: string | null;
+            /** @description The platform uncordons it when it is well again. */
+            returns_itself: boolean;
+        };
+        NotificationSettings: {
+            /** @description Where mail goes; empty: nowhere. */
+            address: string;
+            /** @description Whether this installation has a mail server. */
+            can_send: boolean;
+            /**
+             * @description Of one's own jobs, except where a job says it in `notify`.
+             *
+             *     * `all` - All: start, end, failure, preemption
+             *     * `failures` - Failures, and jobs that seem stuck
+             *     * `none` - None, except where a job asks for it
+             */
+            jobs: components["schemas"]["JobNotices"];
+            /** @description Budgets and webhooks of the tenants whose admin one is; of the cluster's for operators. */
+            tenants: boolean;
+            /** @description Nodes that were lost or cordoned; for operators. */
+            cluster: boolean;
+            /** @description Why the last mail could not be sent; it is tried again. */
+            problem: string;
+        };
+        Notify: {
+            /** @description Of what the job's owner gets e-mail, whatever his settings say; []: of nothing. */
+            email: components["schemas"]["EmailEnum"][];
+        };
+        NotifyRequest: {
+            /** @description Of what the job's owner gets e-mail, whatever his settings say; []: of nothing. */
+            email: components["schemas"]["EmailEnum"][];
         };
         /** @enum {unknown} */
         NullEnum: null;
@@ -2805,6 +3501,10 @@ export interface components {
             name: string;
             addresses: string[];
         };
+        PageAddress: {
+            /** @description Good for one browser, within a minute. */
+            url: string;
+        };
         PaginatedAdviceList: {
             results: components["schemas"]["Advice"][];
             /** @description Path of that page; null when none. */
@@ -2847,6 +3547,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedDeliveryList: {
+            results: components["schemas"]["Delivery"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedEventList: {
             results: components["schemas"]["Event"][];
             /** @description Path of that page; null when none. */
@@ -2870,6 +3577,13 @@ export interface components {
         };
         PaginatedJobTargetsList: {
             results: components["schemas"]["JobTargets"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
+        PaginatedJobUsageList: {
+            results: components["schemas"]["JobUsage"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
@@ -2924,6 +3638,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedSessionList: {
+            results: components["schemas"]["Session"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedSpeedRowList: {
             results: components["schemas"]["SpeedRow"][];
             /** @description Path of that page; null when none. */
@@ -2966,6 +3687,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedWebhookList: {
+            results: components["schemas"]["Webhook"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PasswordChangeRequest: {
             current: string;
@@ -2980,9 +3708,17 @@ export interface components {
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PatchedNodeChangeRequest: {
-            /** @description True: it accepts nothing new. */
+            /** @description True: it accepts nothing new; false: it is back in service, and not drained. */
             cordoned?: boolean;
+            /** @description Why it is cordoned or resumed. */
+            why?: string;
             rack?: string;
+        };
+        /** @description What is left out stays as it is. */
+        PatchedNotificationChangeRequest: {
+            jobs?: components["schemas"]["JobNotices"];
+            tenants?: boolean;
+            cluster?: boolean;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PatchedPriceInputRequest: {
@@ -3000,6 +3736,20 @@ export interface components {
             is_operator?: boolean;
             password?: string;
         };
+        /** @description What is left out stays as it is. */
+        PatchedWebhookChangeRequest: {
+            url?: string;
+            title?: string;
+            topics?: components["schemas"]["TopicsEnum"][];
+            active?: boolean;
+        };
+        /**
+         * @description * `month` - Month
+         *     * `week` - Week
+         *     * `none` - None
+         * @enum {string}
+         */
+        PeriodEnum: "month" | "week" | "none";
         /**
          * @description * `waiting` - waiting
          *     * `held` - held
@@ -3057,6 +3807,18 @@ export interface components {
             policies: components["schemas"]["Plugin"][];
             placers: components["schemas"]["Plugin"][];
         };
+        /** @description Where people visit a program of the job; it finds the number in $ALLOT_PORT_<NAME>. */
+        Port: {
+            name: string;
+            /** @description The number, for a program that can not be told one; null: the node chooses. */
+            port?: number | null;
+        };
+        /** @description Where people visit a program of the job; it finds the number in $ALLOT_PORT_<NAME>. */
+        PortRequest: {
+            name: string;
+            /** @description The number, for a program that can not be told one; null: the node chooses. */
+            port?: number | null;
+        };
         Prediction: {
             /**
              * Format: date-time
@@ -3108,6 +3870,14 @@ export interface components {
             limits: {
                 [key: string]: number;
             };
+        };
+        RankedLogChunk: {
+            sequence: number;
+            /** Format: date-time */
+            at: string;
+            text: string;
+            rank: number;
+            task: string;
         };
         Reason: {
             code: string;
@@ -3272,6 +4042,42 @@ export interface components {
          * @enum {string}
          */
         RuleKind: "lend" | "borrow";
+        Series: {
+            kind: components["schemas"]["SeriesKindEnum"];
+            attempt: number | null;
+            node: string | null;
+            /** @description Its index on the node; null: all of them. */
+            gpu: number | null;
+            rank: number | null;
+            /** @description With its unit. */
+            measure: string;
+            /** @description [Unix seconds, mean, lowest, highest, readings]; no point where there was no reading. */
+            points: number[][];
+        };
+        /**
+         * @description * `gpu` - gpu
+         *     * `host` - host
+         *     * `replica` - replica
+         * @enum {string}
+         */
+        SeriesKindEnum: "gpu" | "host" | "replica";
+        Session: {
+            /** Format: uuid */
+            id?: string;
+            user: string;
+            attempt: number;
+            rank: number;
+            node: string;
+            /** @description Name or number of the port; empty: a command. */
+            port: string;
+            /** @description Empty: a shell. */
+            command: string;
+            /** Format: date-time */
+            opened_at: string;
+            /** Format: date-time */
+            ended_at?: string | null;
+            exit_code?: number | null;
+        };
         ShortJob: {
             id: number;
             name: string;
@@ -3555,6 +4361,20 @@ export interface components {
             /** Format: date-time */
             expires_at?: string | null;
         };
+        /**
+         * @description * `job.started` - job.started
+         *     * `job.finished` - job.finished
+         *     * `job.failed` - job.failed
+         *     * `job.preempted` - job.preempted
+         *     * `job.stuck` - job.stuck
+         *     * `job.trial_failed` - job.trial_failed
+         *     * `budget.reached` - budget.reached
+         *     * `webhook.disabled` - webhook.disabled
+         *     * `node.lost` - node.lost
+         *     * `node.cordoned` - node.cordoned
+         * @enum {string}
+         */
+        TopicsEnum: "job.started" | "job.finished" | "job.failed" | "job.preempted" | "job.stuck" | "job.trial_failed" | "budget.reached" | "webhook.disabled" | "node.lost" | "node.cordoned";
         Topology: {
             level: components["schemas"]["LevelEnum"];
             /** @default false */
@@ -3578,6 +4398,12 @@ export interface components {
             queued: number;
             running: number;
         };
+        /**
+         * @description * `gpu_hours` - GPU-hours of all models together
+         *     * `cost` - GPU-hours weighted by each model's price
+         * @enum {string}
+         */
+        UnitEnum: "gpu_hours" | "cost";
         Usage: {
             points: components["schemas"]["UsagePoint"][];
         };
@@ -3615,6 +4441,13 @@ export interface components {
             /** Format: date-time */
             last_login?: string | null;
         };
+        /**
+         * @description * `ok` - ok
+         *     * `warning` - warning
+         *     * `failed` - failed
+         * @enum {string}
+         */
+        VerdictEnum: "ok" | "warning" | "failed";
         Violation: {
             id: number;
             virtual_cluster: string;
@@ -3781,6 +4614,45 @@ export interface components {
              * @default warn
              */
             then: components["schemas"]["ThenEnum"];
+        };
+        Webhook: {
+            readonly id: number;
+            /** @description null: the operators', for all tenants. */
+            tenant?: string | null;
+            url: string;
+            title?: string;
+            topics: components["schemas"]["TopicsEnum"][];
+            active?: boolean;
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            failures?: number;
+            /**
+             * Format: date-time
+             * @description Since when nothing was delivered, though it was tried.
+             */
+            failing_since: string | null;
+            /** Format: date-time */
+            held_until?: string | null;
+            /**
+             * Format: date-time
+             * @description Until then each message is also signed with the secret of before.
+             */
+            old_secret_ends_at: string | null;
+            /** @description Why the platform switched it off; empty: it did not. */
+            problem: string;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        WebhookInputRequest: {
+            /** @description Left out: of the cluster, for operators. */
+            tenant?: string | null;
+            /** @description https://host/path */
+            url: string;
+            /** @default  */
+            title: string;
+            topics: components["schemas"]["TopicsEnum"][];
+            /** @default true */
+            active: boolean;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         WeightedTenantRequest: {
@@ -5751,9 +6623,12 @@ export interface operations {
                 after?: number;
                 /** @description Number; left out, the newest. */
                 attempt?: number;
-                /** @description Chunks at most. */
+                /** @description Chunks at most; there are fewer where they are long. */
                 limit?: number;
+                /** @description As the process knows it by `$RANK`; left out, the first rank of the task, or 0. */
                 rank?: number;
+                /** @description Only ranks of the task of this name. */
+                task?: string;
             };
             header?: never;
             path: {
@@ -5800,6 +6675,390 @@ export interface operations {
             };
             /** @description There is no such thing, or you may not see it. */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_logs_download_get: {
+        parameters: {
+            query?: {
+                /** @description Number; left out, the newest. */
+                attempt?: number;
+                /** @description Left out: all ranks, of several as a zip. */
+                rank?: number;
+                /** @description Only ranks of the task of this name. */
+                task?: string;
+            };
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                    "application/zip": string;
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_logs_merged_get: {
+        parameters: {
+            query?: {
+                /** @description `next_after` of the answer before. */
+                after?: string;
+                /** @description Number; left out, the newest. */
+                attempt?: number;
+                /** @description Chunks of each rank at most. */
+                limit?: number;
+                /** @description Only ranks of the task of this name. */
+                task?: string;
+            };
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MergedLogPage"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_logs_search_get: {
+        parameters: {
+            query: {
+                /** @description `next_after` of the answer before. */
+                after?: string;
+                /** @description Number; left out, the newest. */
+                attempt?: number;
+                /** @description Lines shown before and after each. */
+                context?: number;
+                limit?: number;
+                match_case?: boolean;
+                /** @description What a line must contain. */
+                q: string;
+                /** @description Left out: all ranks, one after another. */
+                rank?: number;
+                /** @description `q` is a regular expression (PostgreSQL's). */
+                regex?: boolean;
+                /** @description Only ranks of the task of this name. */
+                task?: string;
+            };
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogSearch"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_metrics_get: {
+        parameters: {
+            query?: {
+                /** @description Number; left out, all attempts. */
+                attempt?: number;
+                /**
+                 * @description attempt: all GPUs together, and all replicas.
+                 *
+                 *     * `attempt` - attempt
+                 *     * `gpu` - gpu
+                 *     * `rank` - rank
+                 */
+                by?: "attempt" | "gpu" | "rank";
+                /** @description This one and its GPUs only. */
+                rank?: number;
+                /**
+                 * @description Seconds; auto: the finest that is kept for so long. Fewer points are made of many.
+                 *
+                 *     * `auto` - auto
+                 *     * `10` - 10
+                 *     * `60` - 60
+                 *     * `900` - 900
+                 */
+                resolution?: "auto" | "10" | "60" | "900";
+                since?: string;
+                /** @description Left out: now, or the job's end. */
+                until?: string;
+            };
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobMetricsAnswer"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_ports_open: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                job_id: number;
+                port: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageAddress"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5956,6 +7215,68 @@ export interface operations {
             };
             /** @description This Idempotency-Key was used for another request. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_sessions_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+            };
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedSessionList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6290,6 +7611,67 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["JobCounts"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_usage_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedJobUsageList"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -8244,7 +9626,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DrainInputRequest"];
+            };
+        };
         responses: {
             200: {
                 headers: {
@@ -8328,6 +9714,83 @@ export interface operations {
             };
         };
     };
+    nodes_metrics_get: {
+        parameters: {
+            query?: {
+                /**
+                 * @description node: all of its GPUs together.
+                 *
+                 *     * `node` - node
+                 *     * `gpu` - gpu
+                 */
+                by?: "node" | "gpu";
+                /**
+                 * @description Seconds; auto: the finest that is kept for so long. Fewer points are made of many.
+                 *
+                 *     * `auto` - auto
+                 *     * `10` - 10
+                 *     * `60` - 60
+                 *     * `900` - 900
+                 */
+                resolution?: "auto" | "10" | "60" | "900";
+                since?: string;
+                /** @description Left out: now, or the job's end. */
+                until?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeMetricsAnswer"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     nodes_token: {
         parameters: {
             query?: never;
@@ -8348,6 +9811,331 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["NodeWithToken"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    notifications_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationSettings"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    notifications_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedNotificationChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationSettings"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    notifications_address_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AddressInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AddressAnswer"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    notifications_address_confirm: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AddressTokenRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AddressAnswer"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -9578,6 +11366,216 @@ export interface operations {
             };
             /** @description The body is not application/json. */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tenants_budget_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetState"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tenants_budget_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BudgetInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetState"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tenants_budget_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11241,6 +13239,733 @@ export interface operations {
             };
             /** @description There is no such thing, or you may not see it. */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    webhooks_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+                /** @description Left out: those of the cluster, for operators. */
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedWebhookList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    webhooks_create: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookInputRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewWebhook"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    webhooks_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    webhooks_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    webhooks_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedWebhookChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    webhooks_deliveries_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+                /**
+                 * @description * `waiting` - Waiting
+                 *     * `delivered` - Delivered
+                 *     * `given_up` - Given Up
+                 */
+                state?: "waiting" | "delivered" | "given_up";
+            };
+            header?: never;
+            path: {
+                webhook_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedDeliveryList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    webhooks_deliveries_redeliver: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                delivery_id: number;
+                webhook_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    webhooks_secret: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                webhook_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewWebhook"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    webhooks_test: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                webhook_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

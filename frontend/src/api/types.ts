@@ -26,9 +26,13 @@ export type CheckAnswer = Schemas["CheckAnswer"];
 export type FieldProblem = Schemas["FieldProblem"];
 export type LogChunk = Schemas["LogChunk"];
 export type LogPage = Schemas["LogPage"];
+export type MergedLogPage = Schemas["MergedLogPage"];
+export type LogSearch = Schemas["LogSearch"];
+export type LogHit = Schemas["LogHit"];
 export type ProgressPoint = Schemas["ProgressPoint"];
 
 export type Node = Schemas["Node"];
+export type NodeCheck = Schemas["NodeCheck"];
 export type NewNode = Schemas["NodeWithToken"];
 export type Gpu = Schemas["Gpu"];
 export type GpuModel = Schemas["GpuModel"];

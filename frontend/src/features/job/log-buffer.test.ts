@@ -9,7 +9,8 @@ function chunk(sequence: number, text = `line ${sequence}\n`): LogChunk {
 
 function page(chunks: LogChunk[], given: Partial<LogPage> = {}): LogPage {
   const next_after = chunks.at(-1)?.sequence ?? -1;
-  return { attempt: 1, rank: 0, ranks: [0], chunks, next_after, complete: false, truncated: false, ...given };
+  const ends = { next_after, complete: false, truncated: false, removed: null };
+  return { attempt: 1, rank: 0, ranks: [0], tasks: ["main"], chunks, ...ends, ...given };
 }
 
 describe("a log put together", () => {

@@ -24,6 +24,8 @@ export interface LogBuffer {
   complete: boolean;
   /** The job wrote more than is stored. */
   truncated: boolean;
+  /** Why there is nothing any more; empty where nothing was removed. */
+  removed: string;
 }
 
 export const emptyLog: LogBuffer = {
@@ -34,7 +36,13 @@ export const emptyLog: LogBuffer = {
   ahead: new Map(),
   complete: false,
   truncated: false,
+  removed: "",
 };
+
+/** A log that begins with the chunk of this number; the text of that chunk begins in line `line`. */
+export function logFrom(sequence: number, line: number): LogBuffer {
+  return { ...emptyLog, through: sequence - 1, dropped: line - 1 };
+}
 
 /** Whether chunks are missing before those already streamed. */
 export function hasGap(log: LogBuffer): boolean {
@@ -45,7 +53,8 @@ export function addPage(log: LogBuffer, page: LogPage): LogBuffer {
   const fresh = page.chunks.filter((chunk) => chunk.sequence > log.through);
   const through = Math.max(log.through, page.next_after, fresh.at(-1)?.sequence ?? -1);
   const fetched = appendText(log, fresh.map((chunk) => chunk.text).join(""));
-  return takeFromAhead({ ...fetched, through, complete: page.complete, truncated: page.truncated });
+  const { complete, truncated } = page;
+  return takeFromAhead({ ...fetched, through, complete, truncated, removed: page.removed?.message ?? "" });
 }
 
 export function addStreamed(log: LogBuffer, chunks: readonly LogChunk[]): LogBuffer {
@@ -67,7 +76,7 @@ function takeFromAhead(log: LogBuffer): LogBuffer {
   return { ...appendText(log, text), through, ahead };
 }
 
-function appendText(log: LogBuffer, text: string): LogBuffer {
+export function appendText(log: LogBuffer, text: string): LogBuffer {
   if (!text) return log;
   const [first = "", ...rest] = text.split("\n");
   const isOpen = rest.length === 0 || rest.at(-1) !== "";

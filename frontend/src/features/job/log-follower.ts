@@ -3,7 +3,7 @@
 import { useEffect, useState, useSyncExternalStore } from "react";
 
 import { fetchLog } from "@/api/queries";
-import { addPage, addStreamed, emptyLog, hasGap, type LogBuffer } from "@/features/job/log-buffer";
+import { addPage, addStreamed, emptyLog, hasGap, logFrom, type LogBuffer } from "@/features/job/log-buffer";
 import { live } from "@/live/live";
 
 /** A gap is usually a chunk that is only late: REST is asked after this long. */
@@ -14,13 +14,18 @@ const CHUNKS_PER_PAGE = 500;
 
 export interface LogView {
   log: LogBuffer;
-  ranks: readonly number[];
   loading: boolean;
   error: Error | null;
 }
 
+/** A place in the middle: chunk `sequence`, whose text begins in line `line`. */
+export interface LogStart {
+  sequence: number;
+  line: number;
+}
+
 class LogFollower {
-  private view: LogView = { log: emptyLog, ranks: [], loading: true, error: null };
+  private view: LogView;
   private readonly listeners = new Set<() => void>();
   private abort = new AbortController();
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -30,7 +35,10 @@ class LogFollower {
     private readonly job: number,
     private readonly attempt: { id: number; number: number },
     private readonly rank: number,
-  ) {}
+    private readonly from: LogStart | undefined,
+  ) {
+    this.view = { log: from ? logFrom(from.sequence, from.line) : emptyLog, loading: true, error: null };
+  }
 
   readonly current = (): LogView => this.view;
 
@@ -42,6 +50,10 @@ class LogFollower {
   start(): () => void {
     this.abort = new AbortController();
     this.isReading = false;
+    if (this.from) {
+      void this.read();
+      return () => this.abort.abort();
+    }
     const ends = [
       live.watchLog(this.job),
       live.subscribeAside((message) => {
@@ -64,7 +76,7 @@ class LogFollower {
     this.timer = setTimeout(() => void this.read(), delay);
   }
 
-  /** Fetch from the last chunk that is known up to the newest. */
+  /** Fetch from the last chunk that is known up to the newest; from the middle on only what fits into one page. */
   private async read(): Promise<void> {
     if (this.isReading) return;
     this.isReading = true;
@@ -78,8 +90,8 @@ class LogFollower {
           limit: CHUNKS_PER_PAGE,
         };
         const page = await fetchLog(this.job, where, signal);
-        this.show({ log: addPage(this.view.log, page), ranks: page.ranks, error: null });
-        if (page.chunks.length < CHUNKS_PER_PAGE) break;
+        this.show({ log: addPage(this.view.log, page), error: null });
+        if (this.from || page.complete || page.chunks.length === 0) break;
       }
     } catch (reason) {
       if (!signal.aborted) this.show({ error: reason instanceof Error ? reason : new Error(String(reason)) });
@@ -87,7 +99,7 @@ class LogFollower {
     if (signal.aborted) return;
     this.isReading = false;
     this.show({ loading: false });
-    if (!this.view.log.complete) this.readLater(ASK_ANYWAY_MS);
+    if (!this.from && !this.view.log.complete) this.readLater(ASK_ANYWAY_MS);
   }
 
   private show(changed: Partial<LogView>): void {
@@ -96,9 +108,9 @@ class LogFollower {
   }
 }
 
-/** For a component whose key is made of job, attempt and rank: another log is another component. */
-export function useLog(job: number, attempt: { id: number; number: number }, rank: number): LogView {
-  const [follower] = useState(() => new LogFollower(job, attempt, rank));
+/** For a component whose key is made of all of these: another log is another component. */
+export function useLog(job: number, attempt: { id: number; number: number }, rank: number, from?: LogStart): LogView {
+  const [follower] = useState(() => new LogFollower(job, attempt, rank, from));
   useEffect(() => follower.start(), [follower]);
   return useSyncExternalStore(follower.subscribe, follower.current);
 }

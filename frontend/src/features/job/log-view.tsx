@@ -1,11 +1,14 @@
-import { ArrowDown, ChevronDown, ChevronUp, Search } from "lucide-react";
+import { ArrowDown, ChevronDown, ChevronUp, Download, Search } from "lucide-react";
 import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
 
-import type { Attempt, Job } from "@/api/types";
+import type { Attempt, Job, LogHit } from "@/api/types";
 import { count } from "@/components/format";
 import { findLines } from "@/features/job/log-buffer";
-import { useLog } from "@/features/job/log-follower";
-import { Button, IconButton } from "@/ui/button";
+import { useLog, type LogStart, type LogView } from "@/features/job/log-follower";
+import { downloadAddress, outputOptions, rankOf, taskOf } from "@/features/job/log-choice";
+import { LogSearchResults } from "@/features/job/log-search";
+import { useMergedLog } from "@/features/job/merged-follower";
+import { Button, buttonClass, IconButton } from "@/ui/button";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { Select, TextInput } from "@/ui/field";
 import { Panel } from "@/ui/layout";
@@ -14,10 +17,13 @@ import styles from "@/features/job/log-view.module.css";
 const LINE_HEIGHT = 20;
 const LINES_BEYOND = 30;
 
-/** The output of one rank of one attempt; both can be chosen. */
+/** The output of one attempt: of one rank, of a task or of all ranks together. All can be chosen. */
 export function LogPanel({ job, attempts }: { job: Job; attempts: readonly Attempt[] }) {
   const [chosen, setChosen] = useState<number | null>(null);
-  const [rank, setRank] = useState(0);
+  const [which, setWhich] = useState("rank 0");
+  const [searched, setSearched] = useState("");
+  const [hit, setHit] = useState<LogHit | null>(null);
+  const [from, setFrom] = useState<LogStart>();
   const newest = attempts.reduce((most, attempt) => Math.max(most, attempt.number), 0);
   const attempt = attempts.find(({ number }) => number === (chosen ?? newest));
   if (!attempt) {
@@ -27,7 +33,21 @@ export function LogPanel({ job, attempts }: { job: Job; attempts: readonly Attem
       </Panel>
     );
   }
-  const ranks = (job.spec.tasks ?? []).reduce((total, task) => total + task.replicas, 0);
+  const options = outputOptions(job, attempt);
+  const show = (change: () => void) => {
+    change();
+    setHit(null);
+    setFrom(undefined);
+  };
+  const rank = rankOf(which);
+  const lines = {
+    hit,
+    isPart: from !== undefined,
+    onSearchAll: setSearched,
+    onMissing: () => hit && setFrom({ sequence: hit.sequence, line: hit.chunk_line }),
+    onShowAll: () => show(() => undefined),
+  };
+  const key = `${job.id} ${attempt.id} ${which} ${from?.sequence ?? ""}`;
   return (
     <Panel
       flush
@@ -39,36 +59,98 @@ export function LogPanel({ job, attempts }: { job: Job; attempts: readonly Attem
               aria-label="Attempt"
               className={styles.choice}
               value={String(attempt.number)}
-              onChange={(event) => setChosen(Number(event.target.value))}
+              onChange={(event) => show(() => setChosen(Number(event.target.value)))}
               options={[...attempts]
                 .sort((a, b) => b.number - a.number)
                 .map(({ number }) => ({ value: String(number), label: `Attempt ${number}` }))}
             />
           )}
-          {ranks > 1 && (
+          {options.length > 1 && (
             <Select
               aria-label="Rank"
               className={styles.choice}
-              value={String(rank)}
-              onChange={(event) => setRank(Number(event.target.value))}
-              options={Array.from({ length: ranks }, (_, each) => ({ value: String(each), label: `Rank ${each}` }))}
+              value={which}
+              onChange={(event) => show(() => setWhich(event.target.value))}
+              options={options}
             />
           )}
+          <a
+            className={buttonClass("plain")}
+            href={downloadAddress(job.id, attempt.number, which)}
+            download
+            title="The whole output that is chosen, as a file"
+          >
+            <Download size={14} aria-hidden />
+            Download
+          </a>
         </>
       }
     >
-      <LogLines key={`${job.id} ${attempt.id} ${rank}`} job={job.id} attempt={attempt} rank={rank} />
+      {searched && (
+        <LogSearchResults
+          job={job.id}
+          attempt={attempt.number}
+          wanted={searched}
+          current={hit}
+          onShow={(found) => {
+            show(() => setWhich(`rank ${found.rank}`));
+            setHit(found);
+          }}
+          onClose={() => setSearched("")}
+        />
+      )}
+      {rank === null ? (
+        <MergedLines key={key} job={job.id} attempt={attempt} task={taskOf(which)} {...lines} />
+      ) : (
+        <RankLines key={key} job={job.id} attempt={attempt} rank={rank} from={from} {...lines} />
+      )}
     </Panel>
   );
 }
 
-function LogLines({ job, attempt, rank }: { job: number; attempt: Attempt; rank: number }) {
-  const { log, loading, error } = useLog(job, attempt, rank);
-  const [follow, setFollow] = useState(true);
+interface LinesProps {
+  /** A line to show, that was found by the server. */
+  hit: LogHit | null;
+  /** Not the whole output: it begins where a line was found. */
+  isPart: boolean;
+  onSearchAll: (wanted: string) => void;
+  /** The line is not among those that are loaded. */
+  onMissing: () => void;
+  onShowAll: () => void;
+}
+
+interface RankLinesProps extends LinesProps {
+  job: number;
+  attempt: Attempt;
+  rank: number;
+  from: LogStart | undefined;
+}
+
+function RankLines({ job, attempt, rank, from, ...rest }: RankLinesProps) {
+  return <LogLines view={useLog(job, attempt, rank, from)} label={`Output of rank ${rank}`} {...rest} />;
+}
+
+function MergedLines({ job, attempt, task, ...rest }: LinesProps & { job: number; attempt: Attempt; task?: string }) {
+  const label = task ? `Output of task ${task}` : "Output of all ranks";
+  return <LogLines view={useMergedLog(job, attempt, task)} label={label} {...rest} />;
+}
+
+function LogLines({
+  view: { log, loading, error },
+  label,
+  hit,
+  isPart,
+  onSearchAll,
+  onMissing,
+  onShowAll,
+}: LinesProps & { view: LogView; label: string }) {
+  const [follow, setFollow] = useState(!hit);
   const [wanted, setWanted] = useState("");
   const [at, setAt] = useState(0);
   const frame = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 480 });
+  const hitIndex = hit ? hit.line - 1 - log.dropped : -1;
+  const hasHit = hitIndex >= 0 && hitIndex < log.lines.length;
   const found = useMemo(() => findLines(log.lines, wanted), [log.lines, wanted]);
   const isFound = useMemo(() => new Set(found), [found]);
   const current = found[Math.min(at, found.length - 1)];
@@ -77,6 +159,15 @@ function LogLines({ job, attempt, rank }: { job: number; attempt: Attempt; rank:
     const element = frame.current;
     if (element && follow) element.scrollTop = element.scrollHeight;
   }, [log.lines, follow]);
+
+  useEffect(() => {
+    if (!hit || loading) return;
+    // Away from the end, that is: what is written meanwhile is not followed.
+    if (hasHit) frame.current?.scrollTo({ top: hitIndex * LINE_HEIGHT - frame.current.clientHeight / 3 });
+    else if (!isPart) onMissing();
+    // Once for each line that is to be shown.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [hit, loading]);
 
   const scroll = () => {
     const element = frame.current;
@@ -135,6 +226,11 @@ function LogLines({ job, attempt, rank }: { job: number; attempt: Attempt; rank:
             />
           </>
         )}
+        {wanted && (
+          <Button look="quiet" onClick={() => onSearchAll(wanted)}>
+            Search all output
+          </Button>
+        )}
         <span className={styles.end}>
           {count(log.lines.length + log.dropped)} lines
           <Button
@@ -148,12 +244,23 @@ function LogLines({ job, attempt, rank }: { job: number; attempt: Attempt; rank:
         </span>
       </div>
       {error && <ErrorNotice error={error} />}
-      {log.dropped > 0 && <p className={styles.note}>The first {count(log.dropped)} lines are not shown.</p>}
+      {isPart ? (
+        <p className={styles.note}>
+          A part of the output, from line {count(log.dropped + 1)} on.{" "}
+          <Button look="quiet" onClick={onShowAll}>
+            Show the end
+          </Button>
+        </p>
+      ) : (
+        log.dropped > 0 && <p className={styles.note}>The first {count(log.dropped)} lines are not shown.</p>
+      )}
       {log.truncated && <p className={styles.note}>The attempt wrote more than is kept; the rest was cut.</p>}
       {loading && log.lines.length === 0 ? (
         <SkeletonLines count={8} />
+      ) : log.removed ? (
+        <EmptyState title="The output was removed">{log.removed}</EmptyState>
       ) : log.lines.length === 0 ? (
-        <EmptyState title={log.complete ? "This rank wrote nothing" : "Nothing written yet"} />
+        <EmptyState title={log.complete ? "Nothing was written" : "Nothing written yet"} />
       ) : (
         <div
           ref={frame}
@@ -162,7 +269,7 @@ function LogLines({ job, attempt, rank }: { job: number; attempt: Attempt; rank:
           tabIndex={0}
           role="log"
           aria-live="off"
-          aria-label={`Output of rank ${rank}`}
+          aria-label={label}
         >
           <div style={{ height: log.lines.length * LINE_HEIGHT }}>
             <pre style={{ transform: `translateY(${first * LINE_HEIGHT}px)` }}>
@@ -172,7 +279,7 @@ function LogLines({ job, attempt, rank }: { job: number; attempt: Attempt; rank:
                   number={log.dropped + first + index + 1}
                   text={line}
                   wanted={isFound.has(first + index) ? wanted : ""}
-                  isCurrent={first + index === current}
+                  isCurrent={first + index === current || first + index === hitIndex}
                 />
               ))}
             </pre>
