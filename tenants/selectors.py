@@ -184,9 +184,19 @@ def _viewer_of_scope(scope: Mapping[str, Any]) -> Viewer | None:
     session = scope.get("session")
     if session is None or session.session_key is None:
         return None
-    # A fresh read: the session in the scope remembers what it held when the socket was opened.
+    return viewer_again(session_key=session.session_key, token_id=None)
+
+
+def viewer_again(*, session_key: str, token_id: int | None) -> Viewer | None:
+    """Who signed in with this session, or else this token, if that is still good."""
+    if token_id is not None:
+        token = Token.objects.select_related("user").filter(pk=token_id, user__is_active=True).first()
+        if token is None or (token.expires_at is not None and token.expires_at <= timezone.now()):
+            return None
+        return viewer_of(token.user, token=token)
+    # A fresh read: the session in a scope remembers what it held when the socket was opened.
     request = HttpRequest()
-    request.session = SessionStore(session.session_key)
+    request.session = SessionStore(session_key)
     user = get_user(request)
     return viewer_of(user) if isinstance(user, User) else None
 

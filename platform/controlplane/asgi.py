@@ -4,7 +4,6 @@ import os
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.asgi import get_asgi_application
 from django.urls import path
 
@@ -16,12 +15,15 @@ from django.conf import settings  # noqa: E402
 
 from controlplane.limits import AsgiApplication, BodyLimit, Receive, Scope, Send  # noqa: E402
 from controlplane.live import AgentConsumer, LiveConsumer  # noqa: E402
+from controlplane.sessions.consumers import AgentSession, UserSession  # noqa: E402
+from controlplane.sessions.origin import SameOrigin  # noqa: E402
+from controlplane.sessions.pages import JobPages  # noqa: E402
 
 
 def live(consumer: AsgiApplication) -> AsgiApplication:
     """A browser signs in by its cookie, which any page may make it send: so its Origin must be ours.
     A program sends a bearer token, which no page can add: it has no Origin to check."""
-    by_cookie = AllowedHostsOriginValidator(AuthMiddlewareStack(consumer))
+    by_cookie = SameOrigin(AuthMiddlewareStack(consumer))
 
     async def choose(scope: Scope, receive: Receive, send: Send) -> None:
         by_token = any(name == b"authorization" for name, _ in scope["headers"])
@@ -36,15 +38,18 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "websocket.close"})
 
 
-application = ProtocolTypeRouter(
+dashboard = ProtocolTypeRouter(
     {
         "http": BodyLimit(django_application, limit_bytes=settings.DATA_UPLOAD_MAX_MEMORY_SIZE),
         "websocket": URLRouter(
             [
                 path("ws/live", live(LiveConsumer.as_asgi())),
                 path("ws/agent", AgentConsumer.as_asgi()),
+                path("ws/jobs/<int:job_id>/session", live(UserSession.as_asgi())),
+                path("ws/agent/sessions/<uuid:session_id>", AgentSession.as_asgi()),
                 path("<path:rest>", nothing_here),
             ]
         ),
     }
 )
+application = JobPages(dashboard)

@@ -120,7 +120,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
 
 
 class AgentConsumer(AsyncJsonWebsocketConsumer):
-    """A node agent's socket: it only ever hears "wake"."""
+    """A node agent's socket: it hears "wake", and of sessions that somebody wants (`sessions.consumers`)."""
 
     async def connect(self) -> None:
         self.group: str | None = None
@@ -143,3 +143,6 @@ class AgentConsumer(AsyncJsonWebsocketConsumer):
 
     async def agent_wake(self, event: dict[str, Any]) -> None:
         await self.send_json({"type": "wake"})
+
+    async def agent_session(self, event: dict[str, Any]) -> None:
+        await self.send_json({"type": "session", "session": event["session"]})

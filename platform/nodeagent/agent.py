@@ -8,6 +8,7 @@ import fcntl
 import logging
 import os
 import random
+import time
 import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -41,15 +42,18 @@ from nodeagent.machine import (
 )
 from nodeagent.messages import PROTOCOL, Finding, GpuSample, Inventory, PartReport
 from nodeagent.messages import Report as ReportMessage
+from nodeagent.metrics.exposition import Figures, keep_exposing
+from nodeagent.metrics.jobs import agent_usage
+from nodeagent.metrics.sampling import Sampler
 from nodeagent.process import ProcessRuntime
 from nodeagent.procfs import boot_clock_seconds
+from nodeagent.sessions import Sessions
 from nodeagent.shipping import Shipper
 
 log = logging.getLogger(__name__)
 
 #: Progress alone makes no more reports than this.
 PROGRESS_SECONDS = 2.0
-INVENTORY_SECONDS = 30.0
 LEASE_LOOK_SECONDS = 1.0
 #: The checks themselves say how often each is due.
 HEALTH_LOOK_SECONDS = 1.0
@@ -83,6 +87,7 @@ class Agent:
         self.devices = self.runtime.devices
         self.client = Client(configuration.server_url, configuration.token)
         self.shipper = Shipper(self.client, self.runtime.folder, lambda: self.state.parts, self.post)
+        self.sessions = Sessions(self.client, self.runtime.folder, lambda: self.state.parts)
         self.boot = uuid.uuid4().hex
         self.state = State(lease_deadline=self.runtime.lease_deadline())
         self.events: deque[Event] = deque()
@@ -97,6 +102,7 @@ class Agent:
         self.known_inventory: Inventory | None = None
         self.known_findings: tuple[Finding, ...] | None = None
         self.samples: tuple[GpuSample, ...] = ()
+        self.sampler = Sampler(configuration, self.devices, self.runtime.folder)
         self.last_report_at = 0.0
 
     async def run(self, *, stop_jobs_on_exit: bool) -> None:
@@ -113,7 +119,9 @@ class Agent:
             self.keep_lease,
         )
         tasks = [asyncio.create_task(keep_going(loop)) for loop in loops]
-        tasks.append(asyncio.create_task(stay_awake(self.client, self.changed.set)))
+        if address := self.configuration.metrics_address:
+            tasks.append(asyncio.create_task(keep_exposing(address, self.figures)))
+        tasks.append(asyncio.create_task(stay_awake(self.client, self.changed.set, self.sessions.hear)))
         try:
             await self.leaving.wait()
             if stop_jobs_on_exit:
@@ -122,6 +130,7 @@ class Agent:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self.sessions.close()
             await self.client.close()
             self.runtime.close()
             os.close(self.lock)
@@ -196,6 +205,7 @@ class Agent:
             except Refused as error:
                 log.error("The control plane refused the report: %s", error)
                 self.shipper.drop_progress()
+                self.sampler.delivered(self.sampler.next_readings())
                 await asyncio.sleep(REFUSED_SECONDS if error.status in NOT_LET_IN else backoff.failed())
                 continue
             await wait_until(self.changed, wait_seconds)
@@ -212,6 +222,8 @@ class Agent:
             parts=tuple(self.part_report(part) for part in parts.values()),
             inventory=None if self.inventory == self.known_inventory else self.inventory,
             samples=self.samples,
+            readings=self.sampler.next_readings(),
+            sent_at=time.time() if self.sampler.waiting else None,
             findings=None if self.monitor.findings == self.known_findings else self.monitor.findings,
         )
         self.samples = ()
@@ -227,6 +239,7 @@ class Agent:
             self.known_findings = message.findings
         if desired.want_inventory:
             self.known_findings = None
+        self.sampler.delivered(message.readings)
         for part in message.parts:
             self.shipper.progress_reported(part)
         self.report_seconds = desired.report_seconds
@@ -272,11 +285,8 @@ class Agent:
         inventory_at = boot_clock_seconds()
         while True:
             alive = [part for part in self.state.parts.values() if part.phase in ALIVE]
-            busy = {
-                index for part in alive for replica in part.wish.replicas for index in replica.gpu_indexes
-            }
-            self.samples = await asyncio.to_thread(self.devices.samples, busy)
-            if boot_clock_seconds() - inventory_at >= INVENTORY_SECONDS:
+            self.samples = await asyncio.to_thread(self.sampler.step, alive)
+            if boot_clock_seconds() - inventory_at >= self.runtime.inventory_seconds:
                 inventory_at = boot_clock_seconds()
                 self.inventory = await asyncio.to_thread(self.read_inventory)
                 if self.inventory != self.known_inventory:
@@ -290,6 +300,18 @@ class Agent:
                 self.inventory = replace(self.inventory, gpus=self.monitor.judged(self.inventory.gpus))
                 self.changed.set()
             await asyncio.sleep(HEALTH_LOOK_SECONDS)
+
+    def figures(self) -> Figures:
+        cpu_seconds, memory_bytes = agent_usage()
+        return Figures(
+            node=self.configuration.node,
+            inventory=self.inventory,
+            gpus=self.sampler.gpus,
+            host=self.sampler.host,
+            attempts=sum(part.phase in ALIVE for part in self.state.parts.values()),
+            agent_cpu_seconds=cpu_seconds,
+            agent_memory_bytes=memory_bytes,
+        )
 
     def read_inventory(self) -> Inventory:
         configured = self.configuration.inventory

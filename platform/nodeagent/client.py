@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 TIMEOUT_SECONDS = 5.0
 LONGEST_EXPLANATION_CHARACTERS = 300
+#: Of one message on a socket.
+MESSAGE_BYTES = 64 * 1024
 
 
 class Unreachable(Exception):
@@ -94,25 +96,38 @@ class Client:
         """Hand over numbered output; raise Unreachable or Refused."""
         return await self._post("/api/agent/v1/logs", batch, LogAnswer)
 
-    async def wakes(self, wake: Callable[[], None]) -> None:
-        """Call `wake` whenever the server has something new, and on connecting. Return when cut off."""
-        url = f"ws{self.url.removeprefix('http')}/ws/agent"
+    async def wakes(self, wake: Callable[[], None], hear: Callable[[Any], None]) -> None:
+        """Call `wake` whenever the server has something new, and on connecting. Return when cut off.
+
+        What it says beside that is for `hear`.
+        """
         try:
-            async with connect(
-                url,
-                additional_headers={"Authorization": self.authorization},
-                compression=None,
-                max_size=64 * 1024,
-                open_timeout=TIMEOUT_SECONDS,
-                close_timeout=1.0,
-                proxy=None,
-                ssl=self.tls,
-            ) as messages:
+            async with self._socket("/ws/agent") as messages:
                 wake()
-                async for _ in messages:
-                    wake()
+                async for message in messages:
+                    said = _understood(message)
+                    if isinstance(said, dict) and said.get("type") == "session":
+                        hear(said)
+                    else:
+                        wake()
         except (OSError, WebSocketException, TimeoutError) as error:
             log.debug("The wake-up socket is closed: %s", error)
+
+    def session(self, session: str) -> connect:
+        """Return the socket of a session that the server offered, to be entered."""
+        return self._socket(f"/ws/agent/sessions/{session}")
+
+    def _socket(self, path: str) -> connect:
+        return connect(
+            f"ws{self.url.removeprefix('http')}{path}",
+            additional_headers={"Authorization": self.authorization},
+            compression=None,
+            max_size=MESSAGE_BYTES,
+            open_timeout=TIMEOUT_SECONDS,
+            close_timeout=1.0,
+            proxy=None,
+            ssl=self.tls,
+        )
 
     async def close(self) -> None:
         await self.pool.aclose()
@@ -153,13 +168,20 @@ def _clock_ahead(headers: Iterable[tuple[bytes, bytes]], sent_at: float, receive
     return None
 
 
-async def stay_awake(client: Client, wake: Callable[[], None]) -> None:
+def _understood(message: str | bytes) -> Any:
+    try:
+        return json.loads(message)
+    except ValueError:
+        return None
+
+
+async def stay_awake(client: Client, wake: Callable[[], None], hear: Callable[[Any], None]) -> None:
     """Hold the wake-up socket for ever; the agent also asks by itself, so this only saves time."""
     backoff = Backoff(0.5, 10.0, random.random)
     loop = asyncio.get_running_loop()
     while True:
         began = loop.time()
-        await client.wakes(wake)
+        await client.wakes(wake, hear)
         if loop.time() - began > backoff.most_seconds:
             backoff.succeeded()
         await asyncio.sleep(backoff.failed())

@@ -58,7 +58,7 @@ class Containers:
         user: int,
         devices: Sequence[str],
     ) -> dict[str, Any]:
-        """Return the commands that run, look at and remove it.
+        """Return the commands that run, enter, look at and remove it.
 
         Its environment is in the file `folder.environment(rank)`: arguments can be seen by everybody.
         """
@@ -79,6 +79,7 @@ class Containers:
             run.append("--init")
         return {
             "run": [*run, *self.policy.flags, replica.image, *replica.command],
+            "exec": [self.program, "exec", name],
             "was_out_of_memory": [self.program, "inspect", "--format", "{{.State.OOMKilled}}", name],
             # Without a word podman would first give it ten seconds to end.
             "remove": [self.program, "rm", "--force", *(["--time", "0"] if self._is_podman() else []), name],

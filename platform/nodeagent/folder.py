@@ -6,6 +6,7 @@
     stop          how to stop, read by the minder when it gets SIGTERM
     minder.lock   locked by the minder while it lives
     minder.log    the minder's own complaints; normally empty
+    door          a socket, at which the minder lets guests in (`guest.py`)
     rank-N.log    output of replica N; rank-N.sent says how much of it the server has
     environment-N what replica N's container gets as its environment
     progress-N    the file behind $ALLOT_PROGRESS; progress.sent says how far rank 0's was reported
@@ -36,6 +37,7 @@ class AttemptFolder:
         self.stop = os.path.join(path, "stop")
         self.minder_lock = os.path.join(path, "minder.lock")
         self.minder_log = os.path.join(path, "minder.log")
+        self.door = os.path.join(path, "door")
         self.progress_sent = os.path.join(path, "progress.sent")
         self.temporary = os.path.join(path, "tmp")
         self.works = os.path.join(path, "work")

@@ -6,7 +6,9 @@ harmless: there is no command to lose. Log text goes by LogBatch, numbered, and 
 
     POST /api/agent/v1/sync   Report   -> Desired
     POST /api/agent/v1/logs   LogBatch -> LogAnswer
-    GET  /ws/agent            WebSocket; the server sends {"type": "wake"} when there is something new
+    GET  /ws/agent            WebSocket; the server sends {"type": "wake"} when there is something new,
+                              and {"type": "session", "session": SessionOffer} when somebody wants in
+    GET  /ws/agent/sessions/ID   WebSocket, opened for that; what goes over it is in `frames.py`
 """
 
 from __future__ import annotations
@@ -224,6 +226,10 @@ class DesiredPart:
     master_address: str = ""
     master_port: int = 0
     log_bytes: int = 16 * 1024 * 1024
+    #: Other attempts use its GPUs at the same time.
+    shares_gpus: bool = False
+    #: Names of the ports at which each replica is to listen, and the number where it is given, else 0.
+    ports: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +242,24 @@ class Desired:
     parts: tuple[DesiredPart, ...] = ()
     #: The server has no inventory of this boot: send it with the next report.
     want_inventory: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOffer:
+    """Somebody wants to run a command beside a replica, or to connect to one of its ports. Not kept: whoever
+    wants in waits for a moment only."""
+
+    id: str
+    attempt: int
+    rank: int
+    #: Empty: a shell.
+    command: tuple[str, ...] = ()
+    #: What the user's terminal calls itself, such as "xterm-256color"; empty: there is none.
+    terminal: str = ""
+    rows: int = 24
+    columns: int = 80
+    #: A port's name or number; empty: a command is wanted.
+    port: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

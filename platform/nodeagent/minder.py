@@ -23,6 +23,7 @@ import time
 from nodeagent.disk import DiskWatch
 from nodeagent.enclosure import Enclosure, EnclosureError
 from nodeagent.folder import AttemptFolder, read_json, write_json
+from nodeagent.guest import Guests
 from nodeagent.procfs import (
     PR_SET_CHILD_SUBREAPER,
     boot_clock_seconds,
@@ -57,6 +58,7 @@ class Minder:
         self.folder = folder
         self.spec = spec
         self.replicas: list[RunningReplica] = []
+        self.guests = Guests(folder.door, self.replicas)
         sandbox = spec["sandbox"]
         self.enclosure = Enclosure(sandbox) if sandbox else None
         has_containers = any(replica["container"] for replica in spec["replicas"])
@@ -118,11 +120,14 @@ class Minder:
         pipes = {replica.pipe: replica for replica in self.replicas if replica.pipe is not None}
         for pipe in pipes:
             poll.register(pipe, select.POLLIN)
+        self.guests.open(poll)
         while self.reap():
             for descriptor, _ in poll.poll(max(0.0, self.sleep_seconds()) * 1000):
                 if descriptor == wake:
                     if signal.SIGTERM in os.read(wake, 512):
                         self.read_stop()
+                elif descriptor in self.guests:
+                    self.guests.handle(descriptor)
                 elif not pipes[descriptor].pump() and pipes[descriptor].pipe is None:
                     poll.unregister(descriptor)
             self.check_times()
@@ -136,6 +141,7 @@ class Minder:
                 return False
             if pid == 0:
                 break
+            self.guests.ended(pid, wait_status)
             for replica in self.replicas:
                 if replica.pid == pid:
                     self.replica_ended(replica, wait_status)
@@ -153,6 +159,8 @@ class Minder:
         replica.ended(wait_status)
         if replica.has_failed and self.first_failed is None:
             self.first_failed = replica.rank
+        if all(other.wait_status is not None for other in self.replicas):
+            self.guests.end_all()
         if self.kill_at is None:
             # A replica ends when its command ends. When it was told to stop, its children keep their grace.
             replica.signal_group(signal.SIGKILL)

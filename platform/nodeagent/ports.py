@@ -1,7 +1,9 @@
-"""Ports at which gangs meet, held from when they are chosen until the job takes them over."""
+"""Ports for jobs: where gangs meet, held from when they are chosen until the job takes them over; and
+where the programs that people visit are to listen."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 
@@ -15,6 +17,7 @@ class HeldPorts:
 
     def __init__(self) -> None:
         self.sockets: dict[int, socket.socket] = {}
+        self.promised: dict[int, set[int]] = {}
 
     def hold(self, attempt: int) -> int:
         """Choose a free port and hold it; raise OSError when there is none."""
@@ -29,6 +32,25 @@ class HeldPorts:
             return port
         raise OSError(f"none of {TRIES} ports between {PORTS.start} and {PORTS.stop} was free")
 
+    def promise(self, attempt: int) -> int:
+        """Choose a port that is free, for one of the attempt's programs; raise OSError when there is none.
+
+        It is the attempt's until `forget`, as far as this agent is concerned. Whether it is the job that
+        listens there is looked at when somebody connects.
+        """
+        taken = {port for promised in self.promised.values() for port in promised}
+        for port in random.sample(PORTS, TRIES):
+            with socket.socket() as trial, contextlib.suppress(OSError):
+                trial.bind(("", port))
+                if port not in taken:
+                    self.promised.setdefault(attempt, set()).add(port)
+                    return port
+        raise OSError(f"none of {TRIES} ports between {PORTS.start} and {PORTS.stop} was free")
+
+    def forget(self, attempt: int) -> None:
+        self.release(attempt)
+        self.promised.pop(attempt, None)
+
     def release(self, attempt: int) -> None:
         if (held := self.sockets.pop(attempt, None)) is not None:
             held.close()
@@ -36,3 +58,13 @@ class HeldPorts:
     def release_all(self) -> None:
         for attempt in list(self.sockets):
             self.release(attempt)
+
+
+def port_variable(name: str) -> str:
+    """Return the name of the variable that tells a job the number of one of its ports."""
+    return f"ALLOT_PORT_{name.upper().replace('-', '_')}"
+
+
+def path_variable(name: str) -> str:
+    """Return the name of the variable that tells a job under which path its pages are seen."""
+    return f"ALLOT_PATH_{name.upper().replace('-', '_')}"

@@ -111,23 +111,10 @@ class RunningReplica:
         """Runs in the child; does not return."""
         command = self.spec["command"]
         try:
-            os.setsid()
-            signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
-                signal.signal(number, signal.SIG_DFL)
-            self.cgroup.enter()
-            with (
-                contextlib.suppress(OSError),
-                open("/proc/self/oom_score_adj", "w", encoding="ascii") as file,
-            ):
-                file.write("300")  # When memory runs out, rather the job than the agent.
             null = os.open(os.devnull, os.O_RDONLY)
             for source, target in ((null, 0), (output, 1), (output, 2)):
                 os.dup2(source, target)
-            self._give_up_rights()
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if select.select([minder], [], [], 0)[0]:
-                os._exit(1)  # The minder died before the line above took effect.
+            self.become(minder)
             os.chdir(self.spec["cwd"])
             os.execvpe(command[0], command, self.spec["env"])
         except OSError as error:
@@ -137,6 +124,23 @@ class RunningReplica:
             os.write(problem, f"the command or environment cannot be passed on: {error}".encode())
         finally:
             os._exit(127)
+
+    def become(self, minder: int) -> None:
+        """Runs in a child of the minder: be what this replica is, short of its command and its output."""
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        self.cgroup.enter()
+        with (
+            contextlib.suppress(OSError),
+            open("/proc/self/oom_score_adj", "w", encoding="ascii") as file,
+        ):
+            file.write("300")  # When memory runs out, rather the job than the agent.
+        self._give_up_rights()
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if select.select([minder], [], [], 0)[0]:
+            os._exit(1)  # The minder died before the line above took effect.
 
     def _give_up_rights(self) -> None:
         """Runs in the child: from here on it is what a job may be."""

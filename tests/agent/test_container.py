@@ -14,7 +14,9 @@ import pytest
 
 from nodeagent.configuration import Containers, Limits
 from nodeagent.folder import AttemptFolder
+from nodeagent.frames import OUTPUT
 from nodeagent.messages import Replica
+from nodeagent.visit import Command
 from tests.agent.builders import make_configuration, make_part, make_replica
 from tests.agent.runtime_node import RuntimeNode, until
 
@@ -154,3 +156,23 @@ def test_real_devices_are_named_to_the_engine(tmp_path: Path) -> None:
     assert environment_file({"A": "1", "B": "x y"}) == "A=1\nB=x y\n"
     with pytest.raises(OSError, match="several lines"):
         environment_file({"A": "1\nLD_PRELOAD=/x"})
+
+
+async def test_a_guest_is_in_the_container_and_has_no_more_rights(node: RuntimeNode) -> None:
+    facts = "id -u; ls /proc/self/ns > /dev/null; grep -E 'CapEff|NoNewPrivs' /proc/self/status; ls / | head -3"
+    await node.start(make_part(inside(f"({facts}) > facts; echo up; while :; do sleep 1; done")))
+    await node.line("up")
+    folder = node.runtime.folder(1)
+    request = {"rank": 0, "command": ["sh", "-c", f"{facts}; exit 5"], "terminal": None, "type": "dumb"}
+    command = await Command.start(folder, request)
+    code = await command.exit_code()
+    assert (code, await command.outputs[OUTPUT].read(4096)) == (5, Path(folder.work(0), "facts").read_bytes())
+    await command.close()
+    stays = await Command.start(folder, request | {"command": ["sh"], "terminal": [24, 80]})
+    await stays.write(b"echo $((6*7)); sleep 99\n")
+    told = b""
+    while b"42" not in told:
+        told += await stays.outputs[OUTPUT].read(99)
+    node.runtime.stop(1, 0.5)
+    await node.end_of()
+    await stays.close()

@@ -1,0 +1,206 @@
+"""The sockets of sessions: users open one to get into a job, and the node's agent one to meet them.
+
+    user    WebSocket /ws/jobs/N/session     first a JSON text (`Wanted`), then frames
+    agent   WebSocket /ws/agent/sessions/ID  frames
+
+Whether the user may still be there is looked at every minute; the agent ends what is inside when its
+socket closes.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from typing import Any
+from uuid import UUID
+
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
+
+from controlplane.sessions.relay import Broken, Event, Relay, problem_frame
+from controlplane.sessions.wanted import wanted_of
+from nodeagent.frames import EXIT, FROM_JOB, TAKEN, TOWARDS_JOB
+from scheduler.services.nodes import node_of_token
+from scheduler.services.sessions import (
+    session_end,
+    session_is_open,
+    session_join,
+    session_open,
+    session_problem,
+)
+from tenants.errors import ApplicationError
+from tenants.selectors import viewer_of_scope
+
+log = logging.getLogger(__name__)
+
+#: How often it is looked at whether the user may still be there.
+RECHECK_SECONDS = 60.0
+#: Within which an agent that is awake has opened its socket.
+JOIN_SECONDS = 10.0
+LONGEST_REQUEST_BYTES = 64 * 1024
+#: Close codes, in the range that RFC 6455 leaves to applications.
+NOT_SIGNED_IN, REFUSED, OVER, BROKEN = 4401, 4403, 4000, 4413
+
+
+class SessionEnd(AsyncWebsocketConsumer):
+    """What both ends have in common: frames come in on the socket, go out by the relay, and the other way."""
+
+    relay: Relay | None = None
+    #: What this end may send.
+    kinds: frozenset[bytes]
+    watch: asyncio.Task[None] | None = None
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if self.relay is None or bytes_data is None:
+            return
+        try:
+            await self.relay.send(bytes_data, self.kinds)
+        except Broken as error:
+            await self.end(str(error), BROKEN)
+
+    async def session_frame(self, event: Event) -> None:
+        if self.relay is None:
+            return
+        try:
+            frame = self.relay.heard(event)
+        except Broken as error:
+            await self.end(str(error), BROKEN)
+        else:
+            await self.forward(frame)
+
+    async def session_left(self, event: Event) -> None:
+        await self.end(event["problem"], OVER, is_told=True)
+
+    async def forward(self, frame: bytes) -> None:
+        await self.send(bytes_data=frame)
+
+    async def end(self, problem: str, code: int, *, is_told: bool = False) -> None:
+        """Close this end, and let the other know unless it was the one that said so."""
+        relay, self.relay = self.relay, None
+        if relay is not None:
+            relay.close()
+            if not is_told:
+                await relay.leave(problem)
+        await self.close(code)
+
+    async def disconnect(self, code: int) -> None:
+        if self.watch is not None:
+            self.watch.cancel()
+        relay, self.relay = self.relay, None
+        if relay is not None:
+            relay.close()
+            await relay.leave()
+
+
+class UserSession(SessionEnd):
+    """The user's end, which holds the session: when it goes, all goes."""
+
+    kinds = TOWARDS_JOB
+    session_id: UUID | None = None
+    exit_code: int | None = None
+
+    async def connect(self) -> None:
+        self.used_at = time.monotonic()
+        await self.accept()
+        if await viewer_of_scope(self.scope) is None:
+            await self.close(NOT_SIGNED_IN)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if self.session_id is None:
+            await self._begin(text_data or "")
+            return
+        if bytes_data is not None and bytes_data[:1] != TAKEN:
+            self.used_at = time.monotonic()
+        await super().receive(text_data, bytes_data)
+
+    async def forward(self, frame: bytes) -> None:
+        if frame[:1] == EXIT and len(frame) == 2:
+            self.exit_code = frame[1]
+        elif frame[:1] != TAKEN:
+            self.used_at = time.monotonic()
+        await super().forward(frame)
+
+    async def session_joined(self, event: Event) -> None:
+        if self.relay is not None:
+            self.relay.peer = event["address"]
+
+    async def end(self, problem: str, code: int, *, is_told: bool = False) -> None:
+        if problem:
+            await self.send(bytes_data=problem_frame(problem))
+        await super().end(problem, code, is_told=is_told)
+
+    async def disconnect(self, code: int) -> None:
+        await super().disconnect(code)
+        if self.session_id is not None:
+            await database_sync_to_async(session_end)(self.session_id, exit_code=self.exit_code)
+
+    async def _begin(self, text: str) -> None:
+        viewer = await viewer_of_scope(self.scope)
+        if viewer is None:
+            await self.close(NOT_SIGNED_IN)
+            return
+        self.relay = Relay(self.channel_name, self.dispatch)
+        try:
+            wanted = wanted_of(_json(text))
+            session = await database_sync_to_async(session_open)(
+                viewer=viewer,
+                job_id=self.scope["url_route"]["kwargs"]["job_id"],
+                wanted=wanted,
+                address=self.channel_name,
+            )
+        except ApplicationError as error:
+            await self.end(error.message, REFUSED)
+            return
+        self.session_id = session.id
+        self.watch = asyncio.create_task(self._watch(session.id))
+
+    async def _watch(self, session_id: UUID) -> None:
+        """End the session when its agent does not come, or its user may be there no longer."""
+        await asyncio.sleep(JOIN_SECONDS)
+        if self.relay is not None and not self.relay.peer:
+            await self.end("The node's agent does not answer; is it there, and up to date?", OVER)
+        while self.relay is not None:
+            idle_seconds = time.monotonic() - self.used_at
+            if idle_seconds > settings.CONFIG.session_idle_seconds:
+                await self.end(f"Nothing was said for {idle_seconds / 60:.0f} minutes.", OVER)
+            elif self.relay.passed_bytes > settings.CONFIG.session_bytes:
+                await self.end("More went through this session than one may carry.", OVER)
+            else:
+                viewer = await viewer_of_scope(self.scope)
+                if problem := await database_sync_to_async(session_problem)(session_id, viewer):
+                    await self.end(problem, OVER)
+            await asyncio.sleep(RECHECK_SECONDS)
+
+
+class AgentSession(SessionEnd):
+    """The node agent's end."""
+
+    kinds = FROM_JOB
+
+    async def connect(self) -> None:
+        header = dict(self.scope["headers"]).get(b"authorization", b"").decode("latin-1")
+        node = await database_sync_to_async(node_of_token)(header.removeprefix("Bearer "))
+        session_id = self.scope["url_route"]["kwargs"]["session_id"]
+        session = node and await database_sync_to_async(session_join)(node=node, session_id=session_id)
+        if node is None or session is None:
+            await self.close(NOT_SIGNED_IN)
+            return
+        self.relay = Relay(self.channel_name, self.dispatch)
+        await self.accept()
+        await self.relay.join(session.address)
+        self.watch = asyncio.create_task(self._watch(session.id, node.token_key or ""))
+
+    async def _watch(self, session_id: UUID, token_key: str) -> None:
+        """End it when its user's process is gone without a word, or the node has another token."""
+        while self.relay is not None:
+            await asyncio.sleep(RECHECK_SECONDS)
+            if not await database_sync_to_async(session_is_open)(session_id, token_key):
+                await self.end("The session was ended.", OVER)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text) if len(text) <= LONGEST_REQUEST_BYTES else None
+    except ValueError:
+        return None
