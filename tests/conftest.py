@@ -8,8 +8,8 @@ import pytest
 
 from tests.servers import started
 
-#: Folders whose tests run whole platforms, which take all the processors there are.
-ALONE = ("browser", "e2e", "up")
+#: Folders whose tests run whole platforms, or a whole Slurm, which take all the processors there are.
+ALONE = ("browser", "e2e", "slurm", "up")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import shlex
 import sys
@@ -41,6 +42,7 @@ LOOK_SECONDS = 0.5
 LISTS_UNTIL_OVER = 2
 #: More than the node's clock is read between asking for a lease and having it.
 BEATS_KEPT = 60
+CANCEL_AGAIN_SECONDS = 10.0
 #: Out of memory, in the words of Slurm and of Kubernetes.
 OUT_OF_MEMORY = ("OUT_OF_MEMORY", "OOMKilled")
 
@@ -56,14 +58,15 @@ class Held:
 
     name: str
     wish: DesiredPart
-    #: Since when the batch system should know of it, by this machine's clock; None: it has to be asked.
+    #: When the batch system took it, by this machine's clock; infinite: not yet; None: it has to be asked.
     submitted_at: float | None = None
     stage: Stage = "preparing"
     orders: dict[str, Any] = field(default_factory=dict)
     #: (when it was read, what the node's clock had shown), oldest first.
     beats: list[tuple[float, float]] = field(default_factory=list)
-    #: By this machine's clock: later than that its lease lets no process of it be alive.
+    #: By this machine's clock: from then on its lease lets no process be alive; 0: there never was any.
     dead_by: float = 0.0
+    cancelled_at: float = -math.inf
     #: How many lists in a row said that its job is over, and the newest list looked at.
     lists_over: int = 0
     newest_list: int = 0
@@ -126,7 +129,8 @@ class BatchRuntime:
 
     def prepare(self, wish: DesiredPart) -> None:
         """Submit the job; its outpost makes the folders and chooses the port."""
-        held = self.held[wish.attempt] = Held(name=f"{self.prefix}-{wish.attempt}", wish=wish)
+        held = Held(name=f"{self.prefix}-{wish.attempt}", wish=wish, submitted_at=math.inf)
+        self.held[wish.attempt] = held
         folder = self._errand(wish.attempt)
         # What it may do for jobs, but nothing in the name of the node.
         own = replace(self.configuration, token="", file="", work_folder=folder.path, slurm=None)
@@ -145,7 +149,7 @@ class BatchRuntime:
         self.stop(attempt, 0.0)
         if self._errand(attempt).take(held.name):
             self._end(held, NEVER_STARTED)
-        self._begin(self._cancel(held))
+        self._cancel(held)
 
     def start(self, wish: DesiredPart) -> None:
         """Tell the outpost to go."""
@@ -158,7 +162,7 @@ class BatchRuntime:
     def kill(self, attempt: int) -> None:
         """Have the batch system kill the job."""
         if (held := self.held.get(attempt)) is not None and not held.is_over:
-            self._begin(self._cancel(held))
+            self._cancel(held)
 
     def forget(self, attempt: int) -> None:
         """Remove the errand's folder; without it, a job that is begun so late finds nothing to do."""
@@ -191,7 +195,7 @@ class BatchRuntime:
         return ErrandFolder(str(self.errands / str(attempt)))
 
     def _gpus_in_use(self) -> set[int]:
-        replicas = [replica for held in self.held.values() for replica in held.wish.replicas]
+        replicas = [replica for held in list(self.held.values()) for replica in held.wish.replicas]
         return {index for replica in replicas for index in replica.gpu_indexes}
 
     def _order(self, attempt: int, order: str, value: dict[str, Any]) -> None:
@@ -242,6 +246,8 @@ class BatchRuntime:
         if held.is_over:
             return  # Meanwhile.
         self._take_in(attempt, held, state)
+        if not held.is_over and 0 < held.dead_by <= boot_clock_seconds():
+            self._cancel(held)  # Its outpost has fallen silent, or we have.
         if held.is_over or self.watch.lists == held.newest_list:
             return
         held.newest_list = self.watch.lists
@@ -308,14 +314,23 @@ class BatchRuntime:
             memory_bytes=sum(replica.memory_bytes for replica in wish.replicas),
         )
         try:
-            await self.watch.system.submit(errand)
+            number = await self.watch.system.submit(errand)
+            name = self.watch.system.name
+            log.info("Attempt %d on %s is job %s of %s.", wish.attempt, errand.node, number, name)
         except BatchError as error:
             # Perhaps it was taken and only the answer was lost. Who has the claim knows.
             if not held.is_over and folder.take(held.name):
                 self._end(held, lost(f"{self.watch.system.name} did not take the job: {error}"))
+                self._cancel(held)
         held.submitted_at = boot_clock_seconds()
 
-    async def _cancel(self, held: Held) -> None:
+    def _cancel(self, held: Held) -> None:
+        now = boot_clock_seconds()
+        if now >= held.cancelled_at + CANCEL_AGAIN_SECONDS:
+            held.cancelled_at = now
+            self._begin(self._have_cancelled(held))
+
+    async def _have_cancelled(self, held: Held) -> None:
         try:
             await self.watch.system.cancel(held.name)
         except BatchError as error:

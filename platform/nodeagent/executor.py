@@ -144,8 +144,8 @@ class BatchSystem(Protocol):
     def name(self) -> str:
         """What people call it."""
 
-    async def submit(self, errand: Errand) -> None:
-        """Have the command begun on exactly that node, and not once more by the system itself."""
+    async def submit(self, errand: Errand) -> str:
+        """Have the command begun on exactly that node; return how people find it there."""
 
     async def jobs(self) -> Mapping[str, BatchJob]:
         """Return all errands that have not ended, and those that ended a minute ago or less, by name."""

@@ -57,9 +57,11 @@ class SlurmSystem:
     def __init__(self, configuration: Slurm) -> None:
         self.configuration = configuration
 
-    async def submit(self, errand: Errand) -> None:
+    async def submit(self, errand: Errand) -> str:
         script = f"#!/bin/sh\nexec {errand.command}\n"
-        await _answer(["sbatch", *sbatch_arguments(self.configuration, errand)], script)
+        said = await _answer(["sbatch", *sbatch_arguments(self.configuration, errand)], script)
+        # Where there are several clusters, NUMBER;CLUSTER.
+        return said.strip().partition(";")[0]
 
     async def jobs(self) -> Mapping[str, BatchJob]:
         own = f"--user={os.geteuid()}"
@@ -124,7 +126,7 @@ def read_jobs(lines: Iterable[str]) -> dict[str, BatchJob]:
 
 def read_node(line: str, configuration: Slurm) -> tuple[str, BatchNode]:
     """Return a node's name and what a line of `scontrol show node --details --oneliner` says of it."""
-    fields: dict[str, str] = dict(FIELD.findall(line))
+    fields: dict[str, str] = dict(FIELD.findall(line.strip()))
     try:
         name, gres = fields["NodeName"], GPUS.findall(fields.get("Gres", ""))
         states = re.split(r"[+*~#!%$@^-]+", fields["State"].rstrip("*~#!%$@^-"))

@@ -54,8 +54,9 @@ MpiDefault=none
 GresTypes=gpu
 ReturnToService=2
 KillWait=2
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 RealMemory=16000 Gres=gpu:V100:{gpus}
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=8 RealMemory=16000 Gres=gpu:V100:{gpus}
+NodeName=DEFAULT CPUs=8 RealMemory=16000 Gres=gpu:V100:{gpus}
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]}
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]}
 PartitionName=gpu Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -104,11 +105,8 @@ class SlurmCluster:
         self._until(lambda: self.answer("sinfo", "-h", "-o", "%T %D").split() == ["idle", "2"])
 
     def stop(self) -> None:
-        """End all daemons; jobs and their steps first, or they would go on without anybody."""
-        with contextlib.suppress(subprocess.CalledProcessError):
-            self.command("scancel", "--full", "--signal=KILL", "--state=RUNNING")
-            self.command("scancel", "--user=root")
-            self._until(lambda: not self.answer("squeue", "-h"))
+        """End all daemons; jobs first, or they would go on without anybody."""
+        self.end_all_jobs()
         for daemon in reversed(self.daemons):
             daemon.terminate()
         for daemon in self.daemons:
@@ -117,6 +115,11 @@ class SlurmCluster:
             except subprocess.TimeoutExpired:
                 daemon.send_signal(signal.SIGKILL)
                 daemon.wait()
+
+    def end_all_jobs(self) -> None:
+        for words in (("--full", "--signal=KILL", "--state=RUNNING"), ()):
+            self.answer("scancel", "--user=root", *words)
+        self._until(lambda: not self.answer("squeue", "-h"))
 
     def command(self, *words: str) -> str:
         """Run one of Slurm's commands; return what it writes."""
@@ -148,7 +151,9 @@ class SlurmCluster:
         end = time.monotonic() + WAIT_SECONDS
         while not condition():
             if time.monotonic() > end:
-                logs = [path.read_text(errors="replace")[-1500:] for path in self.folder.glob("*.log")]
+                logs = [
+                    path.read_text(errors="replace")[-1500:] for path in self.folder.glob("*.[lo][ou][gt]")
+                ]
                 raise TimeoutError("\n".join(["Slurm did not come up.", *logs]))
             time.sleep(LOOK_SECONDS)
 

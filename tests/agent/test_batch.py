@@ -1,0 +1,206 @@
+"""Attempts through a batch system that loses answers and nodes, which a real one will not do on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nodeagent.batch import BatchRuntime
+from nodeagent.batch_watch import BatchWatch
+from nodeagent.errand import ErrandFolder
+from nodeagent.executor import BatchError, BatchJob, BatchNode, BatchSystem, Errand
+from nodeagent.folder import read_json
+from nodeagent.machine import Event, Exited, Outcome, Prepared, Started
+from nodeagent.messages import DesiredPart
+from nodeagent.outpost import AssignedDevices
+from nodeagent.procfs import boot_clock_seconds
+from tests.agent.builders import GPU_BYTES, make_configuration, make_part, shell
+from tests.agent.runtime_node import until
+
+NODE = BatchNode(
+    gpu_model="V100",
+    gpu_memory_bytes=GPU_BYTES,
+    gpus=4,
+    gpus_in_use=0,
+    cpus=8.0,
+    memory_bytes=2**34,
+    address="127.0.0.1",
+    problem="",
+)
+SLEEPS = shell("exec sleep 60")
+
+
+class Local:
+    """A batch system whose only node is this machine: what an executor for another system has to do."""
+
+    name = "Local"
+
+    def __init__(self) -> None:
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        #: What is said of a job instead of the truth.
+        self.said: dict[str, BatchJob] = {}
+        self.submitted: list[str] = []
+        self.loses_answers = False
+
+    async def submit(self, errand: Errand) -> str:
+        self.submitted.append(errand.name)
+        with open(errand.log, "ab") as log:
+            self.running[errand.name] = subprocess.Popen(
+                ["sh", "-c", f"exec {errand.command}"], stderr=log, start_new_session=True
+            )
+        if self.loses_answers:
+            raise BatchError("the answer was lost")
+        return errand.name
+
+    async def jobs(self) -> Mapping[str, BatchJob]:
+        def state(process: subprocess.Popen[bytes]) -> BatchJob:
+            is_ended = process.poll() is not None
+            return BatchJob(
+                number="7", state="ended" if is_ended else "running", words=f"STATUS {process.returncode}"
+            )
+
+        return {name: state(process) for name, process in self.running.items()} | self.said
+
+    async def cancel(self, name: str) -> None:
+        if (process := self.running.get(name)) is not None:
+            os.killpg(process.pid, signal.SIGTERM)
+
+    async def nodes(self) -> Mapping[str, BatchNode]:
+        return {"node-1": NODE}
+
+
+class BatchNodeOfTests:
+    """The runtime of one node, its lease renewed all the time, as an agent would."""
+
+    def __init__(self, folder: Path) -> None:
+        self.system = Local()
+        system: BatchSystem = self.system  # The seam, as mypy sees it.
+        self.watch = BatchWatch(system, {"node-1": NODE}, 0.05)
+        self.configuration = replace(make_configuration(folder), sandbox="off")
+        self.lease_seconds = 5.0
+        self.ready: set[int] = set()
+        self.started: set[int] = set()
+        self.outcomes: dict[int, Outcome] = {}
+        self.runtime = BatchRuntime(self.configuration, self.note, self.watch)
+        self.tasks = [asyncio.create_task(self.watch.keep_asking()), asyncio.create_task(self.keep_lease())]
+
+    def note(self, event: Event) -> None:
+        match event:
+            case Prepared(attempt=attempt):
+                self.ready.add(attempt)
+            case Started(attempt=attempt):
+                self.started.add(attempt)
+            case Exited(attempt=attempt, outcome=outcome):
+                assert attempt not in self.outcomes, "an end was told twice"
+                self.outcomes[attempt] = outcome
+
+    async def keep_lease(self) -> None:
+        while True:
+            self.runtime.extend_lease(boot_clock_seconds() + self.lease_seconds, self.lease_seconds)
+            await asyncio.sleep(0.1)
+
+    async def start(self, wish: DesiredPart) -> str:
+        """Return the job's name, once the attempt runs."""
+        self.runtime.prepare(wish)
+        await until(lambda: wish.attempt in self.ready)
+        self.runtime.start(wish)
+        await until(lambda: wish.attempt in self.started)
+        return self.system.submitted[-1]
+
+    async def end_of(self, attempt: int) -> Outcome:
+        await until(lambda: attempt in self.outcomes)
+        return self.outcomes[attempt]
+
+    async def close(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        self.runtime.close()
+        for process in self.system.running.values():
+            process.terminate()
+            await asyncio.to_thread(process.wait)
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[BatchNodeOfTests]:
+    node = BatchNodeOfTests(tmp_path)
+    yield node
+    await node.close()
+
+
+async def test_what_was_told_to_be_refused_never_runs(node: BatchNodeOfTests) -> None:
+    node.system.loses_answers = True
+    node.runtime.prepare(make_part(shell("exit 3"), attempt=1))
+    outcome = await node.end_of(1)
+    assert (outcome.category, outcome.exit_code) == ("lost", None)
+    assert "did not take the job: the answer was lost" in outcome.message
+    (process,) = node.system.running.values()
+    await asyncio.to_thread(process.wait)
+    assert node.started == node.ready == set()
+
+
+async def test_an_agent_that_died_before_it_submitted_does_so_when_it_is_back(
+    node: BatchNodeOfTests,
+) -> None:
+    wish = make_part(SLEEPS, attempt=1)
+    node.runtime.prepare(wish)
+    node.runtime.close()  # Before the event loop could do anything.
+    node.runtime = BatchRuntime(node.configuration, node.note, node.watch)
+    assert [adopted.part.wish for adopted in node.runtime.recover()] == [wish]
+    await until(lambda: 1 in node.ready)
+    assert len(node.system.submitted) == 1
+
+
+async def test_of_a_silent_node_an_end_is_told_when_its_lease_is_over(node: BatchNodeOfTests) -> None:
+    node.lease_seconds = 2.0
+    name = await node.start(make_part(SLEEPS, attempt=1))
+    process = node.system.running[name]
+    errand = ErrandFolder(str(node.runtime.errands / "1"))
+    pid = read_json(errand.attempt(1).status)["replicas"][0]["pid"]
+    # Slurm does not reach the node, and neither do we: the outpost stands still.
+    node.system.said[name] = BatchJob(number="7", state="lost", words="NODE_FAIL")
+    node.tasks[1].cancel()
+    process.send_signal(signal.SIGSTOP)
+    outcome = await node.end_of(1)
+    process.send_signal(signal.SIGCONT)
+    assert (outcome.category, outcome.message) == ("lost", "Local ended job 7: NODE_FAIL.")
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+async def test_whoever_comes_to_an_errand_late_does_nothing(tmp_path: Path) -> None:
+    folder = ErrandFolder(str(tmp_path / "errand"))
+    assert not folder.take("first")
+    folder.make({"name": "first"})
+    assert not folder.take("another")
+    assert folder.take("first")
+    assert not folder.take("first")
+
+
+async def test_the_shortest_grace_counts_and_nothing_is_left(node: BatchNodeOfTests) -> None:
+    await node.start(make_part(shell("trap '' TERM; echo up; sleep 60"), attempt=1))
+    log = Path(node.runtime.folder(1).log(0))
+    await until(lambda: log.exists() and log.read_text() == "up\n")
+    node.runtime.stop(1, 30.0)
+    node.runtime.stop(1, 0.1)
+    assert (await node.end_of(1)).category == "stopped"
+    node.runtime.forget(1)
+    await until(lambda: not any(node.runtime.errands.iterdir()))
+
+
+def test_plans_count_and_the_system_chooses() -> None:
+    class Devices:
+        def gpus(self) -> tuple[()]:
+            return ()
+
+        def files(self, indexes: object) -> tuple[str, ...]:
+            return tuple(f"/dev/nvidia{index}" for index in indexes)  # type: ignore[attr-defined]
+
+    devices = AssignedDevices(Devices(), {5, 1}, ["0", "3"])  # type: ignore[arg-type]
+    assert devices.names([1, 5]) == {1: "0", 5: "3"}
+    assert devices.files([5]) == ("/dev/nvidia3",)

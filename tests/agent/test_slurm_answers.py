@@ -1,0 +1,91 @@
+"""What Slurm writes, and what is understood by it: lines of several versions, without any Slurm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nodeagent.configuration import Slurm
+from nodeagent.executor import BatchError, Errand
+from nodeagent.slurm import read_jobs, read_node, sbatch_arguments
+
+GIVEN = Slurm(partition="gpu", nodes={"n1": "token"}, gpu_memory_bytes=2**34)
+NODE = (
+    "NodeName=n1 Arch=x86_64 CPUAlloc=2 CPUEfctv=8 CPUTot=9 CPULoad=0.20 ActiveFeatures=(null)"
+    " Gres=gpu:V100:4(S:0-1) GresDrain=N/A GresUsed=gpu:V100:2(IDX:0,3) NodeAddr=10.0.0.7 NodeHostName=vm"
+    " OS=Linux 6.1.0 #1 SMP PREEMPT_DYNAMIC @0  RealMemory=16000 AllocMem=0 State={state} ThreadsPerCore=1"
+    " Partitions=gpu  AllocTRES=cpu=2{reason}"
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "problem"),
+    [
+        ("IDLE", "", ""),
+        ("MIXED", "", ""),
+        ("ALLOCATED+PLANNED", "", ""),
+        ("IDLE+CLOUD+POWERED_DOWN", "", "Slurm: POWERED_DOWN"),
+        ("DOWN*", " Reason=Not responding [slurm@2026-11-22T00:14:08]", "Slurm: DOWN, Not responding"),
+        (
+            "MIXED+DRAIN",
+            " Reason=fan=0 rpm | bad [root@2026-11-22T00:18:49] ",
+            "Slurm: DRAIN, fan=0 rpm | bad",
+        ),
+        ("UNKNOWN+DRAIN+INVALID_REG", "", "Slurm: UNKNOWN DRAIN INVALID_REG"),
+    ],
+)
+def test_a_node_is_read(state: str, reason: str, problem: str) -> None:
+    name, node = read_node(NODE.format(state=state, reason=reason), GIVEN)
+    assert (name, node.problem) == ("n1", problem)
+    assert (node.gpu_model, node.gpus, node.gpus_in_use) == ("V100", 4, 2)
+    assert (node.cpus, node.memory_bytes, node.address) == (8.0, 16000 * 2**20, "10.0.0.7")
+
+
+def test_gpus_without_a_model_take_the_configured_name() -> None:
+    line = NODE.format(state="IDLE", reason="").replace("gpu:V100:", "gpu:")
+    assert read_node(line, GIVEN)[1].gpu_model == ""
+    node = read_node(line, replace(GIVEN, gpu_model="H100"))[1]
+    assert (node.gpu_model, node.gpus) == ("H100", 4)
+
+
+def test_an_answer_that_is_not_understood_is_an_error() -> None:
+    with pytest.raises(BatchError, match="is not understood"):
+        read_node("NodeName=n1 RealMemory=many", GIVEN)
+
+
+def test_of_jobs_called_alike_the_one_that_is_alive_counts() -> None:
+    lines = [
+        "7|COMPLETED|a|None",
+        "6|RUNNING|a|None",
+        "5|CANCELLED|a|None",
+        "8|PENDING|b|Resources",
+        "",
+        "9|NODE_FAIL|c",
+    ]
+    jobs = read_jobs(lines)
+    assert (jobs["a"].number, jobs["a"].state) == ("6", "running")
+    assert (jobs["b"].state, jobs["b"].words) == ("waiting", "PENDING (Resources)")
+    assert jobs["c"].state == "lost"
+
+
+def test_what_is_submitted() -> None:
+    errand = Errand(
+        name="allotment-1", node="n1", command="true", log="/shared/50%/job.log", gpu_model="V100",
+        gpus=2, cpus=1.5, memory_bytes=2**30 + 1,
+    )  # fmt: skip
+    site = replace(GIVEN, gres_type="v100", account="ml", flags=("--qos=allotment",))
+    arguments = sbatch_arguments(site, errand)
+    expected = {
+        "--nodelist=n1",
+        "--gres=gpu:v100:2",
+        "--cpus-per-task=2",
+        "--mem=1025M",
+        "--account=ml",
+        "--no-requeue",
+    }
+    assert expected <= set(arguments)
+    assert "--output=/shared/50%%/job.log" in arguments
+    assert arguments[-1] == "--qos=allotment"
+    bare = sbatch_arguments(GIVEN, replace(errand, gpus=0, cpus=0.0, memory_bytes=0))
+    assert not [word for word in bare if word.startswith(("--gres", "--mem", "--account"))]

@@ -1,0 +1,171 @@
+"""Attempts as jobs of a real Slurm: what Slurm and the agent do, and what the server is told."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import replace
+
+from nodeagent.folder import read_json
+from nodeagent.messages import DesiredPart
+from tests.agent.builders import make_part, python, shell
+from tests.agent.fake_server import FakeServer
+from tests.agent.runtime_node import until
+from tests.slurm.agent import SlurmAgent
+
+SAYS = """
+echo "$RANK of $WORLD_SIZE meets at $MASTER_ADDR:$MASTER_PORT, has GPUs $CUDA_VISIBLE_DEVICES"
+echo '{"step": 3, "samples": 96, "loss": 0.5}' >> "$ALLOT_PROGRESS"
+"""
+#: Counts on from its checkpoint, and writes one when it is told to stop.
+COUNTS = """
+import os, signal, sys, time
+path = os.environ["ALLOT_CHECKPOINT_DIR"] + "/count"
+count = int(open(path).read()) if os.path.exists(path) else 0
+def save(*_):
+    time.sleep(0.3)
+    open(path, "w").write(str(count + 1))
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("counts from", count)
+while not count: time.sleep(0.01)
+"""
+
+
+def gang(attempt: int) -> dict[str, DesiredPart]:
+    """One replica with two GPUs on each node; Slurm numbers them otherwise than this plan."""
+    return {
+        node: make_part(
+            shell(SAYS, rank=rank, gpu_indexes=(1, 3)),
+            attempt=attempt,
+            world_size=2,
+            go=False,
+            has_rank_zero=rank == 0,
+        )
+        for rank, node in enumerate(("n1", "n2"))
+    }
+
+
+async def test_a_gang_starts_when_slurm_has_let_both_of_its_jobs_run(
+    server: FakeServer, agent: SlurmAgent
+) -> None:
+    parts = gang(attempt=1)
+    # Somebody else has the second node.
+    other = agent.cluster.command("sbatch", "--parsable", "-wn2", "--gres=gpu:4", "--wrap=sleep 60").strip()
+    for node, part in parts.items():
+        await server.want(node, part)
+    first = await server.until_state("n1", 1, "ready")
+    waiting = server.part("n2", 1)
+    assert waiting is not None
+    assert waiting.state == "preparing"
+    agent.cluster.command("scancel", other)
+    second = await server.until_state("n2", 1, "ready")
+    assert (second.master_port, server.text("n1", 1)) == (None, "")
+    for node, part in parts.items():
+        going = replace(part, go=True, master_address="127.0.0.1", master_port=first.master_port)
+        await server.want(node, going)
+    for rank, node in enumerate(parts):
+        ended = await server.until_state(node, 1, "exited")
+        assert (ended.exit_code, ended.category) == (0, "")
+        said = server.text(node, 1, rank)
+        assert said == f"{rank} of 2 meets at 127.0.0.1:{first.master_port}, has GPUs 0,1\n"
+        await server.want(node)
+        await server.until(lambda node=node: server.reports[node][-1].parts == ())
+        await until(lambda node=node: not agent.errands(node))
+    assert [line.step for line in server.progress("n1", 1)] == [3]
+
+
+async def test_work_goes_on_elsewhere_from_its_checkpoint(server: FakeServer, agent: SlurmAgent) -> None:
+    first = make_part(python(COUNTS), attempt=2, job=7)
+    await server.want("n1", first)
+    await server.until(lambda: server.text("n1", 2) == "counts from 0\n")
+    await server.want("n1", replace(first, stop=True))
+    stopped = await server.until_state("n1", 2, "exited")
+    assert (stopped.category, stopped.exit_code) == ("stopped", 0)
+    await server.want("n2", make_part(python(COUNTS), attempt=3, job=7))
+    await server.until_state("n2", 3, "exited")
+    assert server.text("n2", 3) == "counts from 1\n"
+
+
+async def test_jobs_outlive_the_agent_and_run_once(server: FakeServer, agent: SlurmAgent) -> None:
+    sleeps = shell("echo begun; exec sleep 60")
+    await server.want("n1", make_part(sleeps, attempt=4))
+    await server.until_state("n1", 4, "running")
+    # Killed while another is on its way to Slurm.
+    await server.want("n2", make_part(sleeps, attempt=5))
+    await until(lambda: agent.errands("n2"))
+    await agent.end(signal.SIGKILL)
+    said = len(server.reports["n1"])
+    await agent.start()
+    await server.until(lambda: len(server.reports["n1"]) > said)
+    await server.until_state("n1", 4, "running")
+    await server.until_state("n2", 5, "running")
+    for node, attempt in (("n1", 4), ("n2", 5)):
+        assert agent.states(node, attempt).count("RUNNING") == 1
+        # Should Slurm, or an earlier agent, begin it again: nothing happens.
+        again = await asyncio.create_subprocess_exec(*agent.outpost(node, attempt))
+        assert await again.wait() == 0
+        assert server.text(node, attempt) == "begun\n"
+    # A person ends one, Slurm's operator the other at once.
+    agent.cluster.command("scancel", f"--name={agent.job('n1', 4)}")
+    agent.cluster.command("scancel", "--full", "--signal=KILL", f"--name={agent.job('n2', 5)}")
+    cancelled = await server.until_state("n1", 4, "exited")
+    assert cancelled.category == "lost"
+    assert "Slurm ended job" in cancelled.message
+    assert "CANCELLED" in cancelled.message
+    killed = await server.until_state("n2", 5, "exited")
+    assert (killed.category, "Slurm ended job" in killed.message) == ("lost", True)
+
+
+async def test_without_its_agent_a_job_ends_with_the_lease(server: FakeServer, agent: SlurmAgent) -> None:
+    server.lease_seconds = 3.0
+    await server.want("n1", make_part(shell("sleep 60"), attempt=6))
+    await server.until_state("n1", 6, "running")
+    # Beyond the first lease: it is renewed by the node's own clock.
+    deadline = read_json(agent.errand("n1", 6).lease)["deadline"]
+    await until(lambda: read_json(agent.errand("n1", 6).lease)["deadline"] > deadline + server.lease_seconds)
+    await agent.end(signal.SIGKILL)
+    status = agent.errand("n1", 6).attempt(6).status
+    await until(lambda: (read_json(status) or {}).get("is_final"))
+    assert read_json(status)["reason"] == "lease"
+    await agent.start()
+    ended = await server.until_state("n1", 6, "exited")
+    assert ended.category == "lost"
+    assert "lost contact" in ended.message
+
+
+async def test_what_slurm_keeps_for_others_takes_nothing(server: FakeServer, agent: SlurmAgent) -> None:
+    def problems(node: str) -> list[str]:
+        return [gpu.problem for gpu in server.inventories[node].gpus]
+
+    cluster = agent.cluster
+    assert (problems("n1"), server.inventories["n1"].gpu_model) == ([""] * 4, "V100")
+    cluster.command("scontrol", "update", "nodename=n2", "state=drain", "reason=its fan is broken")
+    other = cluster.command("sbatch", "--parsable", "-wn1", "--gres=gpu:3", "--wrap=sleep 60").strip()
+    try:
+        await server.until(lambda: problems("n2") == ["Slurm: DRAIN, its fan is broken"] * 4)
+        await server.until(lambda: problems("n1") == ["", *["In use by other jobs of Slurm."] * 3])
+        # One that waits in vain is withdrawn at once.
+        waits = make_part(make_part().replicas[0], shell("true", rank=1), attempt=8)
+        await server.want("n1", waits)
+        await until(lambda: agent.states("n1", 8) == ["PENDING"])
+        await server.want("n1", replace(waits, stop=True))
+        ended = await server.until_state("n1", 8, "exited")
+        assert (ended.category, ended.exit_code) == ("stopped", None)
+        await until(lambda: agent.states("n1", 8) == ["CANCELLED"])
+    finally:
+        cluster.command("scancel", other)
+        cluster.command("scontrol", "update", "nodename=n2", "state=resume")
+    await server.until(lambda: problems("n1") == problems("n2") == [""] * 4)
+
+
+async def test_what_slurm_refuses_is_told(server: FakeServer, agent: SlurmAgent) -> None:
+    agent.cluster.command("scontrol", "update", "partitionname=gpu", "state=inactive")
+    try:
+        await server.want("n1", make_part(attempt=9))
+        ended = await server.until_state("n1", 9, "exited")
+    finally:
+        agent.cluster.command("scontrol", "update", "partitionname=gpu", "state=up")
+    assert ended.category == "lost"
+    assert ended.message.startswith("Slurm did not take the job: ")
+    assert "partition" in ended.message
