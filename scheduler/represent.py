@@ -29,6 +29,7 @@ from scheduler.models import (
     Node,
     NodeCheck,
     QueueOrder,
+    Restraint,
     Round,
     ViewComputing,
 )
@@ -289,7 +290,9 @@ def _withdrawn(node: Node) -> Representation:
 def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
     """Return the virtual clusters with what of their guarantees, and beyond, is in use."""
     ids = list(ids)
-    rows = VirtualCluster.objects.filter(id__in=ids).prefetch_related("members__tenant", "guarantees")
+    rows = VirtualCluster.objects.filter(id__in=ids).prefetch_related(
+        "members__tenant", "guarantees", "restraint"
+    )
     by_id = {row.id: row for row in rows}
     usage: dict[int, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     held = AllocatedGpu.objects.filter(phase=HoldPhase.HELD, allocation__virtual_cluster_id__in=by_id)
@@ -360,6 +363,7 @@ def _virtual_cluster(
         "policy_parameters": row.policy_parameters,
         "placer": row.placer,
         "default_time_limit_seconds": row.default_time_limit_seconds,
+        **least_seconds(row),
         "guaranteed": dict(sorted(guaranteed.items())),
         "own_guaranteed": dict(sorted(own.items())),
         "cells": {path: count for path, count in owned.get("cells", {}).items() if count},
@@ -378,6 +382,15 @@ def _virtual_cluster(
         "queued": queued,
         "running": running,
         "version": row.version,
+    }
+
+
+def least_seconds(row: VirtualCluster) -> dict[str, float]:
+    """Return how long attempts of a virtual cluster run at least, as the API names it."""
+    chosen = getattr(row, "restraint", None) or Restraint()
+    return {
+        "min_run_seconds": chosen.min_run_seconds,
+        "reclaim_min_run_seconds": chosen.reclaim_min_run_seconds,
     }
 
 

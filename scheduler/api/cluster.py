@@ -40,6 +40,10 @@ class ClusterSummary(APIView):
         return Response(cluster_summary(viewer(request)))
 
 
+PREEMPTIONS_MOST = 1_000_000
+BACKOFF_MOST_SECONDS = 7 * 86_400
+
+
 class ClusterSettingsChange(StrictSerializer):
     """What is left out stays as it is."""
 
@@ -50,6 +54,22 @@ class ClusterSettingsChange(StrictSerializer):
     )
     spare_placer = serializers.CharField(
         required=False, max_length=PLUGIN_MOST, help_text="Placer of opportunistic jobs, likewise."
+    )
+    preemptions_per_round = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        min_value=0,
+        max_value=PREEMPTIONS_MOST,
+        help_text="Jobs that policies may take GPUs from in a round, guarantees exempt; null: any number.",
+    )
+    backoff_seconds = serializers.FloatField(
+        required=False,
+        min_value=0,
+        max_value=BACKOFF_MOST_SECONDS,
+        help_text="How long a job may not borrow after it was preempted too early; twice as long each time.",
+    )
+    most_backoff_seconds = serializers.FloatField(
+        required=False, min_value=0, max_value=BACKOFF_MOST_SECONDS, help_text="But never longer than this."
     )
 
 
@@ -66,10 +86,10 @@ class ClusterSettings(APIView):
         by.require_operator()
         given = ClusterSettingsChange(data=request.data)
         given.is_valid(raise_exception=True)
-        return Response(_with_overrun(cluster_settings_change(by=by, **given.validated_data)))
+        return Response(_with_overrun(cluster_settings_change(by=by, changes=given.validated_data)))
 
 
-def _with_overrun(settings: dict[str, str]) -> dict[str, Any]:
+def _with_overrun(settings: dict[str, Any]) -> dict[str, Any]:
     return {**settings, "overrun": represent.overruns([represent.SPARE_VIEW]).get(represent.SPARE_VIEW)}
 
 

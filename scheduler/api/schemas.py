@@ -387,6 +387,13 @@ class Overrun(serializers.Serializer):
 class ClusterSettings(serializers.Serializer):
     spare_policy = serializers.CharField()
     spare_placer = serializers.CharField()
+    preemptions_per_round = serializers.IntegerField(
+        allow_null=True, help_text="Jobs that policies may take GPUs from in a round; null: any number."
+    )
+    backoff_seconds = serializers.FloatField(
+        help_text="How long a job may not borrow after it was preempted too early; twice as long each time."
+    )
+    most_backoff_seconds = serializers.FloatField(help_text="But never longer than this.")
     overrun = Overrun(
         allow_null=True, help_text="While a cheap policy decides, since the chosen one takes too long."
     )

@@ -45,6 +45,12 @@ class VirtualCluster(serializers.Serializer):
     policy_parameters = serializers.DictField()
     placer = serializers.CharField()
     default_time_limit_seconds = serializers.FloatField()
+    min_run_seconds = serializers.FloatField(
+        help_text="An attempt that has run for less is not stopped, moved or resized by a policy."
+    )
+    reclaim_min_run_seconds = serializers.FloatField(
+        help_text="Nor is an opportunistic one for GPUs that others are guaranteed."
+    )
     guaranteed = serializers.DictField(
         child=serializers.IntegerField(),
         help_text="GPUs by model that it may rely on now: its own, less what is lent, and what is borrowed.",

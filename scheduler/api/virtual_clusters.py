@@ -52,6 +52,18 @@ class VirtualClusterChange(StrictSerializer):
     default_time_limit_seconds = serializers.FloatField(
         required=False, min_value=1, max_value=LONGEST_SECONDS, help_text="For jobs that state no limit."
     )
+    min_run_seconds = serializers.FloatField(
+        required=False,
+        min_value=0,
+        max_value=LONGEST_SECONDS,
+        help_text="An attempt that has run for less is not stopped, moved or resized by a policy.",
+    )
+    reclaim_min_run_seconds = serializers.FloatField(
+        required=False,
+        min_value=0,
+        max_value=LONGEST_SECONDS,
+        help_text="Nor is an opportunistic one for GPUs that others are guaranteed; 0: they return at once.",
+    )
     guaranteed = serializers.DictField(
         required=False,
         child=serializers.IntegerField(min_value=0, max_value=GPUS_MOST),

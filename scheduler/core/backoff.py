@@ -7,24 +7,15 @@ and D. Boggs, "Ethernet", CACM 19(7), 1976), and never longer than a bound, so t
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from scheduler.core.snapshot import Job, VirtualCluster
-
 
 def after_preemption(
-    job: Job,
-    virtual_cluster: VirtualCluster | None,
-    *,
-    ran_seconds: float,
-    now: float,
-    backoff_seconds: float,
-    most_backoff_seconds: float,
-) -> Job:
-    """Return the job as it waits again; a run that was long enough clears its record."""
-    least = 0.0 if virtual_cluster is None else virtual_cluster.min_run_seconds
-    if ran_seconds >= least:
-        return replace(job, short_runs=0, may_borrow_at=0.0) if job.short_runs else job
+    short_runs: int, *, ran_seconds: float, least_seconds: float, first_wait: float, longest_wait: float
+) -> tuple[int, float]:
+    """Return how many runs in a row were too short, this one included, and for how many seconds to wait.
+
+    A run that was long enough clears the record: (0, 0).
+    """
+    if ran_seconds >= least_seconds:
+        return 0, 0.0
     # No more doublings than a float can take.
-    waits = min(backoff_seconds * 2.0 ** min(job.short_runs, 60), most_backoff_seconds)
-    return replace(job, short_runs=job.short_runs + 1, may_borrow_at=now + waits)
+    return short_runs + 1, min(first_wait * 2.0 ** min(short_runs, 60), longest_wait)

@@ -15,6 +15,7 @@ from scheduler.models.logs import LogRemoval
 from scheduler.models.market import Allowance, CreditAccount, CreditTransfer, Loan, MarketRule, Offer
 from scheduler.models.metrics import NodeMetrics, PartMetrics
 from scheduler.models.notifications import Delivery, EmailNotice, NotificationSettings, Webhook
+from scheduler.models.restraint import Restraint
 from scheduler.models.rounds import (
     AllocatedGpu,
     Allocation,
@@ -71,6 +72,7 @@ __all__ = [
     "PortPass",
     "ProgressPoint",
     "QueueOrder",
+    "Restraint",
     "Round",
     "Session",
     "SpeedCorrection",

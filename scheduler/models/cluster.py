@@ -11,5 +11,11 @@ class ClusterSettings(models.Model):
     spare_policy = models.CharField(max_length=255, default="fifo")
     spare_placer = models.CharField(max_length=255, default="consolidate")
 
+    #: Jobs that policies may displace in a round; None: any number.
+    preemptions_per_round = models.PositiveIntegerField(null=True)
+    #: How long a job may not borrow GPUs after it was preempted too early: the first time, and at most.
+    backoff_seconds = models.FloatField(default=30.0)
+    most_backoff_seconds = models.FloatField(default=600.0)
+
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="cluster_settings_are_one_row")]

@@ -50,6 +50,12 @@ class Job(models.Model):
     attempts_started = models.PositiveIntegerField(default=0)
     failures = models.PositiveIntegerField(default=0)
     preemptions = models.PositiveIntegerField(default=0)
+    #: How often in a row it was preempted before it had run for long enough (`core.backoff`), and from when
+    #: on it may borrow GPUs again.
+    short_runs = models.PositiveIntegerField(default=0)
+    may_borrow_at = models.DateTimeField(null=True)
+    #: What a preemption costs it, by its own attempts (`services.preemption_cost`); None: not known.
+    preemption_cost_seconds = models.FloatField(null=True)
     #: Nodes, by id, on which it is not to be started again: their hardware failed it.
     avoid_nodes = ArrayField(models.BigIntegerField(), default=list)
     #: GPU-seconds received by ended attempts, by GPU model.
@@ -79,6 +85,12 @@ class Job(models.Model):
             models.Index(fields=["tenant", "-id"], name="job_by_tenant"),
             models.Index(fields=["state", "-id"], name="job_by_state"),
             GinIndex(fields=["labels"], name="job_labels"),
+            # What is known of the cost of preemptions in a virtual cluster, the latest first.
+            models.Index(
+                fields=["virtual_cluster", "-id"],
+                condition=Q(preemption_cost_seconds__isnull=False),
+                name="job_preemption_costs",
+            ),
         ]
 
 

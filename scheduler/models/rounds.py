@@ -59,6 +59,8 @@ class Allocation(models.Model):
     created_at = models.DateTimeField()
     held_at = models.DateTimeField(null=True)
     released_at = models.DateTimeField(null=True)
+    #: Its jobs take turns of so many seconds, the others frozen in place; None: they run at the same time.
+    slice_seconds = models.FloatField(null=True)
 
     @property
     def gpu_count(self) -> int:

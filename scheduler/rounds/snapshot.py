@@ -36,15 +36,26 @@ WHERE drain_deadline IS NOT NULL ORDER BY id
 _GPUS = """
 SELECT node_id, id, index, socket, switch, healthy AND present FROM scheduler_gpu ORDER BY node_id, index
 """
+# A job that was never preempted is taken to be like the latest of its virtual cluster that were.
 _JOBS = """
+WITH costs AS (
+    SELECT v.id, percentile_cont(0.5) WITHIN GROUP (ORDER BY latest.preemption_cost_seconds) AS seconds
+    FROM tenants_virtualcluster v, LATERAL (
+        SELECT preemption_cost_seconds FROM scheduler_job
+        WHERE virtual_cluster_id = v.id AND preemption_cost_seconds IS NOT NULL ORDER BY id DESC LIMIT 100
+    ) latest GROUP BY v.id
+)
 SELECT j.id, j.name, t.name, v.name, extract(epoch FROM j.submitted_at)::float8, j.shape::text, j.gpu_models,
        j.priority, j.guaranteed, j.time_limit_seconds, coalesce(extract(epoch FROM j.eligible_at), 0)::float8,
        j.held, j.cancelling, j.service, j.attempts_started, j.version, u.username,
-       j.avoid_nodes, coalesce(j.time_limit_seconds, v.default_time_limit_seconds)
+       j.avoid_nodes, coalesce(j.time_limit_seconds, v.default_time_limit_seconds),
+       j.short_runs, coalesce(extract(epoch FROM j.may_borrow_at), 0)::float8,
+       coalesce(j.preemption_cost_seconds, c.seconds, 0)
 FROM scheduler_job j
 JOIN tenants_user u ON u.id = j.submitted_by_id
 JOIN tenants_tenant t ON t.id = j.tenant_id
 JOIN tenants_virtualcluster v ON v.id = j.virtual_cluster_id
+LEFT JOIN costs c ON c.id = v.id
 WHERE j.state IN ('queued', 'running') ORDER BY j.id
 """
 # A stopping attempt holds its GPUs until its nodes say otherwise; what they released is not listed.
@@ -59,12 +70,14 @@ WHERE l.phase <> 'released' GROUP BY l.id ORDER BY l.id
 """
 _VIRTUAL_CLUSTERS = """
 SELECT name, policy, policy_parameters, placer, default_time_limit_seconds,
+       coalesce(r.min_run_seconds, 0), coalesce(r.reclaim_min_run_seconds, 0),
        coalesce((SELECT json_object_agg(gpu_model, gpus ORDER BY gpu_model)
                  FROM tenants_guarantee WHERE virtual_cluster_id = v.id), '{}'),
        coalesce((SELECT json_agg(json_build_array(t.name, m.weight) ORDER BY t.name)
                  FROM tenants_virtualclustermember m JOIN tenants_tenant t ON t.id = m.tenant_id
                  WHERE m.virtual_cluster_id = v.id), '[]')
-FROM tenants_virtualcluster v ORDER BY name
+FROM tenants_virtualcluster v LEFT JOIN scheduler_restraint r ON r.virtual_cluster_id = v.id
+ORDER BY name
 """
 _TENANTS = """
 SELECT name, coalesce((SELECT json_object_agg(gpu_model, gpus ORDER BY gpu_model)
@@ -94,7 +107,7 @@ def read_snapshot(round_number: int) -> core.Snapshot:
             prices=speeds.prices,
             pair_speeds=speeds.pairs(kinds.values()),
             cells=_cells(cursor),
-            **_spare(cursor),
+            **_settings(cursor),
         )
         return with_lending(own, cursor)
 
@@ -155,7 +168,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
     for (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
         time_limit_seconds, eligible_at, held, cancelling, service, attempts, version, user, avoid,
-        lasts_seconds,
+        lasts_seconds, short_runs, may_borrow_at, preemption_cost_seconds,
     ) in cursor.fetchall():  # fmt: skip
         told = shape_of(shape)
         # A plain tuple, equal to a Kind and made in a third of the time.
@@ -191,6 +204,9 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 attempts=attempts,
                 avoid=tuple(sorted({*avoid, *without_containers}) if told.needs_containers else avoid),
                 outlasts=tuple([node for node, seconds in closing if lasts_seconds > seconds]),
+                preemption_cost_seconds=preemption_cost_seconds,
+                short_runs=short_runs,
+                may_borrow_at=may_borrow_at,
                 version=version,
             )
         )
@@ -302,8 +318,12 @@ def _virtual_clusters(cursor: Any) -> tuple[core.VirtualCluster, ...]:
             policy_parameters=_json(parameters),
             placer=placer,
             default_time_limit_seconds=limit,
+            min_run_seconds=least,
+            reclaim_min_run_seconds=reclaim_least,
         )
-        for name, policy, parameters, placer, limit, guaranteed, members in cursor.fetchall()
+        for name, policy, parameters, placer, limit, least, reclaim_least, guaranteed, members in (
+            cursor.fetchall()
+        )
     )
 
 
@@ -325,11 +345,20 @@ def _memory(cursor: Any) -> dict[str, core.Memory]:
     return {view: _json(memory) for view, memory in cursor.fetchall()}
 
 
-def _spare(cursor: Any) -> dict[str, str]:
-    """Return the policy and placer of the spare view, where an operator chose some."""
-    cursor.execute("SELECT spare_policy, spare_placer FROM scheduler_clustersettings")
+_SETTINGS = (
+    "spare_policy",
+    "spare_placer",
+    "preemptions_per_round",
+    "backoff_seconds",
+    "most_backoff_seconds",
+)
+
+
+def _settings(cursor: Any) -> dict[str, Any]:
+    """Return what an operator chose for the whole cluster, if anything."""
+    cursor.execute(f"SELECT {', '.join(_SETTINGS)} FROM scheduler_clustersettings")
     row = cursor.fetchone()
-    return {"spare_policy": row[0], "spare_placer": row[1]} if row else {}
+    return dict(zip(_SETTINGS, row, strict=True)) if row else {}
 
 
 def _cells(cursor: Any) -> Specification | None:

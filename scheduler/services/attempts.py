@@ -20,9 +20,11 @@ from scheduler.core.lifecycle import (
 from scheduler.hints import hint_round
 from scheduler.models import Attempt, AttemptPart, Job
 from scheduler.models.jobs import PartState, StopCause
+from scheduler.services.backing_off import backed_off
 from scheduler.services.failures import cordon_if_suspect, nodes_to_avoid, verdict_on
 from scheduler.services.holds import promote, release_gpus
 from scheduler.services.lost_work import lost_seconds_at_end
+from scheduler.services.preemption_cost import settle_preemption_cost
 from scheduler.services.steps import step_attempt, step_job, touch_job
 
 #: How an attempt ended that was told to stop, by the cause.
@@ -109,6 +111,8 @@ def part_running(part: AttemptPart, *, at: datetime) -> None:
     step_attempt(attempt, AttemptEvent.RUNNING, at=at, actor=f"node {part.node.name}", running_at=at)
     first = {} if job.started_at else {"started_at": at}
     step_job(job, JobEvent.STARTED, at=at, actor=f"node {part.node.name}", **first)
+    if job.preemptions:
+        settle_preemption_cost(job.id)
     stream.publish_jobs([job.id])
 
 
@@ -228,11 +232,19 @@ def _job_after(
     elif outcome == Outcome.FAILED:
         _after_failure(job, attempt, received, was_live=was_live, at=at, actor=actor)
     elif was_live:
-        columns = {"preemptions": job.preemptions + 1} if outcome == Outcome.PREEMPTED else {}
+        columns = _after_preemption(job, attempt, at=at) if outcome == Outcome.PREEMPTED else {}
         why = attempt.stop_message or attempt.message
         step_job(job, JobEvent.REQUEUED, at=at, actor=actor, why=why, service=received, **columns)
     else:
         touch_job(job)
+
+
+def _after_preemption(job: Job, attempt: Attempt, *, at: datetime) -> dict:
+    """Return the columns of a job that change when it is preempted."""
+    columns: dict = {"preemptions": job.preemptions + 1}
+    if attempt.stop_cause == StopCause.PREEMPTED:
+        columns |= backed_off(job, attempt, at=at)
+    return columns
 
 
 def _after_failure(

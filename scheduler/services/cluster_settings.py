@@ -1,4 +1,9 @@
-"""What an operator decides for the cluster as a whole: how the spare GPUs are handed out."""
+"""What an operator decides for the cluster as a whole: how the spare GPUs are handed out, and how far
+policies may go against jobs that run.
+"""
+
+from collections.abc import Mapping
+from typing import Any
 
 from django.db import transaction
 
@@ -9,28 +14,37 @@ from tenants.errors import Invalid
 from tenants.selectors import Viewer
 from tenants.services import audit
 
+_SETTINGS = (
+    "spare_policy",
+    "spare_placer",
+    "preemptions_per_round",
+    "backoff_seconds",
+    "most_backoff_seconds",
+)
 
-def cluster_settings() -> dict[str, str]:
+
+def cluster_settings() -> dict[str, Any]:
     """Return the settings, JSON-ready."""
     row = ClusterSettings.objects.filter(id=1).first() or ClusterSettings(id=1)
-    return {"spare_policy": row.spare_policy, "spare_placer": row.spare_placer}
+    return {name: getattr(row, name) for name in _SETTINGS}
 
 
 @transaction.atomic
-def cluster_settings_change(
-    *, by: Viewer, spare_policy: str | None = None, spare_placer: str | None = None
-) -> dict[str, str]:
+def cluster_settings_change(*, by: Viewer, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Change what is given; return the settings, or raise Invalid naming the field at fault."""
     by.require_operator()
-    problems = [] if spare_policy is None else problems_with_policy(spare_policy, {}, field="spare_policy")
-    problems += [] if spare_placer is None else problems_with_placer(spare_placer, field="spare_placer")
+    problems = []
+    if "spare_policy" in changes:
+        problems += problems_with_policy(changes["spare_policy"], {}, field="spare_policy")
+    if "spare_placer" in changes:
+        problems += problems_with_placer(changes["spare_placer"], field="spare_placer")
     if problems:
         raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems)
     ClusterSettings.objects.get_or_create(id=1)
     row = ClusterSettings.objects.select_for_update().get(id=1)
     before = cluster_settings()
-    row.spare_policy = spare_policy if spare_policy is not None else row.spare_policy
-    row.spare_placer = spare_placer if spare_placer is not None else row.spare_placer
+    for name, value in changes.items():
+        setattr(row, name, value)
     row.save()
     after = cluster_settings()
     if after != before:

@@ -21,9 +21,9 @@ WITH given AS (
     INSERT INTO scheduler_job (
         tenant_id, submitted_by_id, virtual_cluster_id, name, spec, shape, labels, guaranteed, priority, gpus,
         gpu_models, time_limit_seconds, submitted_at, state, held, cancelling, attempts_started, failures,
-        preemptions, avoid_nodes, service, message, version)
+        preemptions, short_runs, avoid_nodes, service, message, version)
     SELECT %s, %s, virtual_cluster_id, name, spec, shape, labels, guaranteed, priority, gpus,
-        gpu_models, time_limit_seconds, now, 'queued', false, false, 0, 0, 0, '{}', '{}', '', 1
+        gpu_models, time_limit_seconds, now, 'queued', false, false, 0, 0, 0, 0, '{}', '{}', '', 1
     FROM given, moment ORDER BY ordinal
     RETURNING id, tenant_id, submitted_at
 ), told AS (

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from scheduler.core.lifecycle import Outcome
 from scheduler.models import Attempt, ProgressPoint
+from scheduler.services.preemption_cost import settle_preemption_cost
 
 _INTERRUPTED = frozenset({Outcome.PREEMPTED, Outcome.LOST})
 
@@ -38,6 +39,7 @@ def settle_lost_work(attempt: Attempt, first: ProgressPoint) -> None:
     until = before.stopping_at or before.ended_at
     if until is not None:
         Attempt.objects.filter(id=before.id).update(lost_seconds=_seconds_after(before, kept, until))
+        settle_preemption_cost(attempt.job_id)
 
 
 def _seconds_after(attempt: Attempt, kept: ProgressPoint | None, until: datetime) -> float:

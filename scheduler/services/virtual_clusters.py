@@ -18,10 +18,10 @@ from scheduler.core.lifecycle import JOB_FINAL
 from scheduler.hints import hint_round
 from scheduler.jobspec import did_you_mean
 from scheduler.lending.in_force import own_guarantees, problems_with_loans
-from scheduler.models import CreditTransfer, Event, Gpu, GpuModel, Job, Loan, Offer
+from scheduler.models import CreditTransfer, Event, Gpu, GpuModel, Job, Loan, Offer, Restraint
 from scheduler.models.market import BANK_NAME, OVER_AT, OfferState
 from scheduler.plugins import problems_with_placer, problems_with_policy, split_policy
-from scheduler.represent import SPARE_VIEW
+from scheduler.represent import SPARE_VIEW, least_seconds
 from tenants.errors import Conflict, FieldError, Invalid, QuotaExceeded
 from tenants.models import (
     SLUG,
@@ -48,6 +48,9 @@ class Wanted:
     #: A name, or "name:parameter=value,...".
     placer: str = "consolidate"
     default_time_limit_seconds: float = 86_400.0
+    #: How long an attempt runs at least before a policy, or a guarantee, may have its GPUs.
+    min_run_seconds: float = 0.0
+    reclaim_min_run_seconds: float = 0.0
     #: GPUs by model.
     guaranteed: Mapping[str, int] = field(default_factory=dict)
     #: Weight by tenant.
@@ -136,6 +139,11 @@ def _write(row: VirtualCluster, wanted: Wanted, *, actor: str, kind: str) -> Vir
         row.version = F("version") + 1
     row.save()
     row.refresh_from_db()
+    least = {
+        "min_run_seconds": wanted.min_run_seconds,
+        "reclaim_min_run_seconds": wanted.reclaim_min_run_seconds,
+    }
+    row.restraint, _ = Restraint.objects.update_or_create(virtual_cluster=row, defaults=least)
     row.members.all().delete()
     row.guarantees.all().delete()
     VirtualClusterMember.objects.bulk_create(
@@ -270,6 +278,7 @@ def _facts(row: VirtualCluster) -> dict[str, Any]:
         "policy_parameters": row.policy_parameters,
         "placer": row.placer,
         "default_time_limit_seconds": row.default_time_limit_seconds,
+        **least_seconds(row),
         "guaranteed": dict(row.guarantees.values_list("gpu_model", "gpus")),
         "members": dict(row.members.values_list("tenant__name", "weight")),
     }

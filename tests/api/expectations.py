@@ -49,6 +49,7 @@ POST   /api/v1/jobs/<int:job_id>/hold             401    404      403    200    
 POST   /api/v1/jobs/<int:job_id>/release          401    404      403    200    200   200      403       403
 GET    /api/v1/jobs/<int:job_id>/attempts         401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/events           401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/preemptions      401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/logs             401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/logs/merged      401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/logs/search      401    404      200    200    200   200      200       -
@@ -88,6 +89,8 @@ GET    /api/v1/virtual-clusters/<str:name>/anomalies
                                                   401    200      200    200    200   200      200       -
 POST   /api/v1/virtual-clusters/<str:name>/anomalies
                                                   401    403      403    403    403   202      403       403
+GET    /api/v1/virtual-clusters/<str:name>/preemptions
+                                                  401    200      200    200    200   200      200       -
 GET    /api/v1/virtual-clusters/<str:name>/targets
                                                   401    200      200    200    200   200      200       -
 GET    /api/v1/virtual-clusters/<str:name>/targets/jobs

@@ -9,7 +9,7 @@ import pytest
 from scheduler.core.backoff import after_preemption
 from scheduler.core.plan import Action, ActionKind, Plan
 from scheduler.core.round import decide
-from scheduler.core.snapshot import Job, JobId, Snapshot, VirtualCluster
+from scheduler.core.snapshot import JobId, Snapshot
 from tests.builders import NOW, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.sim.worlds import arrival, cluster, simulate
 
@@ -94,13 +94,12 @@ class TestBudget:
 
     def test_a_gang_is_not_half_made_room_for(self) -> None:
         jobs = [make_job(number, 2) for number in (1, 2, 3, 4)]
-        gang, single = make_job(5, 8, priority=9), make_job(6, 2, priority=5)
+        gang = make_job(5, 8, priority=9)
         running = [make_running(job, [98 + 2 * job.id, 99 + 2 * job.id]) for job in jobs]
         vc = make_virtual_cluster(policy="srtf")
         facts = make_snapshot(jobs=[*jobs, gang], running=running, virtual_clusters=[vc])
         assert decide(replace(facts, preemptions_per_round=3)).actions == ()
         assert len(stops(decide(replace(facts, preemptions_per_round=4)))) == 4
-        assert single.gpus == 2
 
     def test_what_is_guaranteed_comes_back_whatever_the_budget(self) -> None:
         jobs = [make_job(1, 8), make_job(2, 8, guaranteed=False)]
@@ -110,20 +109,20 @@ class TestBudget:
 
 
 class TestBackOff:
-    @staticmethod
-    def after(job: Job, ran_seconds: float) -> Job:
-        vc: VirtualCluster = make_virtual_cluster(min_run_seconds=100.0)
-        return after_preemption(
-            job, vc, ran_seconds=ran_seconds, now=NOW, backoff_seconds=30.0, most_backoff_seconds=200.0
-        )
-
     def test_it_doubles_up_to_a_bound_and_ends_with_a_run_that_was_long_enough(self) -> None:
-        job, waits = make_job(1), []
+        runs, waits = 0, []
         for _ in range(5):
-            job = self.after(job, 99.0)
-            waits.append(job.may_borrow_at - NOW)
-        assert waits == [30.0, 60.0, 120.0, 200.0, 200.0]
-        assert self.after(job, 100.0) == make_job(1)
+            runs, seconds = self.after(runs, 99.0)
+            waits.append(seconds)
+        assert (runs, waits) == (5, [30.0, 60.0, 120.0, 200.0, 200.0])
+        assert self.after(runs, 100.0) == (0, 0.0)
+        assert self.after(10_000, 0.0) == (10_001, 200.0)
+
+    @staticmethod
+    def after(short_runs: int, ran_seconds: float) -> tuple[int, float]:
+        return after_preemption(
+            short_runs, ran_seconds=ran_seconds, least_seconds=100.0, first_wait=30.0, longest_wait=200.0
+        )
 
     def test_who_borrows_waits_and_who_is_guaranteed_does_not(self) -> None:
         jobs = [make_job(1, guaranteed=False), make_job(2)]

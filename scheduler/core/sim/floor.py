@@ -393,18 +393,18 @@ class Floor:
 
     def _hold_off(self, job: JobId, running: Running) -> None:
         """Let a job wait that was preempted before it had run for long enough."""
-        facts, known = self.facts, self.facts.jobs[job]
-        told = after_preemption(
-            known,
-            facts.virtual_clusters.get(known.virtual_cluster),
-            ran_seconds=self._agenda.now - running.since,
-            now=self._agenda.now,
-            backoff_seconds=facts.frame.backoff_seconds,
-            most_backoff_seconds=facts.frame.most_backoff_seconds,
+        facts, known, now = self.facts, self.facts.jobs[job], self._agenda.now
+        vc = facts.virtual_clusters.get(known.virtual_cluster)
+        short_runs, waits = after_preemption(
+            known.short_runs,
+            ran_seconds=now - running.since,
+            least_seconds=0.0 if vc is None else vc.min_run_seconds,
+            first_wait=facts.frame.backoff_seconds,
+            longest_wait=facts.frame.most_backoff_seconds,
         )
-        facts.put_job(told)
-        if told.may_borrow_at > self._agenda.now:
-            self._agenda.note(told.may_borrow_at, nothing)
+        if short_runs != known.short_runs:
+            facts.put_job(replace(known, short_runs=short_runs, may_borrow_at=now + waits))
+            self._agenda.note(now + waits, nothing)
 
     def _end_of(self, job: JobId, running: Running, told: StayEnd) -> StayEnd:
         """A time limit or a cancellation is one job's: those it shares GPUs with go on later."""

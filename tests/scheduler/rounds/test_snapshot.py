@@ -9,7 +9,7 @@ from django.utils import timezone
 from scheduler.core import snapshot as core
 from scheduler.core.cells.document import from_document
 from scheduler.core.round import decide
-from scheduler.models import PolicyMemory, TrainingProgress
+from scheduler.models import ClusterSettings, PolicyMemory, Restraint, TrainingProgress
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.services import known_speeds
 from tests.scheduler.builders import (
@@ -43,12 +43,26 @@ def test_every_field_is_filled_from_rows():
         placer="spread",
         default_time_limit_seconds=60.0,
     )
+    Restraint.objects.create(virtual_cluster=vc, min_run_seconds=300.0, reclaim_min_run_seconds=9.0)
+    ClusterSettings.objects.create(
+        id=1,
+        spare_policy="las",
+        spare_placer="spread",
+        preemptions_per_round=4,
+        backoff_seconds=5.0,
+        most_backoff_seconds=50.0,
+    )
+    # What it cost two other jobs of the virtual cluster to be preempted is the best guess for this one.
+    for cost in (4.0, 6.0):
+        make_job(tenant=tenant, virtual_cluster=vc, state="failed", columns={"preemption_cost_seconds": cost})
     columns = {
         "held": True,
         "cancelling": True,
         "eligible_at": timezone.now() + timedelta(hours=1),
         "service": {"V100": 12.5},
         "avoid_nodes": [17],
+        "short_runs": 2,
+        "may_borrow_at": timezone.now() + timedelta(hours=1),
         "version": 7,
     }
     job = make_job(
@@ -121,8 +135,8 @@ def test_every_field_is_filled_from_rows():
     (read_tenant,) = [each for each in snapshot.tenants if each.name == "vision"]
     assert read_tenant.quota == {"*": 9, "V100": 8}
     (read_job,) = [each for each in snapshot.jobs if each.id == job.id]
-    # Preemption costs come with the policies that use them.
-    assert unset(read_job) == {"preemption_cost_seconds"}
+    assert unset(read_job) == set()
+    assert read_job.preemption_cost_seconds == 5.0
     assert read_job.elastic == (2, 4)
     assert read_job.throughput == {"K80": 1.5, "V100": 3.0}
     assert read_job.estimated == ("K80",)
@@ -144,7 +158,7 @@ def test_every_field_is_filled_from_rows():
     assert [len(replica) for replica in stopping.replicas] == [2, 2]
     assert (planned.allocation, planned.phase) == (waiting.allocation_id, "planned")
     # The market comes with the tables of offers and loans.
-    assert unset(snapshot) == {"lending", "spare_policy", "spare_placer", "levels"}
+    assert unset(snapshot) == {"lending", "levels"}
     assert snapshot.prices == {"K80": 1.0, "V100": 1.0}
     assert [pair.applications for pair in snapshot.pair_speeds] == [("bert", "bert")]
 
