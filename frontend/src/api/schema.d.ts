@@ -473,6 +473,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/preemptions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How often the job was preempted, and what that cost. */
+        get: operations["jobs_preemptions_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/progress": {
         parameters: {
             query?: never;
@@ -1546,6 +1563,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/virtual-clusters/{name}/preemptions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How often jobs of the virtual cluster were preempted lately, and the GPU-hours that cost. */
+        get: operations["virtual_clusters_preemptions_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/virtual-clusters/{name}/targets": {
         parameters: {
             query?: never;
@@ -2272,6 +2306,18 @@ export interface components {
         ClusterSettings: {
             spare_policy: string;
             spare_placer: string;
+            /** @description Jobs that policies may take GPUs from in a round; null: any number. */
+            preemptions_per_round: number | null;
+            /**
+             * Format: double
+             * @description How long a job may not borrow after it was preempted too early; twice as long each time.
+             */
+            backoff_seconds: number;
+            /**
+             * Format: double
+             * @description But never longer than this.
+             */
+            most_backoff_seconds: number;
             /** @description While a cheap policy decides, since the chosen one takes too long. */
             overrun: components["schemas"]["Overrun"] | null;
         };
@@ -2731,6 +2777,32 @@ export interface components {
          * @enum {string}
          */
         JobNotices: "all" | "failures" | "none";
+        JobPreemptions: {
+            /** @description How often it was preempted while it ran. */
+            times: number;
+            /**
+             * Format: double
+             * @description Work that was done again, in all.
+             */
+            lost_seconds: number;
+            /**
+             * Format: double
+             * @description From orders to stop until its GPUs were left, and from having GPUs until it ran again.
+             */
+            overhead_seconds: number;
+            /**
+             * Format: double
+             * @description What one costs it by its own attempts, as policies are told.
+             */
+            cost_seconds: number | null;
+            /** @description How often in a row it was preempted before it had run for long enough. */
+            short_runs: number;
+            /**
+             * Format: date-time
+             * @description Until then it runs on guaranteed GPUs only.
+             */
+            may_borrow_at: string | null;
+        };
         /**
          * @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas`
          *     and `env` may stand here instead of in `tasks`.
@@ -3705,6 +3777,18 @@ export interface components {
             spare_policy?: string;
             /** @description Placer of opportunistic jobs, likewise. */
             spare_placer?: string;
+            /** @description Jobs that policies may take GPUs from in a round, guarantees exempt; null: any number. */
+            preemptions_per_round?: number | null;
+            /**
+             * Format: double
+             * @description How long a job may not borrow after it was preempted too early; twice as long each time.
+             */
+            backoff_seconds?: number;
+            /**
+             * Format: double
+             * @description But never longer than this.
+             */
+            most_backoff_seconds?: number;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PatchedNodeChangeRequest: {
@@ -4498,6 +4582,16 @@ export interface components {
             placer: string;
             /** Format: double */
             default_time_limit_seconds: number;
+            /**
+             * Format: double
+             * @description An attempt that has run for less is not stopped, moved or resized by a policy.
+             */
+            min_run_seconds: number;
+            /**
+             * Format: double
+             * @description Nor is an opportunistic one for GPUs that others are guaranteed.
+             */
+            reclaim_min_run_seconds: number;
             /** @description GPUs by model that it may rely on now: its own, less what is lent, and what is borrowed. */
             guaranteed: {
                 [key: string]: number;
@@ -4551,6 +4645,16 @@ export interface components {
              * @description For jobs that state no limit.
              */
             default_time_limit_seconds?: number;
+            /**
+             * Format: double
+             * @description An attempt that has run for less is not stopped, moved or resized by a policy.
+             */
+            min_run_seconds?: number;
+            /**
+             * Format: double
+             * @description Nor is an opportunistic one for GPUs that others are guaranteed; 0: they return at once.
+             */
+            reclaim_min_run_seconds?: number;
             /** @description GPUs by model that it owns, lent or not. */
             guaranteed?: {
                 [key: string]: number;
@@ -4575,6 +4679,16 @@ export interface components {
              * @description For jobs that state no limit.
              */
             default_time_limit_seconds?: number;
+            /**
+             * Format: double
+             * @description An attempt that has run for less is not stopped, moved or resized by a policy.
+             */
+            min_run_seconds?: number;
+            /**
+             * Format: double
+             * @description Nor is an opportunistic one for GPUs that others are guaranteed; 0: they return at once.
+             */
+            reclaim_min_run_seconds?: number;
             /** @description GPUs by model that it owns, lent or not. */
             guaranteed?: {
                 [key: string]: number;
@@ -4586,6 +4700,24 @@ export interface components {
             tenant: string;
             /** Format: double */
             weight: number;
+        };
+        VirtualClusterPreemptions: {
+            hours: number;
+            preemptions: number;
+            /** @description How many jobs were preempted. */
+            jobs: number;
+            /** Format: double */
+            preemptions_per_hour: number;
+            /**
+             * Format: double
+             * @description Work that is done again.
+             */
+            lost_gpu_hours: number;
+            /**
+             * Format: double
+             * @description GPUs held while jobs stopped and started.
+             */
+            overhead_gpu_hours: number;
         };
         VirtualClusterUsage: {
             guaranteed_in_use: number;
@@ -7059,6 +7191,63 @@ export interface operations {
             };
             /** @description This Idempotency-Key was used for another request. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_preemptions_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobPreemptions"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13089,6 +13278,66 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PaginatedFairnessMinuteList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    virtual_clusters_preemptions_get: {
+        parameters: {
+            query?: {
+                /** @description How far to look back. */
+                hours?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VirtualClusterPreemptions"];
                 };
             };
             /** @description Malformed, or wrong fields. */
