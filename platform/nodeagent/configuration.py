@@ -128,6 +128,8 @@ class Configuration:
     limits: Limits = Limits()
     #: None: jobs that name an image do not run here.
     containers: Containers | None = None
+    #: Jobs of one tenant that share GPUs use them at the same time, by CUDA's Multi-Process Service.
+    mps: bool = False
     #: s3://BUCKET/PREFIX for checkpoints of allot.training, and that store's address: both or neither.
     checkpoint_store: str | None = None
     checkpoint_endpoint: str | None = None

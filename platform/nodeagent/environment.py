@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nodeagent.cgroups import Cgroups
@@ -13,6 +13,7 @@ from nodeagent.configuration import Configuration
 from nodeagent.container import Containers, environment_file
 from nodeagent.folder import AttemptFolder, write_private
 from nodeagent.messages import DesiredPart, Replica
+from nodeagent.ports import path_variable, port_variable
 from nodeagent.sandbox import TEMPORARY
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -33,6 +34,10 @@ class Handed:
     devices: Mapping[int, str]
     has_device_files: bool
     containers: Containers
+    #: Where the tenant's Multi-Process Service listens; "" when the GPUs are not shared by one.
+    service: str = ""
+    #: By rank and name, the numbers of the ports at which the job is to listen.
+    ports: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
 
 def replica_spec(
@@ -58,6 +63,7 @@ def replica_spec(
         "memory_bytes": replica.memory_bytes,
         "cgroup": {"is_unified": group.is_unified, "paths": group.paths},
         "container": None,
+        "ports": dict(handed.ports.get(replica.rank, {})),
     }
     if not replica.image:
         return spec
@@ -134,7 +140,11 @@ def replica_environment(
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",
     }
+    if handed.service:
+        ours["CUDA_MPS_PIPE_DIRECTORY"] = handed.service
     ours |= store_environment(configuration, part)
+    for name, number in handed.ports.get(replica.rank, {}).items():
+        ours |= {port_variable(name): str(number), path_variable(name): f"/job/{part.job}/{name}/"}
     if configuration.examples_folder:
         ours["ALLOT_EXAMPLES"] = configuration.examples_folder
     return {**defaults, **replica.env, **ours}

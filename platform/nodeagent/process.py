@@ -25,8 +25,9 @@ from nodeagent.environment import Handed, checkpoint_folder, replica_spec, stray
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.inventory import Devices, find_devices
 from nodeagent.machine import Adopted, Event, Exited, Outcome, Part, Phase, Prepared, Started
-from nodeagent.messages import DesiredPart, MessageError, Replica, decode, encode
+from nodeagent.messages import DesiredPart, MessageError, Replica, Turn, decode, encode
 from nodeagent.minded import Minded
+from nodeagent.mps import Mps
 from nodeagent.outcome import read_outcome
 from nodeagent.ports import HeldPorts
 from nodeagent.procfs import is_same_process, processes_with_setting
@@ -65,11 +66,15 @@ class ProcessRuntime:
         self.cgroups = find_cgroups(unique) if cgroups is None else cgroups
         self.sandbox = Sandbox(configuration)
         self.containers = Containers(configuration, f"allotment-{unique}")
+        bubblewrap = self.sandbox.program if self.sandbox.is_used else ""
+        self.mps = Mps(self.root / "mps", is_wanted=configuration.mps, bubblewrap=bubblewrap)
         self.users = self._find_users()
         if self.sandbox.problem and configuration.sandbox != "off":
             log.warning("Jobs run without a sandbox. %s", self.sandbox.problem)
         if self.containers.problem and configuration.containers is not None:
             log.warning("Jobs that name an image do not run here. %s", self.containers.problem)
+        if self.mps.problem:
+            log.warning("Jobs that share GPUs take turns. %s", self.mps.problem)
         self.minded: dict[int, Minded] = {}
         self.ports = HeldPorts()
         self.tasks: set[asyncio.Task[None]] = set()
@@ -88,7 +93,7 @@ class ProcessRuntime:
             "sandbox": self.sandbox.is_used,
             "user": self.users is not None,
             "container": self.containers.is_used,
-        }
+        } | ({"mps": True} if self.mps.is_used else {})
 
     @property
     def inventory_seconds(self) -> float:
@@ -127,6 +132,8 @@ class ProcessRuntime:
             return
         try:
             write_json(folder.part, {"wish": encode(wish), "master_port": wish.master_port or None})
+            if wish.turn is not None:
+                write_json(folder.turns, encode(wish.turn))
             write_json(folder.spec, self._minder_spec(folder, wish))
             minded = Minded.start(folder)
         except OSError as error:
@@ -145,6 +152,12 @@ class ProcessRuntime:
         if (minded := self.minded.get(attempt)) is not None:
             minded.signal(signal.SIGTERM)
 
+    def take_turns(self, attempt: int, turn: Turn | None) -> None:
+        """Let an attempt run in its turns only, frozen in those of others; None: all the time."""
+        write_json(self.folder(attempt).turns, None if turn is None else encode(turn))
+        if (minded := self.minded.get(attempt)) is not None:
+            minded.wake()
+
     def kill(self, attempt: int) -> None:
         """Kill the minder; what it minded is killed when its end is seen."""
         if (minded := self.minded.get(attempt)) is not None:
@@ -152,7 +165,9 @@ class ProcessRuntime:
 
     def forget(self, attempt: int) -> None:
         """Remove all that is left of an attempt that ended."""
-        self.ports.release(attempt)
+        self.ports.forget(attempt)
+        if self.mps.is_used:
+            self._begin(asyncio.to_thread(self.mps.leave, attempt))
         trash = self.attempts / f".trash-{attempt}"
         with contextlib.suppress(FileNotFoundError):
             os.rename(self.folder(attempt).path, trash)
@@ -166,6 +181,9 @@ class ProcessRuntime:
                 self._begin(_remove(path))
             elif path.name.isdigit() and (adopted := self._adopt(int(path.name))) is not None:
                 found.append(adopted)
+        if self.mps.is_used:
+            alive = {adopted.part.wish.attempt for adopted in found}
+            self._begin(asyncio.to_thread(self.mps.keep_only, alive))
         return found
 
     def close(self) -> None:
@@ -198,6 +216,12 @@ class ProcessRuntime:
         make_folder(folder.works, owner)
         for replica in wish.replicas:
             make_folder(folder.work(replica.rank), owner)
+        if self._is_served(wish):
+            self.mps.join(owner, wish.attempt)
+
+    def _is_served(self, wish: DesiredPart) -> bool:
+        """Whether it uses its GPUs through its tenant's Multi-Process Service. Containers do not."""
+        return self.mps.is_used and wish.shares_gpus and not any(replica.image for replica in wish.replicas)
 
     def _find_users(self) -> Users | None:
         """Return who jobs run as; None when they run as the agent does."""
@@ -232,18 +256,27 @@ class ProcessRuntime:
             make_file(folder.progress(replica.rank), owner)
         device_files = self.devices.files(indexes)
         has_image = any(replica.image for replica in wish.replicas)
+        service = self.mps.service(owner) if self._is_served(wish) else None
         handed = Handed(
             is_sandboxed=self.sandbox.is_used or has_image,
             user=None if owner == os.geteuid() else owner,
             devices=self.devices.names(indexes),
             has_device_files=bool(device_files),
             containers=self.containers,
+            service="" if service is None else service.pipe,
+            ports={
+                replica.rank: {
+                    name: number or self.ports.promise(wish.attempt) for name, number in wish.ports.items()
+                }
+                for replica in wish.replicas
+            },
         )
         sandbox = None
         if self.sandbox.is_used and not has_image:
             ranks = [replica.rank for replica in wish.replicas]
             checkpoints = checkpoint_folder(self.configuration, wish)
-            sandbox = self.sandbox.command(folder, checkpoints, ranks, device_files)
+            shared = {} if service is None else {service.pipe: service.pipe, "/dev/shm": service.memory}
+            sandbox = self.sandbox.command(folder, checkpoints, ranks, device_files, shared)
         return {
             "lease": self.lease,
             "lease_grace_seconds": min(wish.grace_seconds, self.lease_seconds * LEASE_GRACE_SHARE),
@@ -326,6 +359,9 @@ class ProcessRuntime:
             # Preparing was cut short, so nothing was ever started. The server will ask for it again.
             self._begin(_remove(Path(folder.path)))
             return None
+        # Turns may have changed since it was started.
+        turn = read_json(folder.turns)
+        wish = replace(wish, turn=None if turn is None else decode(Turn, turn))
         part = Part(wish=wish, phase=Phase.READY, master_port=kept.get("master_port"))
         if not os.path.exists(folder.spec):
             return Adopted(part=part)
@@ -348,6 +384,8 @@ class ProcessRuntime:
         if is_same_process(status.get("pid", 0), status.get("identity", "")):
             with contextlib.suppress(ProcessLookupError):
                 self._watch(attempt, Minded(status["pid"]))
+                # An earlier life may have had no time to tell it of its turns.
+                self.minded[attempt].wake()
                 return
         asyncio.get_running_loop().call_later(CLEAR_AGAIN_SECONDS, self._adopt_again, attempt)
 

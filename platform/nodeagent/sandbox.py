@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from nodeagent.configuration import Configuration
@@ -56,9 +56,17 @@ class Sandbox:
         return not self.problem
 
     def command(
-        self, folder: AttemptFolder, checkpoints: str, ranks: Iterable[int], device_files: Sequence[str]
+        self,
+        folder: AttemptFolder,
+        checkpoints: str,
+        ranks: Iterable[int],
+        device_files: Sequence[str],
+        shared: Mapping[str, str],
     ) -> list[str]:
-        """Return bubblewrap and its arguments, without a command to run inside."""
+        """Return bubblewrap and its arguments, without a command to run inside.
+
+        `shared`: folders that other attempts have too, by where they are seen in the sandbox.
+        """
         configuration = self.configuration
         arguments = [self.program, *_namespaces(), *_system()]
         for path in device_files:
@@ -75,8 +83,8 @@ class Sandbox:
             # They may lie in a folder that is readable.
             arguments += [*_parents(path), "--tmpfs", path]
         writable = [folder.works, checkpoints, *[folder.progress(rank) for rank in ranks]]
-        for path in writable:
-            arguments += [*_parents(path), "--bind", path, path]
+        for path, source in {**{path: path for path in writable}, **shared}.items():
+            arguments += [*_parents(path), "--bind", source, path]
         for path in (configuration.work_folder, configuration.checkpoint_folder, "/dev", "/"):
             arguments += ["--remount-ro", path]
         return arguments

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import F
+from django.db.models import Count, F
 
 from nodeagent.messages import (
     OLDEST_PROTOCOL,
@@ -245,6 +245,7 @@ def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
         AttemptPart.objects.filter(node=node, attempt__state__in=ATTEMPT_LIVE)
         .exclude(state=PartState.EXITED)
         .select_related("attempt__job__tenant", "attempt__allocation")
+        .annotate(sharers=Count("attempt__allocation__attempts"))
         .order_by("attempt_id")
     )
     return tuple(_desired_part(part) for part in parts)
@@ -281,6 +282,7 @@ def _desired_part(part: AttemptPart) -> DesiredPart:
         master_address=attempt.master_address,
         master_port=attempt.master_port or 0,
         log_bytes=settings.CONFIG.log_bytes_per_attempt,
+        shares_gpus=part.sharers > 1,  # type: ignore[attr-defined]
         # Jobs of an earlier version say nothing of ports.
         ports={port["name"]: port["port"] or 0 for port in job.spec.get("ports") or []},
     )

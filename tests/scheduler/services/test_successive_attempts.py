@@ -4,10 +4,11 @@ import pytest
 
 from scheduler.clock import database_now
 from scheduler.core.plan import Action, ActionKind, Placement, Plan
-from scheduler.models import Allocation, Attempt, Job
+from scheduler.models import Allocation, Attempt, Job, Node
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.services.attempts import part_exited, part_running
+from scheduler.services.reports import desired_parts
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 
 pytestmark = pytest.mark.django_db
@@ -75,6 +76,8 @@ def pair():
 
 def test_a_job_that_ends_leaves_the_gpu_to_the_one_it_shared_it_with(pair):
     first, second = pair
+    node = Node.objects.get()
+    assert [part.shares_gpus for part in desired_parts(node)] == [True, True], "so the node is told"
     leave(first.attempts.get(), exit_code=0)
     (running,) = read_snapshot(10).running
     assert (running.jobs, running.phase) == ((second.id,), "held")
