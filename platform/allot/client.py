@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -20,6 +21,7 @@ from allot.cell_objects import CellDocument, CellNode, Cells, CellsCheck, Virtua
 from allot.credentials import find_account
 from allot.ledger_objects import Fairness, Line, Replay, Violation
 from allot.market_client import Market
+from allot.notice_client import Notices
 from allot.objects import (
     Attempt,
     Check,
@@ -41,6 +43,7 @@ from allot.objects import (
 )
 from allot.speed_objects import JobSpeeds, SpeedImport, SpeedRow
 from allot.transport import Transport
+from allot.usage_objects import JobMetrics, JobUsage, Metrics
 
 LARGEST_PAGE = 200
 MOST_JOBS_AT_ONCE = 1000
@@ -159,6 +162,12 @@ class Client:
     def release(self, job_id: int) -> Job:
         return cast(Job, self._write(f"/jobs/{job_id}/release"))
 
+    def page_address(self, job_id: int, port: str) -> str:
+        """Where a browser sees the pages at a port that the job names; good for once, within a minute."""
+        # Not repeated as a write is: each answer is another ticket.
+        answer = self._transport.request("POST", f"/jobs/{job_id}/ports/{quote(port, safe='')}/open")
+        return str(answer["url"])
+
     def log_page(
         self,
         job_id: int,
@@ -225,6 +234,21 @@ class Client:
         parameters = {"attempt": attempt, "task": task, "rank": rank}
         return self._transport.download(f"/jobs/{job_id}/logs/download", parameters, target)
 
+    # Use
+
+    def job_metrics(self, job_id: int, **parameters: str | int | None) -> JobMetrics:
+        """What a job used over time. Parameters are those of GET /jobs/ID/metrics: since, until, resolution,
+        by, attempt, rank."""
+        return cast(JobMetrics, self._read(f"/jobs/{job_id}/metrics", parameters))
+
+    def node_metrics(self, name: str, **parameters: str | int | None) -> Metrics:
+        """What a node used over time. Parameters: since, until, resolution, by."""
+        return cast(Metrics, self._read(f"/nodes/{quote(name, safe='')}/metrics", parameters))
+
+    def jobs_usage(self, *, limit: int | None = None, tenant: str | None = None) -> Iterator[JobUsage]:
+        """What running jobs use now, the newest first."""
+        return cast("Iterator[JobUsage]", self._pages("/jobs/usage", {"tenant": tenant}, limit))
+
     # The cluster
 
     def events(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[Event]:
@@ -236,6 +260,23 @@ class Client:
 
     def node(self, name: str) -> Node:
         return cast(Node, self._read(f"/nodes/{quote(name, safe='')}"))
+
+    def drain_node(self, name: str, *, until: datetime | None = None, why: str = "") -> Node:
+        """Move the node's jobs away, at once or at an instant until which they go on."""
+        body = {"why": why} if until is None else {"why": why, "until": until.isoformat()}
+        return cast(Node, self._write(f"/nodes/{quote(name, safe='')}/drain", body))
+
+    def cordon_node(self, name: str, *, why: str = "") -> Node:
+        """Let nothing new start on the node."""
+        return self._set_cordoned(name, True, why)
+
+    def resume_node(self, name: str, *, why: str = "") -> Node:
+        """Return the node to service."""
+        return self._set_cordoned(name, False, why)
+
+    def _set_cordoned(self, name: str, cordoned: bool, why: str) -> Node:
+        body = {"cordoned": cordoned, "why": why}
+        return cast(Node, self._transport.request("PATCH", f"/nodes/{quote(name, safe='')}", body=body))
 
     def virtual_clusters(self) -> list[VirtualCluster]:
         return cast("list[VirtualCluster]", list(self._pages("/virtual-clusters", {}, None)))
@@ -387,6 +428,10 @@ class Client:
     @property
     def market(self) -> Market:
         return Market(read=self._read, write=self._write, pages=self._pages, send=self._transport.request)
+
+    @property
+    def notices(self) -> Notices:
+        return Notices(read=self._read, write=self._write, pages=self._pages, send=self._transport.request)
 
     def _anomalies(self, virtual_cluster: str) -> str:
         return f"/virtual-clusters/{quote(virtual_cluster, safe='')}/anomalies"

@@ -10,14 +10,19 @@ import typer.core
 
 from allot.commands import (
     advice,
+    budgets,
     cluster,
     fairness,
     jobs,
     ledger,
     logs,
     market,
+    metrics,
+    nodes,
+    notices,
     policies,
     session,
+    sessions,
     speeds,
     submit,
     vc,
@@ -86,6 +91,9 @@ session.register(app)
 submit.register(app)
 jobs.register(app)
 logs.register(app)
+sessions.register(app)
+metrics.register(app)
+nodes.register(app)
 cluster.register(app)
 what_if.register(app)
 vc.register(app)
@@ -95,6 +103,8 @@ speeds.register(app)
 market.register(app)
 ledger.register(app)
 fairness.register(app)
+notices.register(app)
+budgets.register(app)
 
 
 def main() -> None:

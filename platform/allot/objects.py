@@ -310,6 +310,26 @@ class Gpu(TypedDict):
     state: Literal["free", "held", "planned"]
 
 
+class NodeCheck(TypedDict):
+    name: str
+    verdict: Literal["ok", "warning", "failed"]
+    message: str
+    #: Index of the one GPU that it is about; None: the whole node.
+    gpu: int | None
+    #: When the verdict became what it is.
+    since: str
+
+
+class NodeWithdrawn(TypedDict):
+    """Who cordoned or drains a node; `health` is the platform."""
+
+    by: str
+    why: str
+    since: str | None
+    #: The platform uncordons it when its checks are all ok again.
+    returns_itself: bool
+
+
 class Node(TypedDict):
     id: int
     name: str
@@ -320,6 +340,10 @@ class Node(TypedDict):
     cordoned: bool
     draining: bool
     drained: bool
+    #: When its jobs are moved away; until then it takes only what will have ended.
+    drain_deadline: str | None
+    withdrawn: NodeWithdrawn | None
+    health: list[NodeCheck]
     isolation: dict[str, bool]
     cpus: float
     memory_bytes: int

@@ -43,7 +43,9 @@ class NodeChange(StrictSerializer):
         required=False,
         help_text="True: it accepts nothing new; false: it is back in service, and not drained.",
     )
-    why = serializers.CharField(required=False, max_length=300, help_text="Why it is cordoned or resumed.")
+    why = serializers.CharField(
+        required=False, allow_blank=True, max_length=300, help_text="Why it is cordoned or resumed."
+    )
     rack = serializers.CharField(required=False, max_length=63, validators=[NODE_NAME])
 
 
@@ -52,7 +54,7 @@ class DrainInput(StrictSerializer):
         required=False, min_value=0, max_value=LONGEST_DRAIN_SECONDS, help_text="From now; 0: at once."
     )
     until = serializers.DateTimeField(required=False, help_text="An instant, in place of deadline_seconds.")
-    why = serializers.CharField(required=False, max_length=300, default="")
+    why = serializers.CharField(required=False, allow_blank=True, max_length=300, default="")
 
 
 class Nodes(RepresentedList):

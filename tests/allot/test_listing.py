@@ -25,6 +25,12 @@ NODE: dict[str, Any] = {
     "cordoned": False,
     "draining": False,
     "drained": False,
+    "drain_deadline": None,
+    "withdrawn": None,
+    "health": [
+        {"name": "clock", "verdict": "warning", "message": "9 s behind", "gpu": None, "since": NOW},
+        {"name": "gpu-1", "verdict": "failed", "message": "is off the bus", "gpu": 1, "since": NOW},
+    ],
     "isolation": {"cpu": True, "memory": False},
     "cpus": 8.0,
     "memory_bytes": 32 * 2**30,
@@ -201,7 +207,9 @@ def test_why_gives_reasons_amounts_and_advice(allot: Allot, api: FakeApi) -> Non
 
 
 def test_nodes(allot: Allot, api: FakeApi) -> None:
-    api.nodes = [NODE, {**NODE, "name": "v100-2", "cordoned": True, "gpu_model": None}]
+    withdrawn = {"by": "health", "why": "clock: 9 s behind", "since": NOW, "returns_itself": True}
+    cordoned = {"cordoned": True, "gpu_model": None, "withdrawn": withdrawn}
+    api.nodes = [NODE, {**NODE, **cordoned, "name": "v100-2"}]
     header, first, second = allot("nodes").stdout.splitlines()
     assert dict(zip(columns(header), columns(first), strict=True)) == {
         "NAME": "v100-1",
@@ -213,13 +221,21 @@ def test_nodes(allot: Allot, api: FakeApi) -> None:
         "FREE": "1",
         "CPUS": "8",
         "MEMORY": "32 GiB",
-        "DETAIL": "GPU 1: is off the bus",
+        "DETAIL": "GPU 1: is off the bus; clock: 9 s behind",
     }
     assert columns(second)[1:7] == ["CORDONED", "r1", "-", "3", "1", "0"]
     assert allot("nodes", "-q").stdout == "v100-1\nv100-2\n"
+    assert columns(second)[-1].startswith(
+        "by health: clock: 9 s behind; returns when its checks are ok; GPU 1"
+    )
     shown = allot("nodes", "v100-1").stdout
     assert "Enforces   cpu\n" in shown
-    assert columns(shown.splitlines()[-2]) == ["1", "UNHEALTHY", "V100", "0", "0", "is off the bus"]
+    gpus, checks = shown.split("\n\n")[1:]
+    assert columns(gpus.splitlines()[2]) == ["1", "UNHEALTHY", "V100", "0", "0", "is off the bus"]
+    assert [columns(line)[:2] for line in checks.splitlines()[1:]] == [
+        ["clock", "WARNING"],
+        ["gpu-1", "FAILED"],
+    ]
 
 
 def test_virtual_clusters(allot: Allot, api: FakeApi) -> None:

@@ -18,7 +18,7 @@ from allot.client import Client
 from allot.errors import NotSignedIn, Refused
 from scheduler.core.lifecycle import AttemptState, HoldPhase, JobState
 from scheduler.models import Job, LogChunk, Node
-from tenants.models import Role
+from tenants.models import Role, User
 from tests.allot.in_process import Allot, run
 from tests.api.caller import forget_wrong_passwords
 from tests.scheduler.builders import (
@@ -228,6 +228,23 @@ def test_nodes_virtual_clusters_and_events(allot: Allot) -> None:
     assert "Virtual cluster shared" in allot("vcs", "shared").stdout
     assert "job.submitted" in allot("events").stdout
     assert allot("events", "--kind", "node.").stderr == "No events.\n"
+
+
+def test_an_operator_takes_a_node_out_of_service_and_back(allot: Allot, client: Client) -> None:
+    assert allot("drain", "v100-1").exit_code == 3
+    User.objects.filter(username="ann").update(is_operator=True)
+    told = allot("drain", "v100-1", "--deadline", "2099-01-01", "--why", "new fans")
+    assert told.exit_code == 1, "that is too far ahead"
+    told = allot("drain", "v100-1", "--deadline", "2h30s", "--why", "new fans")
+    assert told.stderr.endswith("; 0 of its 4 GPUs are in use.\n")
+    assert " CLOSING " in allot("nodes").stdout
+    assert "by user ann: new fans; emptied in 2h\n" in allot("nodes", "v100-1").stdout
+    msgspec.convert(client.node("v100-1"), type=objects.Node)
+    assert allot("resume", "v100-1").stderr == "Node v100-1 accepts jobs again.\n"
+    assert allot("cordon", "v100-1", "--why", "smoke").exit_code == 0
+    assert " CORDONED " in allot("nodes").stdout
+    assert allot("drain", "v100-1").stderr.startswith("Node v100-1 is drained now")
+    assert allot("drain", "v100-1", "--deadline", "soon").exit_code == 2
 
 
 def test_answers_are_what_their_types_promise(allot: Allot, client: Client) -> None:

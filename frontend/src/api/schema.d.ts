@@ -2423,10 +2423,10 @@ export interface components {
             body: string;
             /** Format: date-time */
             created_at: string;
-            state?: components["schemas"]["DeliveryState"];
-            tries?: number;
+            state: components["schemas"]["DeliveryState"];
+            tries: number;
             /** Format: date-time */
-            tried_at?: string | null;
+            tried_at: string | null;
             /** Format: date-time */
             next_at: string;
             /**
@@ -3301,20 +3301,24 @@ export interface components {
             /** @description null: the operators', for all tenants. */
             tenant?: string | null;
             url: string;
-            title?: string;
+            title: string;
             topics: components["schemas"]["TopicsEnum"][];
-            active?: boolean;
+            active: boolean;
             /** Format: date-time */
             created_at: string;
             created_by: string;
-            failures?: number;
+            /** @description Tries in a row that failed. */
+            failures: number;
             /**
              * Format: date-time
              * @description Since when nothing was delivered, though it was tried.
              */
             failing_since: string | null;
-            /** Format: date-time */
-            held_until?: string | null;
+            /**
+             * Format: date-time
+             * @description Back-off: nothing is tried before; null: there was no failure.
+             */
+            held_until: string | null;
             /**
              * Format: date-time
              * @description Until then each message is also signed with the secret of before.
@@ -4752,20 +4756,24 @@ export interface components {
             /** @description null: the operators', for all tenants. */
             tenant?: string | null;
             url: string;
-            title?: string;
+            title: string;
             topics: components["schemas"]["TopicsEnum"][];
-            active?: boolean;
+            active: boolean;
             /** Format: date-time */
             created_at: string;
             created_by: string;
-            failures?: number;
+            /** @description Tries in a row that failed. */
+            failures: number;
             /**
              * Format: date-time
              * @description Since when nothing was delivered, though it was tried.
              */
             failing_since: string | null;
-            /** Format: date-time */
-            held_until?: string | null;
+            /**
+             * Format: date-time
+             * @description Back-off: nothing is tried before; null: there was no failure.
+             */
+            held_until: string | null;
             /**
              * Format: date-time
              * @description Until then each message is also signed with the secret of before.

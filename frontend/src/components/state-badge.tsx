@@ -8,10 +8,11 @@ import {
   Clock,
   LoaderCircle,
   OctagonX,
+  TriangleAlert,
   type LucideIcon,
 } from "lucide-react";
 
-import type { Attempt, Job, Node } from "@/api/types";
+import type { Attempt, Job, Node, NodeCheck } from "@/api/types";
 import styles from "@/components/state-badge.module.css";
 
 type Tone = "waiting" | "starting" | "running" | "stopping" | "done" | "failed" | "off";
@@ -81,13 +82,27 @@ export function attemptLook(attempt: Pick<Attempt, "state" | "outcome">): Look {
   }
 }
 
-export function nodeLook(node: Pick<Node, "state" | "cordoned" | "draining" | "drained">): Look {
+type NodeFacts = Pick<Node, "state" | "cordoned" | "draining" | "drained" | "drain_deadline">;
+
+export function nodeLook(node: NodeFacts): Look {
   if (node.state === "lost") return { tone: "failed", icon: CircleX, text: "Lost" };
   if (node.state === "new") return { tone: "starting", icon: CircleDashed, text: "Never seen" };
   if (node.drained) return { tone: "off", icon: CirclePause, text: "Drained" };
+  if (node.drain_deadline && !node.cordoned) return { tone: "stopping", icon: Clock, text: "Closing" };
   if (node.draining) return { tone: "stopping", icon: OctagonX, text: "Draining" };
   if (node.cordoned) return { tone: "off", icon: CirclePause, text: "Cordoned" };
   return { tone: "running", icon: CircleCheck, text: "Ready" };
+}
+
+export function verdictLook(verdict: NodeCheck["verdict"]): Look {
+  switch (verdict) {
+    case "ok":
+      return { tone: "running", icon: CircleCheck, text: "OK" };
+    case "warning":
+      return { tone: "waiting", icon: TriangleAlert, text: "Warning" };
+    case "failed":
+      return { ...FAILED, text: "Failed" };
+  }
 }
 
 export function Badge({ look }: { look: Look }) {

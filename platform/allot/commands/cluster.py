@@ -1,4 +1,4 @@
-"""nodes, vcs, events: the cluster and what happens in it."""
+"""vcs, events: virtual clusters, and what happens in the cluster."""
 
 from __future__ import annotations
 
@@ -9,97 +9,8 @@ import typer
 from allot.commands.options import OutputOption, QuietOption, connect
 from allot.describe import limit_words, lot_words
 from allot.market_objects import Borrowed, Lent
-from allot.objects import Node, Overrun, VirtualCluster
-from allot.output import Format, gibibytes, local_time, print_line, print_objects, print_table, say, since
-
-
-def nodes(
-    name: Annotated[str | None, typer.Argument(help="Show this node and its GPUs.")] = None,
-    output: OutputOption = Format.table,
-    quiet: QuietOption = False,
-) -> None:
-    """List nodes, or show one."""
-    with connect() as client:
-        found = client.node(name) if name else client.nodes()
-    if output is not Format.table:
-        print_objects(found, output)
-    elif not isinstance(found, list):
-        _print_node(found)
-    elif quiet:
-        for node in found:
-            print_line(node["name"])
-    elif not found:
-        say("No nodes yet. An operator adds one on the page, or by POST /api/v1/nodes.")
-    else:
-        rows = [
-            [
-                node["name"],
-                _node_state(node),
-                node["rack"],
-                node["gpu_model"] or "-",
-                len(node["gpus"]),
-                _count(node, "held"),
-                _free(node),
-                f"{node['cpus']:g}",
-                gibibytes(node["memory_bytes"]),
-                _node_detail(node),
-            ]
-            for node in found
-        ]
-        columns = ["NAME", "STATE", "RACK", "MODEL", "GPUS", "HELD", "FREE", "CPUS", "MEMORY", "DETAIL"]
-        print_table(columns, rows, right=("GPUS", "HELD", "FREE", "CPUS", "MEMORY"))
-
-
-def _node_state(node: Node) -> str:
-    if node["state"] == "ready" and node["drained"]:
-        return "DRAINED"
-    if node["state"] == "ready" and node["draining"]:
-        return "DRAINING"
-    if node["state"] == "ready" and node["cordoned"]:
-        return "CORDONED"
-    return node["state"].upper()
-
-
-def _count(node: Node, state: str) -> int:
-    return sum(gpu["state"] == state for gpu in node["gpus"])
-
-
-def _free(node: Node) -> int:
-    """GPUs that a job could get now."""
-    if node["state"] != "ready" or node["cordoned"]:
-        return 0
-    return sum(gpu["state"] == "free" and gpu["healthy"] for gpu in node["gpus"])
-
-
-def _node_detail(node: Node) -> str:
-    return "; ".join(f"GPU {gpu['index']}: {gpu['problem']}" for gpu in node["gpus"] if not gpu["healthy"])
-
-
-def _print_node(node: Node) -> None:
-    print_line(f"Node {node['name']}")
-    for title, text in (
-        ("State", _node_state(node)),
-        ("Rack", node["rack"]),
-        ("Address", node["address"]),
-        ("CPUs", f"{node['cpus']:g}"),
-        ("Memory", gibibytes(node["memory_bytes"])),
-        ("Agent", node["agent_version"]),
-        ("Enforces", ", ".join(name for name, is_on in node["isolation"].items() if is_on) or "nothing"),
-    ):
-        print_line(f"  {title:<10} {text or '-'}")
-    print_line("")
-    rows = [
-        [
-            gpu["index"],
-            gpu["state"].upper() if gpu["healthy"] else "UNHEALTHY",
-            node["gpu_model"] or "-",
-            gpu["socket"],
-            gpu["switch"],
-            gpu["problem"],
-        ]
-        for gpu in node["gpus"]
-    ]
-    print_table(["GPU", "STATE", "MODEL", "SOCKET", "SWITCH", "PROBLEM"], rows, right=("GPU",))
+from allot.objects import Overrun, VirtualCluster
+from allot.output import Format, local_time, print_line, print_objects, print_table, say, since
 
 
 def vcs(
@@ -235,5 +146,5 @@ def events(
 
 
 def register(app: typer.Typer) -> None:
-    for command in (nodes, vcs, events):
+    for command in (vcs, events):
         app.command()(command)

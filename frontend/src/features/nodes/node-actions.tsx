@@ -6,19 +6,15 @@ import { useState } from "react";
 import { request } from "@/api/client";
 import type { NewNode, Node } from "@/api/types";
 import { ShownOnce } from "@/components/shown-once";
+import { CordonDialog, DrainDialog } from "@/features/nodes/withdraw-dialog";
 import { live } from "@/live/live";
 import { Button } from "@/ui/button";
 import { Confirm, Dialog, DialogActions } from "@/ui/dialog";
 import { useSay } from "@/ui/toasts";
 
-type Act = "cordon" | "uncordon" | "drain" | "token" | "remove";
+type Act = "resume" | "token" | "remove";
 
-const QUESTIONS: Record<"drain" | "token" | "remove", { title: string; description: string; action: string }> = {
-  drain: {
-    title: "Drain this node?",
-    description: "It accepts nothing new, and the jobs on it are asked to write a checkpoint and move elsewhere.",
-    action: "Drain",
-  },
+const QUESTIONS: Record<"token" | "remove", { title: string; description: string; action: string }> = {
   token: {
     title: "Replace the node's token?",
     description: "The present one is worth nothing from then on: the agent stops reporting until it has the new one.",
@@ -37,6 +33,7 @@ export function NodeActions({ node }: { node: Node }) {
   const navigate = useNavigate();
   const queries = useQueryClient();
   const [asking, setAsking] = useState<keyof typeof QUESTIONS | null>(null);
+  const [withdrawing, setWithdrawing] = useState<"cordon" | "drain" | null>(null);
   const [token, setToken] = useState<string | null>(null);
   const act = useMutation({
     mutationFn: (what: Act) => perform(node.name, what),
@@ -53,10 +50,15 @@ export function NodeActions({ node }: { node: Node }) {
   const isAway = node.state !== "ready";
   return (
     <>
-      <Button busy={act.isPending && asking === null} onClick={() => act.mutate(node.cordoned ? "uncordon" : "cordon")}>
-        {node.cordoned ? "Uncordon" : "Cordon"}
-      </Button>
-      {!node.draining && <Button onClick={() => setAsking("drain")}>Drain</Button>}
+      {node.withdrawn && (
+        <Button look="primary" busy={act.isPending && asking === null} onClick={() => act.mutate("resume")}>
+          Resume
+        </Button>
+      )}
+      {(!node.cordoned || node.withdrawn?.returns_itself) && (
+        <Button onClick={() => setWithdrawing("cordon")}>Cordon</Button>
+      )}
+      {(!node.draining || node.drain_deadline) && <Button onClick={() => setWithdrawing("drain")}>Drain</Button>}
       <Button icon={<KeyRound size={14} aria-hidden />} onClick={() => setAsking("token")}>
         New token
       </Button>
@@ -65,6 +67,8 @@ export function NodeActions({ node }: { node: Node }) {
           Remove
         </Button>
       )}
+      {withdrawing === "cordon" && <CordonDialog node={node} onClose={() => setWithdrawing(null)} />}
+      {withdrawing === "drain" && <DrainDialog node={node} onClose={() => setWithdrawing(null)} />}
       {asking && (
         <Confirm
           open
@@ -90,11 +94,8 @@ export function NodeActions({ node }: { node: Node }) {
 
 function perform(name: string, what: Act): Promise<Node | NewNode | undefined> {
   switch (what) {
-    case "cordon":
-    case "uncordon":
-      return request<Node>("PATCH", `/nodes/${name}`, { body: { cordoned: what === "cordon" } });
-    case "drain":
-      return request<Node>("POST", `/nodes/${name}/drain`);
+    case "resume":
+      return request<Node>("PATCH", `/nodes/${name}`, { body: { cordoned: false } });
     case "token":
       return request<NewNode>("POST", `/nodes/${name}/token`);
     case "remove":

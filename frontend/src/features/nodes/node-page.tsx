@@ -13,6 +13,8 @@ import { useSession } from "@/components/session";
 import { Badge, jobLook, nodeLook } from "@/components/state-badge";
 import { NodeActions } from "@/features/nodes/node-actions";
 import { DrainWhatIf } from "@/features/nodes/drain-what-if";
+import { HealthHistory, HealthPanel, WithdrawnNotice } from "@/features/nodes/health-panel";
+import { NodeMetricsPanel } from "@/features/metrics/node-metrics";
 import { useLiveState, useNewestOne } from "@/live/live";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { Facts, muted, oneLine, PageLayout, Panel, Stack, TableFrame } from "@/ui/layout";
@@ -49,7 +51,11 @@ export function NodePage() {
       }
       actions={me.is_operator && <NodeActions node={node} />}
     >
-      <NodeView node={node} />
+      <WithdrawnNotice node={node} />
+      <Stack>
+        <NodeView node={node} />
+        <NodeMetricsPanel name={node.name} />
+      </Stack>
     </PageLayout>
   );
 }
@@ -81,8 +87,10 @@ function NodeView({ node }: { node: Node }) {
         </Panel>
       </Stack>
       <Stack>
+        <HealthPanel node={node} />
         <GpuList bed={bed} />
         {me.is_operator && <DrainWhatIf node={node} />}
+        <HealthHistory name={node.name} />
         <NodeEvents name={node.name} />
       </Stack>
     </div>

@@ -7,9 +7,10 @@ import { nodesQuery } from "@/api/queries";
 import type { Node } from "@/api/types";
 import { bytes } from "@/components/format";
 import { useSession } from "@/components/session";
-import { Badge, nodeLook } from "@/components/state-badge";
+import { Badge, nodeLook, verdictLook } from "@/components/state-badge";
 import { UseBar } from "@/components/use-bar";
 import { AddNode } from "@/features/nodes/add-node";
+import { checkTitle, worstVerdict } from "@/features/nodes/health";
 import { useNewest } from "@/live/live";
 import { Button } from "@/ui/button";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
@@ -41,7 +42,7 @@ export function NodesPage() {
         type="search"
         className={styles.search}
         aria-label="Filter nodes"
-        placeholder="Filter by name, rack, model or state"
+        placeholder="Filter by name, rack, model, state or health"
         value={wanted}
         onChange={(event) => setWanted(event.target.value)}
       />
@@ -75,7 +76,15 @@ export function NodesPage() {
 }
 
 function matches(node: Node, wanted: string): boolean {
-  const words = [node.name, node.rack, node.gpu_model ?? "", nodeLook(node).text].join(" ").toLowerCase();
+  const words = [
+    node.name,
+    node.rack,
+    node.gpu_model ?? "",
+    nodeLook(node).text,
+    ...node.health.map(({ verdict }) => verdict),
+  ]
+    .join(" ")
+    .toLowerCase();
   return wanted
     .toLowerCase()
     .split(/\s+/)
@@ -107,6 +116,7 @@ function NodeTable({ nodes }: { nodes: readonly Node[] }) {
             </td>
             <td>
               <Badge look={nodeLook(node)} />
+              <HealthBadge node={node} />
             </td>
             <td>{node.rack}</td>
             <td>{node.gpu_model ?? "–"}</td>
@@ -121,6 +131,18 @@ function NodeTable({ nodes }: { nodes: readonly Node[] }) {
         ))}
       </tbody>
     </TableFrame>
+  );
+}
+
+/** Only where something is wrong: that all is well need not be said of every node. */
+function HealthBadge({ node }: { node: Node }) {
+  const verdict = worstVerdict(node.health);
+  if (verdict === null || verdict === "ok") return null;
+  const wrong = node.health.filter((check) => check.verdict !== "ok");
+  return (
+    <span className={styles.health} title={wrong.map((check) => `${checkTitle(check)}: ${check.message}`).join("\n")}>
+      <Badge look={{ ...verdictLook(verdict), text: wrong.map(checkTitle).join(", ") }} />
+    </span>
   );
 }
 

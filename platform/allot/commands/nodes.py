@@ -1,0 +1,193 @@
+"""nodes, drain, cordon, resume: the machines, and taking them out of service and back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from allot.commands.options import OutputOption, QuietOption, connect
+from allot.objects import Node
+from allot.output import (
+    Format,
+    duration,
+    gibibytes,
+    local_time,
+    parse_time,
+    print_line,
+    print_objects,
+    print_table,
+    say,
+    since,
+)
+from allot.times import instant
+
+Name = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.", show_default=False)]
+Why = Annotated[str, typer.Option("--why", "-m", help="What everybody is told.", show_default=False)]
+
+
+def nodes(
+    name: Annotated[str | None, typer.Argument(help="Show this node and its GPUs.")] = None,
+    output: OutputOption = Format.table,
+    quiet: QuietOption = False,
+) -> None:
+    """List nodes, or show one."""
+    with connect() as client:
+        found = client.node(name) if name else client.nodes()
+    if output is not Format.table:
+        print_objects(found, output)
+    elif not isinstance(found, list):
+        _print_node(found)
+    elif quiet:
+        for node in found:
+            print_line(node["name"])
+    elif not found:
+        say("No nodes yet. An operator adds one on the page, or by POST /api/v1/nodes.")
+    else:
+        rows = [
+            [
+                node["name"],
+                _node_state(node),
+                node["rack"],
+                node["gpu_model"] or "-",
+                len(node["gpus"]),
+                _count(node, "held"),
+                _free(node),
+                f"{node['cpus']:g}",
+                gibibytes(node["memory_bytes"]),
+                _node_detail(node),
+            ]
+            for node in found
+        ]
+        columns = ["NAME", "STATE", "RACK", "MODEL", "GPUS", "HELD", "FREE", "CPUS", "MEMORY", "DETAIL"]
+        print_table(columns, rows, right=("GPUS", "HELD", "FREE", "CPUS", "MEMORY"))
+
+
+def _node_state(node: Node) -> str:
+    if node["state"] == "ready" and node["drained"]:
+        return "DRAINED"
+    if node["state"] == "ready" and node["drain_deadline"] and not node["cordoned"]:
+        return "CLOSING"
+    if node["state"] == "ready" and node["draining"]:
+        return "DRAINING"
+    if node["state"] == "ready" and node["cordoned"]:
+        return "CORDONED"
+    return node["state"].upper()
+
+
+def _count(node: Node, state: str) -> int:
+    return sum(gpu["state"] == state for gpu in node["gpus"])
+
+
+def _free(node: Node) -> int:
+    """GPUs that a job could get now."""
+    if node["state"] != "ready" or node["cordoned"]:
+        return 0
+    return sum(gpu["state"] == "free" and gpu["healthy"] for gpu in node["gpus"])
+
+
+def _node_detail(node: Node) -> str:
+    broken = [f"GPU {gpu['index']}: {gpu['problem']}" for gpu in node["gpus"] if not gpu["healthy"]]
+    # What a check says of one GPU is among these; and what made the platform cordon it, in its reason.
+    warned = [
+        f"{check['name']}: {check['message']}"
+        for check in node["health"]
+        if check["verdict"] != "ok" and (check["gpu"] is None or check["verdict"] == "warning")
+    ]
+    withdrawn = node["withdrawn"]
+    told = [*_withdrawn_lines(node), *broken]
+    return "; ".join([*told, *(warn for warn in warned if withdrawn is None or warn not in withdrawn["why"])])
+
+
+def _withdrawn_lines(node: Node) -> list[str]:
+    """Return who took the node out of service and why, and what is to come."""
+    withdrawn = node["withdrawn"]
+    if withdrawn is None:
+        return []
+    lines = [f"by {withdrawn['by'] or 'an operator'}{': ' + withdrawn['why'] if withdrawn['why'] else ''}"]
+    if node["drain_deadline"]:
+        lines.append(f"emptied in {until(node['drain_deadline'])}")
+    if withdrawn["returns_itself"]:
+        lines.append("returns when its checks are ok")
+    return lines
+
+
+def _print_node(node: Node) -> None:
+    print_line(f"Node {node['name']}")
+    for title, text in (
+        ("State", "; ".join([_node_state(node), *_withdrawn_lines(node)])),
+        ("Rack", node["rack"]),
+        ("Address", node["address"]),
+        ("CPUs", f"{node['cpus']:g}"),
+        ("Memory", gibibytes(node["memory_bytes"])),
+        ("Agent", node["agent_version"]),
+        ("Enforces", ", ".join(name for name, is_on in node["isolation"].items() if is_on) or "nothing"),
+    ):
+        print_line(f"  {title:<10} {text or '-'}")
+    print_line("")
+    rows = [
+        [
+            gpu["index"],
+            gpu["state"].upper() if gpu["healthy"] else "UNHEALTHY",
+            node["gpu_model"] or "-",
+            gpu["socket"],
+            gpu["switch"],
+            gpu["problem"],
+        ]
+        for gpu in node["gpus"]
+    ]
+    print_table(["GPU", "STATE", "MODEL", "SOCKET", "SWITCH", "PROBLEM"], rows, right=("GPU",))
+    if node["health"]:
+        print_line("")
+        checks = [
+            [check["name"], check["verdict"].upper(), since(check["since"]), check["message"]]
+            for check in node["health"]
+        ]
+        print_table(["CHECK", "VERDICT", "SINCE", "MESSAGE"], checks, right=("SINCE",))
+
+
+def until(at: str) -> str:
+    """Return how long it is until a time of the API."""
+    return duration((parse_time(at) - datetime.now().astimezone()).total_seconds())
+
+
+def drain(
+    name: Name,
+    deadline: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="When its jobs are moved away: 2h, or 2026-12-01T18:00. Now."),
+    ] = None,
+    why: Why = "",
+) -> None:
+    """Move a node's jobs away, each with its grace period. For operators.
+
+    Until the deadline they go on, and only what will have ended by then is started there.
+    """
+    at = None if deadline is None else instant(deadline, "--deadline")
+    with connect() as client:
+        node = client.drain_node(name, until=at, why=why)
+    held = sum(gpu["state"] == "held" for gpu in node["gpus"])
+    when = f"at {local_time(node['drain_deadline'])}" if node["drain_deadline"] else "now"
+    say(f"Node {name} is drained {when}; {held} of its {len(node['gpus'])} GPUs are in use.")
+
+
+def cordon(name: Name, why: Why = "") -> None:
+    """Let nothing new start on a node; its jobs go on. For operators."""
+    with connect() as client:
+        client.cordon_node(name, why=why)
+    say(f"Node {name} accepts nothing new.")
+
+
+def resume(name: Name, why: Why = "") -> None:
+    """Return a node to service, whoever cordoned or drains it. For operators."""
+    with connect() as client:
+        node = client.resume_node(name, why=why)
+    failed = [check["name"] for check in node["health"] if check["verdict"] == "failed"]
+    doubt = f", though {', '.join(failed)} still fails" if failed else ""
+    say(f"Node {name} accepts jobs again{doubt}.")
+
+
+def register(app: typer.Typer) -> None:
+    for command in (nodes, drain, cordon, resume):
+        app.command()(command)
