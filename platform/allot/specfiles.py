@@ -56,6 +56,7 @@ class Flags:
     topology_required: bool | None = None
     grace_seconds: int | None = None
     max_attempts: int | None = None
+    notify: tuple[str, ...] | None = None
     env: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
@@ -97,6 +98,7 @@ class Flags:
             "topology": {"level": self.topology, "required": self.topology_required},
             "checkpoint": {"grace_seconds": self.grace_seconds},
             "retry": {"max_attempts": self.max_attempts},
+            "notify": {"email": None if self.notify is None else list(self.notify)},
         }
         for key, values in nested.items():
             given = {name: value for name, value in values.items() if value is not None}
@@ -179,6 +181,11 @@ def pairs(words: Sequence[str], flag: str) -> dict[str, str]:
             raise WrongUse(f"{flag} {word!r} is not of the form KEY=VALUE.")
         found[key] = value
     return found
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of `end,failure`; "none" is none of them."""
+    return () if text == "none" else tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def read_sources(paths: Sequence[str]) -> list[Source]:

@@ -40,12 +40,18 @@ class WebhookOutput(serializers.ModelSerializer):
         default=None,
         help_text="null: the operators', for all tenants.",
     )
+    title = serializers.CharField(allow_blank=True)
     topics = serializers.ListField(child=serializers.ChoiceField(choices=_TOPICS))
+    active = serializers.BooleanField()
+    failures = serializers.IntegerField(help_text="Tries in a row that failed.")
     failing_since = serializers.DateTimeField(
         allow_null=True, help_text="Since when nothing was delivered, though it was tried."
     )
     problem = serializers.CharField(
         allow_blank=True, help_text="Why the platform switched it off; empty: it did not."
+    )
+    held_until = serializers.DateTimeField(
+        allow_null=True, help_text="Back-off: nothing is tried before; null: there was no failure."
     )
     old_secret_ends_at = serializers.DateTimeField(
         source="old_seed_ends_at",
@@ -106,8 +112,11 @@ class DeliveryOutput(serializers.ModelSerializer):
     message = serializers.UUIDField(help_text="Sent as webhook-id, the same with each try.")
     topic = serializers.CharField(help_text="`test`, or one of the webhook's topics.")
     body = serializers.CharField(help_text="As it is sent.")
+    state = serializers.ChoiceField(choices=DeliveryState.choices)
+    tries = serializers.IntegerField()
     status = serializers.IntegerField(allow_null=True, help_text="HTTP status of the last try's answer.")
     reply = serializers.CharField(help_text="First bytes of that answer's body.")
+    tried_at = serializers.DateTimeField(allow_null=True)
     seconds = serializers.FloatField(allow_null=True, help_text="How long the last try took.")
     problem = serializers.CharField(help_text="Why the last try had no answer.")
     until = serializers.DateTimeField(help_text="Given up when a try after this fails.")

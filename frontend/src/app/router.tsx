@@ -164,9 +164,16 @@ const events = createRoute({
   component: lazyRouteComponent(() => import("@/features/events/events-page"), "EventsPage"),
 });
 
+const webhook = createRoute({
+  getParentRoute: () => root,
+  path: "/webhooks/$id",
+  component: lazyRouteComponent(() => import("@/features/webhooks/webhook-page"), "WebhookPage"),
+});
+
 const account = createRoute({
   getParentRoute: () => root,
   path: "/account",
+  validateSearch: (search: Record<string, unknown>): { confirm?: string } => ({ confirm: text(search.confirm) }),
   component: lazyRouteComponent(() => import("@/features/account/account-page"), "AccountPage"),
 });
 
@@ -193,6 +200,7 @@ export const router = createRouter({
     round,
     speeds,
     events,
+    webhook,
     account,
   ]),
   defaultPreload: "intent",

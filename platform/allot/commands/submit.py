@@ -14,7 +14,7 @@ from allot.describe import gpus_wanted, problem_lines, task_line
 from allot.errors import FieldProblem, Refused, WrongUse
 from allot.objects import Check, Job, SubmittedJob
 from allot.output import Format, plural, print_line, print_objects, say
-from allot.specfiles import Flags, Source, name_from, pairs, read_sources
+from allot.specfiles import Flags, Source, name_from, pairs, read_sources, words
 
 if TYPE_CHECKING:
     from allot.client import Client
@@ -88,6 +88,10 @@ def submit(
     max_attempts: Annotated[
         int | None, typer.Option(help="How often to start it in all when hardware fails.")
     ] = None,
+    notify: Annotated[
+        str | None,
+        typer.Option(help="E-mail of some of start,end,failure,preemption, or none; else as you chose."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only have it checked, and say what would happen.")
     ] = False,
@@ -122,6 +126,7 @@ def submit(
         topology_required=topology_required,
         grace_seconds=grace_seconds,
         max_attempts=max_attempts,
+        notify=None if notify is None else words(notify),
         env=pairs(env or [], "--env"),
         labels=pairs(label or [], "--label"),
         command=ctx.meta.get(COMMAND, ()),

@@ -1,13 +1,19 @@
+import { getRouteApi } from "@tanstack/react-router";
+
 import { words } from "@/components/format";
 import { useSession } from "@/components/session";
 import { PasswordPanel } from "@/features/account/password-panel";
 import { TokensPanel } from "@/features/account/tokens-panel";
+import { NotificationsPanel } from "@/features/account/notifications-panel";
 import { Segments } from "@/ui/choice";
 import { Facts, PageLayout, Panel, Stack } from "@/ui/layout";
 import { chooseTheme, useThemeChoice } from "@/ui/theme";
 import styles from "@/features/account/account.module.css";
 
+const route = getRouteApi("/account");
+
 export function AccountPage() {
+  const { confirm } = route.useSearch();
   const me = useSession();
   const theme = useThemeChoice();
   return (
@@ -35,6 +41,7 @@ export function AccountPage() {
               ]}
             />
           </Panel>
+          <NotificationsPanel confirm={confirm} />
           <PasswordPanel />
         </Stack>
         <TokensPanel />

@@ -3,6 +3,9 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { activeJobsQuery, tenantQuery, virtualClustersQuery } from "@/api/queries";
 import type { Job, Tenant } from "@/api/types";
+import { isAdminOf, useSession } from "@/components/session";
+import { BudgetPanel } from "@/features/tenants/budget-panel";
+import { WebhooksPanel } from "@/components/notices/webhooks-panel";
 import { MembersPanel } from "@/features/tenants/members-panel";
 import { QuotaPanel } from "@/features/tenants/quota-panel";
 import { useLiveState, useNewest } from "@/live/live";
@@ -26,6 +29,7 @@ export function TenantPage() {
 }
 
 function TenantView({ tenant }: { tenant: Tenant }) {
+  const me = useSession();
   useQuery(activeJobsQuery);
   const { job: jobs } = useLiveState();
   const held = heldByModel(jobs.values(), tenant.name);
@@ -44,9 +48,13 @@ function TenantView({ tenant }: { tenant: Tenant }) {
       <div className={styles.columns}>
         <Stack>
           <QuotaPanel tenant={tenant.name} held={held} />
+          <BudgetPanel tenant={tenant.name} />
           <MembershipsPanel tenant={tenant.name} />
         </Stack>
-        <MembersPanel tenant={tenant.name} />
+        <Stack>
+          <MembersPanel tenant={tenant.name} />
+          {isAdminOf(me, tenant.name) && <WebhooksPanel tenant={tenant.name} />}
+        </Stack>
       </div>
     </PageLayout>
   );

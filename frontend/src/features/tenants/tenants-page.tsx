@@ -8,6 +8,7 @@ import { tenantsQuery } from "@/api/queries";
 import type { Tenant } from "@/api/types";
 import { words } from "@/components/format";
 import { useSession } from "@/components/session";
+import { WebhooksPanel } from "@/components/notices/webhooks-panel";
 import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
@@ -66,6 +67,7 @@ export function TenantsPage() {
           </EmptyState>
         )}
       </Panel>
+      {me.is_operator && <WebhooksPanel tenant={null} />}
       {adding && <AddTenant onClose={() => setAdding(false)} />}
     </PageLayout>
   );

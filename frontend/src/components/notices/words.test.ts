@@ -1,0 +1,46 @@
+import { describe, expect, it } from "vitest";
+
+import type { BudgetState } from "@/api/notice-types";
+import { amountText, outlook } from "@/components/notices/words";
+
+const state = (changes: Partial<BudgetState>): BudgetState => ({
+  budget: { amount: 100, unit: "gpu_hours", period: "month", action: "hold", starts_at: "2026-11-01T00:00:00Z" },
+  used: 40,
+  counts_from: "2026-11-01T00:00:00Z",
+  ends_at: "2026-12-01T00:00:00Z",
+  used_last_day: 4,
+  expected: 76,
+  reached_at: null,
+  is_holding: false,
+  ...changes,
+});
+const day = (at: string) => at.slice(0, 10);
+
+describe("outlook", () => {
+  it("tells what is used by the end, or when nothing is left", () => {
+    expect(outlook(state({}), day)).toBe("As in the last day, 76 GPU-hours are used by 2026-12-01.");
+    expect(outlook(state({ reached_at: "2026-11-20T10:00:00Z" }), day)).toBe(
+      "As in the last day, it is used up on 2026-11-20.",
+    );
+  });
+  it("tells what a budget that is used up does", () => {
+    expect(outlook(state({ used: 100, is_holding: true }), day)).toContain(
+      "nothing more of the tenant is started until",
+    );
+    expect(outlook(state({ used: 101 }), day)).toBe("It is used up. Nothing is held back.");
+  });
+  it("says nothing where nothing is known", () => {
+    expect(outlook(state({ budget: null }), day)).toBe("");
+    expect(outlook(state({ ends_at: null, expected: null }), day)).toBe("");
+  });
+});
+
+describe("amountText", () => {
+  it("names the unit, and does not call a little nothing", () => {
+    expect([amountText(1204.55, "gpu_hours"), amountText(320, "cost"), amountText(0.01, "gpu_hours")]).toEqual([
+      "1,204.6 GPU-hours",
+      "320 in cost",
+      "under 0.1 GPU-hours",
+    ]);
+  });
+});

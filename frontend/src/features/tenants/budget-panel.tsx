@@ -1,0 +1,158 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Pencil } from "lucide-react";
+import { useState, type SyntheticEvent } from "react";
+
+import { ApiError } from "@/api/client";
+import { budgetQuery, setBudget } from "@/api/notice-queries";
+import type { BudgetState, BudgetTerms } from "@/api/notice-types";
+import { moment } from "@/components/format";
+import { useSession } from "@/components/session";
+import { PartBar } from "@/components/use-bar";
+import { Button, IconButton } from "@/ui/button";
+import { Dialog, DialogActions } from "@/ui/dialog";
+import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
+import { Field, NumberInput, Select } from "@/ui/field";
+import { Facts, Panel } from "@/ui/layout";
+import { amountText, outlook } from "@/components/notices/words";
+import styles from "@/components/notices/notices.module.css";
+
+const UNITS = [
+  { value: "gpu_hours", label: "GPU-hours, all models alike" },
+  { value: "cost", label: "Cost, by each model's price" },
+];
+const PERIODS = [
+  { value: "month", label: "Each month" },
+  { value: "week", label: "Each week" },
+  { value: "none", label: "Once and for all" },
+];
+const ACTIONS = [
+  { value: "warn", label: "Tell the admins, and go on" },
+  { value: "hold", label: "Start no more of its jobs" },
+];
+
+/** What the tenant may use up, what it has used, and what is to be expected. */
+export function BudgetPanel({ tenant }: { tenant: string }) {
+  const me = useSession();
+  const query = useQuery(budgetQuery(tenant));
+  const [editing, setEditing] = useState(false);
+  return (
+    <Panel
+      title="Budget"
+      actions={
+        me.is_operator &&
+        query.data && (
+          <IconButton label="Edit the budget" icon={<Pencil size={15} />} onClick={() => setEditing(true)} />
+        )
+      }
+    >
+      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
+      {query.isPending && <SkeletonLines count={2} />}
+      {query.data && <State state={query.data} />}
+      {editing && query.data && (
+        <BudgetDialog tenant={tenant} budget={query.data.budget} onClose={() => setEditing(false)} />
+      )}
+    </Panel>
+  );
+}
+
+function State({ state }: { state: BudgetState }) {
+  const { budget, used } = state;
+  const unit = budget?.unit ?? "gpu_hours";
+  const says = outlook(state, moment);
+  const isSpent = budget !== null && used >= budget.amount;
+  return (
+    <div className={styles.form}>
+      {budget && <PartBar part={used / budget.amount} />}
+      <Facts
+        facts={[
+          ["Used", used > 0 ? amountText(used, unit) : "nothing"],
+          ["Of", budget ? amountText(budget.amount, unit) : "no limit"],
+          ["Since", moment(state.counts_from)],
+          ["Begins anew", state.ends_at ? moment(state.ends_at) : "never"],
+          ["In the last day", state.used_last_day > 0 ? amountText(state.used_last_day, unit) : "nothing"],
+        ]}
+      />
+      {isSpent ? <Notice tone="failed">{says}</Notice> : <p className={styles.note}>{says}</p>}
+    </div>
+  );
+}
+
+interface BudgetDialogProps {
+  tenant: string;
+  budget: BudgetTerms | null;
+  onClose: () => void;
+}
+
+function BudgetDialog({ tenant, budget, onClose }: BudgetDialogProps) {
+  const queries = useQueryClient();
+  const [amount, setAmount] = useState<number | undefined>(budget?.amount ?? 1000);
+  const [unit, setUnit] = useState<BudgetTerms["unit"]>(budget?.unit ?? "gpu_hours");
+  const [period, setPeriod] = useState<BudgetTerms["period"]>(budget?.period ?? "month");
+  const [action, setAction] = useState<BudgetTerms["action"]>(budget?.action ?? "warn");
+  const save = useMutation({
+    mutationFn: (isOn: boolean) => setBudget(tenant, isOn ? { amount: amount ?? 0, unit, period, action } : null),
+    onSuccess: () => {
+      void queries.invalidateQueries({ queryKey: budgetQuery(tenant).queryKey });
+      onClose();
+    },
+  });
+  const refusal = save.error instanceof ApiError ? save.error : null;
+  const submit = (event: SyntheticEvent) => {
+    event.preventDefault();
+    save.mutate(true);
+  };
+  return (
+    <Dialog open onClose={onClose} title={`Budget of ${tenant}`} description="Running jobs count, too.">
+      <form className={styles.form} onSubmit={submit}>
+        {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
+        <div className={styles.pair}>
+          <Field label="Amount" problem={refusal?.problem("amount")}>
+            {(attributes) => (
+              <NumberInput {...attributes} required min={0.001} step="any" value={amount} onChange={setAmount} />
+            )}
+          </Field>
+          <Field label="Of">
+            {(attributes) => (
+              <Select
+                {...attributes}
+                value={unit}
+                options={UNITS}
+                onChange={(event) => setUnit(event.target.value as BudgetTerms["unit"])}
+              />
+            )}
+          </Field>
+          <Field label="Period" hint="By UTC; weeks begin on Monday">
+            {(attributes) => (
+              <Select
+                {...attributes}
+                value={period}
+                options={PERIODS}
+                onChange={(event) => setPeriod(event.target.value as BudgetTerms["period"])}
+              />
+            )}
+          </Field>
+          <Field label="When it is used up" hint="What runs goes on in any case">
+            {(attributes) => (
+              <Select
+                {...attributes}
+                value={action}
+                options={ACTIONS}
+                onChange={(event) => setAction(event.target.value as BudgetTerms["action"])}
+              />
+            )}
+          </Field>
+        </div>
+        <DialogActions>
+          {budget && (
+            <Button busy={save.isPending} onClick={() => save.mutate(false)}>
+              Remove the budget
+            </Button>
+          )}
+          <Button type="submit" look="primary" busy={save.isPending}>
+            Save
+          </Button>
+        </DialogActions>
+      </form>
+    </Dialog>
+  );
+}

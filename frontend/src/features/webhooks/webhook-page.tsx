@@ -1,0 +1,231 @@
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
+import { Send } from "lucide-react";
+import { useState } from "react";
+
+import {
+  changeWebhook,
+  deliveriesQuery,
+  redeliver,
+  removeWebhook,
+  testWebhook,
+  webhookQuery,
+} from "@/api/notice-queries";
+import type { Delivery, Webhook } from "@/api/notice-types";
+import { ago, moment } from "@/components/format";
+import { useNow } from "@/components/now";
+import { ShowMore } from "@/components/show-more";
+import { DeliveryBadge, WebhookBadge } from "@/components/notices/webhook-badge";
+import { EditWebhookDialog, RotateDialog } from "@/components/notices/webhook-dialogs";
+import { answerText } from "@/components/notices/words";
+import { Button } from "@/ui/button";
+import { Confirm, Dialog, DialogActions } from "@/ui/dialog";
+import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
+import { Facts, muted, numeric, oneLine, PageLayout, Panel, Row, Stack, TableFrame } from "@/ui/layout";
+import { useSay } from "@/ui/toasts";
+import styles from "@/components/notices/notices.module.css";
+
+const route = getRouteApi("/webhooks/$id");
+
+/** One webhook, and what became of each message to it. */
+export function WebhookPage() {
+  const { id } = route.useParams();
+  const query = useQuery(webhookQuery(Number(id)));
+  if (!query.data) {
+    return (
+      <PageLayout title="Webhook">
+        {query.isError ? <ErrorNotice error={query.error} onRetry={() => void query.refetch()} /> : <SkeletonLines />}
+      </PageLayout>
+    );
+  }
+  return <WebhookView webhook={query.data} key={id} />;
+}
+
+function WebhookView({ webhook }: { webhook: Webhook }) {
+  return (
+    <PageLayout
+      title={webhook.title || new URL(webhook.url).host}
+      lead={
+        <>
+          <WebhookBadge webhook={webhook} />
+          {webhook.tenant ? (
+            <Link to="/tenants/$name" params={{ name: webhook.tenant }}>
+              Tenant {webhook.tenant}
+            </Link>
+          ) : (
+            <span>All of the cluster</span>
+          )}
+        </>
+      }
+      actions={<WebhookActions webhook={webhook} />}
+    >
+      <Stack>
+        {webhook.problem && <Notice tone="failed">{webhook.problem}</Notice>}
+        <Panel title="Webhook">
+          <Facts
+            facts={[
+              ["URL", <span className={styles.url}>{webhook.url}</span>],
+              ["Told of", webhook.topics.join(", ")],
+              ["Made", `${moment(webhook.created_at)} by ${webhook.created_by}`],
+              ["Failed in a row", failures(webhook)],
+              ["Next try", webhook.held_until ? moment(webhook.held_until) : "at once"],
+              ["Old secret signs until", webhook.old_secret_ends_at ? moment(webhook.old_secret_ends_at) : "–"],
+            ]}
+          />
+        </Panel>
+        <DeliveriesPanel webhook={webhook} />
+      </Stack>
+    </PageLayout>
+  );
+}
+
+function failures({ failures: count, failing_since: since }: Webhook): string {
+  return since ? `${count}, since ${moment(since)}` : "none";
+}
+
+/** What changes a webhook, with what it says when it fails. */
+function useWebhookDeed(id: number, act: () => Promise<unknown>, done: string) {
+  const say = useSay();
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: act,
+    onSuccess: () => {
+      say("done", done);
+      void queries.invalidateQueries({ queryKey: ["webhooks", id] });
+    },
+    onError: (error) => say("failed", error.message),
+  });
+}
+
+function WebhookActions({ webhook: { id, active }, webhook }: { webhook: Webhook }) {
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const [open, setOpen] = useState<"edit" | "rotate" | "remove" | null>(null);
+  const close = () => setOpen(null);
+  const test = useWebhookDeed(id, () => testWebhook(id), "A test message is on its way.");
+  const toggle = useWebhookDeed(id, () => changeWebhook(id, { active: !active }), active ? "It is off." : "It is on.");
+  const remove = useMutation({
+    mutationFn: () => removeWebhook(id),
+    onSuccess: () => {
+      void queries.invalidateQueries({ queryKey: ["webhooks", "of"] });
+      void navigate(webhook.tenant ? { to: "/tenants/$name", params: { name: webhook.tenant } } : { to: "/tenants" });
+    },
+  });
+  return (
+    <Row>
+      <Button look="primary" icon={<Send size={14} aria-hidden />} busy={test.isPending} onClick={() => test.mutate()}>
+        Test
+      </Button>
+      <Button onClick={() => setOpen("edit")}>Edit</Button>
+      <Button onClick={() => setOpen("rotate")}>New secret</Button>
+      <Button busy={toggle.isPending} onClick={() => toggle.mutate()}>
+        {active ? "Switch off" : "Switch on"}
+      </Button>
+      <Button onClick={() => setOpen("remove")}>Remove</Button>
+      {open === "edit" && <EditWebhookDialog webhook={webhook} onClose={close} />}
+      {open === "rotate" && <RotateDialog webhook={webhook} onClose={close} />}
+      <Confirm
+        open={open === "remove"}
+        onClose={close}
+        title="Remove the webhook?"
+        description="What waits for it is not sent any more."
+        action="Remove"
+        busy={remove.isPending}
+        onConfirm={() => remove.mutate()}
+      />
+    </Row>
+  );
+}
+
+function DeliveriesPanel({ webhook: { id } }: { webhook: Webhook }) {
+  const query = useInfiniteQuery(deliveriesQuery(id));
+  const now = useNow();
+  const [shown, setShown] = useState<Delivery | null>(null);
+  const deliveries = query.data?.pages.flatMap((page) => page.results) ?? [];
+  return (
+    <Panel title="Deliveries" flush>
+      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
+      {query.isPending && <SkeletonLines />}
+      {query.data && deliveries.length === 0 && (
+        <EmptyState title="Nothing was sent yet">Try it with a test message.</EmptyState>
+      )}
+      {deliveries.length > 0 && (
+        <TableFrame label="Deliveries">
+          <thead>
+            <tr>
+              <th>Message</th>
+              <th>State</th>
+              <th className={numeric}>Tries</th>
+              <th className={numeric}>Took</th>
+              <th>Answer</th>
+              <th>Next try</th>
+            </tr>
+          </thead>
+          <tbody>
+            {deliveries.map((delivery) => (
+              <tr key={delivery.id}>
+                <td className={oneLine}>
+                  <Button onClick={() => setShown(delivery)}>{delivery.topic}</Button>{" "}
+                  <span className={muted}>{ago(delivery.created_at, now)}</span>
+                </td>
+                <td>
+                  <DeliveryBadge state={delivery.state} />
+                </td>
+                <td className={numeric}>{delivery.tries}</td>
+                <td className={numeric}>{delivery.seconds === null ? "–" : `${delivery.seconds.toFixed(2)} s`}</td>
+                <td className={muted}>{answerText(delivery).slice(0, 80)}</td>
+                <td className={oneLine}>{delivery.state === "waiting" ? moment(delivery.next_at) : "–"}</td>
+              </tr>
+            ))}
+          </tbody>
+        </TableFrame>
+      )}
+      <ShowMore query={query} />
+      {shown && <DeliveryDialog webhook={id} delivery={shown} onClose={() => setShown(null)} />}
+    </Panel>
+  );
+}
+
+interface DeliveryDialogProps {
+  webhook: number;
+  delivery: Delivery;
+  onClose: () => void;
+}
+
+function DeliveryDialog({ webhook, delivery, onClose }: DeliveryDialogProps) {
+  const again = useWebhookDeed(webhook, () => redeliver(webhook, delivery.id), "It is sent again.");
+  return (
+    <Dialog open onClose={onClose} title={delivery.topic} description={`webhook-id: ${delivery.message}`}>
+      <div className={styles.form}>
+        <pre className={styles.body}>{indented(delivery.body)}</pre>
+        {answerText(delivery) && (
+          <div>
+            <p className={styles.note}>The last answer</p>
+            <pre className={styles.body}>{answerText(delivery)}</pre>
+          </div>
+        )}
+        <DialogActions>
+          <Button onClick={onClose}>Close</Button>
+          <Button
+            look="primary"
+            busy={again.isPending}
+            onClick={() => {
+              again.mutate();
+              onClose();
+            }}
+          >
+            Send again
+          </Button>
+        </DialogActions>
+      </div>
+    </Dialog>
+  );
+}
+
+function indented(body: string): string {
+  try {
+    return JSON.stringify(JSON.parse(body), null, 2);
+  } catch {
+    return body;
+  }
+}

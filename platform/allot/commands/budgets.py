@@ -1,0 +1,117 @@
+"""budget: what a tenant may use up in a period, and what of it is used."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from allot.commands.options import OutputOption, connect
+from allot.output import Format, local_time, print_line, print_objects
+from allot.times import instant
+
+if TYPE_CHECKING:
+    from allot.notice_objects import BudgetState
+
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant's name.")]
+
+
+class Unit(StrEnum):
+    gpu_hours = "gpu_hours"
+    cost = "cost"
+
+
+class Period(StrEnum):
+    month = "month"
+    week = "week"
+    none = "none"
+
+
+class Action(StrEnum):
+    warn = "warn"
+    hold = "hold"
+
+
+@group.command()
+def show(tenant: Tenant, output: OutputOption = Format.table) -> None:
+    """Show a tenant's budget, what of it is used and what is expected."""
+    with connect() as client:
+        found = client.notices.budget(tenant)
+    _print(found, output)
+
+
+@group.command(name="set")
+def change(
+    tenant: Tenant,
+    amount: Annotated[float, typer.Argument(help="GPU-hours in a period, or cost.", min=0.001)],
+    unit: Annotated[
+        Unit, typer.Option(help="cost: weighted by each model's price for an hour.")
+    ] = Unit.gpu_hours,
+    period: Annotated[
+        Period, typer.Option(help="Calendar periods by UTC; none: it never begins anew.")
+    ] = Period.month,
+    action: Annotated[
+        Action, typer.Option(help="At 100 %: only tell, or start nothing more of the tenant.")
+    ] = Action.warn,
+    start: Annotated[
+        str, typer.Option("--from", help="Nothing before counts: 2026-12-01T00:00. Left out: of the period.")
+    ] = "",
+    output: OutputOption = Format.table,
+) -> None:
+    """Give a tenant a budget, or another one. For operators."""
+    wanted: dict[str, Any] = {
+        "amount": amount,
+        "unit": unit.value,
+        "period": period.value,
+        "action": action.value,
+    }
+    if start:
+        wanted["starts_at"] = instant(start, "--from").isoformat()
+    with connect() as client:
+        found = client.notices.set_budget(tenant, wanted)
+    _print(found, output)
+
+
+@group.command()
+def remove(tenant: Tenant) -> None:
+    """Take a tenant's budget away. For operators."""
+    with connect() as client:
+        client.notices.remove_budget(tenant)
+    print_line(f"tenant {tenant} has no budget any more")
+
+
+def _print(found: BudgetState, output: Format) -> None:
+    if output is not Format.table:
+        print_objects(found, output)
+        return
+    for name, text in _lines(found):
+        print_line(f"{name:<10} {text}")
+
+
+def _lines(found: BudgetState) -> list[tuple[str, str]]:
+    budget = found["budget"]
+    unit = "in cost" if budget and budget["unit"] == "cost" else "GPU-hours"
+    since = f"since {local_time(found['counts_from'])}"
+    until = f" until {local_time(found['ends_at'])}" if found["ends_at"] else ""
+    lines = [("Used", f"{found['used']:,.1f} {unit} {since}, {found['used_last_day']:,.1f} in the last day")]
+    if budget is None:
+        return [("Budget", "none"), *lines]
+    part = found["used"] / budget["amount"]
+    lines = [("Budget", f"{budget['amount']:,.12g} {unit}{until}, {part:.0%} used"), *lines]
+    if found["expected"] is not None:
+        lines.append(("Expected", f"{found['expected']:,.1f} by then, as in the last day"))
+    if found["reached_at"]:
+        lines.append(("Used up", f"{local_time(found['reached_at'])}, if things go on so"))
+    if found["is_holding"]:
+        lines.append(("Now", "used up: nothing more is started, what runs goes on"))
+    else:
+        at_the_end = "nothing more is started" if budget["action"] == "hold" else "admins are told"
+        lines.append(("At 100 %", at_the_end))
+    return lines
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(group, name="budget", help="What a tenant may use up in a month or a week.")

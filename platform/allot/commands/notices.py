@@ -1,0 +1,238 @@
+"""notifications, webhook: who is told of what, by e-mail and by webhook."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from allot.commands.options import OutputOption, connect
+from allot.errors import WrongUse
+from allot.output import Format, local_time, print_line, print_objects, print_table, say, since
+
+if TYPE_CHECKING:
+    from allot.notice_objects import Delivery, NewWebhook, NotificationSettings, Webhook
+
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Number = Annotated[int, typer.Argument(metavar="WEBHOOK", help="The webhook's number.", min=1)]
+TopicOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="TOPIC", help="Such as job.failed; may be repeated."),
+]
+TenantOption = Annotated[
+    str | None, typer.Option(help="Whose; left out: the cluster's, for operators.", show_default=False)
+]
+
+
+class Jobs(StrEnum):
+    all = "all"
+    failures = "failures"
+    none = "none"
+
+
+class States(StrEnum):
+    waiting = "waiting"
+    delivered = "delivered"
+    given_up = "given_up"
+
+
+def notifications(
+    jobs: Annotated[Jobs | None, typer.Option(help="Of which events of your jobs you get e-mail.")] = None,
+    tenants: Annotated[
+        bool | None, typer.Option("--tenants/--no-tenants", help="Of budgets and webhooks that you manage.")
+    ] = None,
+    cluster: Annotated[
+        bool | None, typer.Option("--cluster/--no-cluster", help="Of nodes, for operators.")
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="Your e-mail address; a mail confirms it.")] = None,
+    output: OutputOption = Format.table,
+) -> None:
+    """Show or change what you get by e-mail."""
+    wanted = {"jobs": jobs and jobs.value, "tenants": tenants, "cluster": cluster}
+    changes = {name: value for name, value in wanted.items() if value is not None}
+    with connect() as client:
+        if address is not None and client.notices.set_address(address)["confirmation_sent"]:
+            say(f"A mail was sent to {address}: open the link in it, and the address counts.")
+        found = client.notices.change(changes) if changes else client.notices.settings()
+    if output is not Format.table:
+        print_objects(found, output)
+        return
+    for name, text in _settings(found):
+        print_line(f"{name:<10} {text}")
+
+
+def _settings(found: NotificationSettings) -> list[tuple[str, str]]:
+    lines = [
+        ("Address", found["address"] or "none: no mail comes"),
+        ("Jobs", found["jobs"]),
+        ("Tenants", "yes" if found["tenants"] else "no"),
+        ("Cluster", "yes" if found["cluster"] else "no"),
+    ]
+    if not found["can_send"]:
+        lines.append(("Mail", "this installation has no mail server: nothing is sent"))
+    elif found["problem"]:
+        lines.append(("Problem", found["problem"]))
+    return lines
+
+
+@group.command(name="list")
+def list_webhooks(tenant: TenantOption = None, output: OutputOption = Format.table) -> None:
+    """List the webhooks of a tenant, or of the cluster."""
+    with connect() as client:
+        found = list(client.notices.webhooks(tenant))
+    if output is not Format.table:
+        print_objects(found, output)
+        return
+    rows = [[row["id"], _state(row), row["url"], row["title"], ", ".join(row["topics"])] for row in found]
+    print_table(["WEBHOOK", "STATE", "URL", "TITLE", "TOPICS"], rows, right=["WEBHOOK"])
+
+
+def _state(webhook: Webhook) -> str:
+    if not webhook["active"]:
+        return "OFF"
+    return "FAILING" if webhook["failing_since"] else "READY"
+
+
+@group.command()
+def show(webhook: Number, output: OutputOption = Format.table) -> None:
+    """Show one webhook."""
+    with connect() as client:
+        found = client.notices.webhook(webhook)
+    if output is not Format.table:
+        print_objects(found, output)
+        return
+    lines = [
+        ("Webhook", f"{found['id']}, {_state(found)}"),
+        ("Title", found["title"] or "-"),
+        ("URL", found["url"]),
+        ("Tenant", found["tenant"] or "all (the operators')"),
+        ("Topics", ", ".join(found["topics"])),
+        ("Problem", found["problem"] or _failing(found)),
+    ]
+    for name, text in lines:
+        print_line(f"{name:<10} {text}")
+
+
+def _failing(webhook: Webhook) -> str:
+    if webhook["failing_since"] is None:
+        return "-"
+    return f"{webhook['failures']} tries failed in a row, since {local_time(webhook['failing_since'])}"
+
+
+@group.command()
+def add(
+    url: Annotated[str, typer.Argument(metavar="URL", help="https://host/path")],
+    topic: TopicOption = None,
+    tenant: TenantOption = None,
+    title: Annotated[str, typer.Option(help="What it is for.")] = "",
+    output: OutputOption = Format.table,
+) -> None:
+    """Make a webhook, and show its secret, now only. For admins of the tenant, and operators.
+
+    `allot webhook add https://ci.example.org/gpus --tenant vision --topic job.failed`
+    """
+    if not topic:
+        raise WrongUse("Say with --topic what it is told of: --topic job.failed --topic job.finished.")
+    wanted = {"url": url, "topics": topic, "tenant": tenant, "title": title}
+    with connect() as client:
+        made = client.notices.add_webhook(wanted)
+    _print_secret(made, output)
+
+
+@group.command(name="set")
+def change(
+    webhook: Number,
+    url: Annotated[str | None, typer.Option(help="https://host/path")] = None,
+    topic: TopicOption = None,
+    title: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    active: Annotated[bool | None, typer.Option("--on/--off", help="Whether it is told anything.")] = None,
+) -> None:
+    """Change a webhook; switched on again, it has no past failures."""
+    wanted: dict[str, Any] = {"url": url, "topics": topic, "title": title, "active": active}
+    changes = {name: value for name, value in wanted.items() if value is not None}
+    if not changes:
+        raise WrongUse("Say what to change: --url, --topic, --title, --on or --off.")
+    with connect() as client:
+        changed = client.notices.change_webhook(webhook, changes)
+    print_line(f"webhook {webhook}: {_state(changed)}, {changed['url']}, {', '.join(changed['topics'])}")
+
+
+@group.command()
+def remove(webhook: Number) -> None:
+    """Remove a webhook, and what waits for it."""
+    with connect() as client:
+        client.notices.remove_webhook(webhook)
+    print_line(f"webhook {webhook} is removed")
+
+
+@group.command()
+def rotate(webhook: Number, output: OutputOption = Format.table) -> None:
+    """Make a new secret, shown now only; the one of before signs beside it for a day."""
+    with connect() as client:
+        made = client.notices.rotate_secret(webhook)
+    _print_secret(made, output)
+
+
+def _print_secret(made: NewWebhook, output: Format) -> None:
+    if output is not Format.table:
+        print_objects(made, output)
+        return
+    say(f"webhook {made['id']}: its secret, which is not shown again:")
+    print_line(made["secret"])
+
+
+@group.command()
+def test(webhook: Number) -> None:
+    """Send a message that tells of nothing; `allot webhook deliveries` shows what became of it."""
+    with connect() as client:
+        delivery = client.notices.test_webhook(webhook)
+    print_line(f"delivery {delivery['id']} is on its way")
+
+
+@group.command()
+def deliveries(
+    webhook: Number,
+    state: Annotated[States | None, typer.Option(help="Only those in this state.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Rows at most.", min=1)] = 50,
+    output: OutputOption = Format.table,
+) -> None:
+    """List what was sent to a webhook, or waits, the newest first."""
+    with connect() as client:
+        found = list(client.notices.deliveries(webhook, state=state and state.value, limit=limit))
+    if output is not Format.table:
+        print_objects(found, output)
+        return
+    headings = ["DELIVERY", "TOPIC", "STATE", "AGE", "TRIES", "TIME", "ANSWER"]
+    print_table(headings, [_delivery(row) for row in found], right=["DELIVERY", "TRIES", "TIME"])
+
+
+def _delivery(row: Delivery) -> list[object]:
+    took = "-" if row["seconds"] is None else f"{row['seconds']:.2f}s"
+    answer = row["problem"] or (f"{row['status']} {row['reply']}" if row["status"] else "-")
+    return [
+        row["id"],
+        row["topic"],
+        row["state"].upper(),
+        since(row["created_at"]),
+        row["tries"],
+        took,
+        answer,
+    ]
+
+
+@group.command()
+def redeliver(
+    webhook: Number,
+    delivery: Annotated[int, typer.Argument(metavar="DELIVERY", help="The delivery's number.", min=1)],
+) -> None:
+    """Send a message again, with the id that it had."""
+    with connect() as client:
+        client.notices.redeliver(webhook, delivery)
+    print_line(f"delivery {delivery} is on its way")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(notifications)
+    app.add_typer(group, name="webhook", help="Addresses that are told what happens.")
