@@ -28,6 +28,5 @@ COPY scheduler/ scheduler/
 COPY --from=dashboard /build/frontend/dist/ frontend/dist/
 
 USER 10001
-EXPOSE 8000
-CMD ["python", "-m", "uvicorn", "controlplane.asgi:application", \
-     "--host", "0.0.0.0", "--port", "8000", "--no-access-log", "--timeout-graceful-shutdown", "5"]
+EXPOSE 8000 8001
+CMD ["python", "-m", "controlplane.uvicorn_server", "--host", "0.0.0.0", "--port", "8000"]

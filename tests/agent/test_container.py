@@ -159,7 +159,7 @@ def test_real_devices_are_named_to_the_engine(tmp_path: Path) -> None:
 
 
 async def test_a_guest_is_in_the_container_and_has_no_more_rights(node: RuntimeNode) -> None:
-    facts = "id -u; ls /proc/self/ns > /dev/null; grep -E 'CapEff|NoNewPrivs' /proc/self/status; ls / | head -3"
+    facts = "id -u; grep -E 'CapEff|NoNewPrivs' /proc/self/status; ls / | head -3"
     await node.start(make_part(inside(f"({facts}) > facts; echo up; while :; do sleep 1; done")))
     await node.line("up")
     folder = node.runtime.folder(1)

@@ -22,6 +22,12 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
     return True
 
 
+def next_free(port: int, host: str) -> int:
+    """The next free port above one; 0 when there is none near."""
+    near = range(port + 1, min(port + 100, 65_536))
+    return next((free for free in near if is_free(free, host)), 0)
+
+
 def pick(preferred: int | None = None) -> int:
     """A free loopback port, never the same one twice; the preferred one if it is free."""
     candidates = random.SystemRandom().sample(range(LOWEST, HIGHEST), 200)

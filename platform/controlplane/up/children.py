@@ -49,10 +49,8 @@ def web(environment: dict[str, str], host: str, port: int) -> ChildSpec:
     async def is_ready() -> bool:
         return await _answers(reachable(host), port, "/readyz")
 
-    options = ["--host", host, "--port", str(port), "--no-access-log", "--log-level", "warning"]
-    # Pages hold their WebSocket open for as long as they live; do not wait for them.
-    options += ["--timeout-graceful-shutdown", "2"]
-    spawn = _server_process(environment, "uvicorn", "controlplane.asgi:application", *options)
+    options = ["--host", host, "--port", str(port), "--timeout-graceful-shutdown", "2"]
+    spawn = _server_process(environment, "controlplane.uvicorn_server", *options)
     return ChildSpec("web", spawn, is_ready=is_ready, layer=SERVER)
 
 

@@ -80,6 +80,9 @@ class _Start:
     def _settle_databases(self) -> dict[str, Postgres | Redis]:
         """Choose those that the environment does not name; tell everybody else by `<home>/env`."""
         values = self.home.environment()
+        if "ALLOT_PROXY_PORT" not in values:
+            pages = ports.next_free(self.options.port, self.options.host)
+            self.environment.setdefault("ALLOT_PROXY_PORT", str(pages))
         if "ALLOT_PUBLIC_URL" not in values:
             self.environment.setdefault("ALLOT_PUBLIC_URL", _url(self.options))
         chosen: dict[str, Postgres | Redis] = {}
@@ -168,7 +171,7 @@ def _require_free_port(host: str, port: int) -> None:
     if ports.is_free(port, host):
         return
     holder = ports.holder(port)
-    other = next((free for free in range(port + 1, port + 100) if ports.is_free(free, host)), port + 1)
+    other = ports.next_free(port, host) or port + 1
     raise StartError(
         f"Port {port} on {host} is taken{f' by {holder}' if holder else ''}. "
         f'Choose another: make up ARGS="--port {other}", or manage.py up --port {other}.'

@@ -1,0 +1,121 @@
+"""exec, port-forward and open: into a running job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from allot.commands.options import JobId, connect
+from allot.output import say
+
+INTERRUPTED = 130
+RankOption = Annotated[int, typer.Option("--rank", "-r", min=0, help="Which process of the gang.")]
+
+
+def exec_(
+    job_id: JobId,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[--] [COMMAND]...", help="What to run.", show_default="a shell"),
+    ] = None,
+    rank: RankOption = 0,
+    terminal: Annotated[
+        bool | None,
+        typer.Option(
+            "--tty/--no-tty",
+            "-t/-T",
+            help="With a terminal of its own.",
+            show_default="where there is one here",
+        ),
+    ] = None,
+) -> None:
+    """Run a command inside a running job, or a shell.
+
+    It is in all that the job is in (sandbox or container, user, limits, GPUs, variables) and ends with the
+    attempt. Without a terminal its output and errors stay apart. The exit code is the command's.
+    """
+    from allot.credentials import find_account
+    from allot.sessions import has_terminal, run_command
+
+    wants_terminal = has_terminal() if terminal is None else terminal
+    if wants_terminal and not has_terminal():
+        raise typer.BadParameter("this is no terminal", param_hint="--tty")
+    try:
+        code = run_command(
+            find_account(), job_id, rank=rank, command=command or [], has_terminal=wants_terminal
+        )
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    raise typer.Exit(code)
+
+
+def port_forward(
+    job_id: JobId,
+    port: Annotated[
+        str,
+        typer.Argument(metavar="PORT", help="A port that the job names, or a number.", show_default=False),
+    ],
+    local: Annotated[
+        int | None,
+        typer.Argument(
+            metavar="[LOCAL]",
+            min=0,
+            max=65_535,
+            help="Port of this machine; 0: any free one.",
+            show_default="the same number, or any",
+        ),
+    ] = None,
+    rank: RankOption = 0,
+    address: Annotated[
+        str, typer.Option("--address", help="Address of this machine to listen at.")
+    ] = "127.0.0.1",
+) -> None:
+    """Make a port at which a job listens one of this machine, until Ctrl-C."""
+    from allot.credentials import find_account
+    from allot.sessions import forward_port
+
+    if local is None:
+        local = int(port) if port.isdigit() else 0
+    with connect() as client:
+        job = client.job(job_id)  # Of a job that is not there, say so before anybody connects.
+    told: set[str] = set()
+
+    def failed(problem: str) -> None:
+        if problem not in told:
+            told.add(problem)
+            say(f"allot: {problem}")
+
+    try:
+        forward_port(
+            find_account(),
+            job["id"],
+            rank=rank,
+            port=port,
+            local=local,
+            address=address,
+            ready=lambda number: say(
+                f"{address}:{number} leads to port {port} of job {job_id}. Ctrl-C ends it."
+            ),
+            failed=failed,
+        )
+    except OSError as error:
+        say(f"allot: Cannot listen at {address}:{local}: {error.strerror or error}.")
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def open_(
+    job_id: JobId,
+    port: Annotated[str, typer.Argument(metavar="[PORT]", help="A port that the job names.")] = "notebook",
+) -> None:
+    """Print the address of a job's pages, such as a notebook's: for one browser, within a minute."""
+    with connect() as client:
+        print(client.page_address(job_id, port))
+
+
+def register(app: typer.Typer) -> None:
+    app.command("exec", context_settings={"ignore_unknown_options": False})(exec_)
+    app.command("port-forward")(port_forward)
+    app.command("open")(open_)

@@ -1,0 +1,60 @@
+"""`python -m controlplane.uvicorn_server`: the web server, at its port and at that of jobs' pages.
+
+uvicorn's own command listens at one address. Both lead to one application in one process, which tells them
+apart by the port (`controlplane.sessions.pages`).
+"""
+
+import argparse
+import logging
+import socket
+
+import uvicorn
+
+from controlplane.config import config
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 2_048
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="controlplane.uvicorn_server", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    # Pages hold their WebSocket open for as long as they live; do not wait for them.
+    parser.add_argument("--timeout-graceful-shutdown", type=int, default=5, metavar="SECONDS")
+    options = parser.parse_args()
+    listeners = [listen(options.host, options.port)]
+    if pages_port := config().proxy_port:
+        try:
+            listeners.append(listen(options.host, pages_port))
+        except OSError as error:
+            log.warning("The pages of jobs cannot be seen: port %d: %s", pages_port, error.strerror)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            "controlplane.asgi:application",
+            access_log=False,
+            log_level="warning",
+            timeout_graceful_shutdown=options.timeout_graceful_shutdown,
+        )
+    )
+    server.run(sockets=listeners)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket; raise OSError where the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends at once (TCP_NODELAY) only on sockets that say they are TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+if __name__ == "__main__":
+    main()
