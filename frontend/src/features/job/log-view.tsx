@@ -44,7 +44,7 @@ export function LogPanel({ job, attempts }: { job: Job; attempts: readonly Attem
     hit,
     isPart: from !== undefined,
     onSearchAll: setSearched,
-    onMissing: () => hit && setFrom({ sequence: hit.sequence, line: hit.chunk_line }),
+    onMissing: () => hit && setFrom(startOf(hit)),
     onShowAll: () => show(() => undefined),
   };
   const key = `${job.id} ${attempt.id} ${which} ${from?.sequence ?? ""}`;
@@ -93,7 +93,10 @@ export function LogPanel({ job, attempts }: { job: Job; attempts: readonly Attem
           wanted={searched}
           current={hit}
           onShow={(found) => {
-            show(() => setWhich(`rank ${found.rank}`));
+            const shown = `rank ${found.rank}`;
+            // The log that is open may have the line; else it is not waited for until all of it is loaded.
+            if (which !== shown || from) setFrom(startOf(found));
+            setWhich(shown);
             setHit(found);
           }}
           onClose={() => setSearched("")}
@@ -106,6 +109,11 @@ export function LogPanel({ job, attempts }: { job: Job; attempts: readonly Attem
       )}
     </Panel>
   );
+}
+
+/** Where to read on from to meet the line; undefined where that is the beginning. */
+function startOf(hit: LogHit): LogStart | undefined {
+  return hit.chunk_line > 1 ? { sequence: hit.sequence, line: hit.chunk_line } : undefined;
 }
 
 interface LinesProps {
@@ -161,13 +169,13 @@ function LogLines({
   }, [log.lines, follow]);
 
   useEffect(() => {
-    if (!hit || loading) return;
+    if (!hit || (loading && !hasHit)) return;
     // Away from the end, that is: what is written meanwhile is not followed.
     if (hasHit) frame.current?.scrollTo({ top: hitIndex * LINE_HEIGHT - frame.current.clientHeight / 3 });
     else if (!isPart) onMissing();
     // Once for each line that is to be shown.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [hit, loading]);
+  }, [hit, hasHit, loading]);
 
   const scroll = () => {
     const element = frame.current;
