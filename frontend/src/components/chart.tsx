@@ -10,7 +10,10 @@ export interface ChartSeries {
   label: string;
   /** Name of a colour token. */
   token: string;
-  values: (number | null)[];
+  /** null is a gap; undefined: nothing was told just then, and the curve goes on. */
+  values: (number | null | undefined)[];
+  /** The lowest and the highest of what each value is the mean of. */
+  band?: { low: (number | null | undefined)[]; high: (number | null | undefined)[] };
   /** Fill down to the series drawn before this one, for stacks. */
   stacked?: boolean;
   dashed?: boolean;
@@ -27,23 +30,42 @@ interface ChartProps {
   /** Vertical axis from zero to at least this. */
   ceiling?: number | undefined;
   xLabel?: string;
+  /** Leave gaps open. */
+  hasGaps?: boolean;
+  /** Vertical lines, in the units of x. */
+  marks?: readonly number[];
 }
 
 /** Curves over time or steps; follows the width it is given and the theme. */
-export function Chart({ label, x, series, height = 220, isTime = true, ceiling, xLabel }: ChartProps) {
+export function Chart({
+  label,
+  x,
+  series,
+  height = 220,
+  isTime = true,
+  ceiling,
+  xLabel,
+  hasGaps = false,
+  marks = NO_MARKS,
+}: ChartProps) {
   const frame = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const theme = useTheme();
-  const data = useMemo<uPlot.AlignedData>(() => [x, ...series.map((one) => one.values)], [x, series]);
+  const data = useMemo<uPlot.AlignedData>(
+    () => [x, ...series.map((one) => one.values), ...series.flatMap(({ band }) => (band ? [band.high, band.low] : []))],
+    [x, series],
+  );
   const latest = useRef(data);
   // What the chart is made of; when only figures change the same chart takes new data.
   const shape = JSON.stringify([
-    series.map(({ label: name, token, stacked, dashed }) => [name, token, stacked, dashed]),
+    series.map(({ label: name, token, stacked, dashed, band }) => [name, token, stacked, dashed, band !== undefined]),
     height,
     isTime,
     ceiling,
     theme,
     xLabel,
+    hasGaps,
+    marks,
   ]);
 
   useEffect(() => {
@@ -82,16 +104,18 @@ export function ChartKey({ series }: { series: readonly Pick<ChartSeries, "label
 }
 
 type Shape = [
-  [string, string, boolean | null, boolean | null][],
+  [string, string, boolean | null, boolean | null, boolean][],
   number,
   boolean,
   number | null,
   string,
   string | null,
+  boolean,
+  number[],
 ];
 
 function optionsFrom(shape: string, width: number): uPlot.Options {
-  const [series, height, isTime, ceiling, , xLabel] = JSON.parse(shape) as Shape;
+  const [series, height, isTime, ceiling, , xLabel, hasGaps, marks] = JSON.parse(shape) as Shape;
   const font = `12px ${colour("font-text")}`;
   const axis: uPlot.Axis = {
     stroke: colour("ink-muted"),
@@ -100,6 +124,7 @@ function optionsFrom(shape: string, width: number): uPlot.Options {
     font,
   };
   const isStacked = series.some(([, , stacked]) => stacked);
+  const banded = series.filter(([, , , , hasBand]) => hasBand);
   return {
     width,
     height,
@@ -129,10 +154,41 @@ function optionsFrom(shape: string, width: number): uPlot.Options {
         ...(stacked ? { fill: colour(token) } : {}),
         ...(dashed ? { dash: [5, 4] } : {}),
         points: { show: false },
-        spanGaps: true,
+        spanGaps: !hasGaps,
       })),
+      ...banded.flatMap(() => [bandEdge("Highest", banded.length), bandEdge("Lowest", banded.length)]),
     ],
+    bands: banded.map(([, token], place) => {
+      const high = 1 + series.length + 2 * place;
+      return { series: [high, high + 1], fill: `${colour(token)}${BAND_ALPHA}` };
+    }),
+    hooks: { drawAxes: [(chart) => drawMarks(chart, marks)] },
   };
+}
+
+const NO_MARKS: readonly number[] = [];
+/** Of a band, in hexadecimal. */
+const BAND_ALPHA = "33";
+
+/** An edge of a band has no line of its own; its figures are read off where there is one band only. */
+function bandEdge(label: string, bands: number): uPlot.Series {
+  return { label, width: 0, points: { show: false }, ...(bands > 1 ? { class: "of-many" } : {}) };
+}
+
+function drawMarks(chart: uPlot, marks: readonly number[]): void {
+  const { ctx, bbox, scales } = chart;
+  ctx.save();
+  ctx.strokeStyle = colour("ink-faint");
+  ctx.setLineDash([3, 4]);
+  for (const mark of marks) {
+    if (mark < (scales.x?.min ?? mark) || mark > (scales.x?.max ?? mark)) continue;
+    const at = chart.valToPos(mark, "x", true);
+    ctx.beginPath();
+    ctx.moveTo(at, bbox.top);
+    ctx.lineTo(at, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
 }
 
 /** Hours and minutes; seconds only when the span is short. */

@@ -7,6 +7,7 @@ import { attemptsQuery, jobEventsQuery, jobQuery } from "@/api/queries";
 import type { Attempt, Job } from "@/api/types";
 import { EventTable } from "@/components/event-table";
 import { ago, duration, gpuHours, moment } from "@/components/format";
+import { JobMetricsPanel } from "@/components/metrics/job-metrics";
 import { useNow } from "@/components/now";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
 import { writeSpec } from "@/components/spec-text";
@@ -26,7 +27,7 @@ import { Facts, PageLayout, Panel, Stack } from "@/ui/layout";
 import styles from "@/features/job/job-page.module.css";
 
 const route = getRouteApi("/jobs/$id");
-const TABS = ["overview", "log", "events", "spec"] as const;
+const TABS = ["overview", "log", "metrics", "events", "spec"] as const;
 type Tab = (typeof TABS)[number];
 
 export function JobPage() {
@@ -68,6 +69,7 @@ function JobView({ job }: { job: Job }) {
         tabs={[
           { value: "overview", label: "Overview", content: () => <Overview job={job} attempts={attempts} /> },
           { value: "log", label: "Log", content: () => <LogPanel job={job} attempts={attempts} /> },
+          { value: "metrics", label: "Metrics", content: () => <JobMetricsPanel job={job} /> },
           { value: "events", label: "Events", content: () => <Events job={job} /> },
           { value: "spec", label: "Specification", content: () => <Specification job={job} /> },
         ]}

@@ -1,0 +1,103 @@
+/** Figures over time as curves with a band from the lowest to the highest. Pure. */
+
+import type { MeasureSeries } from "@/api/usage-types";
+
+/** Points further apart than so many times the usual have a gap between them. */
+const GAP = 2.5;
+/** More curves than this are not told apart. */
+export const CURVES_MOST = 8;
+
+/** null is a gap; undefined: another curve has a point just then, and this one goes on. */
+type Values = (number | null | undefined)[];
+
+export interface Curve {
+  label: string;
+  mean: Values;
+  low: Values;
+  high: Values;
+}
+
+export interface Curves {
+  /** Unix seconds. */
+  x: number[];
+  curves: Curve[];
+  leftOut: number;
+}
+
+export interface Unit {
+  /** What follows the numbers. */
+  name: string;
+  /** What they are divided by. */
+  size: number;
+}
+
+const UNITS: readonly (readonly [string, Unit])[] = [
+  ["_bytes_per_second", { name: "MiB/s", size: 2 ** 20 }],
+  ["_bytes", { name: "GiB", size: 2 ** 30 }],
+  ["_percent", { name: "%", size: 1 }],
+  ["_watts", { name: "W", size: 1 }],
+  ["_celsius", { name: "°C", size: 1 }],
+  ["_mhz", { name: "MHz", size: 1 }],
+];
+
+/** The unit with which a measure's name ends. */
+export function unitOf(measure: string): Unit {
+  return UNITS.find(([ending]) => measure.endsWith(ending))?.[1] ?? { name: "", size: 1 };
+}
+
+/** Curves of one measure. Attempts of a job follow one another on the same curve. */
+export function curvesOf(series: readonly MeasureSeries[], resolutionSeconds: number): Curves {
+  const byLabel = new Map<string, Map<number, number[]>>();
+  for (const one of series) {
+    const label = labelOf(one);
+    const points = byLabel.get(label) ?? new Map<number, number[]>();
+    for (const point of one.points) points.set(point[0] ?? 0, point);
+    byLabel.set(label, points);
+  }
+  const size = unitOf(series[0]?.measure ?? "").size;
+  const shown = [...byLabel].slice(0, CURVES_MOST);
+  const x = timesOf(
+    shown.flatMap(([, points]) => [...points.keys()]),
+    resolutionSeconds,
+  );
+  const scaled = (points: Map<number, number[]>, place: number): Values => {
+    const gaps = gapsOf([...points.keys()], resolutionSeconds);
+    return x.map((at) => {
+      const value = points.get(at)?.[place];
+      if (value !== undefined) return value / size;
+      return gaps.some(([from, to]) => from < at && at < to) ? null : undefined;
+    });
+  };
+  return {
+    x,
+    curves: shown.map(([label, points]) => ({
+      label,
+      mean: scaled(points, 1),
+      low: scaled(points, 2),
+      high: scaled(points, 3),
+    })),
+    leftOut: byLabel.size - shown.length,
+  };
+}
+
+/** All times in order, and one in each gap, at which no curve has a value. */
+function timesOf(times: readonly number[], resolutionSeconds: number): number[] {
+  const own = [...new Set(times)];
+  const inGaps = gapsOf([...own], resolutionSeconds).map(([from]) => from + resolutionSeconds);
+  return [...own, ...inGaps.filter((at) => at > -Infinity && at < Math.max(...own))].sort((a, b) => a - b);
+}
+
+function gapsOf(times: readonly number[], resolutionSeconds: number): [number, number][] {
+  const ends = [-Infinity, ...[...times].sort((a, b) => a - b), Infinity];
+  return ends.slice(1).flatMap((to, place): [number, number][] => {
+    const from = ends[place] ?? -Infinity;
+    return to - from > GAP * resolutionSeconds ? [[from, to]] : [];
+  });
+}
+
+function labelOf({ kind, node, gpu, rank }: MeasureSeries): string {
+  if (gpu !== null) return node ? `${node} GPU ${gpu}` : `GPU ${gpu}`;
+  if (rank !== null) return `Rank ${rank}`;
+  if (kind === "host") return "Machine";
+  return kind === "gpu" ? "All GPUs" : "All replicas";
+}
