@@ -11,6 +11,8 @@ from nodeagent.machine import Outcome
 
 #: What podman and docker exit with when they themselves fail, before anything ran.
 ENGINE_FAILED = 125
+#: As if SIGKILL had ended it.
+KILLED = 137
 
 
 def read_outcome(folder: AttemptFolder, status: dict[str, Any]) -> Outcome:
@@ -36,6 +38,9 @@ def read_outcome(folder: AttemptFolder, status: dict[str, Any]) -> Outcome:
             last_lines=last_lines,
         )
     )
+    if exit_code == 0 and category not in ("", "stopped"):
+        # Whatever its processes said, or nobody knows what: it did not end by itself.
+        exit_code = KILLED
     if message and len(status.get("replicas", [])) > 1 and status["reason"] in ("", "replica"):
         message = f"Rank {failed['rank']}: {message}"
     return Outcome(

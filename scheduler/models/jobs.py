@@ -203,8 +203,8 @@ class AttemptPart(models.Model):
 
     @property
     def succeeded(self) -> bool:
-        """Exited with 0 by itself, not because it was told to stop."""
-        return self.exit_code == 0 and self.category != "stopped"
+        """Exited with 0 by itself: not because it was stopped, by whomever or whatever."""
+        return self.exit_code == 0 and not self.category
 
 
 class LogChunk(models.Model):

@@ -43,6 +43,7 @@ def settle_lost_work(attempt: Attempt, first: ProgressPoint) -> None:
 
 
 def _seconds_after(attempt: Attempt, kept: ProgressPoint | None, until: datetime) -> float:
-    since = kept.at if kept is not None else attempt.running_at
-    # A node's clock may be ahead of the database's.
-    return round(max((until - (since or until)).total_seconds(), 0.0), 3)
+    began = attempt.running_at or until
+    # A node's clock may be ahead of the database's, or behind.
+    since = began if kept is None else max(kept.at, began)
+    return round(max((until - since).total_seconds(), 0.0), 3)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.chaos.accounting import Facts, collect, violations
 from tests.chaos.faults import Fault, plan
-from tests.chaos.inflict import Inflicter
+from tests.chaos.inflict import Inflicted, Inflicter
 from tests.chaos.load import Load
 from tests.chaos.recovery import Recovery
 from tests.chaos.world import LEASE_SECONDS, MARGIN_SECONDS, World
@@ -19,6 +19,8 @@ from tests.chaos.world import LEASE_SECONDS, MARGIN_SECONDS, World
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.1
+#: Where nobody is there to be hit, it is waited for so long.
+PATIENCE_SECONDS = 15.0
 #: Longer than the back-off of a job that failed four times.
 QUIET_SECONDS = 420.0
 #: What ended is cleared away soon after.
@@ -114,11 +116,18 @@ class Storm:
         return True
 
     def _strike(self, fault: Fault) -> None:
-        done = self.inflicter.inflict(fault)
-        if done is None:
+        struck: list[Inflicted] = []
+
+        def strike() -> bool:
+            if (done := self.inflicter.inflict(fault)) is not None:
+                struck.append(done)
+            return done is not None
+
+        if not self.wait(strike, PATIENCE_SECONDS):
             self.missed[fault.kind] += 1
             log.info("%4d  %s: nobody is there", fault.number, fault.kind)
             return
+        (done,) = struck
         self.inflicted[fault.kind] += 1
         log.info("%4d  %s", fault.number, done.description)
 

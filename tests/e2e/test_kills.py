@@ -17,6 +17,7 @@ exec 9>>"$ALLOT_CHECKPOINT_DIR/lock"
 flock -n 9 || echo "$ALLOT_ATTEMPT" >>"$ALLOT_CHECKPOINT_DIR/twice"
 echo "$ALLOT_ATTEMPT" >>"$ALLOT_CHECKPOINT_DIR/runs"
 sleep 3
+echo "$ALLOT_ATTEMPT" >>"$ALLOT_CHECKPOINT_DIR/done"
 """
 JOBS = 6
 
@@ -41,6 +42,7 @@ def everything_is_well(platform: Installation, jobs: list[int]) -> None:
     for job in jobs:
         platform.wait_for(job, "succeeded", seconds=90)
         assert not (folder(platform, job) / "twice").exists(), f"job {job} ran twice at once"
+        assert (folder(platform, job) / "done").exists(), f"job {job} succeeded before it was done"
     with platform.database() as database:
         succeeded = database.execute(
             "SELECT job_id, count(*) FILTER (WHERE outcome = 'succeeded'),"

@@ -7,20 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.counting import ran_undisturbed, submit_counting
 from tests.e2e.installation import ROOT, Agent, Installation, until
-from tests.e2e.test_jobs import log_of
 
 pytestmark = pytest.mark.slow
 
 #: The first agent there was: it refuses whatever field it does not know.
 FIRST_AGENT = "6371750"
 MODEL = "A100"
-COUNTS = """
-echo "$ALLOT_ATTEMPT" >>"$ALLOT_CHECKPOINT_DIR/runs"
-n=0
-until [ -e "$ALLOT_CHECKPOINT_DIR/finish" ]; do echo "line $n"; n=$((n + 1)); sleep 0.05; done
-echo "$n" >"$ALLOT_CHECKPOINT_DIR/lines"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -60,35 +54,7 @@ def replace(platform: Installation, agent: Agent, root: Path) -> None:
 
 
 def submit(platform: Installation) -> int:
-    task = {
-        "name": "main",
-        "resources": {"gpu": 1, "gpu_model": MODEL},
-        "command": ["sh", "-c", COUNTS],
-    }
-    job = platform.submit(
-        name="counts",
-        tenant="vision",
-        guarantee="opportunistic",
-        tasks=[task],
-        checkpoint={"grace_seconds": 5},
-    )
-    platform.wait_for(job, "running")
-    until(lambda: (folder(platform, job) / "runs").exists(), 10, "the job's first line")
-    return job
-
-
-def folder(platform: Installation, job: int) -> Path:
-    return platform.home.parent / "checkpoints" / str(job)
-
-
-def ends_well(platform: Installation, job: int) -> None:
-    """Let the job end; it must have run once, without a gap in its output."""
-    (folder(platform, job) / "finish").touch()
-    assert platform.wait_for(job, "succeeded")["attempts"] == 1
-    assert len((folder(platform, job) / "runs").read_text().split()) == 1
-    lines = int((folder(platform, job) / "lines").read_text())
-    expected = "".join(f"line {number}\n" for number in range(lines))
-    until(lambda: log_of(platform, job) == expected, 10, "the whole output")
+    return submit_counting(platform, gpu_model=MODEL, guarantee="opportunistic")
 
 
 def test_jobs_run_on_through_upgrade_and_downgrade(platform: Installation, agent: Agent, older: Path):
@@ -96,7 +62,7 @@ def test_jobs_run_on_through_upgrade_and_downgrade(platform: Installation, agent
     begun_by_the_older = submit(platform)
     replace(platform, agent, ROOT)
     begun_by_the_newer = submit(platform)
-    ends_well(platform, begun_by_the_older)
+    ran_undisturbed(platform, begun_by_the_older)
     replace(platform, agent, older)
-    ends_well(platform, begun_by_the_newer)
-    ends_well(platform, submit(platform))
+    ran_undisturbed(platform, begun_by_the_newer)
+    ran_undisturbed(platform, submit(platform))

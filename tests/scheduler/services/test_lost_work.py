@@ -71,6 +71,10 @@ def test_a_job_that_says_nothing_may_have_lost_everything():
     assert interrupted().lost_seconds == pytest.approx(100)
 
 
+def test_a_node_whose_clock_is_a_day_behind_makes_nobody_lose_more_than_he_did():
+    assert interrupted((1, 86_400)).lost_seconds == pytest.approx(100)
+
+
 @pytest.mark.parametrize(
     ("first_step", "lost"),
     [(31, 5), (21, 25), (15, 45), (1, 100)],

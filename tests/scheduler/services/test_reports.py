@@ -192,6 +192,16 @@ def test_a_preempted_job_is_queued_again_even_if_it_left_with_zero():
     assert (attempt.outcome, attempt.job.state, attempt.job.preemptions) == ("preempted", "queued", 1)
 
 
+@pytest.mark.parametrize(("category", "state"), [("lost", "queued"), ("out_of_disk", "failed")])
+def test_what_did_not_end_by_itself_is_not_done_even_if_it_left_with_zero(category: str, state: str):
+    """A minder that was killed has not seen how its processes ended."""
+    (node,), attempt = gang(replicas=1)
+    report(node, PartReport(attempt=attempt.id, state="running"))
+    report(node, exited(attempt, code=0, category=category))
+    attempt.job.refresh_from_db()
+    assert attempt.job.state == state
+
+
 def test_a_part_that_was_stopped_before_it_started_has_no_exit_code_and_that_is_fine():
     (node,), attempt = gang(replicas=1)
     attempt_stop(attempt, cause=StopCause.CANCELLED, actor="user ada")
