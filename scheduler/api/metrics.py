@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count
+from django.db.models import Count, Q
 from django.http import HttpResponse
 from django.utils.crypto import constant_time_compare
 from prometheus_client import CollectorRegistry
@@ -32,9 +32,11 @@ from scheduler.models import (
     Job,
     Leadership,
     Node,
+    NodeCheck,
     Round,
     ViewComputing,
 )
+from scheduler.models.health import Verdict
 from scheduler.models.rounds import RoundState
 from scheduler.represent import SPARE_VIEW, gpu_states
 from scheduler.services.metrics.buckets import GPU_MEASURES, told
@@ -93,6 +95,7 @@ class _Database(Collector):
     def collect(self) -> Iterator[Metric]:
         yield _jobs()
         yield _gpus()
+        yield from _health()
         yield from _rounds()
         yield from _views()
         yield from _fairness()
@@ -122,6 +125,31 @@ def _gpus() -> Metric:
         for state in ("held", "planned", "free", "unhealthy"):
             metric.add_metric([model, state], counts[model, state])
     return metric
+
+
+def _health() -> Iterator[Metric]:
+    """Count nodes by the worst of their checks, and name the checks that are not ok."""
+    nodes = GaugeMetricFamily(
+        "allot_nodes", "Nodes by state and the worst verdict of their checks", labels=["state", "health"]
+    )
+    rows = Node.objects.annotate(
+        failed=Count("checks", filter=Q(checks__verdict=Verdict.FAILED)),
+        warned=Count("checks", filter=Q(checks__verdict=Verdict.WARNING)),
+        checked=Count("checks"),
+    )
+    counts = Counter(
+        (state, "failed" if failed else "warning" if warned else "ok" if checked else "unknown")
+        for state, failed, warned, checked in rows.values_list("state", "failed", "warned", "checked")
+    )
+    for (state, health), count in sorted(counts.items()):
+        nodes.add_metric([state, health], count)
+    wrong = GaugeMetricFamily(
+        "allot_node_health", "A check that is not ok: 1 warning, 2 failed", labels=["node", "check"]
+    )
+    ill = NodeCheck.objects.exclude(verdict=Verdict.OK).order_by("node__name", "name")
+    for node, check, verdict in ill.values_list("node__name", "name", "verdict"):
+        wrong.add_metric([node, check], 2 if verdict == Verdict.FAILED else 1)
+    yield from (nodes, wrong)
 
 
 def _rounds() -> Iterator[Metric]:

@@ -98,7 +98,7 @@ def _withdraw(node: Node, why: str, *, at: datetime) -> None:
     returns = Event.objects.filter(node_id=node.id, kind="node.returned", at__gte=at - _A_DAY).count()
     may_return = returns < settings.CONFIG.node_returns_per_day
     if not may_return:
-        why = f"{why} It has returned {returns} times within a day, and now waits for an operator."
+        why = f"{why.rstrip('.')}. It returned {returns} times today already, and waits for an operator."
     cordon_node(node, actor=ACTOR, why=why, returns_itself=may_return)
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 
-from scheduler.models import Leadership, NodeMetrics, Round, ViewComputing
+from scheduler.models import Leadership, NodeCheck, NodeMetrics, Round, ViewComputing
 from tests.api.caller import caller
 from tests.scheduler.builders import (
     gpus_of,
@@ -60,6 +60,8 @@ def test_it_counts_what_there_is() -> None:
     node, tenant = make_node(gpus=4), make_tenant()
     make_node(gpus=2, gpu_model='K80 "old"\\\n')
     node.gpus.filter(index__in=(2, 3)).update(healthy=False)
+    for name, verdict in (("clock", "ok"), ("script", "warning"), ("gpu-2", "failed")):
+        NodeCheck.objects.create(node=node, name=name, verdict=verdict, since=timezone.now())
     vc = make_vc("research", members=[tenant])
     make_vc("quick", members=[tenant])
     make_job(tenant=tenant, virtual_cluster=vc)
@@ -80,6 +82,11 @@ def test_it_counts_what_there_is() -> None:
               ("held", "planned", "free", "unhealthy")}  # fmt: skip
     assert counts == {"held": 1, "planned": 0, "free": 1, "unhealthy": 2}
     assert value(found, "allot_gpus", gpu_model='K80 "old"\\\n', state="free") == 2
+    assert value(found, "allot_nodes", state="ready", health="failed") == 1
+    assert value(found, "allot_nodes", state="ready", health="unknown") == 1
+    assert value(found, "allot_node_health", node=node.name, check="script") == 1
+    assert value(found, "allot_node_health", node=node.name, check="gpu-2") == 2
+    assert not [labels for _, labels in found if ("check", "clock") in labels]
     assert value(found, "allot_rounds_total") == 12
     assert value(found, "allot_rounds_kept", state="applied") == 2
     assert value(found, "allot_rounds_kept", state="failed") == 1

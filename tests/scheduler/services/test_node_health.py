@@ -96,7 +96,9 @@ class TestReturning:
         tell(node, OK)
         time_passes(node)
         assert not returned(node)
-        assert node.cordon_why.endswith("now waits for an operator.")
+        assert node.cordon_why.endswith(
+            "is full. It returned 3 times today already, and waits for an operator."
+        )
         Event.objects.filter(kind="node.returned").update(at=timezone.now() - timedelta(days=2))
         node_change(node=node, cordoned=False, rack=None, actor="olga")
         assert tell(node, FULL).returns_itself
