@@ -260,7 +260,7 @@ class BatchRuntime:
         elif self.watch.asked_at > held.submitted_at:
             is_alive = job is not None and job.state in ("waiting", "running")
             held.lists_over = 0 if is_alive else held.lists_over + 1
-            if held.lists_over >= LISTS_UNTIL_OVER:
+            if held.lists_over >= (1 if held.stage == "ended" else LISTS_UNTIL_OVER):
                 self._over(attempt, held, job)
 
     def _take_in(self, attempt: int, held: Held, state: dict[str, Any]) -> None:
@@ -282,6 +282,8 @@ class BatchRuntime:
         held.stage = stage
         if stage == "ended" and not state["is_ended_by_system"]:
             self._end(held, decode(Outcome, state["outcome"]))
+        elif stage == "ended" and before != "ended":
+            self.watch.ask_soon()  # It knows why.
 
     def _over(self, attempt: int, held: Held, job: BatchJob | None) -> None:
         """The batch system says that the job is over, and its outpost did not say how it ended."""

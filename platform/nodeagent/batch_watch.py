@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
@@ -29,6 +30,7 @@ class BatchWatch:
         self.lists = 0
         self.asked_at = 0.0
         self.is_silent = False
+        self.is_wanted = asyncio.Event()
         self.has_jobs: list[Callable[[], bool]] = []
         self.nodes_listed: list[Callable[[], None]] = []
 
@@ -36,10 +38,17 @@ class BatchWatch:
         self.has_jobs.append(has_jobs)
         self.nodes_listed.append(nodes_listed)
 
+    def ask_soon(self) -> None:
+        """Somebody knows that there is something new."""
+        self.is_wanted.set()
+
     async def keep_asking(self) -> None:
         turn = 0
         while True:
-            await asyncio.sleep(self.every_seconds)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.every_seconds):
+                    await self.is_wanted.wait()
+            self.is_wanted.clear()
             turn += 1
             try:
                 await self._ask(is_nodes_turn=turn % JOB_LISTS_PER_NODE_LIST == 0)
