@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db.models import Case, Count, IntegerField, Prefetch, Q, When
 
+from nodeagent.messages import Turn
 from scheduler.clock import database_now
 from scheduler.core.lending.in_force import given_and_got
 from scheduler.core.lifecycle import ATTEMPT_LIVE, JOB_FINAL, AttemptState, HoldPhase, JobState
@@ -34,6 +35,7 @@ from scheduler.models import (
     ViewComputing,
 )
 from scheduler.plugins import has_targets
+from scheduler.turns import turns_of
 from tenants.models import VirtualCluster
 
 #: The view that serves the opportunistic jobs of every virtual cluster.
@@ -54,11 +56,15 @@ def jobs(ids: Iterable[int]) -> list[Representation]:
     )
     by_id = {job.id: job for job in rows}
     newest = _newest_attempts(by_id)
+    turns = turns_of(newest.values())
     positions = positions_of([job for job in by_id.values() if job.state == JobState.QUEUED])
+
+    def turn_of(job: Job) -> Turn | None:
+        return turns.get(newest[job.id].id) if job.id in newest else None
+
     return [
-        _job(by_id[job_id], newest.get(job_id), reasons_of(by_id[job_id]), positions.get(job_id))
-        for job_id in ids
-        if job_id in by_id
+        _job(job, newest.get(job.id), reasons_of(job), positions.get(job.id), turn_of(job))
+        for job in [by_id[job_id] for job_id in ids if job_id in by_id]
     ]
 
 
@@ -68,7 +74,11 @@ def new_job(job: Job) -> Representation:
 
 
 def _job(
-    job: Job, attempt: Attempt | None, reasons: list[Representation], position: int | None
+    job: Job,
+    attempt: Attempt | None,
+    reasons: list[Representation],
+    position: int | None,
+    turn: Turn | None = None,
 ) -> Representation:
     return {
         "id": job.id,
@@ -88,7 +98,7 @@ def _job(
         "ended_at": iso(job.ended_at),
         "deadline_at": _deadline_at(job),
         "attempts": job.attempts_started,
-        "attempt": _attempt(attempt) if attempt else None,
+        "attempt": _attempt(attempt, turn) if attempt else None,
         "guarantee_lapsed": _guarantee_lapsed(job, attempt),
         "reasons": reasons,
         "position": position,
@@ -166,10 +176,11 @@ def attempts(ids: Iterable[int]) -> list[Representation]:
     """Return attempts with the GPUs of each node."""
     ids = list(ids)
     by_id = _with_places(Attempt.objects.all()).in_bulk(ids)
-    return [_attempt(by_id[attempt_id]) for attempt_id in ids if attempt_id in by_id]
+    turns = turns_of(by_id.values())
+    return [_attempt(by_id[number], turns.get(number)) for number in ids if number in by_id]
 
 
-def _attempt(attempt: Attempt) -> Representation:
+def _attempt(attempt: Attempt, turn: Turn | None) -> Representation:
     return {
         "id": attempt.id,
         "number": attempt.number,
@@ -177,6 +188,7 @@ def _attempt(attempt: Attempt) -> Representation:
         "outcome": attempt.outcome,
         "gpu_model": attempt.allocation.gpu_model,
         "placement": [_part(part) for part in attempt.parts.all()],
+        "turn": turn and {"index": turn.index, "count": turn.count, "seconds": turn.seconds},
         "exit_code": attempt.exit_code,
         "category": attempt.category,
         "failure": attempt.failure,

@@ -38,6 +38,7 @@ from nodeagent.machine import (
     Start,
     State,
     Stop,
+    TakeTurns,
     step,
 )
 from nodeagent.messages import PROTOCOL, Finding, GpuSample, Inventory, PartReport
@@ -174,6 +175,8 @@ class Agent:
                 self.runtime.stop(
                     instruction.attempt, instruction.grace_seconds, is_leaving=instruction.is_leaving
                 )
+            case TakeTurns(attempt=attempt, turn=turn):
+                self.runtime.take_turns(attempt, turn)
             case Kill(attempt=attempt):
                 self.runtime.kill(attempt)
             case Forget(attempt=attempt):
@@ -350,6 +353,10 @@ def describe(instruction: Instruction) -> str:
             return f"{verb} attempt {wish.attempt} of job {wish.job} ({wish.name}), rank {ranks}"
         case Stop():
             return f"Stop attempt {instruction.attempt} within {instruction.grace_seconds:g} s"
+        case TakeTurns(attempt=attempt, turn=turn):
+            if turn is None:
+                return f"Let attempt {attempt} run all the time"
+            return f"Let attempt {attempt} run in turn {turn.index + 1} of {turn.count}, {turn.seconds:g} s each"
         case Kill() | Release() | Forget():
             return f"{type(instruction).__name__} attempt {instruction.attempt}"
         case _:

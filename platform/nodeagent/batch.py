@@ -27,7 +27,7 @@ from nodeagent.errand import ErrandFolder, read
 from nodeagent.executor import BatchError, BatchJob, Errand
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.machine import NEVER_STARTED, Adopted, Event, Exited, Outcome, Part, Phase, Prepared, Started
-from nodeagent.messages import DesiredPart, decode, encode
+from nodeagent.messages import DesiredPart, Turn, decode, encode
 from nodeagent.outpost import Stage, lost
 from nodeagent.process import kept_wish, remove_tree
 from nodeagent.procfs import boot_clock_seconds
@@ -158,6 +158,10 @@ class BatchRuntime:
     def stop(self, attempt: int, grace_seconds: float, *, is_leaving: bool = False) -> None:
         """Tell the outpost how to stop."""
         self._order(attempt, "stop", {"grace_seconds": grace_seconds, "is_leaving": is_leaving})
+
+    def take_turns(self, attempt: int, turn: Turn | None) -> None:
+        """Tell the outpost of its turns."""
+        self._order(attempt, "turn", {} if turn is None else encode(turn))
 
     def kill(self, attempt: int) -> None:
         """Have the batch system kill the job."""

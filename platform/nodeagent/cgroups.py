@@ -14,7 +14,8 @@ CPU_PERIOD_MICROSECONDS = 100_000
 #: The least quota the kernel takes.
 CPU_QUOTA_LEAST_MICROSECONDS = 1_000
 #: Version 1 counts CPU time by a controller of its own; in version 2 there is none of that name.
-CONTROLLERS = frozenset({"cpu", "cpuacct", "memory", "pids"})
+#: In version 2 every group can be frozen; in version 1 that is one more controller.
+CONTROLLERS = frozenset({"cpu", "cpuacct", "memory", "pids", "freezer"})
 MICROSECOND, NANOSECOND = 1e-6, 1e-9
 
 
@@ -120,7 +121,29 @@ class CgroupOfReplica:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+        self.thaw()  # Frozen, they would not die of it in version 1.
         return bool(members)
+
+    def freeze(self) -> bool:
+        """Stop all members where they are; False where the kernel offers no way to."""
+        return self._set_frozen(True)
+
+    def thaw(self) -> bool:
+        """Let all members go on; False where they can not have been frozen."""
+        return self._set_frozen(False)
+
+    def _set_frozen(self, frozen: bool) -> bool:
+        if self.is_unified:
+            kind, name, text = next(iter(self.paths), ""), "cgroup.freeze", "1" if frozen else "0"
+        else:
+            kind, name, text = "freezer", "freezer.state", "FROZEN" if frozen else "THAWED"
+        if kind not in self.paths or not os.path.exists(os.path.join(self.paths[kind], name)):
+            return False
+        try:
+            self._write(kind, name, text)
+        except OSError:
+            return False
+        return True
 
     def remove(self) -> None:
         for path in set(self.paths.values()):

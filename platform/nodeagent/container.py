@@ -80,6 +80,8 @@ class Containers:
         return {
             "run": [*run, *self.policy.flags, replica.image, *replica.command],
             "exec": [self.program, "exec", name],
+            "pause": [self.program, "pause", name],
+            "unpause": [self.program, "unpause", name],
             "was_out_of_memory": [self.program, "inspect", "--format", "{{.State.OOMKilled}}", name],
             # Without a word podman would first give it ten seconds to end.
             "remove": [self.program, "rm", "--force", *(["--time", "0"] if self._is_podman() else []), name],

@@ -15,7 +15,7 @@ from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder
 from nodeagent.inventory import Devices
 from nodeagent.machine import Adopted, Event
-from nodeagent.messages import DesiredPart
+from nodeagent.messages import DesiredPart, Turn
 
 
 class Runtime(Protocol):
@@ -62,6 +62,9 @@ class Runtime(Protocol):
 
     def stop(self, attempt: int, grace_seconds: float, *, is_leaving: bool = False) -> None:
         """SIGTERM, and SIGKILL to what is left after the grace. May be called again with less grace."""
+
+    def take_turns(self, attempt: int, turn: Turn | None) -> None:
+        """From now on let it run in these turns only, frozen in those of others; None: all the time."""
 
     def kill(self, attempt: int) -> None:
         """SIGKILL at once."""

@@ -4,6 +4,7 @@
     spec.json     what the minder is to start; its presence says that starting was decided
     status.json   written by the minder (or, when that died, by the agent that cleaned up after it)
     stop          how to stop, read by the minder when it gets SIGTERM
+    turns         when an attempt that shares its GPUs has its turn; null or missing: always
     minder.lock   locked by the minder while it lives
     minder.log    the minder's own complaints; normally empty
     door          a socket, at which the minder lets guests in (`guest.py`)
@@ -35,6 +36,7 @@ class AttemptFolder:
         self.spec = os.path.join(path, "spec.json")
         self.status = os.path.join(path, "status.json")
         self.stop = os.path.join(path, "stop")
+        self.turns = os.path.join(path, "turns")
         self.minder_lock = os.path.join(path, "minder.lock")
         self.minder_log = os.path.join(path, "minder.log")
         self.door = os.path.join(path, "door")

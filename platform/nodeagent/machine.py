@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from nodeagent.messages import Category, Desired, DesiredPart, PartState
+from nodeagent.messages import Category, Desired, DesiredPart, PartState, Turn
 
 
 class Phase(StrEnum):
@@ -181,6 +181,14 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakeTurns:
+    """From now on it runs in these turns, frozen in those of others; None: it runs all the time."""
+
+    attempt: int
+    turn: Turn | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
     """The lease is over and it still lives: its minder failed. SIGKILL at once."""
 
@@ -197,7 +205,7 @@ class Report:
     """Something the server should know changed."""
 
 
-Instruction = ExtendLease | Prepare | Release | Start | Stop | Kill | Forget | Report
+Instruction = ExtendLease | Prepare | Release | Start | Stop | TakeTurns | Kill | Forget | Report
 Step = tuple[State, tuple[Instruction, ...]]
 
 
@@ -239,6 +247,8 @@ def _desired_received(state: State, event: DesiredReceived) -> Step:
         wishes = {wish.attempt: wish for wish in event.desired.parts}
         for number, part in parts.items():
             wish = wishes.pop(number, None)
+            if wish is not None and part.phase in ALIVE and wish.turn != part.wish.turn:
+                instructions.append(TakeTurns(attempt=number, turn=wish.turn))
             parts[number] = replace(part, wish=wish or part.wish, is_wanted=wish is not None)
         for new in wishes.values() if not state.is_leaving else ():
             if new.stop:

@@ -204,6 +204,15 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """Number `index` of `count` that take turns of so many seconds, by the wall clock (`nodeagent.turns`)."""
+
+    index: int
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredPart:
     """An attempt this node should be running. One that is absent here must be stopped.
 
@@ -228,6 +237,8 @@ class DesiredPart:
     log_bytes: int = 16 * 1024 * 1024
     #: Other attempts use its GPUs at the same time.
     shares_gpus: bool = False
+    #: When it may run, where those that share the GPUs run one at a time; None: always.
+    turn: Turn | None = None
     #: Names of the ports at which each replica is to listen, and the number where it is given, else 0.
     ports: dict[str, int] = field(default_factory=dict)
 

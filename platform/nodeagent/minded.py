@@ -58,6 +58,11 @@ class Minded:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, number)
 
+    def wake(self) -> None:
+        """Let the minder look again at what it was told."""
+        # Any version of it takes this for the end of a child; another signal would end an older one.
+        self.signal(signal.SIGCHLD)
+
     def close(self) -> None:
         """Watch it no longer, and take note of its end if it has ended."""
         loop = asyncio.get_running_loop()

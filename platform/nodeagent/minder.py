@@ -23,6 +23,7 @@ import time
 from nodeagent.disk import DiskWatch
 from nodeagent.enclosure import Enclosure, EnclosureError
 from nodeagent.folder import AttemptFolder, read_json, write_json
+from nodeagent.freezing import Freezer
 from nodeagent.guest import Guests
 from nodeagent.procfs import (
     PR_SET_CHILD_SUBREAPER,
@@ -33,6 +34,7 @@ from nodeagent.procfs import (
     process_identity,
 )
 from nodeagent.replica import CommandNotStarted, OutputFile, RunningReplica
+from nodeagent.turns import Turns
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ class Minder:
         self.spec = spec
         self.replicas: list[RunningReplica] = []
         self.guests = Guests(folder.door, self.replicas)
+        self.freezer = Freezer(self.replicas)
+        self.turns = Turns.read(read_json(folder.turns))
         sandbox = spec["sandbox"]
         self.enclosure = Enclosure(sandbox) if sandbox else None
         has_containers = any(replica["container"] for replica in spec["replicas"])
@@ -106,6 +110,7 @@ class Minder:
                 self.stop("replica", 0.0)
                 return
         self.started_at = time.time()
+        self.take_turns()
         self.write_status(is_final=False)
         with contextlib.suppress(BrokenPipeError):  # The agent may be gone; it reads the status later.
             os.write(1, RUNNING)
@@ -126,6 +131,7 @@ class Minder:
                 if descriptor == wake:
                     if signal.SIGTERM in os.read(wake, 512):
                         self.read_stop()
+                    self.turns = Turns.read(read_json(self.folder.turns))
                 elif descriptor in self.guests:
                     self.guests.handle(descriptor)
                 elif not pipes[descriptor].pump() and pipes[descriptor].pipe is None:
@@ -179,6 +185,8 @@ class Minder:
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
         if not self.reason:
             self.reason = reason
+            # Those of a group begin to end together, whoever's turn it is.
+            self.freezer.thaw()
             for replica in self.replicas:
                 if replica.pid:
                     replica.signal_group(signal.SIGTERM)
@@ -188,6 +196,7 @@ class Minder:
         """SIGKILL to everything below the minder, also what moved to a session of its own."""
         self.kill_at = self.kill_at or boot_clock_seconds()
         self.has_killed = True
+        self.freezer.thaw()
         for replica in self.replicas:
             if replica.pid and replica.wait_status is None:
                 replica.kill()
@@ -201,8 +210,17 @@ class Minder:
             self.kill()
         if self.disk is not None and not self.reason and self.disk.step(now):
             self.stop("disk", min(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
+        if self.kill_at is None:
+            self.take_turns()
         if now >= self.lease_end() - self.lease_stop_seconds() and now >= self.renewed_lease_end():
             self.stop("lease", self.deadline - self.kill_margin_seconds - now)
+
+    def take_turns(self) -> None:
+        """Freeze what runs in the turns of others, and thaw it when its own begins."""
+        if self.turns is None or self.turns.is_on(time.time()):
+            self.freezer.thaw()
+        elif not self.freezer.is_frozen:
+            self.freezer.freeze()
 
     def sleep_seconds(self) -> float:
         now = boot_clock_seconds()
@@ -211,6 +229,9 @@ class Minder:
         times = [now + LONGEST_SLEEP_SECONDS, self.lease_end() - self.lease_stop_seconds()]
         if self.disk is not None and not self.reason:
             times.append(self.disk.next_at)
+        if self.turns is not None:
+            wall = time.time()
+            times.append(now + self.turns.changes_at(wall) - wall)
         if self.kill_at is not None:
             times = [now + LONGEST_SLEEP_SECONDS, self.kill_at, self.lease_end() - self.kill_margin_seconds]
         return min(times) - now

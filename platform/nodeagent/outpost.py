@@ -27,7 +27,7 @@ from nodeagent.folder import write_json
 from nodeagent.inventory import Devices, find_devices
 from nodeagent.loads import Load
 from nodeagent.machine import NEVER_STARTED, Event, Exited, Outcome, Prepared, Started
-from nodeagent.messages import DesiredPart, GpuSample, InventoryGpu, decode, encode
+from nodeagent.messages import DesiredPart, GpuSample, InventoryGpu, Turn, decode, encode
 from nodeagent.process import ProcessRuntime
 from nodeagent.procfs import boot_clock_seconds
 
@@ -98,6 +98,7 @@ class Outpost:
         self.deadline: float | None = None
         self.is_going = False
         self.stop_order: dict[str, Any] | None = None
+        self.turn_order: dict[str, Any] | None = None
         self.is_ended_by_system = False
         self.begun_at = boot_clock_seconds()
         self.told_at = 0.0
@@ -162,6 +163,11 @@ class Outpost:
         if going is not None and is_ready and not self.is_going:
             self.is_going = True
             self.runtime.start(decode(DesiredPart, going))
+
+        turn = orders.get("turn")
+        if turn is not None and turn != self.turn_order and self.is_going:
+            self.turn_order = turn
+            self.runtime.take_turns(self.wish.attempt, decode(Turn, turn) if turn else None)
 
     def end_by_system(self) -> None:
         """The batch system sends SIGTERM to all that it started, so the attempt's processes have it too."""

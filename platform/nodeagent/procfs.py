@@ -105,6 +105,12 @@ def descendants(root: int) -> list[int]:
     return ProcessTree().below(root)
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process does nothing until SIGCONT, or is dead."""
+    fields = _stat(pid)
+    return fields is None or fields[0] in "TtZX"
+
+
 def resident_bytes(pid: int) -> int:
     """Return the memory a process occupies, what it shares included; 0 when it has ended."""
     try:

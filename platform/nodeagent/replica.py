@@ -170,6 +170,21 @@ class RunningReplica:
             _said(self.container["remove"], self.spec["env"])
         self.signal_group(signal.SIGKILL)
 
+    def pause(self) -> bool:
+        """Let the engine freeze a container; False when it is none, or the engine can not."""
+        return self._told("pause")
+
+    def unpause(self) -> bool:
+        return self._told("unpause")
+
+    def _told(self, what: str) -> bool:
+        # What an earlier version of the agent started has no such commands.
+        command = None if self.container is None else self.container.get(what)
+        if command is None:
+            return False
+        _said(command, self.spec["env"])
+        return True
+
     def pump(self) -> bool:
         """Move what there is into the file; return whether there may be more."""
         if self.pipe is None:

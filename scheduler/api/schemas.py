@@ -217,6 +217,14 @@ class PlacementPart(serializers.Serializer):
     state = serializers.CharField()
 
 
+class AttemptTurn(serializers.Serializer):
+    index = serializers.IntegerField(
+        help_text="It runs while floor(Unix seconds / seconds) modulo count is this."
+    )
+    count = serializers.IntegerField()
+    seconds = serializers.FloatField()
+
+
 class Attempt(serializers.Serializer):
     id = serializers.IntegerField()
     number = serializers.IntegerField()
@@ -224,6 +232,10 @@ class Attempt(serializers.Serializer):
     outcome = serializers.ChoiceField(choices=["", *(outcome.value for outcome in Outcome)])
     gpu_model = serializers.CharField()
     placement = PlacementPart(many=True)
+    turn = AttemptTurn(
+        allow_null=True,
+        help_text="Where those that share its GPUs run one at a time, frozen otherwise; null: it always runs.",
+    )
     exit_code = serializers.IntegerField(allow_null=True)
     category = serializers.CharField(allow_blank=True)
     failure = serializers.CharField(allow_blank=True, help_text="The class of its failure, if it failed.")

@@ -13,7 +13,7 @@ from scheduler.core.admit import Admission
 from scheduler.core.facts import Facts
 from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import gpus_of, words_of
-from scheduler.core.plan import Action, ActionKind
+from scheduler.core.plan import Action, ActionKind, Mode
 from scheduler.core.serve import Served
 from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, Running
 
@@ -66,6 +66,7 @@ def _placed(facts: Facts, outcome: Served) -> Iterable[Action]:
             virtual_cluster=outcome.view.jobs[grant.jobs[0]].virtual_cluster,
             guaranteed=outcome.view.guaranteed,
             placement=placement,
+            slice_seconds=grant.slice_seconds if grant.mode is Mode.TIME_SLICE else None,
             allocation=None if running is None else running.allocation,
             hints=grant.hints,
         )

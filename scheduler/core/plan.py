@@ -37,6 +37,8 @@ class Grant:
     gpu_model: str | None = None
     locality: Locality = Locality.ANY
     mode: Mode = Mode.EXCLUSIVE
+    #: For TIME_SLICE: how long the turn of each job is; the others are frozen in place meanwhile.
+    slice_seconds: float = 60.0
     hints: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -124,6 +126,8 @@ class Action:
     #: For REGRADE: what the allocation is from now on.
     guaranteed: bool = True
     placement: Placement | None = None
+    #: Its jobs take turns of so many seconds on these GPUs; None: they use them at the same time.
+    slice_seconds: float | None = None
     allocation: AllocationId | None = None
     #: For STOP: "preempted", "cancelled" or "time_limit". For MOVE: "preempted" when it has to give way.
     #: For REGRADE: why it lapses: "cells_lost", "guarantee_lowered", "lent", "loan_ended"; or why it returns:

@@ -231,6 +231,8 @@ class Running:
     stopping: bool = False
     #: Measured speed of each job relative to having these GPUs alone; empty when nobody measured.
     speeds: Mapping[JobId, float] = field(default_factory=dict)
+    #: Its jobs take turns of so many seconds, the others frozen in place; None: they run at the same time.
+    slice_seconds: float | None = None
 
     @property
     def gpus(self) -> tuple[GpuId, ...]:

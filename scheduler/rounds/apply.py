@@ -323,7 +323,7 @@ def _write_allocations(starts: Sequence[_Start], plan: Plan, *, at: datetime) ->
         Allocation,
         (
             "id", "round_number", "view", "virtual_cluster_id", "guaranteed", "gpu_model", "replicas",
-            "phase", "created_at", "held_at",
+            "phase", "created_at", "held_at", "slice_seconds",
         ),
         (
             (
@@ -337,6 +337,7 @@ def _write_allocations(starts: Sequence[_Start], plan: Plan, *, at: datetime) ->
                 start.phase,
                 at,
                 at if start.is_held else None,
+                start.action.slice_seconds,
             )
             for start in starts
         ),

@@ -62,7 +62,7 @@ WHERE j.state IN ('queued', 'running') ORDER BY j.id
 _RUNNING = """
 SELECT l.id, array_agg(DISTINCT a.job_id ORDER BY a.job_id), l.gpu_model, l.replicas, l.phase,
        extract(epoch FROM coalesce(l.held_at, l.created_at))::float8, l.guaranteed,
-       bool_or(a.state = 'stopping'),
+       bool_or(a.state = 'stopping'), l.slice_seconds,
        (SELECT array_agg(g.gpu_id) FROM scheduler_allocatedgpu g
         WHERE g.allocation_id = l.id AND g.phase <> 'released')
 FROM scheduler_allocation l JOIN scheduler_attempt a ON a.allocation_id = l.id AND a.state <> 'ended'
@@ -277,6 +277,7 @@ def _running(
         since,
         guaranteed,
         stopping,
+        slice_seconds,
         unreleased,
     ) in cursor.fetchall():
         left = set(unreleased or ())
@@ -290,7 +291,10 @@ def _running(
                 since=since,
                 guaranteed=guaranteed,
                 stopping=stopping,
-                speeds=_beside(jobs, model, replicas, speeds, kinds) if len(jobs) == 2 else {},
+                speeds=_beside(jobs, model, replicas, speeds, kinds)
+                if len(jobs) == 2 and slice_seconds is None
+                else {},
+                slice_seconds=slice_seconds,
             )
         )
     return tuple(running)

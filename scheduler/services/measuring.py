@@ -75,7 +75,12 @@ def _begin(attempt: Attempt) -> ProgressPoint | None:
 
 
 def _partners(attempt: Attempt, since: datetime) -> list[Job] | None:
-    """Return with which jobs it has shared all its GPUs since then; None: with one for a part of it."""
+    """Return with which jobs it has shared all its GPUs since then; None: with one for a part of it.
+
+    Nor does it tell how fast they are together when they took turns.
+    """
+    if attempt.allocation.slice_seconds is not None:
+        return None
     others = Attempt.objects.filter(allocation_id=attempt.allocation_id, running_at__isnull=False)
     beside = [
         other

@@ -17,6 +17,7 @@ from nodeagent.messages import (
     PartReport,
     Replica,
     Report,
+    Turn,
     decode,
 )
 from scheduler import stream
@@ -32,6 +33,7 @@ from scheduler.services.metrics.storing import readings_store
 from scheduler.services.node_health import findings_apply
 from scheduler.services.steps import lock_jobs, node_event
 from scheduler.services.training import training_note
+from scheduler.turns import turns_of
 
 #: So that several reports may be lost before the lease is.
 _REPORTS_PER_LEASE = 6
@@ -248,7 +250,8 @@ def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
         .annotate(sharers=Count("attempt__allocation__attempts"))
         .order_by("attempt_id")
     )
-    return tuple(_desired_part(part) for part in parts)
+    turns = turns_of([part.attempt for part in parts])
+    return tuple(_desired_part(part, turns.get(part.attempt_id)) for part in parts)
 
 
 def _has_parts(node: Node) -> bool:
@@ -261,7 +264,7 @@ def _has_parts(node: Node) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def _desired_part(part: AttemptPart) -> DesiredPart:
+def _desired_part(part: AttemptPart, turn: Turn | None) -> DesiredPart:
     attempt, job = part.attempt, part.attempt.job
     tasks = {task["name"]: task for task in job.spec["tasks"]}
     image = job.spec.get("image") or ""  # Of the first jobs ever submitted, nothing says.
@@ -283,6 +286,7 @@ def _desired_part(part: AttemptPart) -> DesiredPart:
         master_port=attempt.master_port or 0,
         log_bytes=settings.CONFIG.log_bytes_per_attempt,
         shares_gpus=part.sharers > 1,  # type: ignore[attr-defined]
+        turn=turn,
         # Jobs of an earlier version say nothing of ports.
         ports={port["name"]: port["port"] or 0 for port in job.spec.get("ports") or []},
     )

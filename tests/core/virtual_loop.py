@@ -85,6 +85,7 @@ class VirtualLoop:
                 phase="planned" if occupied & wanted else "held",
                 since=self.snapshot.now,
                 guaranteed=action.guaranteed,
+                slice_seconds=action.slice_seconds,
             )
             if not occupied & wanted:
                 self._note_start(action.jobs, self.snapshot.now)

@@ -17,6 +17,8 @@ What is not:
   time they had; a newcomer begins level with the least served, ahead of it.
 - A suspension is our preemption: a checkpoint, not the paper's copy of GPU memory within 100 ms. Choose the
   slice accordingly. It does not wait for the end of a mini-batch: the job does that, in its grace period.
+  With `in_place`, pairs take turns without one: the other is frozen where it is and keeps its GPU memory,
+  which therefore has to hold both. Whoever is beyond the second has turns by checkpoint.
 - A migration is a grant that asks for one node (one gang a round, each at most once per interval). The placer
   has to move a gang that runs on more; one that lets it stay where it is ignores the wish.
 - Profiling of migrations, growth and GPU utilisation, and reverting what did not help, is left out: only
@@ -30,7 +32,7 @@ What is not:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from scheduler.core.capacity import Capacity
@@ -58,6 +60,9 @@ class Gandiva:
     slice_seconds: float = 60.0
     #: Try pairs of jobs on the same GPUs when not everyone fits.
     packing: bool = False
+    #: Let pairs of jobs take turns in place: frozen, with all they have in memory, instead of by checkpoints.
+    #: Only where both fit into the memory of the GPUs, which nobody checks.
+    in_place: bool = False
     #: How much more progress than taking turns a pair must make; 0.1 is a tenth more.
     packing_gain: float = 0.1
     #: Let elastic jobs grow into idle GPUs of their node while nobody waits.
@@ -70,13 +75,17 @@ class Gandiva:
     def __post_init__(self) -> None:
         if not self.slice_seconds > 0:
             raise ValueError("slice_seconds must be above 0")
+        if self.packing and self.in_place:
+            raise ValueError("pairs run at the same time (packing) or take turns (in_place), not both")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Start what fits; take turns when something does not; improve what runs when nobody waits."""
         state = _State(self, view, memory if memory.get("policy") == "gandiva" else {})
         grants = _parted(state)
+        # Who joins another, or parts from it, stops first and starts in a round of its own.
+        next_round_at = view.now + view.round_seconds
         if grants:
-            return state.decision(Outcome(grants=grants, queue=state.queue(grants)))
+            return state.decision(Outcome(grants=grants, queue=state.queue(grants)), wake_at=next_round_at)
         if state.trial is not None:
             return _together(state)
         if not state.waiting:
@@ -86,11 +95,11 @@ class Gandiva:
             outcome = (
                 _shrunk(state) or self._packed(state, outcome) or serve_in_order(view, state.slices.rank)
             )
-        return state.decision(outcome)
+        return state.decision(outcome, wake_at=next_round_at if state.trial is not None else None)
 
     def _packed(self, state: _State, outcome: Outcome) -> Outcome | None:
         """Let the next pair stop, to start together in a later round."""
-        if not self.packing:
+        if not (self.packing or self.in_place):
             return None
         view = state.view
         hosts = [view.jobs[running.jobs[0]] for running in _alone(view)]
@@ -101,9 +110,14 @@ class Gandiva:
         state.trial = [*pair, view.now + self.slice_seconds]
         running = view.running[pair[0]]
         # The grant keeps the place for them; the core stops the one that runs there alone.
-        together = Grant(jobs=pair, gpus=len(running.gpus), gpu_model=running.gpu_model, mode=Mode.PACK)
+        together = replace(self.sharing(pair, len(running.gpus)), gpu_model=running.gpu_model)
         left = tuple([job for job in outcome.queue if job != pair[1]])
         return Outcome(grants=(*outcome.grants, together), queue=left)
+
+    def sharing(self, pair: tuple[JobId, ...], gpus: int) -> Grant:
+        """Return the grant by which two jobs share GPUs in this policy's way."""
+        mode = Mode.TIME_SLICE if self.in_place else Mode.PACK
+        return Grant(jobs=pair, gpus=gpus, mode=mode, slice_seconds=self.slice_seconds)
 
 
 class _State:
@@ -153,15 +167,30 @@ def _alone(view: View) -> list[Running]:
 
 
 def _parted(state: _State) -> tuple[Grant, ...]:
-    """Part the pairs that do not pay: the first keeps the GPUs, and the others stand in line."""
+    """Part pairs that need not share or do not pay: the first keeps the GPUs, the others stand in line."""
     view, grants = state.view, []
     for number, running in sorted(view.running.items()):
         if len(running.jobs) < 2 or number != running.jobs[0]:
             continue
-        if pays(running, state.policy.packing_gain) is False:
+        if running.slice_seconds is not None:
+            if _has_room(state, running):
+                grants.append(Grant(jobs=(number,), gpus=len(running.gpus), gpu_model=running.gpu_model))
+                break  # One a round: what is idle must not be counted on twice.
+        elif pays(running, state.policy.packing_gain) is False:
             state.failed.append(name_of([view.jobs[job] for job in running.jobs]))
             grants.append(Grant(jobs=(number,), gpus=len(running.gpus), gpu_model=running.gpu_model))
     return tuple(grants)
+
+
+def _has_room(state: _State, running: Running) -> bool:
+    """Whether one of two that take turns would have GPUs of its own: nobody waits, and enough are idle."""
+    view = state.view
+    if state.waiting:
+        return False
+    capacity = view.capacity.fork()
+    capacity.keep_all()
+    fit = capacity.find(demand_of(view.jobs[running.jobs[1]], capacity.cluster))
+    return fit is not None and not fit.victims
 
 
 def _together(state: _State) -> Decision:
@@ -171,7 +200,7 @@ def _together(state: _State) -> Decision:
     if not {job.id for job in state.waiting}.issuperset(pair):
         return state.decision(Outcome(queue=state.queue(())))
     state.trial = None
-    grant = Grant(jobs=pair, gpus=state.view.jobs[pair[0]].gpus, mode=Mode.PACK)
+    grant = state.policy.sharing(pair, state.view.jobs[pair[0]].gpus)
     return state.decision(Outcome(grants=(grant,), queue=state.queue((grant,))))
 
 

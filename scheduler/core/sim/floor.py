@@ -139,6 +139,7 @@ class Floor:
             phase="planned",
             since=self._agenda.now,
             guaranteed=action.guaranteed,
+            slice_seconds=action.slice_seconds,
         )
         if not self._may_begin(running):
             self.occupancy.promise(running.allocation, running.gpus)
@@ -281,13 +282,15 @@ class Floor:
 
     def _speed_beside_others(self, job: JobId, running: Running) -> float:
         """Return how fast a job is among those it shares the GPUs with, relative to having them alone."""
+        if running.slice_seconds is not None:
+            return 1 / len(running.jobs)
         others = [self.progress[other].job for other in running.jobs if other != job]
         return self.rules.speeds.together(self.progress[job].job, others, running.gpu_model)
 
     def _measure(self, allocation: AllocationId) -> None:
         """Let the scheduler know how fast jobs that share GPUs are there."""
         running = self.facts.running[allocation]
-        if len(running.jobs) > 1:
+        if len(running.jobs) > 1 and running.slice_seconds is None:
             speeds = {job: self._speed_beside_others(job, running) for job in running.jobs}
             self.facts.put_running(replace(running, speeds=speeds))
 

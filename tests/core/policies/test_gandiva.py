@@ -18,6 +18,7 @@ from scheduler.core.snapshot import Job, JobId, Memory, Running, Snapshot
 from scheduler.core.trials import name_of, next_pair, pays
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.policies.ideal_loop import IdealLoop
+from tests.core.sim.worlds import arrival, cluster, ends, simulate
 from tests.core.virtual_loop import VirtualLoop
 
 
@@ -216,6 +217,42 @@ class TestPacking:
         assert kinds(decide(snapshot)) == {1: ActionKind.STOP, 2: ActionKind.STOP}
         after = decision_on(self.crowded(), decision.memory)
         assert Mode.PACK not in [grant.mode for grant in after.grants]
+
+
+class TestInPlace:
+    """Two that take turns on the same GPUs without a checkpoint."""
+
+    def crowded(self, *others: Job) -> Snapshot:
+        host, guest = make_job(1, 8), make_job(2, 8)
+        running = make_running(host, range(100, 108), since=NOW - 10)
+        jobs = (host, guest, *others)
+        return gandiva(*jobs, running=(running,), nodes=2, in_place=True, slice_seconds=30.0)
+
+    def test_who_waits_takes_turns_with_who_runs(self) -> None:
+        loop = VirtualLoop(self.crowded(make_job(3, 8)), dict.fromkeys((1, 2, 3), 1e9))
+        started = [action for _ in range(4) for action in loop.step().actions if action.placement]
+        assert ((2,), None) in [(action.jobs, action.slice_seconds) for action in started]
+        assert ((1, 3), 30.0) in [(action.jobs, action.slice_seconds) for action in started]
+        # They are not compared with anything, and nothing changes any more.
+        assert loop.step().actions == ()
+
+    def test_they_part_as_soon_as_both_have_gpus_of_their_own(self) -> None:
+        snapshot = self.crowded()
+        [alone] = snapshot.running
+        pair = replace(alone, jobs=(JobId(1), JobId(2)), slice_seconds=30.0)
+        loop = VirtualLoop(replace(snapshot, running=(pair,)), {1: 1e9, 2: 1e9})
+        assert kinds(loop.step()) == {1: ActionKind.STOP, 2: ActionKind.STOP}
+        assert sorted(action.jobs for action in loop.step().actions) == [(1,), (2,)]
+
+    def test_in_the_simulator_each_has_half_of_the_time(self) -> None:
+        facts = cluster(policy="gandiva", parameters={"in_place": True, "grow": False})
+        engine = simulate(facts, [arrival(1, 0.0, 100.0, gpus=8), arrival(2, 10.0, 100.0, gpus=8)])
+        # The pair starts a second after job 1 stopped: 90 s of it are left, and then 10 s of job 2.
+        assert ends(engine) == {1: 191.0, 2: 201.0}
+
+    def test_pairs_do_one_or_the_other(self) -> None:
+        with pytest.raises(ValueError, match="not both"):
+            Gandiva(packing=True, in_place=True)
 
 
 class TestTrials:

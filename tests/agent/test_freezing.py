@@ -1,0 +1,172 @@
+"""Attempts that share GPUs one at a time: they take turns, frozen in place in those of others."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nodeagent import process
+from nodeagent.cgroups import Cgroups
+from nodeagent.machine import ALIVE, DesiredReceived, Part, Phase, State, TakeTurns, step
+from nodeagent.messages import Desired, DesiredPart, Turn
+from nodeagent.procfs import boot_clock_seconds, is_stopped
+from nodeagent.turns import Turns
+from tests.agent.builders import make_part, python
+from tests.agent.runtime_node import RuntimeNode, until
+
+SECONDS = 0.5
+#: How long a process may go on in another's turn, on a machine that has other things to do. One that nobody
+#: freezes would go on to its end.
+LATE_SECONDS = 0.75 * SECONDS
+#: Ticks in a child as well, that left the session.
+TICKS = r"""
+import os, signal, time
+signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b"asked\n"), os._exit(0)))
+print("pid", os.getpid(), flush=True)
+who = "child" if os.fork() == 0 else "parent"
+if who == "child": os.setsid()
+while True:
+    os.write(1, f"{who} {time.time()}\n".encode())
+    time.sleep(0.01)
+"""
+#: Nobody's turn for as long as any test runs: a turn of years, which is not this one's.
+FROZEN = Turn(index=1 - int(time.time() // 1e9) % 2, count=2, seconds=1e9)
+
+
+@pytest.fixture(params=["groups", "signals"])
+async def node(
+    request: pytest.FixtureRequest, node: RuntimeNode, monkeypatch: pytest.MonkeyPatch
+) -> RuntimeNode:
+    if request.param == "signals":
+        nothing = Cgroups(is_unified=False, folders={})
+        node.runtime.cgroups = nothing
+        monkeypatch.setattr(process, "find_cgroups", lambda _: nothing)
+    elif not node.runtime.cgroups.is_unified and "freezer" not in node.runtime.cgroups.folders:
+        pytest.skip("no control groups that freeze")
+    return node
+
+
+def ticking(attempt: int, turn: Turn | None) -> DesiredPart:
+    return replace(make_part(python(TICKS), attempt=attempt, grace_seconds=5.0), turn=turn)
+
+
+def ticks(node: RuntimeNode, attempt: int, who: str = "") -> list[float]:
+    lines = [line.split() for line in node.text(attempt).splitlines(keepends=True) if line.endswith("\n")]
+    return [
+        float(words[1]) for words in lines if words[0] in ("parent", "child") and words[0].startswith(who)
+    ]
+
+
+async def start_and_freeze(node: RuntimeNode) -> None:
+    await node.start(ticking(1, None))
+    await until(lambda: all(ticks(node, 1, who) for who in ("parent", "child")))
+    node.runtime.take_turns(1, FROZEN)
+    await falls_silent(node)
+
+
+async def falls_silent(node: RuntimeNode) -> None:
+    """Wait until nothing of the attempt can do anything."""
+    group = node.runtime.cgroups.group("attempt-1-rank-0")
+
+    def is_frozen() -> bool:
+        if "freezer" in group.paths:
+            return Path(group.paths["freezer"], "freezer.state").read_text() == "FROZEN\n"
+        if group.paths:
+            return "frozen 1\n" in Path(group.paths["pids"], "cgroup.events").read_text()
+        return all(map(is_stopped, node.alive(1)))
+
+    await until(is_frozen)
+
+
+async def test_two_take_turns_and_never_run_together(node: RuntimeNode) -> None:
+    for attempt in (1, 2):
+        await node.start(ticking(attempt, Turn(index=attempt - 1, count=2, seconds=SECONDS)))
+    for attempt in (1, 2):
+        turns = Turns(attempt - 1, 2, SECONDS)
+
+        def had_turns(attempt: int = attempt) -> bool:
+            return all(
+                len({at // SECONDS for at in ticks(node, attempt, who)}) >= 2 for who in ("parent", "child")
+            )
+
+        await until(had_turns)
+        strays = [at for at in ticks(node, attempt) if not turns.is_on(at)]
+        assert max([at % SECONDS for at in strays], default=0.0) < LATE_SECONDS
+    node.runtime.take_turns(1, None)  # The other has ended, say: from now on it runs all the time.
+    began = time.time()
+    await until(
+        lambda: not all(Turns(0, 2, SECONDS).is_on(at) for at in ticks(node, 1) if at > began + SECONDS)
+    )
+
+
+async def test_what_is_frozen_is_asked_to_end_and_does(node: RuntimeNode) -> None:
+    await start_and_freeze(node)
+    node.runtime.stop(1, 0.5)  # Nobody asks the child, which left the session.
+    outcome = await node.end_of(1)
+    assert (outcome.exit_code, outcome.category) == (0, "stopped")
+    assert "asked\n" in node.text(1)
+
+
+async def test_the_lease_ends_what_is_frozen(node: RuntimeNode) -> None:
+    deadline = node.renew_lease(2.0)
+    await start_and_freeze(node)
+    assert (await node.end_of(1)).category == "lost"
+    assert boot_clock_seconds() < deadline + 1
+    assert node.alive(1) == []
+    assert "asked\n" in node.text(1)
+
+
+async def test_an_agent_that_comes_back_finds_it_frozen_and_can_let_it_go_on(node: RuntimeNode) -> None:
+    await start_and_freeze(node)
+    (adopted,) = node.restart()
+    assert adopted.part.wish.turn == FROZEN
+    await falls_silent(node)
+    before = len(ticks(node, 1))
+    node.runtime.take_turns(1, None)
+    await until(lambda: len(ticks(node, 1)) > before)
+
+
+def test_turns_follow_from_the_clock_and_every_instant_is_somebodys() -> None:
+    all_turns = [Turns(index, 3, 60.0) for index in range(3)]
+    assert [
+        [turns.is_on(at) for turns in all_turns].index(True) for at in (0.0, 59.9, 60.0, 150.0, 180.0)
+    ] == [
+        0,
+        0,
+        1,
+        2,
+        0,
+    ]
+    assert all(sum(turns.is_on(at) for turns in all_turns) == 1 for at in range(0, 400, 7))
+    assert all_turns[0].changes_at(59.0) == all_turns[1].changes_at(0.0) == 60.0
+
+
+@pytest.mark.parametrize(
+    "value", [None, 7, {}, {"index": 2, "count": 2, "seconds": 1}, {"index": 0, "count": 2, "seconds": 0}]
+)
+def test_what_can_not_be_turns_is_none(value: object) -> None:
+    assert Turns.read(value) is None
+
+
+def test_the_machine_tells_of_other_turns_once_and_only_what_is_alive() -> None:
+    wish = make_part()
+    turn = Turn(index=0, count=2, seconds=60.0)
+    for phase in Phase:
+        state = State(parts={wish.attempt: Part(wish=wish, phase=phase)})
+        desired = Desired(
+            generation=1, lease_seconds=30.0, report_seconds=1.0, parts=(replace(wish, turn=turn),)
+        )
+        state, instructions = step(state, DesiredReceived(desired=desired, sent_at=0.0))
+        told = [each for each in instructions if isinstance(each, TakeTurns)]
+        assert told == ([TakeTurns(attempt=wish.attempt, turn=turn)] if phase in ALIVE else [])
+        _, instructions = step(state, DesiredReceived(desired=desired, sent_at=0.0))
+        assert not [each for each in instructions if isinstance(each, TakeTurns)]
+
+
+def test_the_dead_count_as_stopped_and_the_living_do_not() -> None:
+    assert is_stopped(2**22 + 1)
+    assert not is_stopped(os.getpid())
