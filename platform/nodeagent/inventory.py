@@ -67,7 +67,7 @@ class SimulatedDevices:
         )
 
     def samples(self, loads: Mapping[int, Load | None]) -> tuple[GpuSample, ...]:
-        """Make up what such a device would say: as busy as its job's processes keep their CPUs.
+        """Make up what such a device would say: as busy as its job is.
 
         A device whose job can not be looked at says nothing.
         """

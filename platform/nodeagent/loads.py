@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Load:
     """What the processes of the jobs on one device do."""
 
-    #: The part of the CPUs they asked for that they use, 0 to 1.
+    #: The part of the CPUs they asked for that they use, 0 to 1; 1 while they report progress.
     busy: float
     memory_bytes: int
 

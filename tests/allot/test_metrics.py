@@ -34,7 +34,9 @@ def test_a_line_shows_heights_and_gaps() -> None:
         (3 * 2**30, "memory_used_bytes", "3 GiB"),
         (2_000_000, "disk_read_bytes_per_second", "1.9 MiB/s"),
         (1_410, "sm_clock_mhz", "1,410 MHz"),
+        (300 * 2**20, "memory_used_bytes", "300 MiB"),
         (3.25, "cpus_used", "3.2"),
+        (0.0123, "cpus_used", "0.012"),
     ],
 )
 def test_figures_have_their_unit(value: float | None, measure: str, text: str) -> None:

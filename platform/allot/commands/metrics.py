@@ -24,10 +24,11 @@ COLUMNS_MOST = 48
 REFRESH_SECONDS = 10.0
 #: Moves to the top left corner and clears the screen.
 CLEAR = "\x1b[H\x1b[2J"
+MIB = 2.0**20
 #: Measures by their names' endings: what is written behind the number, and what it is divided by.
 _UNITS = (
-    ("_bytes_per_second", " MiB/s", 2.0**20),
-    ("_bytes", " GiB", 2.0**30),
+    ("_bytes_per_second", " MiB/s", MIB),
+    ("_bytes", " MiB", MIB),
     ("_percent", " %", 1.0),
     ("_watts", " W", 1.0),
     ("_celsius", " °C", 1.0),
@@ -98,7 +99,7 @@ def _print_metrics(found: Metrics | JobMetrics) -> None:
     columns = ["OF", "MEASURE", "LOWEST", "MEAN", "HIGHEST", f"{_clock(since)} TO {_clock(until)}"]
     print_table(columns, rows, right=("LOWEST", "MEAN", "HIGHEST"))
     if found["simulated"]:
-        say("These GPUs are simulated: their figures follow from what the job does with its CPUs.")
+        say("These GPUs are simulated: their figures follow from their jobs' progress and use of CPUs.")
     if found["left_out"]:
         say(f"{found['left_out']} more are left out; ask for one --attempt or --rank.")
 
@@ -117,7 +118,13 @@ def _measure(one: Series) -> str:
     name = one["measure"]
     for ending, _, _ in _UNITS:
         name = name.removesuffix(ending)
-    words = name.replace("_", " ").replace("cpus", "CPUs").replace("cpu", "CPU").replace("gpu", "GPU")
+    words = (
+        name.replace("_", " ")
+        .replace("cpus", "CPUs")
+        .replace("cpu", "CPU")
+        .replace("gpu", "GPU")
+        .replace("sm clock", "SM clock")
+    )
     return f"GPU {words}" if one["kind"] == "gpu" else words
 
 
@@ -125,6 +132,8 @@ def figure(value: float | None, measure: str) -> str:
     """Return a figure with the unit that the measure's name ends with; `-` for none."""
     if value is None:
         return "-"
+    if measure.endswith("_bytes") and value >= 1_024 * MIB:
+        return f"{_short(value / (1_024 * MIB))} GiB"
     for ending, unit, size in _UNITS:
         if measure.endswith(ending):
             return f"{_short(value / size)}{unit}"
@@ -132,7 +141,9 @@ def figure(value: float | None, measure: str) -> str:
 
 
 def _short(number: float) -> str:
-    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.1f}"
+    if number >= 100 or number == int(number):
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if number >= 1 else f"{number:.2g}"
 
 
 def _clock(at: float) -> str:
@@ -199,7 +210,7 @@ def _print_top(jobs: list[JobUsage]) -> None:
     print_table(["ID", "TENANT", "GPUS", *numbers, "NAME"], table, right=("ID", *numbers))
     if any(job["simulated"] for job in jobs):
         simulated = sum(job["simulated"] for job in jobs)
-        say(f"Of {plural(simulated, 'job')} the GPUs are simulated: figures follow from what their CPUs do.")
+        say(f"Of {plural(simulated, 'job')} the GPUs are simulated: figures follow from progress and CPUs.")
 
 
 def register(app: typer.Typer) -> None:

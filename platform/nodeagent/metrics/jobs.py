@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nodeagent.cgroups import CgroupOfReplica
 from nodeagent.folder import AttemptFolder, read_json
 from nodeagent.procfs import ProcessTree, resident_bytes
+
+#: A job that reported progress within this time advances.
+ADVANCING_SECONDS = 30.0
 
 #: An attempt and a rank.
 ReplicaKey = tuple[int, int]
@@ -23,6 +27,8 @@ class Usage:
     memory_bytes: int | None = None
     #: Its processes, by number.
     pids: frozenset[int] = frozenset()
+    #: Whether the attempt reported progress here a moment ago.
+    is_advancing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,8 @@ class _Place:
     #: Its first process; or the minder, where all that is below it is the replica's.
     root: int
     is_minder: bool
+    #: What all replicas of the attempt on this node report their progress to.
+    progress: tuple[str, ...]
 
 
 class JobMeter:
@@ -68,11 +76,13 @@ class JobMeter:
         is_alone = len(specs) == 1
         if is_alone:
             roots = {specs[0]["rank"]: status["pid"]}
+        progress = tuple(folder.progress(replica["rank"]) for replica in specs)
         return {
             replica["rank"]: _Place(
                 CgroupOfReplica(replica["cgroup"]["is_unified"], replica["cgroup"]["paths"]),
                 roots[replica["rank"]],
                 is_alone,
+                progress,
             )
             for replica in specs
         }
@@ -89,7 +99,20 @@ def _usage(place: _Place, tree: ProcessTree) -> Usage:
         cpu_seconds = tree.cpu_seconds({place.root, *pids})
     if memory_bytes is None and pids:
         memory_bytes = sum(map(resident_bytes, pids))
-    return Usage(cpu_seconds=cpu_seconds, memory_bytes=memory_bytes, pids=pids)
+    return Usage(
+        cpu_seconds=cpu_seconds,
+        memory_bytes=memory_bytes,
+        pids=pids,
+        is_advancing=any(map(_was_written_lately, place.progress)),
+    )
+
+
+def _was_written_lately(path: str) -> bool:
+    try:
+        file = os.stat(path)
+    except OSError:
+        return False
+    return file.st_size > 0 and time.time() - file.st_mtime < ADVANCING_SECONDS
 
 
 def agent_usage() -> tuple[float, int]:

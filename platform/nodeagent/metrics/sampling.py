@@ -101,8 +101,10 @@ def _loads(
             cpus_used = _cpus_used(before.get(key), now.get(key), seconds)
             load = None
             if cpus_used is not None:
+                # A job that emulates the pace of a GPU sleeps through its steps, and reports them.
+                share = 1.0 if now[key].is_advancing else cpus_used / (replica.cpus or CPUS_BY_DEFAULT)
                 load = Load(
-                    busy=min(cpus_used / (replica.cpus or CPUS_BY_DEFAULT), 1.0),
+                    busy=min(share, 1.0),
                     memory_bytes=(now[key].memory_bytes or 0) // max(len(replica.gpu_indexes), 1),
                 )
             for index in replica.gpu_indexes:

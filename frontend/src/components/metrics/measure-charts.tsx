@@ -36,7 +36,7 @@ export function MeasureCharts({ metrics, marks }: { metrics: Metrics; marks?: re
     <>
       {metrics.simulated && (
         <Notice>
-          The GPUs are simulated. Their figures were not measured: they follow from what the job does with its CPUs.
+          The GPUs are simulated. Their figures were not measured: they follow from their jobs' progress and use of CPUs.
         </Notice>
       )}
       <div className={styles.charts}>
