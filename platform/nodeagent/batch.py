@@ -27,7 +27,7 @@ from nodeagent.errand import ErrandFolder, read
 from nodeagent.executor import BatchError, BatchJob, Errand
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.machine import NEVER_STARTED, Adopted, Event, Exited, Outcome, Part, Phase, Prepared, Started
-from nodeagent.messages import DesiredPart, Turn, decode, encode
+from nodeagent.messages import DesiredPart, GpuSample, Turn, decode, encode
 from nodeagent.outpost import Stage, lost
 from nodeagent.process import kept_wish, remove_tree
 from nodeagent.procfs import boot_clock_seconds
@@ -67,6 +67,7 @@ class Held:
     #: By this machine's clock: from then on its lease lets no process be alive; 0: there never was any.
     dead_by: float = 0.0
     cancelled_at: float = -math.inf
+    samples: tuple[GpuSample, ...] = ()
     #: How many lists in a row said that its job is over, and the newest list looked at.
     lists_over: int = 0
     newest_list: int = 0
@@ -94,7 +95,7 @@ class BatchRuntime:
         self.held: dict[int, Held] = {}
         self.soon = asyncio.Event()
         self.tasks: set[asyncio.Task[None]] = set()
-        self.devices = BatchDevices(configuration.node, watch, self._gpus_in_use)
+        self.devices = BatchDevices(configuration.node, watch, self._gpus_in_use, self._samples)
         watch.follow(lambda: any(not held.is_over for held in self.held.values()), self.devices.count_others)
         self._begin(self._keep_looking())
 
@@ -202,6 +203,9 @@ class BatchRuntime:
         replicas = [replica for held in list(self.held.values()) for replica in held.wish.replicas]
         return {index for replica in replicas for index in replica.gpu_indexes}
 
+    def _samples(self) -> tuple[GpuSample, ...]:
+        return tuple(sample for held in list(self.held.values()) for sample in held.samples)
+
     def _order(self, attempt: int, order: str, value: dict[str, Any]) -> None:
         if (held := self.held.get(attempt)) is None or held.is_over:
             return
@@ -273,6 +277,7 @@ class BatchRuntime:
             return
         if not held.beats or held.beats[-1][1] != state["clock"]:
             held.beats = [*held.beats[-BEATS_KEPT:], (boot_clock_seconds(), state["clock"])]
+            held.samples = tuple(decode(GpuSample, sample) for sample in state.get("samples", ()))
         stage, before = state["stage"], held.stage
         if stage == before and stage != "ended":
             return

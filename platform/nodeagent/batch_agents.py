@@ -13,7 +13,7 @@ from nodeagent.agent import Agent
 from nodeagent.batch import BatchRuntime
 from nodeagent.batch_watch import BatchWatch
 from nodeagent.client import Backoff
-from nodeagent.configuration import Configuration, ConfigurationError
+from nodeagent.configuration import Configuration, ConfigurationError, SimulatedGpu
 from nodeagent.executor import BatchError, BatchNode, BatchSystem
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,9 @@ async def batch_agents(
 def _told(configuration: Configuration, node: BatchNode) -> Configuration:
     """Return the configuration with what the batch system says of the node."""
     inventory = replace(configuration.inventory, cpus=node.cpus, memory_bytes=node.memory_bytes)
+    if inventory.kind == "simulated":
+        gpus = (SimulatedGpu(index=index, memory_bytes=node.gpu_memory_bytes) for index in range(node.gpus))
+        inventory = replace(inventory, gpu_model=node.gpu_model, gpus=tuple(gpus))
     return replace(configuration, inventory=inventory, address=node.address)
 
 

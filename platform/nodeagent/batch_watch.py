@@ -76,11 +76,19 @@ class BatchWatch:
 class BatchDevices:
     """The GPUs of one node, as the batch system tells of them."""
 
-    def __init__(self, node: str, watch: BatchWatch, in_use: Callable[[], set[int]]) -> None:
+    def __init__(
+        self,
+        node: str,
+        watch: BatchWatch,
+        in_use: Callable[[], set[int]],
+        sampled: Callable[[], tuple[GpuSample, ...]],
+    ) -> None:
         self.node = node
         self.watch = watch
         #: Indexes that attempts of ours have.
         self.in_use = in_use
+        #: What outposts say of their devices.
+        self.sampled = sampled
         #: How many other people's jobs have, by the last two lists.
         self.others = (0, 0)
 
@@ -111,8 +119,8 @@ class BatchDevices:
         )
 
     def samples(self, loads: Mapping[int, Load | None]) -> tuple[GpuSample, ...]:
-        """Return nothing: the devices are not on this machine."""
-        return ()
+        """Return what the outposts saw of those in use; of idle ones nobody knows."""
+        return tuple(sample for sample in self.sampled() if sample.index in loads)
 
     def memory_by_process(self) -> Mapping[int, int]:
         return {}

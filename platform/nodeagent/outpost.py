@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from nodeagent.cgroups import Cgroups
@@ -26,8 +27,9 @@ from nodeagent.errand import ErrandFolder, read
 from nodeagent.folder import write_json
 from nodeagent.inventory import Devices, find_devices
 from nodeagent.loads import Load
-from nodeagent.machine import NEVER_STARTED, Event, Exited, Outcome, Prepared, Started
+from nodeagent.machine import NEVER_STARTED, Event, Exited, Outcome, Part, Phase, Prepared, Started
 from nodeagent.messages import DesiredPart, GpuSample, InventoryGpu, Turn, decode, encode
+from nodeagent.metrics.sampling import Sampler
 from nodeagent.process import ProcessRuntime
 from nodeagent.procfs import boot_clock_seconds
 
@@ -37,6 +39,7 @@ log = logging.getLogger(__name__)
 LOOK_READY_SECONDS = 0.1
 LOOK_RUNNING_SECONDS = 0.25
 BEAT_SECONDS = 1.0
+SAMPLE_SECONDS = 5.0
 #: An agent that says nothing for so long will not say anything.
 FIRST_LEASE_SECONDS = 60.0
 ENDED_BY_SYSTEM = "The batch system ended it before the attempt started."
@@ -64,7 +67,13 @@ class AssignedDevices:
         return self.devices.gpus()
 
     def samples(self, loads: Mapping[int, Load | None]) -> tuple[GpuSample, ...]:
-        return self.devices.samples(loads)
+        """Return samples of the assigned devices alone, under the plan's indexes."""
+        own = self._own_indexes(loads)
+        taken = self.devices.samples(
+            {own[planned]: load for planned, load in loads.items() if planned in own}
+        )
+        planned_of = {index: planned for planned, index in own.items()}
+        return tuple(replace(one, index=planned_of[one.index]) for one in taken if one.index in planned_of)
 
     def memory_by_process(self) -> Mapping[int, int]:
         return self.devices.memory_by_process()
@@ -73,10 +82,12 @@ class AssignedDevices:
         return {index: self.assigned.get(index, str(index)) for index in indexes}
 
     def files(self, indexes: Iterable[int]) -> tuple[str, ...]:
-        known = {gpu.uuid: gpu.index for gpu in self.devices.gpus()}
-        names = self.names(indexes).values()
-        own = [int(name) if name.isdigit() else known.get(name) for name in names]
-        return self.devices.files(index for index in own if index is not None)
+        return self.devices.files(self._own_indexes(indexes).values())
+
+    def _own_indexes(self, planned: Iterable[int]) -> dict[int, int]:
+        """Return the devices' own indexes, of those that are known here."""
+        known = {name: gpu.index for gpu in self.devices.gpus() for name in (gpu.uuid, str(gpu.index))}
+        return {index: known[name] for index, name in self.names(planned).items() if name in known}
 
 
 class Outpost:
@@ -100,6 +111,7 @@ class Outpost:
         self.stop_order: dict[str, Any] | None = None
         self.turn_order: dict[str, Any] | None = None
         self.is_ended_by_system = False
+        self.sampler = Sampler(configuration, devices, self.runtime.folder)
         self.begun_at = boot_clock_seconds()
         self.told_at = 0.0
         self.changed = asyncio.Event()
@@ -109,6 +121,7 @@ class Outpost:
             asyncio.get_running_loop().add_signal_handler(number, self.end_by_system)
         self.tell()
         self.runtime.prepare(self.wish)
+        sampling = asyncio.create_task(self.keep_sampling())
         while self.outcome is None:
             self.obey_lease()
             self.obey_orders()
@@ -122,6 +135,7 @@ class Outpost:
             except TimeoutError:
                 continue
         self.tell()
+        sampling.cancel()
         self.runtime.close()
 
     def post(self, event: Event) -> None:
@@ -135,6 +149,13 @@ class Outpost:
                 self.end(outcome)
         self.tell()
         self.changed.set()
+
+    async def keep_sampling(self) -> None:
+        """A broken device can block its driver; orders and leases must not wait for it."""
+        while True:
+            await asyncio.sleep(SAMPLE_SECONDS)
+            if self.stage == "running":
+                await asyncio.to_thread(self.sampler.step, [Part(wish=self.wish, phase=Phase.RUNNING)])
 
     def obey_lease(self) -> None:
         lease = read(self.folder.lease)
@@ -193,6 +214,7 @@ class Outpost:
             "is_ended_by_system": self.is_ended_by_system and self.stop_order is None,
             "assigned": self.assigned,
             "isolation": self.runtime.isolation,
+            "samples": [encode(sample) for sample in self.sampler.gpus],
         }
         try:
             write_json(self.folder.state, state)

@@ -17,6 +17,8 @@ from nodeagent.batch_watch import BatchWatch
 from nodeagent.errand import ErrandFolder
 from nodeagent.executor import BatchError, BatchJob, BatchNode, BatchSystem, Errand
 from nodeagent.folder import read_json
+from nodeagent.inventory import find_devices
+from nodeagent.loads import Load
 from nodeagent.machine import Event, Exited, Outcome, Prepared, Started
 from nodeagent.messages import DesiredPart
 from nodeagent.outpost import AssignedDevices
@@ -193,14 +195,8 @@ async def test_the_shortest_grace_counts_and_nothing_is_left(node: BatchNodeOfTe
     await until(lambda: not any(node.runtime.errands.iterdir()))
 
 
-def test_plans_count_and_the_system_chooses() -> None:
-    class Devices:
-        def gpus(self) -> tuple[()]:
-            return ()
-
-        def files(self, indexes: object) -> tuple[str, ...]:
-            return tuple(f"/dev/nvidia{index}" for index in indexes)  # type: ignore[attr-defined]
-
-    devices = AssignedDevices(Devices(), {5, 1}, ["0", "3"])  # type: ignore[arg-type]
+def test_plans_count_and_the_system_chooses(tmp_path: Path) -> None:
+    devices = AssignedDevices(find_devices(make_configuration(tmp_path)), {5, 1}, ["0", "3"])
     assert devices.names([1, 5]) == {1: "0", 5: "3"}
-    assert devices.files([5]) == ("/dev/nvidia3",)
+    samples = devices.samples({1: Load(busy=0.5, memory_bytes=1), 5: Load(busy=1.0, memory_bytes=2)})
+    assert [(sample.index, sample.utilisation_percent) for sample in samples] == [(1, 50.0), (5, 100.0)]

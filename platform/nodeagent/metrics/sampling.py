@@ -12,7 +12,7 @@ from nodeagent.folder import AttemptFolder
 from nodeagent.inventory import Devices
 from nodeagent.loads import Load
 from nodeagent.machine import Part
-from nodeagent.messages import READINGS_PER_REPORT, GpuSample, Reading, ReplicaSample
+from nodeagent.messages import READINGS_PER_REPORT, GpuSample, HostSample, Reading, ReplicaSample
 from nodeagent.metrics.host import HostMeter
 from nodeagent.metrics.jobs import JobMeter, ReplicaKey, Usage
 from nodeagent.procfs import boot_clock_seconds
@@ -35,9 +35,10 @@ class Sampler:
         self.every_seconds = configuration.metrics_seconds
         self.devices = devices
         self.jobs = JobMeter(folder)
-        self.machine = HostMeter(configuration.work_folder)
+        # Of a node of Slurm's this is not the machine.
+        self.machine = HostMeter(configuration.work_folder) if configuration.slurm is None else None
         self.gpus: tuple[GpuSample, ...] = ()
-        self.host = self.machine.measure(boot_clock_seconds())
+        self.host = self._measure_host(boot_clock_seconds())
         self.waiting: deque[Reading] = deque(maxlen=WAITING_MOST)
         self.since_reading: list[GpuSample] = []
         self.read_at = self.sampled_at = boot_clock_seconds()
@@ -67,8 +68,11 @@ class Sampler:
         while self.waiting and any(self.waiting[0] is reading for reading in readings):
             self.waiting.popleft()
 
+    def _measure_host(self, now: float) -> HostSample:
+        return HostSample() if self.machine is None else self.machine.measure(now)
+
     def _read(self, parts: Collection[Part], now: float) -> None:
-        self.host = self.machine.measure(now)
+        self.host = self._measure_host(now)
         seconds = now - self.read_at
         gpu_memory = self.devices.memory_by_process() if parts else {}
         before = self.usage_at_reading
