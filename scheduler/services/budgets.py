@@ -25,7 +25,8 @@ THRESHOLDS = (50, 80, 100)
 _PACE = timedelta(days=1)
 _USED = """
 SELECT coalesce(sum(price * (
-    extract(epoch FROM own_end - start) - greatest(0, extract(epoch FROM least(own_end, other_end) - start)) / 2
+    extract(epoch FROM own_end - start)
+    - greatest(0, extract(epoch FROM least(own_end, other_end) - start)) / 2
 )), 0)::float8 / 3600
 FROM (
     SELECT CASE WHEN %(by_price)s THEN coalesce(m.price_per_hour, 1) ELSE 1 END AS price,

@@ -40,7 +40,6 @@ JOB_TOPICS = tuple(topic for topic in TOPICS if topic.startswith("job."))
 _FAILURES = {one.name: one for one in (*[rule.failure for rule in RULES], NO_SIGNATURE, STUCK)}
 _CAUSES = {
     "preempted": "other jobs needed its GPUs",
-    "migrated": "it moves to other GPUs",
     "drained": "its node is being drained",
     "node_lost": "its node was lost",
     "gang_timeout": "its gang was not ready in time",
@@ -169,14 +168,20 @@ def _failure(event: Event, job: Job, title: str, name: str) -> tuple[str, dict[s
     failure = _FAILURES.get(name, FailureClass(name, NO_SIGNATURE.layer, name)) if name else None
     words = f": {failure.words}" if failure else ""
     code = "" if job.exit_code is None else f" It exited with {job.exit_code}."
-    text = f"{title} failed{words}.{code} {event.message}".strip()
+    # The event repeats the error, and goes on with what becomes of the job.
+    error, rest = job.message.rstrip("."), event.message.removeprefix(job.message)
+    text = f"{title} failed{words}.{code}{f' {error}.' if error else ''}{rest}"
     told = {"name": failure.name, "layer": str(failure.layer), "words": failure.words} if failure else None
     return text, {"failure": told, "error": job.message}
 
 
 def _was_preempted(event: Event) -> bool:
-    """Whether the attempt had begun and was ended for another's sake, so that it has to begin anew."""
-    return event.data.get("outcome") in ("preempted", "lost") and event.from_state in ATTEMPT_LIVE
+    """Whether the attempt had begun and was ended for another's sake, so that its job waits again.
+
+    A job that moves to other GPUs, or is resized, goes on: that is the scheduler's daily work.
+    """
+    was_stopped = event.data.get("outcome") in ("preempted", "lost") and event.from_state in ATTEMPT_LIVE
+    return was_stopped and event.data.get("cause") != "migrated"
 
 
 def _preemption(event: Event, title: str) -> tuple[str, dict[str, Any]]:

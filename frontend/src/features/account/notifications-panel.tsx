@@ -105,7 +105,7 @@ function Address({ settings }: { settings: NotificationSettings }) {
   const save = useMutation({
     mutationFn: setAddress,
     onSuccess: ({ confirmation_sent: isSent }, wanted) => {
-      say("done", isSent ? `A mail was sent to ${wanted}: open the link in it.` : "Saved.");
+      say("done", isSent ? `A mail was sent to ${wanted}: it counts once you opened the link in it.` : "Saved.");
       void queries.invalidateQueries({ queryKey: notificationsQuery.queryKey });
       void queries.invalidateQueries({ queryKey: meQuery.queryKey });
     },
@@ -117,11 +117,7 @@ function Address({ settings }: { settings: NotificationSettings }) {
   };
   return (
     <form className={styles.inline} onSubmit={submit}>
-      <Field
-        label="Address"
-        hint={settings.can_send ? "A mail to it has to be answered by a click." : undefined}
-        problem={refusal?.problem("address") ?? refusal?.message}
-      >
+      <Field label="Address" problem={refusal?.problem("address") ?? refusal?.message}>
         {(attributes) => (
           <TextInput
             {...attributes}

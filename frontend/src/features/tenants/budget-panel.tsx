@@ -62,7 +62,11 @@ function State({ state }: { state: BudgetState }) {
   const isSpent = budget !== null && used >= budget.amount;
   return (
     <div className={styles.form}>
-      {budget && <PartBar part={used / budget.amount} />}
+      {budget && (
+        <span className={styles.bar}>
+          <PartBar part={used / budget.amount} /> {Math.round((100 * used) / budget.amount)} % used
+        </span>
+      )}
       <Facts
         facts={[
           ["Used", used > 0 ? amountText(used, unit) : "nothing"],
@@ -72,7 +76,7 @@ function State({ state }: { state: BudgetState }) {
           ["In the last day", state.used_last_day > 0 ? amountText(state.used_last_day, unit) : "nothing"],
         ]}
       />
-      {isSpent ? <Notice tone="failed">{says}</Notice> : <p className={styles.note}>{says}</p>}
+      {isSpent ? <Notice tone="failed">{says}</Notice> : says && <p className={styles.note}>{says}</p>}
     </div>
   );
 }
