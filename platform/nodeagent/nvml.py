@@ -18,6 +18,8 @@ from nodeagent.messages import GpuSample, InventoryGpu
 
 #: What every CUDA program opens beside the files of its devices.
 SHARED_DEVICE_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
+#: How the names of instances begin. CUDA lets a process use one only.
+INSTANCE = "MIG-"
 #: Where the driver says which file opens an instance of a divided device.
 CAPABILITIES = Path("/proc/driver/nvidia/capabilities")
 
@@ -81,11 +83,6 @@ class NvmlDevices:
         #: By index: what is asked how full it is, and the whole device that is asked how well it is.
         self.handles = [unit.handle for unit in self._chosen]
         self.parents = [devices[unit.device] for unit in self._chosen]
-
-    @property
-    def is_divided(self) -> bool:
-        """Whether they are instances of devices, of which CUDA lets a process use one only."""
-        return any(unit.name.startswith("MIG-") for unit in self._chosen)
 
     @property
     def gpu_model(self) -> str:

@@ -28,6 +28,7 @@ from nodeagent.machine import Adopted, Event, Exited, Outcome, Part, Phase, Prep
 from nodeagent.messages import DesiredPart, MessageError, Replica, Turn, decode, encode
 from nodeagent.minded import Minded
 from nodeagent.mps import Mps
+from nodeagent.nvml import INSTANCE
 from nodeagent.outcome import read_outcome
 from nodeagent.ports import HeldPorts
 from nodeagent.procfs import is_same_process, processes_with_setting
@@ -246,6 +247,13 @@ class ProcessRuntime:
             return self.containers.refusal(image)
         if self.configuration.sandbox == "required" and self.sandbox.problem:
             return f"This node starts nothing without its sandbox. {self.sandbox.problem}"
+        for replica in wish.replicas:
+            names = self.devices.names(replica.gpu_indexes).values()
+            if len(names) > 1 and any(name.startswith(INSTANCE) for name in names):
+                return (
+                    f"Rank {replica.rank} was given {len(names)} parts of divided GPUs (MIG), and CUDA lets a"
+                    " process use one: ask for more replicas with one GPU each."
+                )
         return ""
 
     def _minder_spec(self, folder: AttemptFolder, wish: DesiredPart) -> dict[str, Any]:

@@ -273,9 +273,7 @@ def test_instances_of_divided_devices_are_handed_out_one_by_one(
 
     with pytest.raises(NoDriver, match=r"\(A100, A100-1c\.3g\.20gb, A100-3g\.20gb\)"):
         NvmlDevices()
-    assert not NvmlDevices("A100").is_divided
     devices = NvmlDevices("A100-3g.20gb")
-    assert devices.is_divided
     gpus = devices.gpus()
     assert [(gpu.index, gpu.uuid, gpu.memory_bytes, gpu.switch) for gpu in gpus] == [
         (0, "MIG-0-1", 20 * 2**30, 0),

@@ -133,6 +133,16 @@ class TestStart:
         assert node.outcomes[1].category == "start_failed"
         assert "File exists" in node.outcomes[1].message
 
+    async def test_a_process_is_not_given_two_parts_of_divided_gpus(
+        self, node: RuntimeNode, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(
+            node.runtime.devices, "names", lambda indexes: {index: f"MIG-{index}" for index in indexes}
+        )
+        outcome = await node.run(make_part(make_replica(gpu_indexes=(0, 1))))
+        assert (outcome.exit_code, outcome.category) == (None, "start_failed")
+        assert "Rank 0 was given 2 parts of divided GPUs (MIG)" in outcome.message
+
     async def test_output_is_kept_up_to_its_limit_and_the_job_goes_on(self, node: RuntimeNode) -> None:
         outcome = await node.run(
             make_part(shell("yes | head -c 300000; echo done > finished"), log_bytes=1000)
