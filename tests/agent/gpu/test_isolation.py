@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,15 @@ if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0:
         found.append(str(uuid.UUID(bytes=bytes(name))))
 print("found", *sorted(found))
 """
+#: Makes a context on its first device, as the first CUDA call of a program does, and keeps it.
+WORK = """
+import ctypes, time
+cuda, device, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDeviceGet(ctypes.byref(device), 0) == 0
+print("context", cuda.cuCtxCreate_v2(ctypes.byref(context), 0, device), flush=True)
+time.sleep(600)
+"""
 AS_IT_IS, UNSET = "", "os.environ.pop('CUDA_VISIBLE_DEVICES')"
 
 
@@ -38,6 +48,21 @@ async def real(tmp_path: Path) -> AsyncIterator[RuntimeNode]:
     node = RuntimeNode(tmp_path, inventory=InventoryConfiguration(kind="nvml"))
     yield node
     await node.clean_up()
+
+
+async def test_jobs_of_one_tenant_that_share_a_device_are_served_together(real: RuntimeNode) -> None:
+    real.configuration = replace(real.configuration, mps=True)
+    real.restart()
+    real.renew_lease(60.0)
+    if not real.runtime.mps.is_used:
+        pytest.skip(real.runtime.mps.problem)
+    for attempt in (1, 2):
+        part = make_part(python(WORK, gpu_indexes=(0,)), attempt=attempt, shares_gpus=True)
+        await real.start(part)
+        assert await real.line("context", attempt) == "0", real.text(attempt)
+    users = real.runtime.users
+    service = real.runtime.mps.service(0 if users is None else users.number_of("vision"))
+    assert len(service.processes()) >= 2, "the daemon, and the server that it started for both"
 
 
 async def found_by_a_job(node: RuntimeNode, attempt: int, gpus: tuple[int, ...], before: str) -> list[str]:
