@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.messages import Finding
 from nodeagent.procfs import boot_clock_seconds
 from tests.agent.builders import AgentProcess, make_part, python, shell
 from tests.agent.fake_server import FakeServer
@@ -277,3 +278,17 @@ async def test_samples_say_which_devices_are_busy(server: FakeServer, start_agen
     await server.until(lambda: busy() == [1, 2])
     await server.want(NODE)
     await server.until(lambda: server.reports[NODE][-1].samples and not busy())
+
+
+async def test_what_the_checks_find_is_told_once(server: FakeServer, start_agent: StartAgent) -> None:
+    server.report_seconds = 0.1
+    await start_agent()
+
+    def told() -> list[tuple[Finding, ...]]:
+        return [report.findings for report in server.reports.get(NODE, ()) if report.findings is not None]
+
+    (found,) = await server.until(told)
+    assert {finding.name for finding in found} == {"work_folder", "checkpoint_folder", "clock"}
+    reports = len(server.reports[NODE])
+    await server.until(lambda: len(server.reports[NODE]) >= reports + 5)
+    assert told() == [found]

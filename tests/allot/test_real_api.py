@@ -238,7 +238,7 @@ def test_an_operator_takes_a_node_out_of_service_and_back(allot: Allot, client: 
     told = allot("drain", "v100-1", "--deadline", "2h30s", "--why", "new fans")
     assert told.stderr.endswith("; 0 of its 4 GPUs are in use.\n")
     assert " CLOSING " in allot("nodes").stdout
-    assert "by user ann: new fans; emptied in 2h\n" in allot("nodes", "v100-1").stdout
+    assert "by ann: new fans; emptied in 2h\n" in allot("nodes", "v100-1").stdout
     msgspec.convert(client.node("v100-1"), type=objects.Node)
     assert allot("resume", "v100-1").stderr == "Node v100-1 accepts jobs again.\n"
     assert allot("cordon", "v100-1", "--why", "smoke").exit_code == 0

@@ -105,7 +105,8 @@ def _withdrawn_lines(node: Node) -> list[str]:
     withdrawn = node["withdrawn"]
     if withdrawn is None:
         return []
-    lines = [f"by {withdrawn['by'] or 'an operator'}{': ' + withdrawn['why'] if withdrawn['why'] else ''}"]
+    who = withdrawn["by"].removeprefix("user ") or "an operator"
+    lines = [f"by {who}: {withdrawn['why']}" if withdrawn["why"] else f"by {who}"]
     if node["drain_deadline"]:
         lines.append(f"emptied in {until(node['drain_deadline'])}")
     if withdrawn["returns_itself"]:

@@ -41,7 +41,7 @@ describe("a node out of service", () => {
     const withdrawn = { by: "user olga", why: "new fans", since, returns_itself: false };
     const closing = { withdrawn, draining: true, drain_deadline: "2026-01-01T14:00:00Z" };
     const text = withdrawnText(aNode(closing), NOW);
-    expect(text).toContain("user olga announced that it is to be emptied, 30 min ago: new fans.");
+    expect(text).toContain("olga announced that it is to be emptied, 30 min ago: new fans.");
     expect(text).toContain("in 2 h; until then only what will have ended by then is started.");
     expect(withdrawnText(aNode({ ...closing, cordoned: true }), NOW)).toContain("until then nothing new starts.");
   });

@@ -29,7 +29,7 @@ export function checkTitle({ name, gpu }: Pick<NodeCheck, "name" | "gpu">): stri
 export function withdrawnText(node: Pick<Node, "withdrawn" | "cordoned" | "drain_deadline">, now: number) {
   const { withdrawn, drain_deadline: deadline } = node;
   if (!withdrawn) return null;
-  const who = withdrawn.by === "health" ? "The platform" : withdrawn.by || "An operator";
+  const who = withdrawn.by === "health" ? "The platform" : withdrawn.by.replace(/^user /, "") || "An operator";
   const what = deadline ? "announced that it is to be emptied" : "took it out of service";
   const since = withdrawn.since ? `, ${ago(withdrawn.since, now)}` : "";
   const sentences = [`${who} ${what}${since}${withdrawn.why ? `: ${withdrawn.why}` : ""}`];
