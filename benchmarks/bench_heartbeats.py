@@ -32,6 +32,7 @@ from controlplane.embedded import ports
 from nodeagent.client import Client, Refused, Unreachable, stay_awake
 from nodeagent.configuration import InventoryConfiguration, SimulatedGpu
 from nodeagent.inventory import SimulatedDevices
+from nodeagent.loads import Load
 from nodeagent.messages import PROTOCOL, Desired, Inventory, PartReport, Report
 from tests.e2e.installation import Installation
 
@@ -87,7 +88,7 @@ class SimulatedAgent:
             generation=desired.generation if desired else 0,
             parts=parts,
             inventory=self.inventory() if desired is None or desired.want_inventory else None,
-            samples=self.devices.samples(set(busy)),
+            samples=self.devices.samples(dict.fromkeys(busy, Load(busy=0.9, memory_bytes=MEMORY_BYTES // 2))),
         )
         began = time.perf_counter()
         try:
