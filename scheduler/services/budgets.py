@@ -23,26 +23,29 @@ from tenants.services import audit
 THRESHOLDS = (50, 80, 100)
 #: What is expected until the period's end follows from what was used in so long.
 _PACE = timedelta(days=1)
+# Who shares is looked for once for each attempt, before there is a row for each GPU.
 _USED = """
-SELECT coalesce(sum(price * (
-    extract(epoch FROM own_end - start)
-    - greatest(0, extract(epoch FROM least(own_end, other_end) - start)) / 2
-)), 0)::float8 / 3600
-FROM (
-    SELECT CASE WHEN %(by_price)s THEN coalesce(m.price_per_hour, 1) ELSE 1 END AS price,
+WITH part AS MATERIALIZED (
+    SELECT a.allocation_id, least(l.released_at, a.ended_at, %(until)s) AS own_end,
            greatest(l.held_at, %(since)s) AS start,
-           least(g.released_at, l.released_at, a.ended_at, %(until)s) AS own_end,
            coalesce((SELECT max(coalesce(b.ended_at, %(until)s)) FROM scheduler_attempt b
-                     WHERE b.allocation_id = l.id AND b.id <> a.id), l.held_at) AS other_end
+                     WHERE b.allocation_id = l.id AND b.id <> a.id), l.held_at) AS other_end,
+           CASE WHEN %(by_price)s THEN coalesce(m.price_per_hour, 1) ELSE 1 END AS price
     FROM scheduler_job j
     JOIN scheduler_attempt a ON a.job_id = j.id
     JOIN scheduler_allocation l ON l.id = a.allocation_id
-    JOIN scheduler_allocatedgpu g ON g.allocation_id = l.id
     LEFT JOIN scheduler_gpumodel m ON m.name = l.gpu_model
     WHERE j.tenant_id = %(tenant)s AND (j.ended_at IS NULL OR j.ended_at > %(since)s)
       AND l.held_at < %(until)s
-) AS held
-WHERE own_end > start
+), held AS (
+    SELECT price, start, other_end, least(g.released_at, own_end) AS own_end
+    FROM part JOIN scheduler_allocatedgpu g USING (allocation_id)
+)
+SELECT coalesce(sum(price * (
+    extract(epoch FROM own_end - start)::float8
+    - greatest(0, extract(epoch FROM least(own_end, other_end) - start)::float8) / 2
+)), 0) / 3600
+FROM held WHERE own_end > start
 """
 
 
