@@ -4,6 +4,7 @@ import argparse
 import json
 import logging
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -26,6 +27,8 @@ def main() -> int:
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    # Its networks and file systems go with it, however it is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = options.folder or Path(tempfile.mkdtemp(prefix="allotment-chaos-"))
     # Jobs run as users of their own, who have to get to what is theirs.
     folder.mkdir(mode=0o711, parents=True, exist_ok=True)

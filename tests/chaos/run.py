@@ -2,6 +2,8 @@
 
 import heapq
 import logging
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -60,6 +62,7 @@ def run(folder: Path, *, seed: int, faults: int, seconds: float) -> Result:
         recovery.thread.start()
         began = time.monotonic()
         storm = Storm(world, recovery)
+        calm_on_interrupt(storm)
         storm.rage(planned)
         load.stop()
         is_quiet = storm.wait(lambda: load.unfinished() == 0, QUIET_SECONDS)
@@ -80,6 +83,18 @@ def run(folder: Path, *, seed: int, faults: int, seconds: float) -> Result:
         world.close()
 
 
+def calm_on_interrupt(storm: "Storm") -> None:
+    """Let the first Ctrl-C end the faults early: what was done is accounted for all the same."""
+
+    def calm(*_: object) -> None:
+        log.info("No more faults. Once more to give up.")
+        storm.is_calm = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, calm)
+
+
 class Storm:
     """Carries the plan out in its time, and looks after the agents meanwhile."""
 
@@ -92,12 +107,16 @@ class Storm:
         #: (when, order, what to do)
         self.agenda: list[tuple[float, int, Callable[[], None]]] = []
         self.order = count()
+        self.is_calm = False
 
     def rage(self, planned: Sequence[Fault]) -> None:
         """Return when the last fault is over."""
         began = time.monotonic()
         for fault in planned:
-            self.wait(lambda at=began + fault.at_seconds: time.monotonic() >= at)  # type: ignore[misc]
+            at = began + fault.at_seconds
+            self.wait(lambda at=at: self.is_calm or time.monotonic() >= at)  # type: ignore[misc]
+            if self.is_calm:
+                break
             if fault.kind in NEEDS_LIVING:
                 self.wait(lambda: not self.agenda)
             self._strike(fault)

@@ -1,68 +1,113 @@
-"""Another version of the agent takes over while jobs run: a real older one, out of this project's history."""
+"""What an operator does to upgrade, while jobs run: the agent is replaced by one of another version, and the
+whole control plane is stopped and started again, for less than a lease and for more."""
 
 import io
+import signal
 import subprocess
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.counting import ran_undisturbed, submit_counting
-from tests.e2e.installation import ROOT, Agent, Installation, until
+from controlplane.embedded import ports
+from tests.e2e.counting import finish, folder, ran_undisturbed, starts, submit_counting
+from tests.e2e.installation import FAST, ROOT, Agent, Installation, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
-#: The first agent there was: it refuses whatever field it does not know.
+#: The first agent there was, out of this project's history: it refuses whatever field it does not know.
 FIRST_AGENT = "6371750"
-MODEL = "A100"
+#: Longer than anything here takes on a busy machine.
+PATIENT = FAST | {"ALLOT_NODE_LEASE_SECONDS": "120"}
 
 
 @pytest.fixture(scope="module")
-def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    folder = tmp_path_factory.mktemp("upgrade")
+    platform = Installation(home=folder / "home", port=ports.pick(), settings=PATIENT)
+    try:
+        platform.start("--no-demo")
+        platform.sign_in()
+        platform.add_node("patient", gpus=2)
+        platform.call("POST", "tenants", {"name": "vision"})
+        members = [{"tenant": "vision", "weight": 1}]
+        body = {"name": "research", "guaranteed": {"V100": 2}, "members": members}
+        platform.call("POST", "virtual-clusters", body)
+        yield platform
+    finally:
+        platform.stop()
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
     """Return a folder with the older agent's code."""
-    archived = subprocess.run(
-        ["git", "archive", FIRST_AGENT, "platform/nodeagent"], cwd=ROOT, capture_output=True, check=False
-    )
+    archive = ["git", "archive", FIRST_AGENT, "platform/nodeagent"]
+    archived = subprocess.run(archive, cwd=ROOT, capture_output=True, check=False)
     if archived.returncode != 0:
         pytest.skip("this checkout has no history")
-    folder = tmp_path_factory.mktemp("older")
-    with tarfile.open(fileobj=io.BytesIO(archived.stdout)) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def agent(platform: Installation) -> Agent:
-    return platform.add_node("changing", gpus=3, gpu_model=MODEL)
+    with tarfile.open(fileobj=io.BytesIO(archived.stdout)) as files:
+        files.extractall(tmp_path, filter="data")
+    return tmp_path
 
 
 def replace(platform: Installation, agent: Agent, root: Path) -> None:
     """Stop the agent as a service manager does, and start the other version in its place."""
     assert agent.process is not None
-    agent.process.terminate()
-    agent.process.wait(10)
-    agent.root = root
-    agent.start()
     with platform.database() as database:
-        before = database.execute("SELECT boot FROM scheduler_node WHERE name = %s", [agent.name]).fetchone()
 
-        def is_taken_over() -> bool:
+        def boot() -> str:
             query = "SELECT boot FROM scheduler_node WHERE name = %s"
-            return database.execute(query, [agent.name]).fetchone() != before
+            return database.execute(query, [agent.name]).fetchone()[0]
 
-        until(is_taken_over, 15, "the other version to report")
+        before = boot()
+        agent.process.terminate()
+        agent.process.wait(30)
+        agent.root = root
+        agent.start()
+        until(lambda: boot() != before, 30, "the other version to report")
 
 
-def submit(platform: Installation) -> int:
-    return submit_counting(platform, gpu_model=MODEL, guarantee="opportunistic")
-
-
-def test_jobs_run_on_through_upgrade_and_downgrade(platform: Installation, agent: Agent, older: Path):
+def test_jobs_run_on_through_upgrade_and_downgrade_of_the_agent(platform: Installation, older: Path):
+    (agent,) = platform.agents
     replace(platform, agent, older)
-    begun_by_the_older = submit(platform)
+    begun_by_the_older = submit_counting(platform)
     replace(platform, agent, ROOT)
-    begun_by_the_newer = submit(platform)
+    begun_by_the_newer = submit_counting(platform)
     ran_undisturbed(platform, begun_by_the_older)
     replace(platform, agent, older)
     ran_undisturbed(platform, begun_by_the_newer)
-    ran_undisturbed(platform, submit(platform))
+    ran_undisturbed(platform, submit_counting(platform))
+    replace(platform, agent, ROOT)
+
+
+def test_back_within_the_lease_jobs_have_gone_on_as_if_nothing_had_been(platform: Installation):
+    jobs = [submit_counting(platform), submit_counting(platform)]
+    stop(platform)
+    platform.start("--no-demo")
+    for job in jobs:
+        ran_undisturbed(platform, job)
+
+
+def test_away_for_longer_than_the_lease_they_save_their_work_and_go_on_from_it(platform: Installation):
+    stop(platform)
+    platform.settings = FAST
+    platform.start("--no-demo")
+    # A node of its own: the other one's last lease is a long one, whatever the setting is now.
+    platform.add_node("hasty", gpus=1, gpu_model="P100")
+    job = submit_counting(platform, gpu_model="P100", guarantee="opportunistic")
+    stop(platform)
+    saved = folder(platform, job) / "saved"
+    until(saved.exists, 30, "the job to be stopped by its minder, without a control plane")
+    platform.start("--no-demo")
+    until(lambda: len(starts(platform, job)) >= 2, 60, "the job to go on")
+    assert starts(platform, job)[:2] == [0, int(saved.read_text())]
+    finish(platform, job)
+    attempts = platform.call("GET", f"jobs/{job}/attempts")["results"]
+    assert {attempt["outcome"] for attempt in attempts} == {"lost", "succeeded"}
+
+
+def stop(platform: Installation) -> None:
+    assert platform.supervisor is not None
+    platform.supervisor.send_signal(signal.SIGINT)
+    platform.supervisor.wait(60)
