@@ -93,7 +93,7 @@ async def measure_sampling(folder: Path, jobs: int) -> None:
         step = statistics.median(runs)
         how = "by control groups" if has_groups else "by /proc alone"
         raw = " ".join(f"{run * 1e3:.2f}" for run in runs)
-        # A step with each report, every five seconds; these all took a reading, which is due with every second one.
+        # A step goes with each report, every five seconds; here each took a reading too.
         print(
             f"agent, {jobs} jobs, {how}: {step * 1e3:.2f} ms a step = {step / 5:.3%} of a core; raw ms {raw}"
         )
@@ -160,7 +160,7 @@ def measure_storing(nodes: int, readings: int) -> None:
         print(f"a report {kind}: median {statistics.median(values) * 1e3:.2f} ms, {len(values)} reports")
     extra = statistics.median(seconds["with a reading"]) - statistics.median(seconds["without"])
     print(
-        f"a reading costs {extra * 1e3:.2f} ms: 1,000 nodes take {extra * 100:.1%} of a core and of PostgreSQL"
+        f"a reading costs {extra * 1e3:.2f} ms: with 1,000 nodes, {extra * 100:.1%} of the time of a process"
     )
     began, used = time.perf_counter(), time.process_time()
     metrics_roll_up(now)

@@ -22,6 +22,7 @@ export interface Curves {
   x: number[];
   curves: Curve[];
   leftOut: number;
+  unit: Unit;
 }
 
 export interface Unit {
@@ -40,8 +41,11 @@ const UNITS: readonly (readonly [string, Unit])[] = [
   ["_mhz", { name: "MHz", size: 1 }],
 ];
 
-/** The unit with which a measure's name ends. */
-export function unitOf(measure: string): Unit {
+const MIB: Unit = { name: "MiB", size: 2 ** 20 };
+
+/** The unit with which a measure's name ends; of amounts that stay small a smaller one. */
+export function unitOf(measure: string, highest = Infinity): Unit {
+  if (measure.endsWith("_bytes") && highest < 2 ** 30) return MIB;
   return UNITS.find(([ending]) => measure.endsWith(ending))?.[1] ?? { name: "", size: 1 };
 }
 
@@ -54,7 +58,8 @@ export function curvesOf(series: readonly MeasureSeries[], resolutionSeconds: nu
     for (const point of one.points) points.set(point[0] ?? 0, point);
     byLabel.set(label, points);
   }
-  const size = unitOf(series[0]?.measure ?? "").size;
+  const highest = Math.max(...series.flatMap((one) => one.points.map((point) => point[3] ?? 0)));
+  const unit = unitOf(series[0]?.measure ?? "", highest);
   const shown = [...byLabel].slice(0, CURVES_MOST);
   const x = timesOf(
     shown.flatMap(([, points]) => [...points.keys()]),
@@ -64,7 +69,7 @@ export function curvesOf(series: readonly MeasureSeries[], resolutionSeconds: nu
     const gaps = gapsOf([...points.keys()], resolutionSeconds);
     return x.map((at) => {
       const value = points.get(at)?.[place];
-      if (value !== undefined) return value / size;
+      if (value !== undefined) return value / unit.size;
       return gaps.some(([from, to]) => from < at && at < to) ? null : undefined;
     });
   };
@@ -77,6 +82,7 @@ export function curvesOf(series: readonly MeasureSeries[], resolutionSeconds: nu
       high: scaled(points, 3),
     })),
     leftOut: byLabel.size - shown.length,
+    unit,
   };
 }
 

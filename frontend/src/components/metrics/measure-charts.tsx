@@ -2,7 +2,7 @@ import { useMemo } from "react";
 
 import type { MeasureSeries, Metrics } from "@/api/usage-types";
 import { Chart, ChartKey, type ChartSeries } from "@/components/chart";
-import { curvesOf, unitOf } from "@/components/metrics/curves";
+import { curvesOf } from "@/components/metrics/curves";
 import { Notice } from "@/ui/feedback";
 import styles from "@/components/metrics/metrics.module.css";
 
@@ -36,7 +36,8 @@ export function MeasureCharts({ metrics, marks }: { metrics: Metrics; marks?: re
     <>
       {metrics.simulated && (
         <Notice>
-          The GPUs are simulated. Their figures were not measured: they follow from their jobs' progress and use of CPUs.
+          The GPUs are simulated. Their figures were not measured: they follow from their jobs' progress and use of
+          CPUs.
         </Notice>
       )}
       <div className={styles.charts}>
@@ -67,7 +68,7 @@ interface MeasureChartProps {
 }
 
 function MeasureChart({ measure, title, series, resolution, simulated, marks }: MeasureChartProps) {
-  const { x, curves, leftOut } = useMemo(() => curvesOf(series, resolution), [series, resolution]);
+  const { x, curves, leftOut, unit } = useMemo(() => curvesOf(series, resolution), [series, resolution]);
   const lines = useMemo<ChartSeries[]>(
     () =>
       curves.map(({ label, mean, low, high }, place) => ({
@@ -78,10 +79,9 @@ function MeasureChart({ measure, title, series, resolution, simulated, marks }: 
       })),
     [curves],
   );
-  const unit = unitOf(measure).name;
-  const heading = `${title}${unit ? `, ${unit}` : ""}${simulated ? " (simulated)" : ""}`;
+  const heading = `${title}${unit.name ? `, ${unit.name}` : ""}${simulated ? " (simulated)" : ""}`;
   return (
-    <figure>
+    <figure className={styles.chart}>
       <figcaption className={styles.heading}>{heading}</figcaption>
       <Chart
         label={`${heading} over time`}
