@@ -221,10 +221,10 @@ class BatchRuntime:
             return None  # It was not handed to anybody yet. The server will ask for it again.
         state, orders = read(folder.state), read(folder.orders)
         held = self.held[attempt] = Held(name=errand["name"], wish=wish, orders=orders)
-        held.dead_by = boot_clock_seconds() + read(self.lease).get("lease_seconds", 0.0)
         part = Part(wish=wish, master_port=state.get("master_port"))
         if "go" in orders:
             held.stage = "ready" if state.get("started_at") is None else "running"
+            held.dead_by = boot_clock_seconds() + read(self.lease).get("lease_seconds", 0.0)
             phase = Phase.STOPPING if "stop" in orders else Phase.RUNNING
             part = replace(part, phase=phase, started_at=state.get("started_at"))
         elif state.get("stage") == "ready":

@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 LOOK_READY_SECONDS = 0.1
 LOOK_RUNNING_SECONDS = 0.25
 BEAT_SECONDS = 1.0
+BEAT_SHARE = 0.05
 SAMPLE_SECONDS = 5.0
 #: An agent that says nothing for so long will not say anything.
 FIRST_LEASE_SECONDS = 60.0
@@ -114,6 +115,7 @@ class Outpost:
         self.sampler = Sampler(configuration, devices, self.runtime.folder)
         self.begun_at = boot_clock_seconds()
         self.told_at = 0.0
+        self.beat_seconds = BEAT_SECONDS
         self.changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -125,7 +127,7 @@ class Outpost:
         while self.outcome is None:
             self.obey_lease()
             self.obey_orders()
-            if boot_clock_seconds() >= self.told_at + BEAT_SECONDS:
+            if boot_clock_seconds() >= self.told_at + self.beat_seconds:
                 self.tell()
             self.changed.clear()
             look_seconds = LOOK_RUNNING_SECONDS if self.stage == "running" else LOOK_READY_SECONDS
@@ -162,6 +164,8 @@ class Outpost:
         if lease and (self.deadline is None or lease["deadline"] > self.deadline):
             self.deadline = lease["deadline"]
             self.runtime.extend_lease(lease["deadline"], lease["lease_seconds"])
+            # How old a beat is when it is read comes off the lease.
+            self.beat_seconds = min(BEAT_SECONDS, lease["lease_seconds"] * BEAT_SHARE)
         end = self.begun_at + FIRST_LEASE_SECONDS if self.deadline is None else self.deadline
         if boot_clock_seconds() < end:
             return
