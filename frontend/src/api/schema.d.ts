@@ -1970,6 +1970,8 @@ export interface components {
             outcome: components["schemas"]["OutcomeEnum"] | components["schemas"]["BlankEnum"];
             gpu_model: string;
             placement: components["schemas"]["PlacementPart"][];
+            /** @description Where those that share its GPUs run one at a time, frozen otherwise; null: it always runs. */
+            turn: components["schemas"]["AttemptTurn"] | null;
             exit_code: number | null;
             category: string;
             /** @description The class of its failure, if it failed. */
@@ -2009,6 +2011,13 @@ export interface components {
          * @enum {string}
          */
         AttemptState: "planned" | "starting" | "running" | "stopping" | "ended";
+        AttemptTurn: {
+            /** @description It runs while floor(Unix seconds / seconds) modulo count is this. */
+            index: number;
+            count: number;
+            /** Format: double */
+            seconds: number;
+        };
         AuditOutput: {
             readonly id: number;
             /** Format: date-time */

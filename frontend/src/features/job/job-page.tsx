@@ -17,9 +17,12 @@ import { LogPanel } from "@/features/job/log-view";
 import { PlacementPanel } from "@/features/job/placement-panel";
 import { ProgressPanel } from "@/features/job/progress-panel";
 import { SpeedsPanel } from "@/features/job/speeds-panel";
+import { Preemptions, TurnLine } from "@/features/job/preemptions";
 import { TimelinePanel } from "@/features/job/timeline-panel";
 import { WaitingPanel } from "@/features/job/waiting-panel";
 import { JobWhatIf } from "@/features/job/job-what-if";
+import { OpenPages } from "@/components/terminal/open-pages";
+import { TerminalPanel } from "@/components/terminal/terminal-panel";
 import { useNewestOne } from "@/live/live";
 import { Tabs } from "@/ui/choice";
 import { CopyButton, EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
@@ -27,7 +30,7 @@ import { Facts, PageLayout, Panel, Stack } from "@/ui/layout";
 import styles from "@/features/job/job-page.module.css";
 
 const route = getRouteApi("/jobs/$id");
-const TABS = ["overview", "log", "metrics", "events", "spec"] as const;
+const TABS = ["overview", "log", "terminal", "metrics", "events", "spec"] as const;
 type Tab = (typeof TABS)[number];
 
 export function JobPage() {
@@ -61,7 +64,7 @@ function JobView({ job }: { job: Job }) {
   const attempts = useAttempts(job);
   const open = TABS.find((each) => each === tab) ?? "overview";
   return (
-    <PageLayout title={job.name} lead={<Lead job={job} />} actions={<JobActions job={job} />}>
+    <PageLayout title={job.name} lead={<Lead job={job} />} actions={<JobButtons job={job} />}>
       <Tabs<Tab>
         label="Parts of the job"
         value={open}
@@ -70,11 +73,21 @@ function JobView({ job }: { job: Job }) {
           { value: "overview", label: "Overview", content: () => <Overview job={job} attempts={attempts} /> },
           { value: "log", label: "Log", content: () => <LogPanel job={job} attempts={attempts} /> },
           { value: "metrics", label: "Metrics", content: () => <JobMetricsPanel job={job} /> },
+          { value: "terminal", label: "Terminal", content: () => <TerminalPanel job={job} /> },
           { value: "events", label: "Events", content: () => <Events job={job} /> },
           { value: "spec", label: "Specification", content: () => <Specification job={job} /> },
         ]}
       />
     </PageLayout>
+  );
+}
+
+function JobButtons({ job }: { job: Job }) {
+  return (
+    <>
+      <OpenPages job={job} />
+      <JobActions job={job} />
+    </>
   );
 }
 
@@ -152,7 +165,8 @@ function factsOf(job: Job) {
     ["Guarantee", job.guarantee],
     ["Time limit", timeLimit(job.spec.time_limit)],
     ["Attempts", String(job.attempts)],
-    ["Preemptions", String(job.preemptions)],
+    ["Preemptions", <Preemptions key="preemptions" job={job} />],
+    ...(job.attempt?.turn ? [["Turns", <TurnLine key="turns" turn={job.attempt.turn} />] as const] : []),
     ["Service received", gpuHours(job.service_gpu_seconds)],
     ["Submitted", moment(job.submitted_at)],
     ["First start", moment(job.started_at)],

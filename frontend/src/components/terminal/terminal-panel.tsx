@@ -1,0 +1,66 @@
+import { SquareTerminal } from "lucide-react";
+import { lazy, Suspense, useState } from "react";
+
+import type { Job } from "@/api/types";
+import styles from "@/components/terminal/terminal.module.css";
+import { Button } from "@/ui/button";
+import { EmptyState, Notice, SkeletonLines } from "@/ui/feedback";
+import { Select } from "@/ui/field";
+import { Panel } from "@/ui/layout";
+
+const Terminal = lazy(() => import("@/components/terminal/terminal"));
+
+/** A shell in the running attempt. Nothing is opened, or written down as an entry, before somebody asks. */
+export function TerminalPanel({ job }: { job: Job }) {
+  const [rank, setRank] = useState(0);
+  const [opened, setOpened] = useState(0);
+  const [ended, setEnded] = useState("");
+  const runs = job.state === "running";
+  if (!runs && opened === 0) {
+    return (
+      <Panel>
+        <EmptyState title="Not running">
+          A shell can be opened beside the job&apos;s processes while it runs.
+        </EmptyState>
+      </Panel>
+    );
+  }
+  const ranks = job.spec.tasks.reduce((sum, task) => sum + (task.replicas ?? 1), 0);
+  const isOpen = opened > 0 && !ended;
+  return (
+    <Panel flush>
+      <div className={styles.bar}>
+        {ranks > 1 && (
+          <Select
+            aria-label="Process"
+            className={styles.choice}
+            value={rank}
+            disabled={isOpen}
+            onChange={(event) => setRank(Number(event.target.value))}
+            options={Array.from({ length: ranks }, (_, each) => ({ value: String(each), label: `rank ${each}` }))}
+          />
+        )}
+        <span>
+          {isOpen ? "In all that the job is in; it ends with the attempt." : "Who opens a shell is written down."}
+        </span>
+        <Button
+          className={styles.end}
+          icon={<SquareTerminal size={14} aria-hidden />}
+          disabled={!runs && !isOpen}
+          onClick={() => {
+            setEnded(isOpen ? "You closed it." : "");
+            if (!isOpen) setOpened(opened + 1);
+          }}
+        >
+          {isOpen ? "Close" : opened > 0 ? "Open another shell" : "Open a shell"}
+        </Button>
+      </div>
+      {ended && <Notice>{ended}</Notice>}
+      {isOpen && (
+        <Suspense fallback={<SkeletonLines />}>
+          <Terminal key={opened} job={job.id} rank={rank} onEnd={setEnded} />
+        </Suspense>
+      )}
+    </Panel>
+  );
+}
