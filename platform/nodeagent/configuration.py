@@ -162,12 +162,17 @@ def read_configurations(path: Path) -> tuple[Configuration, ...]:
     nodes = slurm.get("nodes") if isinstance(slurm, dict) else None
     if not isinstance(nodes, dict) or not nodes or not all(isinstance(one, str) for one in nodes.values()):
         raise ConfigurationError(f"{path}: slurm.nodes: must name at least one node, each with its token")
-    # Each has a folder of its own, as on machines of their own.
-    work_folder = str(value.get("work_folder", ""))
-    return tuple(
-        _checked(path, value | {"node": name, "token": token, "work_folder": f"{work_folder}/{name}"})
-        for name, token in nodes.items()
-    )
+    return tuple(_checked(path, _of_node(path, value, name, token)) for name, token in nodes.items())
+
+
+def _of_node(path: Path, value: dict[str, Any], name: str, token: str) -> dict[str, Any]:
+    """Return what the file would be if it spoke for one node: with a work folder of its own."""
+    if "/" in name or name.startswith("."):
+        raise ConfigurationError(f"{path}: slurm.nodes: must be names of nodes, not {name!r}")
+    own = value | {"node": name, "token": token}
+    if isinstance(value.get("work_folder"), str):
+        own["work_folder"] = f"{value['work_folder']}/{name}"
+    return own
 
 
 def _read_object(path: Path) -> dict[str, Any]:

@@ -1,12 +1,15 @@
-"""What Slurm writes, and what is understood by it: lines of several versions, without any Slurm."""
+"""What Slurm writes and what is understood by it, and its configuration, without any Slurm."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nodeagent.configuration import Slurm
+from nodeagent.configuration import ConfigurationError, Slurm, read_configurations
 from nodeagent.executor import BatchError, Errand
 from nodeagent.slurm import read_jobs, read_node, sbatch_arguments
 
@@ -89,3 +92,48 @@ def test_what_is_submitted() -> None:
     assert arguments[-1] == "--qos=allotment"
     bare = sbatch_arguments(GIVEN, replace(errand, gpus=0, cpus=0.0, memory_bytes=0))
     assert not [word for word in bare if word.startswith(("--gres", "--mem", "--account"))]
+
+
+def write(folder: Path, slurm: Any, **changes: Any) -> Path:
+    value = {
+        "server_url": "http://127.0.0.1:8000",
+        "work_folder": "work",
+        "checkpoint_folder": "checkpoints",
+        "inventory": {"kind": "nvml"},
+        "slurm": slurm,
+    }
+    path = folder / "slurm.json"
+    path.write_text(
+        json.dumps({name: item for name, item in {**value, **changes}.items() if item is not ...})
+    )
+    return path
+
+
+SLURM = {"partition": "gpu", "nodes": {"n1": "one", "n2": "two"}, "gpu_memory_bytes": 1}
+
+
+def test_one_file_speaks_for_many_nodes(tmp_path: Path) -> None:
+    first, second = read_configurations(write(tmp_path, SLURM))
+    assert (first.node, first.token, first.work_folder) == ("n1", "one", str(tmp_path / "work/n1"))
+    assert (second.node, second.token, second.work_folder) == ("n2", "two", str(tmp_path / "work/n2"))
+    assert first.checkpoint_folder == second.checkpoint_folder
+
+
+@pytest.mark.parametrize(
+    ("slurm", "changes", "problem"),
+    [
+        (SLURM | {"nodes": {}}, {}, "slurm.nodes: must name at least one node"),
+        (SLURM | {"nodes": {"../n1": "one"}}, {}, "slurm.nodes: must be names of nodes"),
+        (SLURM | {"nodes": {"n1": ""}}, {}, "token: must be text without spaces"),
+        (SLURM | {"gpu_memory_bytes": 0}, {}, "slurm: partition and gpu_memory_bytes"),
+        (SLURM | {"every_seconds": 0}, {}, "slurm.every_seconds: must be from 0.1 to 60"),
+        (SLURM | {"queue": "x"}, {}, "unknown field 'queue'"),
+        (SLURM, {"node": "n1"}, "node, token: leave them out"),
+        (SLURM, {"metrics_address": "127.0.0.1:9400"}, "metrics_address: is of one node"),
+        (SLURM, {"work_folder": ...}, "work_folder: is missing"),
+        ("gpu", {}, "slurm.nodes: must name"),
+    ],
+)
+def test_a_bad_field_is_named(slurm: Any, changes: Any, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        read_configurations(write(tmp_path, slurm, **changes))
