@@ -29,6 +29,7 @@ from allot.objects import (
     Event,
     GpuModel,
     Job,
+    JobPreemptions,
     JobSpec,
     LogPage,
     LogSearch,
@@ -255,6 +256,10 @@ class Client:
         """What happened, newest first. Filters: job, node, tenant, kind."""
         return cast("Iterator[Event]", self._pages("/events", filters, limit))
 
+    def job_preemptions(self, job_id: int) -> JobPreemptions:
+        """How often a job was preempted, and what that cost."""
+        return cast(JobPreemptions, self._read(f"/jobs/{job_id}/preemptions"))
+
     def nodes(self) -> list[Node]:
         return cast("list[Node]", list(self._pages("/nodes", {}, None)))
 
@@ -300,7 +305,7 @@ class Client:
         """How the spare GPUs are handed out."""
         return cast(ClusterSettings, self._read("/cluster/settings"))
 
-    def set_cluster_settings(self, changes: Mapping[str, str]) -> ClusterSettings:
+    def set_cluster_settings(self, changes: Mapping[str, Any]) -> ClusterSettings:
         """Change how the spare GPUs are handed out; what is not named stays as it is."""
         answer = self._transport.request("PATCH", "/cluster/settings", body=dict(changes))
         return cast(ClusterSettings, answer)

@@ -8,7 +8,16 @@ from typing import Any
 
 from allot.errors import FieldProblem
 from allot.market_objects import Lot
-from allot.objects import ENDED, Attempt, Job, Reason
+from allot.objects import (
+    ENDED,
+    Attempt,
+    AttemptTurn,
+    ClusterSettings,
+    Job,
+    JobPreemptions,
+    Reason,
+    VirtualCluster,
+)
 from allot.output import duration, plural, since
 
 
@@ -129,6 +138,39 @@ def attempt_detail(attempt: Attempt) -> str:
     said = attempt["message"] or (exit_words(attempt["exit_code"]) if attempt["exit_code"] else "")
     lost = attempt["lost_seconds"]
     return f"{said} {duration(lost)} of work lost.".strip() if lost and lost >= 1 else said
+
+
+def least_words(vc: VirtualCluster) -> str:
+    """Say after how long attempts may be displaced."""
+    least, reclaim = vc["min_run_seconds"], vc["reclaim_min_run_seconds"]
+    policies = (
+        f"policies leave attempts alone for {duration(least)}" if least else "policies displace any attempt"
+    )
+    return f"{policies}; guarantees return {f'after {duration(reclaim)}' if reclaim else 'at once'}"
+
+
+def settings_lines(settings: ClusterSettings) -> list[tuple[str, str]]:
+    """Say how far policies may go in the whole cluster."""
+    most = settings["preemptions_per_round"]
+    first, longest = settings["backoff_seconds"], settings["most_backoff_seconds"]
+    return [
+        ("Displaced", "any number of jobs a round" if most is None else f"at most {most} a round"),
+        ("Back-off", f"{duration(first)}, doubled each time up to {duration(longest)}"),
+    ]
+
+
+def preemption_words(preemptions: JobPreemptions) -> str:
+    """Say how often a job was preempted while it ran, and what that cost."""
+    lost, overhead = duration(preemptions["lost_seconds"]), duration(preemptions["overhead_seconds"])
+    times = plural(preemptions["times"], "time")
+    return f"{times}; {lost} of work done again, {overhead} to stop and start"
+
+
+def turn_words(turn: AttemptTurn) -> str:
+    """Say that an attempt shares its GPUs in turns."""
+    return (
+        f"of {duration(turn['seconds'])}, {turn['index'] + 1} of {turn['count']}; frozen in those of others"
+    )
 
 
 def attempt_words(attempt: Attempt) -> str:

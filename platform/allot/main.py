@@ -21,6 +21,7 @@ from allot.commands import (
     nodes,
     notices,
     policies,
+    restraint,
     session,
     sessions,
     speeds,
@@ -99,6 +100,7 @@ what_if.register(app)
 vc.register(app)
 advice.register(app)
 policies.register(app)
+restraint.register(app)
 speeds.register(app)
 market.register(app)
 ledger.register(app)

@@ -52,6 +52,25 @@ class NodeShare(TypedDict):
     state: str
 
 
+class AttemptTurn(TypedDict):
+    """It runs while floor(Unix seconds / seconds) modulo count is its index, and is frozen otherwise."""
+
+    index: int
+    count: int
+    seconds: float
+
+
+class JobPreemptions(TypedDict):
+    times: int
+    #: Work that was done again, and the time to stop and to start.
+    lost_seconds: float
+    overhead_seconds: float
+    #: What one costs it, as policies are told.
+    cost_seconds: float | None
+    short_runs: int
+    may_borrow_at: str | None
+
+
 class Attempt(TypedDict):
     id: int
     number: int
@@ -59,6 +78,8 @@ class Attempt(TypedDict):
     outcome: str | None
     gpu_model: str
     placement: list[NodeShare]
+    #: None: it runs all the time.
+    turn: AttemptTurn | None
     exit_code: int | None
     category: str | None
     message: str
@@ -375,6 +396,9 @@ class VirtualCluster(TypedDict):
     policy_parameters: dict[str, Any]
     placer: str
     default_time_limit_seconds: float | None
+    #: An attempt that has run for less is not displaced: by a policy; by a guarantee.
+    min_run_seconds: float
+    reclaim_min_run_seconds: float
     #: GPUs by model that it may rely on now: its own, less what is lent, and what is borrowed.
     guaranteed: dict[str, int]
     own_guaranteed: dict[str, int]
@@ -418,6 +442,11 @@ class Plugins(TypedDict):
 class ClusterSettings(TypedDict):
     spare_policy: str
     spare_placer: str
+    #: Jobs that policies may displace in a round; None: any number.
+    preemptions_per_round: int | None
+    #: How long a job may not borrow after it was preempted too early: the first time, and at most.
+    backoff_seconds: float
+    most_backoff_seconds: float
     overrun: Overrun | None
 
 

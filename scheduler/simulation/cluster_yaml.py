@@ -18,6 +18,7 @@ from scheduler.simulation.errors import ClusterError
 from scheduler.simulation.inventory import (
     MOST_GPUS,
     ONLY_RACK,
+    Bounds,
     ClusterSpec,
     Inventory,
     count_gpus,
@@ -82,7 +83,7 @@ def read_cluster_yaml(name: str, text: str) -> ClusterSpec:
         raise ClusterError(f"{name}:{line}: is not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise ClusterError(f"{name}: is not YAML: {error}") from None
-    root = _Entry(name, content, ("name", "racks", "nodes", "prices", "virtual_clusters", "cells", "tenants"))
+    root = _Entry(name, content, _CLUSTER)
     inventory = Inventory()
     for number, rack in enumerate(root.entries("racks", ("name", "count", "nodes")), 1):
         count = rack.count("count", 1)
@@ -112,6 +113,7 @@ def read_cluster_yaml(name: str, text: str) -> ClusterSpec:
         virtual_clusters=virtual_clusters or one_virtual_cluster(inventory.nodes),
         tenants=tenants,
         prices=_prices(root, gpus),
+        bounds=_bounds(root),
     )
     cells = root.value.get("cells")
     if cells is None:
@@ -133,6 +135,7 @@ def _prices(root: _Entry, gpus: Mapping[str, int]) -> dict[str, float]:
     return {model: float(price) for model, price in prices.items()}
 
 
+_CLUSTER = ("name", "racks", "nodes", "prices", "preemptions", "virtual_clusters", "cells", "tenants")
 _NODE = ("name", "count", "gpu_model", "gpus", "cpus", "memory", "sockets", "switches")
 _VIRTUAL_CLUSTER = (
     "name",
@@ -142,6 +145,8 @@ _VIRTUAL_CLUSTER = (
     "policy_parameters",
     "placer",
     "default_time_limit",
+    "min_run",
+    "reclaim_min_run",
 )
 
 
@@ -233,6 +238,33 @@ def _virtual_cluster(entry: _Entry, gpus: Mapping[str, int], *, in_cells: bool) 
         policy_parameters=parameters,
         placer=placer,
         default_time_limit_seconds=limit_seconds,
+        min_run_seconds=_seconds(entry, "min_run"),
+        reclaim_min_run_seconds=_seconds(entry, "reclaim_min_run"),
+    )
+
+
+def _seconds(entry: _Entry, field: str, default: float = 0.0) -> float:
+    value = entry.value.get(field, default)
+    if value == 0:
+        return 0.0
+    seconds = seconds_of(str(value)) if isinstance(value, int | float | str) else None
+    if seconds is None:
+        raise entry.wrong(field, f"{value!r} is not a duration such as 90s or 5m, or 0")
+    return seconds
+
+
+def _bounds(root: _Entry) -> Bounds:
+    value = root.value.get("preemptions")
+    if value is None:
+        return Bounds()
+    entry = _Entry(f"{root.place}: preemptions", value, ("per_round", "backoff", "most_backoff"))
+    most = entry.value.get("per_round")
+    if most is not None and (not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= _MOST):
+        raise entry.wrong("per_round", f"{most!r} is not a whole number of at least 0")
+    return Bounds(
+        preemptions_per_round=most,
+        backoff_seconds=_seconds(entry, "backoff", Bounds().backoff_seconds),
+        most_backoff_seconds=_seconds(entry, "most_backoff", Bounds().most_backoff_seconds),
     )
 
 

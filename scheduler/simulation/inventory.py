@@ -18,6 +18,15 @@ MOST_GPUS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How far policies may go against jobs that run; as in a Snapshot."""
+
+    preemptions_per_round: int | None = None
+    backoff_seconds: float = 30.0
+    most_backoff_seconds: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
     """Hardware and how it is divided. A virtual cluster without members is open to every tenant."""
 
@@ -29,6 +38,7 @@ class ClusterSpec:
     cells: Specification | None = None
     #: What a GPU of each model costs for an hour; one that is not named costs 1.
     prices: Mapping[str, float] = field(default_factory=dict)
+    bounds: Bounds = Bounds()
     #: What was assumed, in sentences for the report.
     notes: tuple[str, ...] = ()
 

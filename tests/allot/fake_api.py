@@ -46,6 +46,7 @@ def make_attempt(number: int = 1, **changes: Any) -> dict[str, Any]:
                 "state": "running",
             }
         ],
+        "turn": None,
         "exit_code": None,
         "category": None,
         "message": "",
@@ -245,6 +246,9 @@ class FakeApi:
             no_prediction = "" if self.prediction else "It was put on hold."
             more |= {"prediction": self.prediction, "no_prediction": no_prediction}
             return {**{key: job[key] for key in keys}, **more}
+        if action == "preemptions":
+            times = {"times": job["preemptions"], "lost_seconds": 75.0, "overhead_seconds": 4.5}
+            return Answer(200, {**times, "cost_seconds": 79.5, "short_runs": 0, "may_borrow_at": None})
         if action == "attempts":
             return {"results": [job["attempt"]], "next": None, "previous": None}
         if action == "cancel":

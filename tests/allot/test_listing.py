@@ -59,6 +59,8 @@ VC: dict[str, Any] = {
     "policy_parameters": {"backfill": True},
     "placer": "consolidate",
     "default_time_limit_seconds": 3600,
+    "min_run_seconds": 300.0,
+    "reclaim_min_run_seconds": 0.0,
     "guaranteed": {"V100": 8},
     "own_guaranteed": {"V100": 8},
     "lent": [],
@@ -172,7 +174,7 @@ def test_show_tells_the_story_of_a_job(allot: Allot, api: FakeApi) -> None:
     assert facts["GPUs"] == "2 GPUs of V100 or P100, guaranteed"
     assert facts["Tasks"] == "main ×1, 2 GPUs: python train.py"
     assert facts["Labels"] == "team=vision"
-    assert facts["Preempted"] == "1 time"
+    assert facts["Preempted"] == "1 time; 1m15s of work done again, 4s to stop and start"
     assert facts["Progress"] == "step 12 of 100, 340 samples/s"
     assert columns(lines[-2]) == ["ATTEMPT", "STATE", "MODEL", "TIME", "NODES", "DETAIL"]
     assert columns(lines[-1])[:3] == ["1", "RUNNING", "V100"]

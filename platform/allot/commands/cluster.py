@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from allot.commands.options import OutputOption, QuietOption, connect
-from allot.describe import limit_words, lot_words
+from allot.describe import least_words, limit_words, lot_words
 from allot.market_objects import Borrowed, Lent
 from allot.objects import Overrun, VirtualCluster
 from allot.output import Format, local_time, print_line, print_objects, print_table, say, since
@@ -77,6 +77,7 @@ def _print_vc(vc: VirtualCluster) -> None:
         ("Policy", f"{vc['policy']}{' with ' + parameters if parameters else ''}"),
         ("Placer", vc["placer"]),
         *overrun_lines(vc["overrun"]),
+        ("Restraint", least_words(vc)),
         ("Time limit", f"{limit_words(vc['default_time_limit_seconds'])} where a job names none"),
         (
             "Members",

@@ -20,14 +20,16 @@ from allot.describe import (
     guarantee_words,
     model_of,
     nodes_of,
+    preemption_words,
     reason_lines,
     run_time,
     state_word,
     task_line,
+    turn_words,
 )
 from allot.errors import Refused, WrongUse
 from allot.forecasts import prediction_line
-from allot.objects import Attempt, Job
+from allot.objects import Attempt, Job, JobPreemptions
 from allot.output import (
     Format,
     local_time,
@@ -134,10 +136,11 @@ def show(
         elif output is not Format.table:
             print_objects(job, output)
         else:
-            _print_job(job, client.attempts(job_id) if job["attempt"] else [])
+            preemptions = client.job_preemptions(job_id) if job["preemptions"] else None
+            _print_job(job, client.attempts(job_id) if job["attempt"] else [], preemptions)
 
 
-def _print_job(job: Job, attempts: list[Attempt]) -> None:
+def _print_job(job: Job, attempts: list[Attempt], preemptions: JobPreemptions | None) -> None:
     latest = job["attempt"]
     facts = [
         ("State", _state_line(job)),
@@ -148,7 +151,8 @@ def _print_job(job: Job, attempts: list[Attempt]) -> None:
         ("Priority", str(job["priority"])),
         ("Tasks", "\n".join(task_line(task) for task in job["spec"].get("tasks", []))),
         ("Labels", ", ".join(f"{key}={value}" for key, value in job["labels"].items())),
-        ("Preempted", plural(job["preemptions"], "time") if job["preemptions"] else ""),
+        ("Preempted", preemption_words(preemptions) if preemptions else ""),
+        ("Turns", turn_words(latest["turn"]) if latest and latest["turn"] else ""),
         ("Runs on", nodes_of(latest) if latest and job["state"] == "running" else ""),
         ("Progress", _progress(latest) if latest else ""),
         ("Message", job["message"]),

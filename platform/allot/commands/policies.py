@@ -10,6 +10,7 @@ from allot.commands.cluster import amounts, overrun_lines
 from allot.commands.options import OutputOption, connect
 from allot.commands.vc import Name
 from allot.commands.vc import group as virtual_clusters
+from allot.describe import settings_lines
 from allot.errors import AllotError
 from allot.objects import Plugin, VirtualCluster
 from allot.output import Format, plural, print_line, print_objects, print_table
@@ -136,7 +137,7 @@ def show(output: OutputOption = Format.table) -> None:
         return
     print_line("Spare GPUs, for opportunistic jobs")
     lines = [("Policy", found["spare_policy"]), ("Placer", found["spare_placer"])]
-    for heading, text in (*lines, *overrun_lines(found["overrun"])):
+    for heading, text in (*lines, *settings_lines(found), *overrun_lines(found["overrun"])):
         print_line(f"  {heading:<12} {text}")
 
 

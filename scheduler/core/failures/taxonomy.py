@@ -3,13 +3,13 @@
 The classes are those of M. Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
 Workloads" (Philly), USENIX ATC 2019, table 7, who found them with more than 230 rules over logs. Here the
 node has chosen the decisive line of the log and a category already (`nodeagent.classify`); the few rules
-below look at that line. A site may put rules of its own before them.
+below look at that line. A site's own rules come before them (`site_rules`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -62,6 +62,7 @@ def _rule(
 NO_SIGNATURE = FailureClass("no_signature", Layer.UNKNOWN, "nothing tells why")
 #: Not found in a log: the platform stopped it.
 STUCK = FailureClass("stuck", Layer.ENGINE, "it told of no progress")
+IDLE_GPUS = FailureClass("idle_gpus", Layer.ENGINE, "its GPUs did nothing")
 
 _USER, _ENGINE, _PLATFORM = Layer.USER, Layer.ENGINE, Layer.PLATFORM
 
@@ -131,19 +132,17 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
+#: By name.
+CLASSES: Mapping[str, FailureClass] = {
+    failure.name: failure for failure in (*[rule.failure for rule in RULES], NO_SIGNATURE, STUCK, IDLE_GPUS)
+}
 #: What an owner may name in a job's rules.
-KNOWN_FAILURES: tuple[str, ...] = (
-    *sorted({rule.failure.name for rule in RULES} | {NO_SIGNATURE.name, STUCK.name}),
-    *[layer.value for layer in Layer],
-)
+KNOWN_FAILURES: tuple[str, ...] = (*sorted(CLASSES), *[layer.value for layer in Layer])
 
 
-def class_of(category: str, message: str, site_rules: Sequence[Rule] = ()) -> FailureClass:
+def class_of(category: str, message: str) -> FailureClass:
     """Return the class of an attempt's end, by its node's category and decisive line."""
-    for rule in (*site_rules, *RULES):
-        if rule.matches(category, message):
-            return rule.failure
-    return NO_SIGNATURE
+    return next((rule.failure for rule in RULES if rule.matches(category, message)), NO_SIGNATURE)
 
 
 def signature_of(failure: FailureClass, message: str) -> str:

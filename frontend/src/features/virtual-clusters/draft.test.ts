@@ -22,6 +22,8 @@ describe("the form of a virtual cluster", () => {
       policy_parameters: { backfill: false },
       placer: "delay:relax_after_seconds=600",
       default_time_limit_seconds: 3600,
+      min_run_seconds: 0,
+      reclaim_min_run_seconds: 0,
       guaranteed: { V100: 8 },
       members: [{ tenant: "vision", weight: 2 }],
     });

@@ -12,6 +12,8 @@ export interface Draft {
   placer: string;
   placerParameters: Record<string, unknown>;
   defaultTimeLimitSeconds: number | undefined;
+  minRunSeconds: number | undefined;
+  reclaimMinRunSeconds: number | undefined;
   guaranteed: Record<string, number | undefined>;
   /** Weight by tenant. */
   members: Record<string, number | undefined>;
@@ -27,6 +29,8 @@ export function draftOf(cluster: VirtualCluster | null): Draft {
     placer: placer.name,
     placerParameters: placer.parameters,
     defaultTimeLimitSeconds: cluster?.default_time_limit_seconds ?? 86_400,
+    minRunSeconds: cluster?.min_run_seconds ?? 0,
+    reclaimMinRunSeconds: cluster?.reclaim_min_run_seconds ?? 0,
     // What is lent or borrowed at present is not its own to change.
     guaranteed: cluster?.own_guaranteed ?? {},
     members: Object.fromEntries((cluster?.members ?? []).map(({ tenant, weight }) => [tenant, weight])),
@@ -53,6 +57,8 @@ export function bodyOf(
     ...(draft.defaultTimeLimitSeconds === undefined
       ? {}
       : { default_time_limit_seconds: draft.defaultTimeLimitSeconds }),
+    min_run_seconds: draft.minRunSeconds ?? 0,
+    reclaim_min_run_seconds: draft.reclaimMinRunSeconds ?? 0,
     guaranteed: Object.fromEntries(guaranteed),
     members: members.map(([tenant, weight]) => ({ tenant, weight })),
   };

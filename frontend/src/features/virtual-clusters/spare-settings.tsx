@@ -4,12 +4,14 @@ import { useState, type SyntheticEvent } from "react";
 import { ApiError, request } from "@/api/client";
 import { policiesQuery } from "@/api/queries";
 import type { ClusterSettings, Plugins } from "@/api/types";
+import { duration } from "@/components/format";
 import { useSession } from "@/components/session";
 import { OverrunNotice } from "@/features/virtual-clusters/overrun-notice";
 import { PluginChoice } from "@/features/virtual-clusters/plugin-choice";
 import { formatPlugin, inWords, parsePlugin } from "@/features/virtual-clusters/plugin-text";
 import { Button } from "@/ui/button";
 import { ErrorNotice } from "@/ui/feedback";
+import { Field, NumberInput } from "@/ui/field";
 import { Facts, Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
@@ -32,12 +34,14 @@ export function SpareSettings() {
     <Panel title="Spare GPUs">
       {data.overrun && <OverrunNotice policy={parsePlugin(data.spare_policy).name} overrun={data.overrun} />}
       {me.is_operator ? (
-        <SpareForm key={`${data.spare_policy} ${data.spare_placer}`} settings={data} />
+        <SpareForm key={JSON.stringify({ ...data, overrun: null })} settings={data} />
       ) : (
         <Facts
           facts={[
             ["Policy", inWords(parsePlugin(data.spare_policy))],
             ["Placer", inWords(parsePlugin(data.spare_placer))],
+            ["Jobs displaced in a round", data.preemptions_per_round ?? "any number"],
+            ["Back-off", `${duration(data.backoff_seconds)}, up to ${duration(data.most_backoff_seconds)}`],
           ]}
         />
       )}
@@ -49,13 +53,13 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
   const say = useSay();
   const queries = useQueryClient();
   const plugins = useQuery(policiesQuery).data;
-  const { spare_policy, spare_placer } = settings;
-  const [draft, setDraft] = useState({ spare_policy, spare_placer });
+  const { overrun: _, ...chosen } = settings;
+  const [draft, setDraft] = useState(chosen);
   const save = useMutation({
     mutationFn: () => request<ClusterSettings>("PATCH", PATH, { body: draft }),
     onSuccess: (saved) => {
       queries.setQueryData(KEY, saved);
-      say("done", "Saved how spare GPUs are handed out.");
+      say("done", "Saved how spare GPUs are handed out, and the bounds of preemptions.");
     },
   });
   const refusal = save.error instanceof ApiError ? save.error : null;
@@ -63,7 +67,7 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
     event.preventDefault();
     save.mutate();
   };
-  const choice = (label: string, name: keyof typeof draft, plugins: Plugins["policies"] | undefined) => (
+  const choice = (label: string, name: "spare_policy" | "spare_placer", plugins: Plugins["policies"] | undefined) => (
     <PluginChoice
       label={label}
       plugins={plugins}
@@ -72,12 +76,33 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
       problem={refusal?.problem(name)}
     />
   );
+  const number = (
+    label: string,
+    name: "preemptions_per_round" | "backoff_seconds" | "most_backoff_seconds",
+    hint: string,
+  ) => (
+    <Field label={label} hint={hint} problem={refusal?.problem(name)}>
+      {(attributes) => (
+        <NumberInput
+          {...attributes}
+          min={0}
+          value={draft[name] ?? undefined}
+          onChange={(value) => setDraft({ ...draft, [name]: value ?? (name === "preemptions_per_round" ? null : 0) })}
+        />
+      )}
+    </Field>
+  );
   return (
     <form className={styles.form} onSubmit={submit}>
       {refusal && <ErrorNotice error={refusal} />}
       <div className={styles.pair}>
         {choice("Policy of opportunistic jobs", "spare_policy", plugins?.policies)}
         {choice("Placer of opportunistic jobs", "spare_placer", plugins?.placers)}
+      </div>
+      <div className={styles.pair}>
+        {number("Jobs displaced in a round", "preemptions_per_round", "By policies, at most; empty: any number")}
+        {number("Back-off in seconds", "backoff_seconds", "After a preemption that came too early; doubled each time")}
+        {number("Longest back-off in seconds", "most_backoff_seconds", "Until then the job does not borrow GPUs")}
       </div>
       <div>
         <Button type="submit" busy={save.isPending}>

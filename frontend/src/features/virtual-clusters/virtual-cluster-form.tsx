@@ -160,6 +160,36 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
             )}
           </Field>
         </div>
+        <div className={styles.pair}>
+          <Field
+            label="Least run in seconds"
+            hint="Before a policy may displace an attempt; 0: at once"
+            problem={refusal?.problem("min_run_seconds")}
+          >
+            {(attributes) => (
+              <NumberInput
+                {...attributes}
+                min={0}
+                value={draft.minRunSeconds}
+                onChange={(seconds) => change({ minRunSeconds: seconds })}
+              />
+            )}
+          </Field>
+          <Field
+            label="Least run before a reclaim in seconds"
+            hint="Before an opportunistic one gives way to a guarantee; 0: at once"
+            problem={refusal?.problem("reclaim_min_run_seconds")}
+          >
+            {(attributes) => (
+              <NumberInput
+                {...attributes}
+                min={0}
+                value={draft.reclaimMinRunSeconds}
+                onChange={(seconds) => change({ reclaimMinRunSeconds: seconds })}
+              />
+            )}
+          </Field>
+        </div>
         <DialogActions>
           <Button onClick={onClose}>Close</Button>
           <Button type="submit" look="primary" busy={save.isPending}>

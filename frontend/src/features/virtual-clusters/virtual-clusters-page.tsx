@@ -12,6 +12,7 @@ import { ClusterCells } from "@/features/virtual-clusters/cluster-cells";
 import { BarsKey, GuaranteeBars } from "@/features/virtual-clusters/guarantee-bars";
 import { EnlargeWhatIf } from "@/features/virtual-clusters/enlarge-what-if";
 import { LoanList } from "@/features/virtual-clusters/loan-list";
+import { leastRun, PreemptionsOf } from "@/features/virtual-clusters/restraint";
 import { OverrunNotice } from "@/features/virtual-clusters/overrun-notice";
 import { inWords, parsePlugin } from "@/features/virtual-clusters/plugin-text";
 import { SpareSettings } from "@/features/virtual-clusters/spare-settings";
@@ -121,6 +122,8 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
             ...(cluster.has_targets ? [targets(cluster.name)] : []),
             ["Placer", inWords(parsePlugin(cluster.placer))],
             ["Default time limit", duration(cluster.default_time_limit_seconds)],
+            ["Least run", leastRun(cluster)],
+            ["Preempted", <PreemptionsOf key="preemptions" name={cluster.name} />],
           ]}
         />
         <div>
