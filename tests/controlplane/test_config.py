@@ -22,6 +22,8 @@ from controlplane import config as module
         ),
         ({"ALLOT_SOLVER_MEMORY_BYTES": "1000"}, "ALLOT_SOLVER_MEMORY_BYTES: "),
         ({"ALLOT_SOLVER_RECYCLE_CALLS": "0"}, "ALLOT_SOLVER_RECYCLE_CALLS: "),
+        ({"ALLOT_PUBLIC_URL": "gpus.example.org"}, "ALLOT_PUBLIC_URL: must look like https://"),
+        ({"ALLOT_EMAIL_URL": "mail.example.org:25"}, "ALLOT_EMAIL_URL: must look like smtp+starttls://"),
         ({"ALLOT_METRICS_TOKEN": "short"}, "ALLOT_METRICS_TOKEN: needs at least 16 characters, or none"),
     ],
 )

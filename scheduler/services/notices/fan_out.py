@@ -96,7 +96,10 @@ class _Readers:
             owner = notice.job.submitted_by
             # Whoever left a tenant hears no more of it.
             may_see = owner.is_operator or (notice.job.tenant_id, owner.pk) in self._members
-            return [owner] if may_see and self._wants(owner, notice.topic, notice.job) else []
+            # People want to know when it began; programs may want to know whenever it begins again.
+            is_news = notice.data.get("is_first_start", True)
+            wants = self._wants(owner, notice.topic, notice.job)
+            return [owner] if may_see and is_news and wants else []
         if notice.tenant is None:
             return User.objects.filter(is_operator=True).exclude(notifications__cluster=False)
         admins = User.objects.filter(memberships__tenant=notice.tenant, memberships__role=Role.ADMIN)

@@ -112,16 +112,19 @@ def _of_job(event: Event, job: Job, attempt: Attempt | None, failure: str) -> No
     """`failure`: the class of its last attempt's failure, where it failed."""
     title = f"Job {job.id} ({job.name})"
     data: dict[str, Any] = {}
+    if event.kind == "job.started" and event.data.get("is_trial"):
+        return None
     if event.kind == "job.started":
         topic, told = "job.started", "started"
         text = f"{title} runs on {wording.gpus(job.gpus)}."
+        data = {"is_first_start": job.started_at == event.at}
     elif event.kind in ("job.succeeded", "job.cancelled"):
         topic, told = "job.finished", event.to_state
         text = f"{title} {'succeeded' if told == 'succeeded' else 'was cancelled'}{_after(job)}."
     elif event.kind == "job.failed":
         topic, told = "job.failed", "failed"
         text, data = _failure(event, job, title, failure)
-    elif event.kind == "attempt.stuck":
+    elif event.kind in ("attempt.stuck", "attempt.idle"):
         topic, told = "job.stuck", "seems stuck"
         text = f"{title} seems stuck: {event.message}"
     elif event.kind == "attempt.trial_failed":

@@ -48,6 +48,9 @@ def job_of(user: User, *, notify: list[str] | None = None, **columns: Any) -> Jo
 
 
 def happened(kind: str, job: Job, **columns: Any) -> None:
+    if kind == "job.started" and job.started_at is None:
+        job.started_at = columns["at"] = timezone.now()
+        job.save()
     Event.objects.create(
         **{
             "at": timezone.now(),
@@ -90,11 +93,13 @@ def test_what_happens_within_seconds_is_one_mail_and_the_next_comes_a_minute_lat
     assert f"/jobs/{job.id}\r\n" in text
     assert "other jobs needed its GPUs (jobs 7 and 8). About 90 s of work were lost." in text
     happened("job.started", job)
+    preempted(job)
     tell()
     assert send() == 0
     NotificationSettings.objects.update(mail_not_before=timezone.now())
     assert send() == 1
-    assert sink.mails[1]["Subject"] == f"[Allotment] Job {job.id} (train) started"
+    # Not of its second start.
+    assert sink.mails[1]["Subject"] == f"[Allotment] Job {job.id} (train) was stopped and waits again"
     assert not EmailNotice.objects.exists()
 
 

@@ -49,3 +49,8 @@ export function answerText({ problem, status, reply }: Delivery): string {
   if (problem) return problem;
   return status === null ? "" : `${status} ${reply}`.trim();
 }
+
+/** When a message that waits is tried next: not before its webhook is. */
+export function nextTry({ next_at: nextAt }: Delivery, { held_until: heldUntil }: Webhook): string {
+  return heldUntil && Date.parse(heldUntil) > Date.parse(nextAt) ? heldUntil : nextAt;
+}

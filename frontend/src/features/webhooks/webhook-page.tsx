@@ -17,7 +17,7 @@ import { useNow } from "@/components/now";
 import { ShowMore } from "@/components/show-more";
 import { DeliveryBadge, WebhookBadge } from "@/components/notices/webhook-badge";
 import { EditWebhookDialog, RotateDialog } from "@/components/notices/webhook-dialogs";
-import { answerText } from "@/components/notices/words";
+import { answerText, nextTry } from "@/components/notices/words";
 import { Button } from "@/ui/button";
 import { Confirm, Dialog, DialogActions } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
@@ -137,7 +137,8 @@ function WebhookActions({ webhook: { id, active }, webhook }: { webhook: Webhook
   );
 }
 
-function DeliveriesPanel({ webhook: { id } }: { webhook: Webhook }) {
+function DeliveriesPanel({ webhook }: { webhook: Webhook }) {
+  const { id } = webhook;
   const query = useInfiniteQuery(deliveriesQuery(id));
   const now = useNow();
   const [shown, setShown] = useState<Delivery | null>(null);
@@ -174,7 +175,7 @@ function DeliveriesPanel({ webhook: { id } }: { webhook: Webhook }) {
                 <td className={numeric}>{delivery.tries}</td>
                 <td className={numeric}>{delivery.seconds === null ? "–" : `${delivery.seconds.toFixed(2)} s`}</td>
                 <td className={muted}>{answerText(delivery).slice(0, 80)}</td>
-                <td className={oneLine}>{delivery.state === "waiting" ? moment(delivery.next_at) : "–"}</td>
+                <td className={oneLine}>{delivery.state === "waiting" ? moment(nextTry(delivery, webhook)) : "–"}</td>
               </tr>
             ))}
           </tbody>
