@@ -269,7 +269,7 @@ async def test_two_agents_do_not_share_a_work_folder(
 async def test_samples_say_which_devices_are_busy(server: FakeServer, start_agent: StartAgent) -> None:
     server.report_seconds = 0.1
     await start_agent()
-    await server.want(NODE, make_part(shell("sleep 60", gpu_indexes=(1, 2))))
+    await server.want(NODE, make_part(shell("while :; do :; done", gpu_indexes=(1, 2))))
 
     def busy() -> list[int]:
         samples = server.reports[NODE][-1].samples
