@@ -184,6 +184,7 @@ def _attempt(attempt: Attempt, turn: Turn | None) -> Representation:
     return {
         "id": attempt.id,
         "number": attempt.number,
+        "is_trial": attempt.is_trial,
         "state": attempt.state,
         "outcome": attempt.outcome,
         "gpu_model": attempt.allocation.gpu_model,
@@ -192,6 +193,8 @@ def _attempt(attempt: Attempt, turn: Turn | None) -> Representation:
         "exit_code": attempt.exit_code,
         "category": attempt.category,
         "failure": attempt.failure,
+        "matched_rule": attempt.matched_rule
+        and {name: attempt.matched_rule[name] for name in ("name", "severity", "advice")},
         "message": attempt.message or attempt.stop_message,
         "stop_cause": attempt.stop_cause,
         "preempted_by": attempt.preempted_by,

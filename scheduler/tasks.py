@@ -74,6 +74,16 @@ def watch_jobs() -> None:
 
 
 @shared_task(time_limit=60)
+def watch_idle_gpus() -> None:
+    watching.watch_idle_gpus()
+
+
+@shared_task(time_limit=60)
+def end_trials() -> None:
+    watching.end_trials()
+
+
+@shared_task(time_limit=60)
 def settle_market() -> None:
     settling.market_settle()
 

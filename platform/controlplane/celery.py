@@ -32,6 +32,8 @@ app.conf.update(
         "expire-leases": {"task": "scheduler.tasks.expire_leases", "schedule": 2.0},
         "watch-nodes": {"task": "scheduler.tasks.watch_nodes", "schedule": 2.0},
         "watch-jobs": {"task": "scheduler.tasks.watch_jobs", "schedule": 15.0},
+        "watch-idle-gpus": {"task": "scheduler.tasks.watch_idle_gpus", "schedule": 60.0},
+        "end-trials": {"task": "scheduler.tasks.end_trials", "schedule": 5.0},
         "settle-market": {"task": "scheduler.tasks.settle_market", "schedule": 2.0},
         "tell": {"task": "scheduler.tasks.tell", "schedule": 2.0},
         "watch-budgets": {"task": "scheduler.tasks.watch_budgets", "schedule": 10.0},

@@ -263,6 +263,7 @@ class Agent:
                 exit_code=outcome.exit_code,
                 category=outcome.category,
                 message=outcome.message,
+                last_lines=outcome.last_lines,
                 started_at=outcome.started_at,
                 ended_at=outcome.ended_at,
             )

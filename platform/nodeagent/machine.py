@@ -49,6 +49,8 @@ class Outcome:
     message: str
     started_at: float | None = None
     ended_at: float | None = None
+    #: The end of the output of the replica that failed first.
+    last_lines: str = ""
 
 
 NEVER_STARTED = Outcome(exit_code=None, category="stopped", message="It was stopped before it started.")

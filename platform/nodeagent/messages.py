@@ -151,6 +151,8 @@ class PartReport:
     exit_code: int | None = None
     category: Category = ""
     message: str = ""
+    #: The end of the output of the replica that failed: the site's own rules look for more than a category.
+    last_lines: str = ""
     #: By the node's clock, Unix seconds.
     started_at: float | None = None
     ended_at: float | None = None

@@ -49,6 +49,7 @@ def read_outcome(folder: AttemptFolder, status: dict[str, Any]) -> Outcome:
         message=message,
         started_at=status.get("started_at"),
         ended_at=status.get("ended_at"),
+        last_lines=last_lines,
     )
 
 

@@ -13,6 +13,7 @@ from scheduler.api import schemas
 from scheduler.api.job_details import checked
 from scheduler.api.virtual_clusters import PLUGIN_MOST
 from scheduler.clock import database_now
+from scheduler.jobspec import WATCHED_THEN
 from scheduler.selectors import cluster_summary, gpu_models, usage_points
 from scheduler.services.cluster_settings import cluster_settings, cluster_settings_change
 from tenants.api.strict import StrictSerializer
@@ -42,6 +43,8 @@ class ClusterSummary(APIView):
 
 PREEMPTIONS_MOST = 1_000_000
 BACKOFF_MOST_SECONDS = 7 * 86_400
+#: Readings of GPUs are seconds apart.
+IDLE_LEAST_SECONDS = 60
 
 
 class ClusterSettingsChange(StrictSerializer):
@@ -70,6 +73,19 @@ class ClusterSettingsChange(StrictSerializer):
     )
     most_backoff_seconds = serializers.FloatField(
         required=False, min_value=0, max_value=BACKOFF_MOST_SECONDS, help_text="But never longer than this."
+    )
+    idle_gpus_seconds = serializers.FloatField(
+        required=False,
+        allow_null=True,
+        min_value=IDLE_LEAST_SECONDS,
+        max_value=BACKOFF_MOST_SECONDS,
+        help_text="When a job counts as stuck whose GPUs do nothing, unless it says otherwise; null: never.",
+    )
+    idle_gpus_below_percent = serializers.FloatField(
+        required=False, min_value=0.1, max_value=100, help_text="A GPU that is less busy does nothing."
+    )
+    idle_gpus_then = serializers.ChoiceField(
+        choices=WATCHED_THEN, required=False, help_text="What is done then."
     )
 
 

@@ -2,10 +2,11 @@
 
 from rest_framework import serializers
 
+from scheduler.core.failures.site_rules import Severity
 from scheduler.core.lifecycle import AttemptState, JobState, Outcome
 from scheduler.core.plan import Tier
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
-from scheduler.jobspec import NOTIFIED, TOPOLOGY_LEVELS
+from scheduler.jobspec import NOTIFIED, TOPOLOGY_LEVELS, WATCHED_THEN
 from scheduler.models.health import Verdict
 from scheduler.models.inventory import NodeState
 from scheduler.models.rounds import RoundState
@@ -56,11 +57,34 @@ class Retry(serializers.Serializer):
     )
 
 
-class Watch(serializers.Serializer):
-    silent = serializers.JSONField(help_text="After so long without a progress line: like time_limit.")
-    then = serializers.ChoiceField(
-        choices=["warn", "stop"], required=False, default="warn", help_text="stop: and try it again."
+class IdleGpus(serializers.Serializer):
+    seconds = serializers.JSONField(help_text="For so long: like time_limit, at least 60 s.")
+    below_percent = serializers.FloatField(
+        required=False, default=5.0, min_value=0.1, max_value=100, help_text="All its GPUs were less busy."
     )
+
+
+class Watch(serializers.Serializer):
+    silent = serializers.JSONField(
+        required=False,
+        allow_null=True,
+        help_text="After so long without a progress line: like time_limit; null: it need not tell any.",
+    )
+    then = serializers.ChoiceField(
+        choices=WATCHED_THEN, required=False, default="warn", help_text="stop: and try it again."
+    )
+    idle_gpus = IdleGpus(
+        required=False, allow_null=True, help_text="Or when its GPUs did nothing; null: as is usual here."
+    )
+
+
+class Trial(serializers.Serializer):
+    """Rank 0 alone runs first, and must do well, before the whole gang is started."""
+
+    seconds = serializers.JSONField(
+        help_text='It passes that runs for so long, or tells of a step before: like time_limit, at most "1h".'
+    )
+    gpus = serializers.IntegerField(required=False, min_value=1, default=1)
 
 
 class Notify(serializers.Serializer):
@@ -146,6 +170,7 @@ class JobSpec(serializers.Serializer):
     )
     retry = Retry(required=False)
     watch = Watch(required=False, allow_null=True)
+    trial = Trial(required=False, allow_null=True)
     notify = Notify(required=False, allow_null=True)
     ports = Port(many=True, required=False)
     notebook = serializers.BooleanField(
@@ -225,9 +250,18 @@ class AttemptTurn(serializers.Serializer):
     seconds = serializers.FloatField()
 
 
+class MatchedRule(serializers.Serializer):
+    name = serializers.CharField()
+    severity = serializers.ChoiceField(choices=[severity.value for severity in Severity])
+    advice = serializers.CharField(allow_blank=True, help_text="What the job's owner can do about it.")
+
+
 class Attempt(serializers.Serializer):
     id = serializers.IntegerField()
     number = serializers.IntegerField()
+    is_trial = serializers.BooleanField(
+        help_text="On a few GPUs, to see whether the job works, before all of them are taken for it."
+    )
     state = serializers.ChoiceField(choices=ATTEMPT_STATES)
     outcome = serializers.ChoiceField(choices=["", *(outcome.value for outcome in Outcome)])
     gpu_model = serializers.CharField()
@@ -239,6 +273,7 @@ class Attempt(serializers.Serializer):
     exit_code = serializers.IntegerField(allow_null=True)
     category = serializers.CharField(allow_blank=True)
     failure = serializers.CharField(allow_blank=True, help_text="The class of its failure, if it failed.")
+    matched_rule = MatchedRule(allow_null=True, help_text="Which of the site's rules its failure matched.")
     message = serializers.CharField(allow_blank=True)
     stop_cause = serializers.CharField(allow_blank=True)
     preempted_by = serializers.ListField(child=serializers.IntegerField())
@@ -406,6 +441,12 @@ class ClusterSettings(serializers.Serializer):
         help_text="How long a job may not borrow after it was preempted too early; twice as long each time."
     )
     most_backoff_seconds = serializers.FloatField(help_text="But never longer than this.")
+    idle_gpus_seconds = serializers.FloatField(
+        allow_null=True,
+        help_text="When a job counts as stuck whose GPUs do nothing, unless it says otherwise; null: never.",
+    )
+    idle_gpus_below_percent = serializers.FloatField(help_text="A GPU that is less busy does nothing.")
+    idle_gpus_then = serializers.ChoiceField(choices=WATCHED_THEN, help_text="What is done then.")
     overrun = Overrun(
         allow_null=True, help_text="While a cheap policy decides, since the chosen one takes too long."
     )

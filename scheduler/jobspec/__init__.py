@@ -2,12 +2,13 @@
 
 from scheduler.jobspec.fields import Fields, did_you_mean
 from scheduler.jobspec.parsing import TOPOLOGY_LEVELS, parse
-from scheduler.jobspec.spec import ANY_MODEL, NOTIFIED, JobSpec, TaskSpec, in_order
+from scheduler.jobspec.spec import ANY_MODEL, NOTIFIED, WATCHED_THEN, JobSpec, TaskSpec, in_order
 
 __all__ = [
     "ANY_MODEL",
     "NOTIFIED",
     "TOPOLOGY_LEVELS",
+    "WATCHED_THEN",
     "Fields",
     "JobSpec",
     "TaskSpec",

@@ -12,7 +12,16 @@ from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Topology
 from scheduler.jobspec.fields import Fields, described, is_storable
 from scheduler.jobspec.ports import read_ports
 from scheduler.jobspec.quantities import bytes_of
-from scheduler.jobspec.spec import ANY_MODEL, NOTIFIED, JobSpec, TaskSpec, Watch
+from scheduler.jobspec.spec import (
+    ANY_MODEL,
+    IDLE_BELOW_PERCENT,
+    NOTIFIED,
+    WATCHED_THEN,
+    JobSpec,
+    TaskSpec,
+    Trial,
+    Watch,
+)
 from tenants.errors import FieldError, Invalid
 
 #: Most characters of all commands, variables and labels of a job: all else is small by itself.
@@ -26,6 +35,9 @@ MAX_CPUS = 4_096
 MAX_MEMORY_BYTES = 64 * 1024**4
 MAX_TIME_LIMIT_SECONDS = 365 * 86_400
 MAX_GRACE_SECONDS = 600
+MAX_TRIAL_SECONDS = 3_600
+#: Readings of GPUs are seconds apart.
+MIN_IDLE_SECONDS = 60
 MAX_ATTEMPTS = 20
 MAX_RETRY_LINES = 20
 MAX_LABELS = 20
@@ -114,6 +126,7 @@ def _job(fields: Fields) -> JobSpec:
         skew=_skew(fields),
         retry=_retry(fields.object("retry")),
         watch=_watch(fields),
+        trial=_trial(fields, tasks),
         notify_email=_notify(fields),
         ports=read_ports(fields),
         grace_seconds=_only(
@@ -369,12 +382,40 @@ def _watch(fields: Fields) -> Watch | None:
         return None
     inner = Fields(value, fields.path_of("watch"), fields.problems)
     silent = inner.duration("silent", most_seconds=MAX_TIME_LIMIT_SECONDS)
-    then = inner.choice("then", ("warn", "stop"), default="warn")
+    then = inner.choice("then", WATCHED_THEN, default="warn")
+    idle = inner.object("idle_gpus")
+    idle_seconds = idle.duration("seconds", most_seconds=MAX_TIME_LIMIT_SECONDS)
+    below_percent = idle.number("below_percent", default=IDLE_BELOW_PERCENT, least=0.1, most=100)
+    idle.finish()
     inner.finish()
-    if silent is None:
-        fields.refuse("watch.silent", "is missing", 'a duration such as "30m"')
+    if idle_seconds is not None and idle_seconds < MIN_IDLE_SECONDS:
+        idle.refuse("seconds", f"{idle_seconds:g} seconds are too few", f"at least {MIN_IDLE_SECONDS}")
+    if silent is None and idle_seconds is None:
+        expected = 'a duration such as "30m"; or idle_gpus with its seconds'
+        fields.refuse("watch.silent", "is missing", expected)
         return None
-    return Watch(silent_seconds=silent, then=then)
+    return Watch(
+        silent_seconds=silent, then=then, idle_seconds=idle_seconds, idle_below_percent=below_percent
+    )
+
+
+def _trial(fields: Fields, tasks: Sequence[TaskSpec]) -> Trial | None:
+    value = fields.take("trial")
+    if value is None:
+        return None
+    inner = Fields(value, fields.path_of("trial"), fields.problems)
+    problems = len(fields.problems)
+    seconds = inner.duration("seconds", most_seconds=MAX_TRIAL_SECONDS)
+    if seconds is None and len(fields.problems) == problems:
+        inner.refuse("seconds", "is missing", 'a duration such as "2m"')
+    gpus = inner.integer("gpus", default=1, least=1, most=tasks[0].gpus if tasks else MAX_GPUS_PER_REPLICA)
+    inner.finish()
+    if seconds is None:
+        return None
+    if tasks and gpus >= sum(task.replicas * task.gpus for task in tasks):
+        problem = "the whole job needs no more GPUs than its trial"
+        fields.refuse("trial", problem, "a job of more GPUs, or no trial")
+    return Trial(seconds=seconds, gpus=gpus)
 
 
 def _notify(fields: Fields) -> tuple[str, ...] | None:

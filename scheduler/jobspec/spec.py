@@ -15,6 +15,10 @@ from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Job, JobId, Task,
 ANY_MODEL = "any"
 #: Of what a job's owner may ask to get e-mail.
 NOTIFIED = ("start", "end", "failure", "preemption")
+#: What can be done about a job that is stuck.
+WATCHED_THEN = ("warn", "stop")
+#: A GPU that is less busy than this does nothing: what is left is the driver's own.
+IDLE_BELOW_PERCENT = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +36,30 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """After how long without a progress line a job counts as stuck, and what is done: "warn" or "stop"."""
+    """When a job counts as stuck, by either of two signs, and what is done then: one of `WATCHED_THEN`."""
 
-    silent_seconds: float
+    #: Without a progress line; None: it need not tell of progress.
+    silent_seconds: float | None
     then: str
+    #: With all its GPUs less busy than this; None: as is usual at the site.
+    idle_seconds: float | None = None
+    idle_below_percent: float = IDLE_BELOW_PERCENT
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the normal form, JSON-ready."""
+        idle = None
+        if self.idle_seconds is not None:
+            idle = {"seconds": _plain(self.idle_seconds), "below_percent": _plain(self.idle_below_percent)}
+        silent = None if self.silent_seconds is None else _plain(self.silent_seconds)
+        return {"silent": silent, "then": self.then, "idle_gpus": idle}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """Rank 0 alone, on so many GPUs and for so long, before the whole gang starts."""
+
+    seconds: float
+    gpus: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +92,8 @@ class JobSpec:
     retry: RetryRules
     #: What is done when it tells of no progress; None: nothing.
     watch: Watch | None
+    #: Before the first attempt of the whole gang; None: it starts at once.
+    trial: Trial | None = None
     #: Of what its owner gets e-mail (some of `NOTIFIED`); None: as he chose for all his jobs.
     notify_email: tuple[str, ...] | None = None
     #: By name, the ports at which people visit its programs; None: the node chooses the number.
@@ -119,8 +145,9 @@ class JobSpec:
                 "matching": dict(self.retry.matching),
                 "max_attempts": self.retry.max_attempts,
             },
-            "watch": (
-                {"silent": _plain(self.watch.silent_seconds), "then": self.watch.then} if self.watch else None
+            "watch": self.watch.to_dict() if self.watch else None,
+            "trial": (
+                {"seconds": _plain(self.trial.seconds), "gpus": self.trial.gpus} if self.trial else None
             ),
             "notify": None if self.notify_email is None else {"email": list(self.notify_email)},
             "ports": [{"name": name, "port": port} for name, port in self.ports.items()],
@@ -130,7 +157,20 @@ class JobSpec:
         }
 
     def shape(self) -> dict[str, Any]:
-        """Return what a round needs of it (the form of `Job.shape`)."""
+        """Return what a round needs of it (the form of `Job.shape`): at first of its trial, if it has one."""
+        own = self._own_shape()
+        if self.trial is None:
+            return own
+        first = self.tasks[0]
+        return own | {
+            "tasks": [[1, self.trial.gpus, first.cpus, first.memory_bytes]],
+            "topology": None,
+            "min_gpus": None,
+            "estimate_seconds": self.trial.seconds,
+            "after_trial": own,
+        }
+
+    def _own_shape(self) -> dict[str, Any]:
         return {
             "tasks": [[task.replicas, task.gpus, task.cpus, task.memory_bytes] for task in self.tasks],
             "topology": [self.topology.level, self.topology.required] if self.topology else None,
@@ -203,6 +243,7 @@ _FIELDS = (
     "skew",
     "retry",
     "watch",
+    "trial",
     "notify",
     "ports",
     "checkpoint",

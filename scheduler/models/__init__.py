@@ -5,6 +5,7 @@ from scheduler.models.budgets import Budget
 from scheduler.models.cells import CellSpecification
 from scheduler.models.cluster import ClusterSettings
 from scheduler.models.events import Event
+from scheduler.models.failures import FailureRules
 from scheduler.models.fairness import FairnessProgress, FairnessSample, FairnessState, FairnessViolation
 from scheduler.models.forecasts import Forecast, WhatIf
 from scheduler.models.health import NodeCheck
@@ -48,6 +49,7 @@ __all__ = [
     "EmailNotice",
     "Event",
     "Explanation",
+    "FailureRules",
     "FairnessProgress",
     "FairnessSample",
     "FairnessState",

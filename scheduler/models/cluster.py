@@ -17,5 +17,11 @@ class ClusterSettings(models.Model):
     backoff_seconds = models.FloatField(default=30.0)
     most_backoff_seconds = models.FloatField(default=600.0)
 
+    #: When a running job counts as stuck that says nothing of it itself (`watch.idle_gpus`); None: never.
+    idle_gpus_seconds = models.FloatField(null=True)
+    idle_gpus_below_percent = models.FloatField(default=5.0)
+    #: "warn" or "stop".
+    idle_gpus_then = models.CharField(max_length=4, default="warn")
+
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="cluster_settings_are_one_row")]

@@ -30,7 +30,8 @@ class Job(models.Model):
     #: "min_gpus": number or null if not elastic, "topology": [level, required] or null,
     #: "throughput": {gpu model: samples per second}, "estimate_seconds": number or null,
     #: "application": text, "search": text, "skew": number or null,
-    #: "deadline_seconds": number from submission or null, "needs_containers": truth}.
+    #: "deadline_seconds": number from submission or null, "needs_containers": truth}. Until its trial run
+    #: is over that of the trial, with the job's own as "after_trial".
     shape = models.JSONField()
     labels = models.JSONField(default=dict)
 
@@ -93,6 +94,11 @@ class Job(models.Model):
             ),
         ]
 
+    @property
+    def is_trial_due(self) -> bool:
+        """Whether the next attempt is a trial run."""
+        return "after_trial" in self.shape
+
 
 class StopCause(models.TextChoices):
     """Why an attempt was told to stop, or ended without its own doing."""
@@ -107,6 +113,9 @@ class StopCause(models.TextChoices):
     NODE_LOST = "node_lost"
     GANG_TIMEOUT = "gang_timeout"
     STUCK = "stuck"
+    IDLE_GPUS = "idle_gpus"
+    #: A trial run had shown what it was for.
+    TRIAL_OVER = "trial_over"
 
 
 class Attempt(models.Model):
@@ -114,6 +123,8 @@ class Attempt(models.Model):
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
     number = models.PositiveIntegerField()
+    #: On a few GPUs, to see whether the job works at all, before all of them are taken for it.
+    is_trial = models.BooleanField(default=False, db_default=False)
     allocation = models.ForeignKey("scheduler.Allocation", on_delete=models.PROTECT, related_name="attempts")
     state = models.CharField(max_length=8, choices=_choices(AttemptState))
     outcome = models.CharField(max_length=9, choices=_choices(Outcome), blank=True)
@@ -130,6 +141,8 @@ class Attempt(models.Model):
     category = models.CharField(max_length=20, blank=True)
     #: Its class, where it failed (`core.failures.taxonomy`).
     failure = models.CharField(max_length=40, blank=True)
+    #: Which of the site's rules it matched, and what that said then (`core.failures.site_rules`).
+    matched_rule = models.JSONField(null=True)
     message = models.CharField(max_length=500, blank=True)
     #: Work that was thrown away when it was stopped before its job was done (`services.lost_work`).
     lost_seconds = models.FloatField(null=True)

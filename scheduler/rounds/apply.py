@@ -43,7 +43,7 @@ from tenants.models import VirtualCluster
 
 # The task's name of each rank: rank by rank, as a job's replicas are numbered.
 _LOCK_JOBS = """
-SELECT id, version, state, tenant_id,
+SELECT id, version, state, tenant_id, jsonb_exists(shape, 'after_trial'),
        (SELECT array_agg(task->>'name' ORDER BY place, replica)
         FROM jsonb_array_elements(spec->'tasks') WITH ORDINALITY AS listed(task, place),
              generate_series(1, (task->>'replicas')::int) AS replica)
@@ -95,6 +95,8 @@ class _Facts:
     #: By rank: the name of the task it belongs to.
     task_names: dict[JobId, list[str]]
     tenants: dict[JobId, int]
+    #: Jobs whose next attempt is a trial run.
+    trials: set[JobId]
     #: Jobs that changed since the snapshot, with the reason in words.
     changed_jobs: dict[JobId, str]
     places: dict[GpuId, _GpuPlace]
@@ -155,10 +157,13 @@ def _lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> _Facts:
     changed: dict[JobId, str] = {job: f"job {job} has ended" for job in jobs}
     names: dict[JobId, list[str]] = {}
     tenants: dict[JobId, int] = {}
+    trials: set[JobId] = set()
     with connection.cursor() as cursor:
         cursor.execute(_LOCK_JOBS, [jobs])
-        for job, version, state, tenant, task_names in cursor.fetchall():
+        for job, version, state, tenant, is_trial_due, task_names in cursor.fetchall():
             names[job], tenants[job] = task_names, tenant
+            if is_trial_due:
+                trials.add(job)
             if version == versions.get(job) and state in (JobState.QUEUED, JobState.RUNNING):
                 del changed[job]
             else:
@@ -183,6 +188,7 @@ def _lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> _Facts:
     return _Facts(
         task_names=names,
         tenants=tenants,
+        trials=trials,
         changed_jobs=changed,
         places=places,
         attempts=_unended_attempts(concerned),
@@ -363,19 +369,25 @@ def _write_attempts(starts: Sequence[_Start], facts: _Facts, *, at: datetime, ac
         # One node has nobody to wait for.
         go = start.is_held and len(by_node) == 1
         starting_at = at if start.is_held else None
-        attempts.append((attempt, job, number, start.allocation, state, go, at, starting_at, *_BLANK_ATTEMPT))
+        is_trial = job in facts.trials
+        attempts.append(
+            (attempt, job, number, is_trial, start.allocation, state, go, at, starting_at, *_BLANK_ATTEMPT)
+        )
         parts += [
             (attempt, node, PartState.WAITING, json.dumps(replicas), "", "")
             for node, replicas in by_node.items()
         ]
-        data = json.dumps({"number": number, "gpu_model": start.placement.gpu_model})
+        data = json.dumps(
+            {"number": number, "gpu_model": start.placement.gpu_model}
+            | ({"is_trial": True} if is_trial else {})
+        )
         events.append(
             (at, f"attempt.{state}", "attempt", attempt, facts.tenants[job], job, "", state, actor, "", data)
         )
     copy_rows(
         Attempt,
         (
-            "id", "job_id", "number", "allocation_id", "state", "go", "planned_at", "starting_at",
+            "id", "job_id", "number", "is_trial", "allocation_id", "state", "go", "planned_at", "starting_at",
             "outcome", "master_address", "stop_cause", "stop_message", "preempted_by", "category", "message",
             "failure",
         ),

@@ -21,11 +21,18 @@ from scheduler.hints import hint_round
 from scheduler.models import Attempt, AttemptPart, Job
 from scheduler.models.jobs import PartState, StopCause
 from scheduler.services.backing_off import backed_off
-from scheduler.services.failures import cordon_if_suspect, nodes_to_avoid, verdict_on
+from scheduler.services.failures import (
+    cordon_if_suspect,
+    match_site_rules,
+    nodes_to_avoid,
+    verdict_on,
+    verdict_on_loss,
+)
 from scheduler.services.holds import promote, release_gpus
 from scheduler.services.lost_work import lost_seconds_at_end
 from scheduler.services.preemption_cost import settle_preemption_cost
-from scheduler.services.steps import step_attempt, step_job, touch_job
+from scheduler.services.steps import attempt_event, step_attempt, step_job, touch_job
+from scheduler.services.trials import trial_passed
 
 #: How an attempt ended that was told to stop, by the cause.
 _OUTCOME_BY_CAUSE = {
@@ -38,6 +45,8 @@ _OUTCOME_BY_CAUSE = {
     StopCause.NODE_LOST: Outcome.LOST,
     StopCause.GANG_TIMEOUT: Outcome.LOST,
     StopCause.STUCK: Outcome.FAILED,
+    StopCause.IDLE_GPUS: Outcome.FAILED,
+    StopCause.TRIAL_OVER: Outcome.SUCCEEDED,
 }
 
 
@@ -110,16 +119,27 @@ def part_running(part: AttemptPart, *, at: datetime) -> None:
         return
     step_attempt(attempt, AttemptEvent.RUNNING, at=at, actor=f"node {part.node.name}", running_at=at)
     first = {} if job.started_at else {"started_at": at}
-    step_job(job, JobEvent.STARTED, at=at, actor=f"node {part.node.name}", **first)
+    data = {"is_trial": True} if attempt.is_trial else None
+    step_job(job, JobEvent.STARTED, at=at, actor=f"node {part.node.name}", data=data, **first)
     if job.preemptions:
         settle_preemption_cost(job.id)
     stream.publish_jobs([job.id])
 
 
 def part_exited(
-    part: AttemptPart, *, exit_code: int, category: str, message: str, at: datetime, actor: str
+    part: AttemptPart,
+    *,
+    exit_code: int,
+    category: str,
+    message: str,
+    at: datetime,
+    actor: str,
+    last_lines: str = "",
 ) -> None:
-    """A node's part is over; the attempt ends with its last part, or is stopped when it can not go on."""
+    """A node's part is over; the attempt ends with its last part, or is stopped when it can not go on.
+
+    `last_lines`: the end of the output of the replica that failed.
+    """
     if part.state == PartState.EXITED:
         return
     part.state, part.exit_code = PartState.EXITED, exit_code
@@ -127,7 +147,7 @@ def part_exited(
     part.save(update_fields=["state", "exit_code", "category", "message"])
     attempt = part.attempt
     if not part.succeeded and attempt.state != AttemptState.STOPPING:
-        _keep_first_failure(attempt, part)
+        _keep_first_failure(attempt, part, last_lines)
         # The rest of the gang can not go on without this part.
         cause = StopCause.NODE_LOST if category == "lost" else StopCause.PART_FAILED
         if attempt.parts.exclude(state=PartState.EXITED).exists():
@@ -146,9 +166,10 @@ def _release_exited(attempt: Attempt, *, at: datetime) -> None:
             release_gpus(attempt.allocation, node_id=node_id, at=at)
 
 
-def _keep_first_failure(attempt: Attempt, part: AttemptPart) -> None:
+def _keep_first_failure(attempt: Attempt, part: AttemptPart, last_lines: str) -> None:
     attempt.exit_code, attempt.category, attempt.message = part.exit_code, part.category, part.message
-    attempt.save(update_fields=["exit_code", "category", "message"])
+    match_site_rules(attempt, part, last_lines)
+    attempt.save(update_fields=["exit_code", "category", "message", "matched_rule"])
 
 
 def _outcome(attempt: Attempt) -> Outcome:
@@ -164,7 +185,8 @@ def attempt_end(attempt: Attempt, *, outcome: Outcome, at: datetime, actor: str)
     job, allocation = attempt.job, attempt.allocation
     was_live = attempt.state in ATTEMPT_LIVE
     if attempt.exit_code is None:
-        attempt.exit_code = 0 if outcome == Outcome.SUCCEEDED else _first_exit_code(attempt)
+        is_done = outcome == Outcome.SUCCEEDED and not attempt.stop_cause
+        attempt.exit_code = 0 if is_done else _first_exit_code(attempt)
     lost_seconds = lost_seconds_at_end(attempt, outcome, at=at)
     if not _is_shared(attempt):
         release_gpus(allocation, at=at)
@@ -225,33 +247,52 @@ def _job_after(
         received[attempt.allocation.gpu_model] = (
             received.get(attempt.allocation.gpu_model, 0.0) + seconds * attempt.allocation.gpu_count
         )
-    if job.cancelling and outcome != Outcome.SUCCEEDED:
+    has_succeeded = outcome == Outcome.SUCCEEDED and not attempt.is_trial
+    if job.cancelling and not has_succeeded:
         step_job(job, JobEvent.CANCELLED, at=at, actor=actor, service=received, cancelling=False, **final)
-    elif outcome == Outcome.SUCCEEDED:
+    elif has_succeeded:
         step_job(job, JobEvent.SUCCEEDED, at=at, actor=actor, service=received, cancelling=False, **final)
+    elif outcome == Outcome.SUCCEEDED:
+        trial_passed(job, attempt, received, at=at, actor=actor)
     elif outcome == Outcome.FAILED:
         _after_failure(job, attempt, received, was_live=was_live, at=at, actor=actor)
     elif was_live:
-        columns = _after_preemption(job, attempt, at=at) if outcome == Outcome.PREEMPTED else {}
-        why = attempt.stop_message or attempt.message
+        interrupted = _after_preemption if outcome == Outcome.PREEMPTED else _after_loss
+        columns, why = interrupted(job, attempt, at=at)
         step_job(job, JobEvent.REQUEUED, at=at, actor=actor, why=why, service=received, **columns)
     else:
         touch_job(job)
 
 
-def _after_preemption(job: Job, attempt: Attempt, *, at: datetime) -> dict:
-    """Return the columns of a job that change when it is preempted."""
+def _after_preemption(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict, str]:
+    """Return the columns of a job that change when it is preempted, and why it was."""
     columns: dict = {"preemptions": job.preemptions + 1}
     if attempt.stop_cause == StopCause.PREEMPTED:
         columns |= backed_off(job, attempt, at=at)
-    return columns
+    return columns, attempt.stop_message or attempt.message
+
+
+def _after_loss(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict, str]:
+    """Return the columns of a job that change when an attempt of it is lost, and what that means."""
+    loss, why = verdict_on_loss(job, attempt, at=at), attempt.stop_message or attempt.message
+    if loss.is_held:
+        held = f"It is held: {loss.in_a_row} attempts in a row were lost. Release it to try once more."
+        return {"held": True}, f"{why} {held}".strip()
+    if loss.wait_seconds:
+        waits = f"{loss.in_a_row} attempts in a row were lost; it waits {loss.wait_seconds:g} s."
+        return {"eligible_at": at + timedelta(seconds=loss.wait_seconds)}, f"{why} {waits}".strip()
+    return {}, why
 
 
 def _after_failure(
     job: Job, attempt: Attempt, received: dict, *, was_live: bool, at: datetime, actor: str
 ) -> None:
     """Try a job that failed again where that is worth while, later and perhaps elsewhere."""
-    message = (attempt.message or attempt.stop_message)[:500]
+    message = attempt.message or attempt.stop_message
+    if attempt.is_trial:
+        attempt_event(attempt, "attempt.trial_failed", at=at, actor=actor, why=message).save()
+        message = f"In its trial run: {message}"
+    message = message[:500]
     verdict = verdict_on(job, attempt)
     if verdict is not None:
         attempt.failure = verdict.name
@@ -262,16 +303,18 @@ def _after_failure(
         columns["eligible_at"] = at + timedelta(seconds=verdict.after_seconds)
         if verdict.avoid_node:
             columns["avoid_nodes"] = nodes_to_avoid(job, attempt)
-        why = _sentence(message, verdict)
+        why = _sentence(message, attempt, verdict)
         step_job(job, JobEvent.REQUEUED, at=at, actor=actor, why=why, **columns)
     else:
-        why = message if verdict is None else _sentence(message, verdict)
+        why = message if verdict is None else _sentence(message, attempt, verdict)
         final = {"ended_at": at, "exit_code": attempt.exit_code, "message": message}
         step_job(job, JobEvent.FAILED, at=at, actor=actor, why=why, **columns, **final)
 
 
-def _sentence(message: str, verdict: Verdict) -> str:
-    return f"{message} It is {'' if verdict.retry else 'not '}tried again: {verdict.why}."
+def _sentence(message: str, attempt: Attempt, verdict: Verdict) -> str:
+    advice = (attempt.matched_rule or {}).get("advice")
+    said = f"{message} {advice}" if advice else message
+    return f"{said} It is {'' if verdict.retry else 'not '}tried again: {verdict.why}."
 
 
 def has_rank_zero(part: AttemptPart) -> bool:

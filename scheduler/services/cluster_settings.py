@@ -1,5 +1,5 @@
-"""What an operator decides for the cluster as a whole: how the spare GPUs are handed out, and how far
-policies may go against jobs that run.
+"""What an operator decides for the cluster as a whole: how the spare GPUs are handed out, how far policies
+may go against jobs that run, and when GPUs that do nothing are too many.
 """
 
 from collections.abc import Mapping
@@ -20,6 +20,9 @@ _SETTINGS = (
     "preemptions_per_round",
     "backoff_seconds",
     "most_backoff_seconds",
+    "idle_gpus_seconds",
+    "idle_gpus_below_percent",
+    "idle_gpus_then",
 )
 
 

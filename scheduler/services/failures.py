@@ -4,12 +4,15 @@ the node."""
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from scheduler.core.failures.losses import AfterLoss, after_loss
 from scheduler.core.failures.retrying import Failed, RetryRules, Verdict, judge
-from scheduler.core.failures.taxonomy import STUCK, class_of
-from scheduler.core.lifecycle import Outcome
+from scheduler.core.failures.site_rules import class_in, to_match
+from scheduler.core.failures.taxonomy import IDLE_GPUS, STUCK, class_of
+from scheduler.core.lifecycle import AttemptState, Outcome
 from scheduler.models import Attempt, AttemptPart, Job, Node
 from scheduler.models.inventory import NodeState
 from scheduler.models.jobs import StopCause
+from scheduler.services.failure_rules import rule_for
 from scheduler.services.node_changes import cordon_node, node_locked
 
 #: A job avoids no more nodes than these, the newest, and never more than half of those that it could use.
@@ -18,6 +21,11 @@ MOST_AVOIDED = 8
 #: its own word, so that one tenant alone can not take nodes from others.
 SUSPECT_WITHIN = timedelta(hours=6)
 SUSPECT_JOBS, SUSPECT_TENANTS = 3, 2
+
+#: The platform stopped it for one of these, and that is a failure.
+_FAILED_BY_CAUSE = {StopCause.STUCK: STUCK, StopCause.IDLE_GPUS: IDLE_GPUS}
+#: Not by the attempt's own doing: what its output says is of no matter.
+_NOT_ITS_OWN = frozenset({"", "stopped", "lost"})
 
 
 def verdict_on(job: Job, attempt: Attempt) -> Verdict | None:
@@ -32,11 +40,37 @@ def verdict_on(job: Job, attempt: Attempt) -> Verdict | None:
 
 def _failed(attempt: Attempt) -> Failed | None:
     """Return as what an attempt failed; None where it was stopped for another reason."""
-    if attempt.stop_cause == StopCause.STUCK:
-        return Failed(STUCK, attempt.stop_message)
+    if attempt.stop_cause in _FAILED_BY_CAUSE:
+        return Failed(_FAILED_BY_CAUSE[StopCause(attempt.stop_cause)], attempt.stop_message)
     if attempt.stop_cause not in ("", StopCause.PART_FAILED) or not attempt.category:
         return None
+    if attempt.matched_rule:
+        return Failed(class_in(attempt.matched_rule), attempt.message)
     return Failed(class_of(attempt.category, attempt.message), attempt.message)
+
+
+def match_site_rules(attempt: Attempt, part: AttemptPart, last_lines: str) -> None:
+    """Keep with the attempt which of the site's rules the part that failed first matches; not saved here."""
+    if part.category not in _NOT_ITS_OWN:
+        # An agent of an earlier version sends the decisive line alone.
+        rule = rule_for(part.exit_code or 0, f"{last_lines}\n{part.message}")
+        attempt.matched_rule = None if rule is None else to_match(rule)
+
+
+def verdict_on_loss(job: Job, attempt: Attempt, *, at: datetime) -> AfterLoss:
+    """Return what becomes of a job whose attempt was lost just now."""
+    ended = Attempt.objects.filter(job=job, state=AttemptState.ENDED).exclude(id=attempt.id)
+    ran_seconds = [_ran_seconds(attempt, at)]
+    for before in ended.order_by("-number").iterator(chunk_size=20):
+        if before.outcome != Outcome.LOST or before.starting_at is None:
+            break
+        ran_seconds.append(_ran_seconds(before, before.ended_at))
+    return after_loss(ran_seconds)
+
+
+def _ran_seconds(attempt: Attempt, until: datetime | None) -> float:
+    began = attempt.running_at
+    return (until - began).total_seconds() if began is not None and until is not None else 0.0
 
 
 def nodes_to_avoid(job: Job, attempt: Attempt) -> Sequence[int]:

@@ -33,6 +33,7 @@ from scheduler.services.metrics.storing import readings_store
 from scheduler.services.node_health import findings_apply
 from scheduler.services.steps import lock_jobs, node_event
 from scheduler.services.training import training_note
+from scheduler.services.trials import TRIAL_VARIABLE
 from scheduler.turns import turns_of
 
 #: So that several reports may be lost before the lease is.
@@ -187,6 +188,7 @@ def _exited(node: Node, part: AttemptPart, report: PartReport, *, at: datetime) 
         exit_code=_NEVER_STARTED if report.exit_code is None else report.exit_code,
         category=report.category,
         message=report.message,
+        last_lines=report.last_lines,
         at=at,
         actor=f"node {node.name}",
     )
@@ -214,7 +216,8 @@ def _progress_append(attempt: Attempt, report: PartReport) -> None:
     attempt.throughput = _throughput(attempt, newest)
     measure(attempt, newest, is_last=report.state == "exited")
     attempt.save(update_fields=["step", "total_steps", "throughput", "measured_at"])
-    training_note(attempt, points)
+    if not attempt.is_trial:
+        training_note(attempt, points)
     stream.publish_progress(attempt, points)
 
 
@@ -275,7 +278,10 @@ def _desired_part(part: AttemptPart, turn: Turn | None) -> DesiredPart:
         name=job.name,
         tenant=job.tenant.name,
         gpu_model=attempt.allocation.gpu_model,
-        replicas=tuple(_replica(replica, tasks[replica["task"]], image) for replica in part.replicas),
+        replicas=tuple(
+            _replica(replica, tasks[replica["task"]], image, is_trial=attempt.is_trial)
+            for replica in part.replicas
+        ),
         # Of an elastic job, as many as it was granted.
         world_size=len(attempt.allocation.replicas),
         go=attempt.go,
@@ -292,14 +298,15 @@ def _desired_part(part: AttemptPart, turn: Turn | None) -> DesiredPart:
     )
 
 
-def _replica(placed: dict, task: dict, image: str) -> Replica:
+def _replica(placed: dict, task: dict, image: str, *, is_trial: bool) -> Replica:
     resources = task["resources"]
+    variables = {TRIAL_VARIABLE: "1"} if is_trial else {}
     return Replica(
         rank=placed["rank"],
         task=placed["task"],
         gpu_indexes=tuple(placed["gpu_indexes"]),
         command=tuple(task["command"]),
-        env=dict(task.get("env") or {}),
+        env={**(task.get("env") or {}), **variables},
         cpus=float(resources.get("cpu") or 0),
         memory_bytes=int(resources.get("memory") or 0),
         image=image,

@@ -111,6 +111,9 @@ PATCH  /api/v1/gpu-models/<str:name>              401    403      403    403    
 GET    /api/v1/cluster                            401    200      200    200    200   200      200       -
 GET    /api/v1/cluster/settings                   401    200      200    200    200   200      200       -
 PATCH  /api/v1/cluster/settings                   401    403      403    403    403   200      403       403
+GET    /api/v1/failure-rules                      401    200      200    200    200   200      200       -
+PUT    /api/v1/failure-rules                      401    403      403    403    403   200      403       403
+POST   /api/v1/failure-rules/test                 401    403      403    403    403   200      403       403
 GET    /api/v1/cluster/usage                      401    200      200    200    200   200      200       -
 GET    /api/v1/rounds                             401    403      403    403    403   200      200       -
 GET    /api/v1/rounds/<int:number>                401    403      403    403    403   200      200       -
@@ -238,6 +241,8 @@ BODIES = {
     ("POST", "/api/v1/nodes"): {"name": "node-new", "rack": "rack-1"},
     ("PATCH", "/api/v1/nodes/<str:name>"): {"cordoned": True},
     ("PATCH", "/api/v1/cluster/settings"): {"spare_policy": "las"},
+    ("PUT", "/api/v1/failure-rules"): {"rules": []},
+    ("POST", "/api/v1/failure-rules/test"): {"log": "bad\n"},
     ("POST", "/api/v1/virtual-clusters"): {"name": "new-vc"},
     ("PUT", "/api/v1/cells"): {"specification": {}, "version": 0},
     ("POST", "/api/v1/cells/check"): {"specification": {}},

@@ -56,6 +56,7 @@ def test_defaults_are_filled_in() -> None:
         "skew": None,
         "retry": {"max_attempts": 3, "attempts": {}, "matching": {}},
         "watch": None,
+        "trial": None,
         "notify": None,
         "ports": [],
         "checkpoint": {"grace_seconds": 30},
@@ -87,7 +88,7 @@ def test_everything_can_be_stated() -> None:
             application="bert-large",
             search="rates",
             skew=0.3,
-            watch={"silent": "30m", "then": "stop"},
+            watch={"silent": "30m", "then": "stop", "idle_gpus": {"seconds": "1h"}},
             notify={"email": ["end", "preemption"]},
             retry={"max_attempts": 4, "attempts": {"engine": 3}, "matching": {"worker died": 2}},
             checkpoint={"grace_seconds": 0},
@@ -100,7 +101,9 @@ def test_everything_can_be_stated() -> None:
     assert parsed.tasks[1].memory_bytes == 4 * 2**30
     assert parsed.tasks[1].env == {"A": "1"}
     assert parsed.time_limit_seconds == 36 * 3600
-    assert parsed.watch == Watch(silent_seconds=1_800.0, then="stop")
+    assert parsed.watch == Watch(
+        silent_seconds=1_800.0, then="stop", idle_seconds=3_600.0, idle_below_percent=5.0
+    )
     assert parsed.notify_email == ("end", "preemption")
     assert parsed.topology == Topology(level="rack", required=True)
     assert parsed.shape() == {
@@ -246,6 +249,11 @@ def test_every_mistake_is_reported_at_once() -> None:
         ({"checkpoint": {"grace_seconds": 601}}, "checkpoint.grace_seconds"),
         ({"retry": {"max_attempts": 0}}, "retry.max_attempts"),
         ({"watch": {"then": "stop"}}, "watch.silent"),
+        ({"watch": {"idle_gpus": {"seconds": 5}}}, "watch.idle_gpus.seconds"),
+        ({"watch": {"silent": 5, "idle_gpus": {"below_percent": 0}}}, "watch.idle_gpus.below_percent"),
+        ({"trial": {"gpus": 1}}, "trial.seconds"),
+        ({"trial": {"seconds": "2h"}, "tasks": [task(replicas=2)]}, "trial.seconds"),
+        ({"trial": {"seconds": 60}}, "trial"),
         ({"notify": {"email": ["ends"]}}, "notify.email"),
         ({"notify": {"email": "end"}}, "notify.email"),
         ({"notify": {"mail": []}}, "notify.mail"),

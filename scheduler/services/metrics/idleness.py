@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from scheduler.clock import database_now
+from scheduler.jobspec.spec import IDLE_BELOW_PERCENT
 from scheduler.models import Attempt, AttemptPart
 from scheduler.models.metrics import Resolution
 from scheduler.services.metrics.buckets import GPU_MEASURES, count_mean_least_most
 from scheduler.services.metrics.reading import KEPT, Row, gpus_of, part_rows
 
-#: A GPU that is less busy than this does nothing: what is left is the driver's own.
-IDLE_BELOW_PERCENT = 5.0
 #: Readings further apart than this say nothing of what was between them.
 GAP = timedelta(seconds=90)
 _UTILISATION = GPU_MEASURES.index("utilisation_percent")

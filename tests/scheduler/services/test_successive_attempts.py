@@ -3,8 +3,9 @@
 import pytest
 
 from scheduler.clock import database_now
+from scheduler.core.failures.losses import HELD_AFTER
 from scheduler.core.plan import Action, ActionKind, Placement, Plan
-from scheduler.models import Allocation, Attempt, Job, Node
+from scheduler.models import Allocation, Attempt, Event, Job, Node
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.services.attempts import part_exited, part_running
@@ -114,3 +115,19 @@ def test_a_cancellation_ends_the_job_whose_it_is_and_the_other_is_queued_again(p
     Job.objects.filter(id=first.id).update(cancelling=True)
     stop_all(pair, "cancelled")
     assert (first.state, second.state) == ("cancelled", "queued")
+
+
+def test_a_job_that_loses_its_nodes_again_and_again_waits_and_is_held_in_the_end():
+    job = make_job()
+    gpus = gpus_of(make_node(gpus=1))
+    for losses in range(1, HELD_AFTER + 1):
+        assert (job.state, job.held) == ("queued", False)
+        leave(make_attempt(job, gpus), exit_code=137, category="lost")
+        job.refresh_from_db()
+        waits = job.eligible_at is not None and job.eligible_at > database_now()
+        assert waits == (1 < losses < HELD_AFTER)
+        Job.objects.filter(id=job.id).update(eligible_at=None)
+        job.refresh_from_db()
+    assert (job.state, job.held, job.failures) == ("queued", True, 0)
+    why = Event.objects.filter(kind="job.requeued").latest("id").message
+    assert why == "It is held: 8 attempts in a row were lost. Release it to try once more."

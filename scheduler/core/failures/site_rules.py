@@ -1,0 +1,88 @@
+"""Rules by which a site tells its own failures from others; they are tried before the built-in ones.
+
+A rule looks for a pattern in the end of the output, or at how the process ended, or at both. Patterns are not
+compared here: they are written by people, and Python's engine can take for ever over one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from scheduler.core.failures.taxonomy import FailureClass, Layer
+
+#: What the exit code of a process that a signal ended is more than the signal.
+_SIGNALLED = 128
+
+
+class Retry(StrEnum):
+    """What is done after failures of a class that the site made up."""
+
+    #: The next attempt would fail alike.
+    NEVER = "never"
+    #: After the usual back-off, as often as the job allows.
+    AGAIN = "again"
+    #: Likewise, and not on the node where it failed.
+    ELSEWHERE = "elsewhere"
+
+
+class Severity(StrEnum):
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRule:
+    """An attempt that failed is of the class when the pattern is found and it ended in one of these ways."""
+
+    name: str
+    failure: FailureClass
+    #: A regular expression for the end of the output; empty: any output.
+    pattern: str = ""
+    #: Empty, both of them: however it ended.
+    exit_codes: tuple[int, ...] = ()
+    signals: tuple[int, ...] = ()
+    severity: Severity = Severity.ERROR
+    #: What the job's owner can do about it, in a sentence or two.
+    advice: str = ""
+
+    def fits(self, exit_code: int) -> bool:
+        """Whether an attempt that ended with this code may be meant: 128 + N after signal N."""
+        return not (self.exit_codes or self.signals) or (
+            exit_code in self.exit_codes or exit_code - _SIGNALLED in self.signals
+        )
+
+
+def own_class(name: str, retry: Retry, words: str) -> FailureClass:
+    """Return a class of the site's own."""
+    layer = Layer.USER if retry is Retry.NEVER else Layer.PLATFORM
+    return FailureClass(name, layer, words, is_hardware=retry is Retry.ELSEWHERE)
+
+
+def retry_of(failure: FailureClass) -> Retry:
+    """Return what a site said of a class of its own."""
+    if failure.layer is Layer.USER:
+        return Retry.NEVER
+    return Retry.ELSEWHERE if failure.is_hardware else Retry.AGAIN
+
+
+def to_match(rule: SiteRule) -> Mapping[str, object]:
+    """Return what is kept of a rule with an attempt that it matched, JSON-ready: rules may change."""
+    return {
+        "name": rule.name,
+        "severity": str(rule.severity),
+        "advice": rule.advice,
+        "class": rule.failure.name,
+        "layer": str(rule.failure.layer),
+        "words": rule.failure.words,
+        "elsewhere": rule.failure.is_hardware,
+    }
+
+
+def class_in(match: Mapping[str, object]) -> FailureClass:
+    """Return the class that `to_match` wrote down."""
+    return FailureClass(
+        str(match["class"]), Layer(str(match["layer"])), str(match["words"]), bool(match["elsewhere"])
+    )
