@@ -20,7 +20,7 @@ from scheduler.services.metrics.storing import OLDEST
 
 _STEPS = ((Resolution.READING, Resolution.MINUTE), (Resolution.MINUTE, Resolution.QUARTER))
 #: After a long outage the rest is left to the next runs.
-_BUCKETS_AT_ONCE = 120
+_BUCKETS_AT_ONCE = 60
 
 #: A node or a part, by id.
 _ByOwner = dict[int, list[Row]]
