@@ -51,7 +51,7 @@ async def test_a_gang_starts_when_slurm_has_let_both_of_its_jobs_run(
 ) -> None:
     parts = gang(attempt=1)
     # Somebody else has the second node.
-    other = agent.cluster.command("sbatch", "--parsable", "-wn2", "--gres=gpu:4", "--wrap=sleep 60").strip()
+    other = agent.cluster.occupy("n2", gpus=4)
     for node, part in parts.items():
         await server.want(node, part)
     first = await server.until_state("n1", 1, "ready")
@@ -140,7 +140,7 @@ async def test_what_slurm_keeps_for_others_takes_nothing(server: FakeServer, age
     cluster = agent.cluster
     assert (problems("n1"), server.inventories["n1"].gpu_model) == ([""] * 4, "V100")
     cluster.command("scontrol", "update", "nodename=n2", "state=drain", "reason=its fan is broken")
-    other = cluster.command("sbatch", "--parsable", "-wn1", "--gres=gpu:3", "--wrap=sleep 60").strip()
+    other = cluster.occupy("n1", gpus=3)
     try:
         await server.until(lambda: problems("n2") == ["Slurm: DRAIN, its fan is broken"] * 4)
         await server.until(lambda: problems("n1") == ["", *["In use by other jobs of Slurm."] * 3])
