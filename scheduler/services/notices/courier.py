@@ -7,7 +7,7 @@ The thread ends when nothing is due, or with its process; what it had in hand is
 import logging
 import threading
 
-from django.db import connection
+from django.db import OperationalError, connection
 
 from scheduler.services.notices.delivering import deliver_due
 from scheduler.services.notices.mail import send_due
@@ -25,9 +25,21 @@ def set_out(name: str) -> None:
 
 def _work(name: str) -> None:
     try:
+        _connect()
         _COURIERS[name]()
     except Exception:
         # The next one takes up what this one left.
         log.exception("the courier of %s broke down", name)
     finally:
         connection.close()
+
+
+def _connect() -> None:
+    """Take a connection, which stays this thread's until it ends.
+
+    The worker closes its pool of connections after each task, which may be this very moment.
+    """
+    try:
+        connection.ensure_connection()
+    except OperationalError:
+        connection.ensure_connection()
