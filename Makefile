@@ -32,7 +32,7 @@ test: ## Run all tests but the slow ones, browser tests included (ARGS="-k name"
 	@scripts/bubblewrap
 	@scripts/slurm
 	$(PYTEST) -n logical --maxprocesses 8 --dist loadfile -m "not (slow or gpu or alone)" $(ARGS) || [ $$? -eq $(NO_TESTS) ]
-	$(PYTEST) -m "alone and not (slow or gpu)" $(ARGS) || [ $$? -eq $(NO_TESTS) ]
+	$(PYTEST) -n 2 --dist loadgroup -m "alone and not (slow or gpu)" $(ARGS) || [ $$? -eq $(NO_TESTS) ]
 	$(NPM) test
 
 test-slow: ## Run the exhaustive tests
