@@ -81,13 +81,21 @@ def _families(figures: Figures) -> Iterator[_Family]:
     def gauge(name: str, help: str, of: Callable[[GpuSample], float | None]) -> _Family:
         return _Family(name, "gauge", help, [(labels, of(sample)) for sample, labels in gpus])
 
-    yield gauge("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", lambda gpu: gpu.utilisation_percent)
     yield gauge(
-        "DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", lambda gpu: gpu.memory_used_bytes / MIB
+        "DCGM_FI_DEV_GPU_UTIL",
+        "Part of the time in which the GPU was busy, in percent",
+        lambda gpu: gpu.utilisation_percent,
     )
-    yield gauge("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", lambda gpu: gpu.power_watts)
-    yield gauge("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", lambda gpu: gpu.temperature_celsius)
-    yield gauge("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", lambda gpu: gpu.sm_clock_mhz)
+    yield gauge(
+        "DCGM_FI_DEV_FB_USED", "Memory in use on the GPU, in MiB", lambda gpu: gpu.memory_used_bytes / MIB
+    )
+    yield gauge("DCGM_FI_DEV_POWER_USAGE", "Power of the GPU, in watts", lambda gpu: gpu.power_watts)
+    yield gauge(
+        "DCGM_FI_DEV_GPU_TEMP",
+        "Temperature of the GPU, in degrees Celsius",
+        lambda gpu: gpu.temperature_celsius,
+    )
+    yield gauge("DCGM_FI_DEV_SM_CLOCK", "Clock of the GPU's processors, in MHz", lambda gpu: gpu.sm_clock_mhz)
 
     node = {"node": figures.node}
     host = figures.host
