@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from scheduler.core.snapshot import GpuId, Job, Node, Running, Snapshot, Task, Tenant, Topology
+from scheduler.core.snapshot import GpuId, Job, Node, NodeId, Running, Snapshot, Task, Tenant, Topology
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 
 MODELS = ("P100", "V100")
@@ -47,6 +47,8 @@ CONDITIONS: tuple[dict[str, Any], ...] = (
     {"time_limit_seconds": 60.0},
     {"time_limit_seconds": 3_600.0},
     {"preemption_cost_seconds": 120.0},
+    {"avoid": (NodeId(1), NodeId(3))},
+    {"outlasts": (NodeId(2),)},
 )
 
 NODES: tuple[dict[str, Any], ...] = (
@@ -54,6 +56,7 @@ NODES: tuple[dict[str, Any], ...] = (
     {"broken": (0,)},
     {"broken": (1, 2, 5)},
     {"schedulable": False},
+    {"closes_at": NOW + 60},
     {"cpus": 64.0, "memory_bytes": 2**33},
 )
 
