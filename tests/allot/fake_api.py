@@ -34,6 +34,7 @@ def make_attempt(number: int = 1, **changes: Any) -> dict[str, Any]:
     attempt = {
         "id": 100 + number,
         "number": number,
+        "is_trial": False,
         "state": "running",
         "outcome": None,
         "gpu_model": "V100",
@@ -50,6 +51,7 @@ def make_attempt(number: int = 1, **changes: Any) -> dict[str, Any]:
         "exit_code": None,
         "category": None,
         "message": "",
+        "matched_rule": None,
         "stop_cause": None,
         "preempted_by": [],
         "lost_seconds": None,
@@ -248,7 +250,7 @@ class FakeApi:
             return {**{key: job[key] for key in keys}, **more}
         if action == "preemptions":
             times = {"times": job["preemptions"], "lost_seconds": 75.0, "overhead_seconds": 4.5}
-            return Answer(200, {**times, "cost_seconds": 79.5, "short_runs": 0, "may_borrow_at": None})
+            return {**times, "cost_seconds": 79.5, "short_runs": 0, "may_borrow_at": None}
         if action == "attempts":
             return {"results": [job["attempt"]], "next": None, "previous": None}
         if action == "cancel":

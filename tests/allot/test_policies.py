@@ -153,13 +153,13 @@ def test_answers_are_what_their_types_promise(allot: Allot) -> None:
 
 
 def test_restraint_is_set_and_shown(allot: Allot) -> None:
-    done = allot("vc", "restrain", "research", "--min-run", "300")
+    done = allot("vc", "restrain", "shared", "--min-run", "300")
     assert done.stdout == (
-        "Virtual cluster research: policies leave attempts alone for 5m00s; guarantees return at once.\n"
+        "Virtual cluster shared: policies leave attempts alone for 5m; guarantees return at once.\n"
     ), done.stderr
-    assert "policies leave attempts alone for 5m00s" in allot("vcs", "research").stdout
-    assert "Nothing to change" in allot("vc", "restrain", "research").stderr
+    assert "policies leave attempts alone for 5m" in allot("vcs", "shared").stdout
+    assert "Nothing to change" in allot("vc", "restrain", "shared").stderr
     said = allot("spare", "restrain", "--preemptions-per-round", "2", "--backoff", "5").stdout
-    assert said == "Displaced: at most 2 a round\nBack-off: 5s, doubled each time up to 10m00s\n"
+    assert said == "Displaced: at most 2 a round\nBack-off: 5s, doubled each time up to 10m\n"
     assert "any number" in allot("spare", "restrain", "--preemptions-per-round", "none").stdout
     assert "neither a number" in allot("spare", "restrain", "--preemptions-per-round", "few").stderr
