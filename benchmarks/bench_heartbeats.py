@@ -18,6 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,7 +51,7 @@ class SimulatedAgent:
     node: str
     client: Client
     seconds: list[float] = field(default_factory=list)
-    errors: int = 0
+    errors: list[str] = field(default_factory=list)
     desired: Desired | None = None
 
     def __post_init__(self) -> None:
@@ -60,7 +61,7 @@ class SimulatedAgent:
         self.woken = asyncio.Event()
 
     async def run(self) -> None:
-        socket = asyncio.create_task(stay_awake(self.client, self.woken.set))
+        socket = asyncio.create_task(stay_awake(self.client, self.woken.set, lambda _: None))
         try:
             while True:
                 await self.report()
@@ -93,8 +94,8 @@ class SimulatedAgent:
         began = time.perf_counter()
         try:
             answer = await self.client.sync(message)
-        except (Unreachable, Refused):
-            self.errors += 1
+        except (Unreachable, Refused) as error:
+            self.errors.append(str(error)[:200])
             await asyncio.sleep(random.random())
             return
         self.seconds.append(time.perf_counter() - began)
@@ -157,14 +158,15 @@ async def measure(platform: Installation, counts: list[int], seconds: float, job
             token = (await asyncio.to_thread(platform.call, "POST", "nodes", body))["token"]
             agents.append(SimulatedAgent(name, Client(platform.url, token)))
             tasks.append(asyncio.create_task(agents[-1].run()))
-        if jobs:
-            await asyncio.to_thread(submit, platform, jobs)
-            jobs = 0
-        # All have told their inventory and their jobs, and report in their rhythm.
+        # All have told their inventory, and report in their rhythm.
         end = time.monotonic() + STARTING_SECONDS
         while not all(agent.desired and not agent.desired.want_inventory for agent in agents):
             assert time.monotonic() < end, "not all agents have been answered"
+            assert not any(task.done() for task in tasks), "an agent has ended"
             await asyncio.sleep(0.2)
+        if jobs:
+            await asyncio.to_thread(submit, platform, jobs)
+            jobs = 0
         await asyncio.sleep(2 * (agents[0].desired.report_seconds if agents[0].desired else 5.0))
         await measure_steady(platform, agents, seconds)
     for task in tasks:
@@ -174,7 +176,7 @@ async def measure(platform: Installation, counts: list[int], seconds: float, job
 
 async def measure_steady(platform: Installation, agents: list[SimulatedAgent], seconds: float) -> None:
     for agent in agents:
-        agent.seconds, agent.errors = [], 0
+        agent.seconds, agent.errors = [], []
     own = psutil.Process()
     before, mine, began = processor_seconds(platform), own.cpu_times(), time.perf_counter()
     await asyncio.sleep(seconds)
@@ -182,13 +184,15 @@ async def measure_steady(platform: Installation, agents: list[SimulatedAgent], s
     spent = {name: value - before[name] for name, value in processor_seconds(platform).items()}
     mine_spent = sum(own.cpu_times()[:2]) - sum(mine[:2])
     took = sorted(value for agent in agents for value in agent.seconds)
-    errors = sum(agent.errors for agent in agents)
+    errors = [error for agent in agents for error in agent.errors]
     running = sum(len(agent.desired.parts) for agent in agents if agent.desired)
     print(f"{len(agents)} agents, {running} jobs on them: {len(took) / wall:.0f} reports/s over {wall:.0f} s")
     print(
         f"  answered after: median {statistics.median(took) * 1e3:.1f} ms, "
-        f"p99 {took[int(len(took) * 0.99)] * 1e3:.1f} ms, longest {took[-1] * 1e3:.0f} ms; {errors} errors"
+        f"p99 {took[int(len(took) * 0.99)] * 1e3:.1f} ms, longest {took[-1] * 1e3:.0f} ms; {len(errors)} errors"
     )
+    for error, times in Counter(errors).most_common(3):
+        print(f"  {times} times: {error}")
     shares = ", ".join(f"{name} {value / wall:.0%}" for name, value in spent.items())
     print(f"  of one core: {shares} (this program {mine_spent / wall:.0%})")
     print(f"  a report costs the web server {spent['web'] / len(took) * 1e3:.2f} ms of processor time")
