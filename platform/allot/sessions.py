@@ -80,7 +80,8 @@ class Line:
     async def consumed(self, frame: bytes) -> None:
         """Let the other end know that a frame was taken in."""
         if (word := self.flow.consume(frame)) is not None:
-            await self.socket.send(word)
+            with contextlib.suppress(ConnectionClosed):  # The next frame tells of it.
+                await self.socket.send(word)
 
     async def _problem(self, said: str) -> AllotError:
         await self.socket.wait_closed()

@@ -130,6 +130,9 @@ class Talk:
         speaking = asyncio.create_task(self._speak())
         try:
             await asyncio.wait((hearing, speaking), return_when=asyncio.FIRST_COMPLETED)
+            if speaking.done() and speaking.exception() is None:
+                # Its user leaves when all has arrived. A socket closed before that would lose the rest of it.
+                await asyncio.wait((hearing,))
         finally:
             tasks = (hearing, writing, speaking)
             for task in tasks:

@@ -64,6 +64,8 @@ class Line:
         told: dict[bytes, bytes] = {}
         while (frame := await self.next()) is not None:
             told[frame[:1]] = told.get(frame[:1], b"") + frame[1:]
+            if frame[:1] == EXIT:
+                await self.socket.close()
         return told
 
     async def read_until(self, text: bytes) -> bytes:

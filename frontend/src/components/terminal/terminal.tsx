@@ -33,7 +33,7 @@ function show(place: HTMLElement, job: number, rank: number, onEnd: (why: string
   const look = getComputedStyle(place);
   const screen = new Screen({
     cursorBlink: true,
-    fontFamily: look.getPropertyValue("font-family"),
+    fontFamily: look.fontFamily,
     fontSize: 13,
     scrollback: 5_000,
     screenReaderMode: true,
