@@ -13,6 +13,7 @@ each relative to having the GPUs alone, is above 1. Deviations:
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from scheduler.core.demand import shape_of
 from scheduler.core.snapshot import Job, JobId, Running
@@ -32,6 +33,12 @@ def name_of(jobs: Sequence[Job]) -> str:
     return " + ".join(sorted([job.application or f"job {job.id}" for job in jobs]))
 
 
+def _is_like(guest: Job, host: Job, gpu_model: str) -> bool:
+    """Whether a guest asks for what its host has; under a quota, who runs accepts only the model it is on."""
+    accepts = not guest.gpu_models or gpu_model in guest.gpu_models
+    return accepts and shape_of(replace(guest, gpu_models=())) == shape_of(replace(host, gpu_models=()))
+
+
 def next_pair(
     running: Sequence[Job], waiting: Sequence[Job], failed: Collection[str], holdings: Mapping[JobId, Running]
 ) -> Pair | None:
@@ -45,7 +52,7 @@ def next_pair(
                 len(holdings[host.id].jobs) == 1
                 and host.priority == guest.priority
                 and len(holdings[host.id].gpus) == host.gpus == guest.gpus
-                and shape_of(host) == shape_of(guest)
+                and _is_like(guest, host, holdings[host.id].gpu_model)
                 and name_of((host, guest)) not in failed
             ):
                 return host.id, guest.id

@@ -236,6 +236,15 @@ class TestInPlace:
         # They are not compared with anything, and nothing changes any more.
         assert loop.step().actions == ()
 
+    def test_who_runs_may_accept_no_other_model_any_more(self) -> None:
+        """As under a quota by model."""
+        snapshot = self.crowded(make_job(3, 8, gpu_models=("V100",)))
+        jobs = (replace(snapshot.jobs[0], gpu_models=("V100",)), *snapshot.jobs[1:])
+        running = (*snapshot.running, make_running(snapshot.jobs[2], range(200, 208), since=NOW - 5))
+        loop = VirtualLoop(replace(snapshot, jobs=jobs, running=running), dict.fromkeys((1, 2, 3), 1e9))
+        assert kinds(loop.step()) == {1: ActionKind.STOP}
+        assert [action.jobs for action in loop.step().actions] == [(1, 2)]
+
     def test_they_part_as_soon_as_both_have_gpus_of_their_own(self) -> None:
         snapshot = self.crowded()
         [alone] = snapshot.running
