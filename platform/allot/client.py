@@ -27,6 +27,8 @@ from allot.objects import (
     Check,
     ClusterSettings,
     Event,
+    FailureRule,
+    FailureRuleFound,
     GpuModel,
     Job,
     JobPreemptions,
@@ -309,6 +311,22 @@ class Client:
         """Change how the spare GPUs are handed out; what is not named stays as it is."""
         answer = self._transport.request("PATCH", "/cluster/settings", body=dict(changes))
         return cast(ClusterSettings, answer)
+
+    # Failures
+
+    def failure_rules(self) -> list[FailureRule]:
+        """The site's rules for failures, in the order in which they are tried."""
+        return cast("list[FailureRule]", self._read("/failure-rules")["rules"])
+
+    def set_failure_rules(self, rules: object) -> list[FailureRule]:
+        """Put other rules in the place of all there are. For operators."""
+        answer = self._transport.request("PUT", "/failure-rules", body={"rules": rules})
+        return cast("list[FailureRule]", answer["rules"])
+
+    def try_failure_rules(self, rules: object, log: str, exit_code: int) -> FailureRuleFound:
+        """Which of these rules an attempt would match that wrote this last. For operators."""
+        asked = {"rules": rules, "log": log, "exit_code": exit_code}
+        return cast(FailureRuleFound, self._write("/failure-rules/test", asked))
 
     # Cells
 

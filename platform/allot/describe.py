@@ -136,6 +136,8 @@ def guarantee_words(job: Job) -> str:
 def attempt_detail(attempt: Attempt) -> str:
     """What was said about an attempt, or its exit code; then how much work was lost with it."""
     said = attempt["message"] or (exit_words(attempt["exit_code"]) if attempt["exit_code"] else "")
+    if (rule := attempt["matched_rule"]) and rule["advice"]:
+        said = f"{said} Advice: {rule['advice']}"
     lost = attempt["lost_seconds"]
     return f"{said} {duration(lost)} of work lost.".strip() if lost and lost >= 1 else said
 
@@ -175,7 +177,8 @@ def turn_words(turn: AttemptTurn) -> str:
 
 def attempt_words(attempt: Attempt) -> str:
     """The state of an attempt, or how it ended."""
-    return str(attempt["outcome"] or attempt["state"]).upper()
+    word = str(attempt["outcome"] or attempt["state"]).upper()
+    return f"{word} (trial)" if attempt["is_trial"] else word
 
 
 def task_line(task: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from allot.commands import (
     advice,
     budgets,
     cluster,
+    failures,
     fairness,
     jobs,
     ledger,
@@ -107,6 +108,7 @@ ledger.register(app)
 fairness.register(app)
 notices.register(app)
 budgets.register(app)
+failures.register(app)
 
 
 def main() -> None:

@@ -71,9 +71,19 @@ class JobPreemptions(TypedDict):
     may_borrow_at: str | None
 
 
+class MatchedRule(TypedDict):
+    """Of the site's rules the one that a failure matched, as it was then."""
+
+    name: str
+    severity: Literal["info", "warning", "error"]
+    advice: str
+
+
 class Attempt(TypedDict):
     id: int
     number: int
+    #: On a few GPUs, before all of them are taken for the job.
+    is_trial: bool
     state: Literal["planned", "starting", "running", "stopping", "ended"]
     outcome: str | None
     gpu_model: str
@@ -82,6 +92,7 @@ class Attempt(TypedDict):
     turn: AttemptTurn | None
     exit_code: int | None
     category: str | None
+    matched_rule: MatchedRule | None
     message: str
     stop_cause: str | None
     preempted_by: list[int]
@@ -447,7 +458,36 @@ class ClusterSettings(TypedDict):
     #: How long a job may not borrow after it was preempted too early: the first time, and at most.
     backoff_seconds: float
     most_backoff_seconds: float
+    #: When a running job counts as stuck that says nothing of it itself; None: never.
+    idle_gpus_seconds: float | None
+    idle_gpus_below_percent: float
+    idle_gpus_then: Literal["warn", "stop"]
     overrun: Overrun | None
+
+
+#: One of the site's rules for failures.
+FailureRule = TypedDict(
+    "FailureRule",
+    {
+        "name": str,
+        "class": str,
+        #: Of a class of the site's own.
+        "retry": Literal["never", "again", "elsewhere"] | None,
+        "says": str,
+        "pattern": str,
+        "exit_codes": list[int],
+        "signals": list[int],
+        "severity": Literal["info", "warning", "error"],
+        "advice": str,
+    },
+)
+
+
+class FailureRuleFound(TypedDict):
+    rule: FailureRule | None
+    layer: str
+    #: Whether a job that failed so for the first time is; None where no rule matches.
+    tried_again: bool | None
 
 
 class GpuModel(TypedDict):

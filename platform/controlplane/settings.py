@@ -170,6 +170,7 @@ SPECTACULAR_SETTINGS = {
         "RuleKind": "scheduler.models.market.RuleKind.choices",
         "TransferKind": "scheduler.models.market.TransferKind.choices",
         "JobNotices": "scheduler.models.notifications.JobNotices.choices",
+        "WatchedThen": "scheduler.jobspec.WATCHED_THEN",
         "DeliveryState": "scheduler.models.notifications.DeliveryState.choices",
     },
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],

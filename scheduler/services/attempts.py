@@ -277,7 +277,7 @@ def _after_loss(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict, str]
     loss, why = verdict_on_loss(job, attempt, at=at), attempt.stop_message or attempt.message
     if loss.is_held:
         held = f"It is held: {loss.in_a_row} attempts in a row were lost. Release it to try once more."
-        return {"held": True}, f"{why} {held}".strip()
+        return {"held": True, "message": held}, f"{why} {held}".strip()
     if loss.wait_seconds:
         waits = f"{loss.in_a_row} attempts in a row were lost; it waits {loss.wait_seconds:g} s."
         return {"eligible_at": at + timedelta(seconds=loss.wait_seconds)}, f"{why} {waits}".strip()

@@ -131,7 +131,8 @@ def _set_held(job_id: int, *, held: bool, kind: str, actor: str) -> None:
         return
     if held and job.state != JobState.QUEUED:
         raise Conflict(f"Job {job.id} is running; only a waiting job can be held.")
-    touch_job(job, held=held)
+    # Why the platform held it is over with that.
+    touch_job(job, held=held, message="")
     job_event(job, kind, at=database_now(), actor=actor).save()
     stream.publish_jobs([job.id])
     hint_round()

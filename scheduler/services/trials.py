@@ -1,6 +1,6 @@
 """Trial runs: one replica of a job on a few GPUs, before the whole gang is given what it asks for.
 
-Most jobs that fail do so soon and by their own doing; a large gang that waited for a day, and for which others
+Most jobs that fail do so soon and by their own doing; a large gang that waited a day, and for which others
 had to leave, should not be the one that finds out. While a trial is due, `Job.shape` tells rounds what the
 trial needs, so that they know of nothing but a small job. A trial is over when it has told of a step, has run
 for as long as its job says, or has ended well. One that fails is a failure of the job like any other.

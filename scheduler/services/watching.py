@@ -16,8 +16,7 @@ from scheduler.services.metrics.idleness import idle_gpu_seconds
 from scheduler.services.steps import attempt_event, lock_jobs
 
 _ACTOR = "watch"
-#: Of an attempt that does nothing, while it goes on: once each.
-_WARNINGS = {StopCause.STUCK: "attempt.stuck", StopCause.IDLE_GPUS: "attempt.idle"}
+_WARNING = "attempt.stuck"
 
 
 def watch_jobs() -> None:
@@ -68,9 +67,11 @@ def _act(attempt_id: int, job_id: int, cause: StopCause, then: str, message: str
     if then == "stop":
         attempt_stop(attempt, cause=cause, actor=_ACTOR, message=message)
         return
-    kind = _WARNINGS[cause]
-    if not Event.objects.filter(kind=kind, subject="attempt", subject_id=attempt_id).exists():
-        attempt_event(attempt, kind, at=database_now(), actor=_ACTOR, why=message).save()
+    # Once of each sign.
+    warnings = Event.objects.filter(kind=_WARNING, subject="attempt", subject_id=attempt_id)
+    if not warnings.filter(data__sign=cause).exists():
+        data = {"sign": str(cause)}
+        attempt_event(attempt, _WARNING, at=database_now(), actor=_ACTOR, why=message, data=data).save()
 
 
 def end_trials() -> None:

@@ -214,6 +214,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/failure-rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The site's rules for failures, at most a hundred. They are tried before the built-in ones. */
+        get: operations["failure_rules_get"];
+        /** @description Put other rules in the place of all there are. For operators. */
+        put: operations["failure_rules_set"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/failure-rules/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Try rules on the end of an output; nothing is changed. For operators. */
+        post: operations["failure_rules_test"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/fairness/violations": {
         parameters: {
             query?: never;
@@ -1966,6 +2001,8 @@ export interface components {
         Attempt: {
             id: number;
             number: number;
+            /** @description On a few GPUs, to see whether the job works, before all of them are taken for it. */
+            is_trial: boolean;
             state: components["schemas"]["AttemptState"];
             outcome: components["schemas"]["OutcomeEnum"] | components["schemas"]["BlankEnum"];
             gpu_model: string;
@@ -1976,6 +2013,8 @@ export interface components {
             category: string;
             /** @description The class of its failure, if it failed. */
             failure: string;
+            /** @description Which of the site's rules its failure matched. */
+            matched_rule: components["schemas"]["MatchedRule"] | null;
             message: string;
             stop_cause: string;
             preempted_by: number[];
@@ -2327,6 +2366,23 @@ export interface components {
              * @description But never longer than this.
              */
             most_backoff_seconds: number;
+            /**
+             * Format: double
+             * @description When a job counts as stuck whose GPUs do nothing, unless it says otherwise; null: never.
+             */
+            idle_gpus_seconds: number | null;
+            /**
+             * Format: double
+             * @description A GPU that is less busy does nothing.
+             */
+            idle_gpus_below_percent: number;
+            /**
+             * @description What is done then.
+             *
+             *     * `warn` - warn
+             *     * `stop` - stop
+             */
+            idle_gpus_then: components["schemas"]["WatchedThen"];
             /** @description While a cheap policy decides, since the chosen one takes too long. */
             overrun: components["schemas"]["Overrun"] | null;
         };
@@ -2527,6 +2583,83 @@ export interface components {
             tenant: string | null;
             from: string;
         };
+        /** @description An attempt that failed is of the class when the pattern is found and it ended in one of these ways. */
+        FailureRule: {
+            name: string;
+            /**
+             * @description Of a class of your own: whether the job is tried again; null: as is usual for the class.
+             *
+             *     * `never` - never
+             *     * `again` - again
+             *     * `elsewhere` - elsewhere
+             */
+            retry?: (components["schemas"]["RetryEnum"] | components["schemas"]["NullEnum"]) | null;
+            /** @description What happened, in a few words. */
+            says?: string;
+            /** @description Regular expression for the last 8 KiB of the output, as in the search of output. */
+            pattern?: string;
+            /** @description And it exited with one of these, */
+            exit_codes?: number[];
+            /** @description or one of these signals ended it. */
+            signals?: number[];
+            severity?: components["schemas"]["SeverityEnum"];
+            /** @description What the job's owner can do about it. */
+            advice?: string;
+            /** @description One of the built-in classes, or one of your own. */
+            class: string;
+        };
+        FailureRuleList: {
+            /** @description In the order in which they are tried; the first match counts. */
+            rules: components["schemas"]["FailureRule"][];
+        };
+        FailureRuleListRequest: {
+            /** @description In the order in which they are tried; the first match counts. */
+            rules: components["schemas"]["FailureRuleRequest"][];
+        };
+        /** @description An attempt that failed is of the class when the pattern is found and it ended in one of these ways. */
+        FailureRuleRequest: {
+            name: string;
+            /**
+             * @description Of a class of your own: whether the job is tried again; null: as is usual for the class.
+             *
+             *     * `never` - never
+             *     * `again` - again
+             *     * `elsewhere` - elsewhere
+             */
+            retry?: (components["schemas"]["RetryEnum"] | components["schemas"]["NullEnum"]) | null;
+            /** @description What happened, in a few words. */
+            says?: string;
+            /** @description Regular expression for the last 8 KiB of the output, as in the search of output. */
+            pattern?: string;
+            /** @description And it exited with one of these, */
+            exit_codes?: number[];
+            /** @description or one of these signals ended it. */
+            signals?: number[];
+            severity?: components["schemas"]["SeverityEnum"];
+            /** @description What the job's owner can do about it. */
+            advice?: string;
+            /** @description One of the built-in classes, or one of your own. */
+            class: string;
+        };
+        FailureRulesFound: {
+            /** @description The first that matches; null: the built-in ones decide. */
+            rule: components["schemas"]["FailureRule"] | null;
+            layer: string;
+            /** @description Whether a job that failed so for the first time is; null: no rule matches. */
+            tried_again: boolean | null;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        FailureRulesTrialRequest: {
+            /** @description To be tried; left out: those in force. */
+            rules?: unknown;
+            /** @description End of an output. */
+            log: string;
+            /**
+             * @description 128 + N when signal N ended it.
+             * @default 1
+             */
+            exit_code: number;
+        };
         Fairness: {
             /** Format: date-time */
             at: string | null;
@@ -2643,6 +2776,26 @@ export interface components {
          * @enum {string}
          */
         GuaranteeEnum: "guaranteed" | "opportunistic";
+        IdleGpus: {
+            /** @description For so long: like time_limit, at least 60 s. */
+            seconds: unknown;
+            /**
+             * Format: double
+             * @description All its GPUs were less busy.
+             * @default 5
+             */
+            below_percent: number;
+        };
+        IdleGpusRequest: {
+            /** @description For so long: like time_limit, at least 60 s. */
+            seconds: unknown;
+            /**
+             * Format: double
+             * @description All its GPUs were less busy.
+             * @default 5
+             */
+            below_percent: number;
+        };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         ImportInputRequest: {
             tenant: string;
@@ -2846,6 +2999,7 @@ export interface components {
             skew?: number | null;
             retry?: components["schemas"]["Retry"];
             watch?: components["schemas"]["Watch"] | null;
+            trial?: components["schemas"]["Trial"] | null;
             notify?: components["schemas"]["Notify"] | null;
             ports?: components["schemas"]["Port"][];
             checkpoint?: components["schemas"]["Checkpoint"];
@@ -2890,6 +3044,7 @@ export interface components {
             skew?: number | null;
             retry?: components["schemas"]["RetryRequest"];
             watch?: components["schemas"]["WatchRequest"] | null;
+            trial?: components["schemas"]["TrialRequest"] | null;
             notify?: components["schemas"]["NotifyRequest"] | null;
             ports?: components["schemas"]["PortRequest"][];
             /** @description Short for a port of the name notebook. */
@@ -2958,6 +3113,7 @@ export interface components {
             skew?: number | null;
             retry?: components["schemas"]["RetryRequest"];
             watch?: components["schemas"]["WatchRequest"] | null;
+            trial?: components["schemas"]["TrialRequest"] | null;
             notify?: components["schemas"]["NotifyRequest"] | null;
             ports?: components["schemas"]["PortRequest"][];
             /** @description Short for a port of the name notebook. */
@@ -3229,6 +3385,12 @@ export interface components {
             /** Format: date-time */
             made_at: string;
             may_delete: boolean;
+        };
+        MatchedRule: {
+            name: string;
+            severity: components["schemas"]["SeverityEnum"];
+            /** @description What the job's owner can do about it. */
+            advice: string;
         };
         Me: {
             user: components["schemas"]["MeUser"];
@@ -3802,6 +3964,23 @@ export interface components {
              * @description But never longer than this.
              */
             most_backoff_seconds?: number;
+            /**
+             * Format: double
+             * @description When a job counts as stuck whose GPUs do nothing, unless it says otherwise; null: never.
+             */
+            idle_gpus_seconds?: number | null;
+            /**
+             * Format: double
+             * @description A GPU that is less busy does nothing.
+             */
+            idle_gpus_below_percent?: number;
+            /**
+             * @description What is done then.
+             *
+             *     * `warn` - warn
+             *     * `stop` - stop
+             */
+            idle_gpus_then?: components["schemas"]["WatchedThen"];
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PatchedNodeChangeRequest: {
@@ -4030,6 +4209,13 @@ export interface components {
                 [key: string]: number;
             };
         };
+        /**
+         * @description * `never` - never
+         *     * `again` - again
+         *     * `elsewhere` - elsewhere
+         * @enum {string}
+         */
+        RetryEnum: "never" | "again" | "elsewhere";
         RetryRequest: {
             /** @default 3 */
             max_attempts: number;
@@ -4175,6 +4361,13 @@ export interface components {
             ended_at?: string | null;
             exit_code?: number | null;
         };
+        /**
+         * @description * `info` - info
+         *     * `warning` - warning
+         *     * `error` - error
+         * @enum {string}
+         */
+        SeverityEnum: "info" | "warning" | "error";
         ShortJob: {
             id: number;
             name: string;
@@ -4422,12 +4615,6 @@ export interface components {
             };
         };
         /**
-         * @description * `warn` - warn
-         *     * `stop` - stop
-         * @enum {string}
-         */
-        ThenEnum: "warn" | "stop";
-        /**
          * @description * `never` - never
          *     * `held` - held
          *     * `quota` - quota
@@ -4491,6 +4678,20 @@ export interface components {
          * @enum {string}
          */
         TransferKind: "grant" | "allowance" | "taken_back" | "payment" | "refund";
+        /** @description Rank 0 alone runs first, and must do well, before the whole gang is started. */
+        Trial: {
+            /** @description It passes that runs for so long, or tells of a step before: like time_limit, at most "1h". */
+            seconds: unknown;
+            /** @default 1 */
+            gpus: number;
+        };
+        /** @description Rank 0 alone runs first, and must do well, before the whole gang is started. */
+        TrialRequest: {
+            /** @description It passes that runs for so long, or tells of a step before: like time_limit, at most "1h". */
+            seconds: unknown;
+            /** @default 1 */
+            gpus: number;
+        };
         UnfinishedCounts: {
             queued: number;
             running: number;
@@ -4737,8 +4938,8 @@ export interface components {
             opportunistic_in_use: number;
         };
         Watch: {
-            /** @description After so long without a progress line: like time_limit. */
-            silent: unknown;
+            /** @description After so long without a progress line: like time_limit; null: it need not tell any. */
+            silent?: unknown;
             /**
              * @description stop: and try it again.
              *
@@ -4746,11 +4947,13 @@ export interface components {
              *     * `stop` - stop
              * @default warn
              */
-            then: components["schemas"]["ThenEnum"];
+            then: components["schemas"]["WatchedThen"];
+            /** @description Or when its GPUs did nothing; null: as is usual here. */
+            idle_gpus?: components["schemas"]["IdleGpus"] | null;
         };
         WatchRequest: {
-            /** @description After so long without a progress line: like time_limit. */
-            silent: unknown;
+            /** @description After so long without a progress line: like time_limit; null: it need not tell any. */
+            silent?: unknown;
             /**
              * @description stop: and try it again.
              *
@@ -4758,8 +4961,16 @@ export interface components {
              *     * `stop` - stop
              * @default warn
              */
-            then: components["schemas"]["ThenEnum"];
+            then: components["schemas"]["WatchedThen"];
+            /** @description Or when its GPUs did nothing; null: as is usual here. */
+            idle_gpus?: components["schemas"]["IdleGpusRequest"] | null;
         };
+        /**
+         * @description * `warn` - warn
+         *     * `stop` - stop
+         * @enum {string}
+         */
+        WatchedThen: "warn" | "stop";
         Webhook: {
             readonly id: number;
             /** @description null: the operators', for all tenants. */
@@ -5996,6 +6207,245 @@ export interface operations {
             };
             /** @description There is no such thing, or you may not see it. */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    failure_rules_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureRuleList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    failure_rules_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FailureRuleListRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureRuleList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    failure_rules_test: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FailureRulesTrialRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureRulesFound"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

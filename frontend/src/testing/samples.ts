@@ -61,6 +61,7 @@ export function anAttempt(given: Partial<Attempt>): Attempt {
   return {
     id: 1,
     number: 1,
+    is_trial: false,
     state: "running",
     outcome: "",
     gpu_model: "V100",
@@ -68,6 +69,7 @@ export function anAttempt(given: Partial<Attempt>): Attempt {
     exit_code: null,
     category: "",
     failure: "",
+    matched_rule: null,
     message: "",
     stop_cause: "",
     preempted_by: [],

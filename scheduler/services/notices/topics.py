@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 
 from scheduler.core import wording
-from scheduler.core.failures.taxonomy import NO_SIGNATURE, RULES, STUCK, FailureClass
+from scheduler.core.failures.taxonomy import CLASSES, NO_SIGNATURE, FailureClass
 from scheduler.core.lifecycle import ATTEMPT_LIVE
 from scheduler.models import Attempt, Event, Job, Node
 from tenants.models import Tenant
@@ -19,7 +19,7 @@ TOPICS: Mapping[str, str] = {
     "job.finished": "a job succeeded, or was cancelled",
     "job.failed": "a job failed and is not tried again",
     "job.preempted": "a job was stopped before its end and waits again",
-    "job.stuck": "a job tells of no progress",
+    "job.stuck": "a job tells of no progress, or its GPUs do nothing",
     "job.trial_failed": "the trial run before a large gang failed",
     "budget.reached": "a tenant used up a part of its budget",
     "webhook.disabled": "a webhook was switched off, since it could not be reached",
@@ -37,7 +37,6 @@ EMAIL_TOPICS: Mapping[str, tuple[str, ...]] = {
 }
 JOB_TOPICS = tuple(topic for topic in TOPICS if topic.startswith("job."))
 
-_FAILURES = {one.name: one for one in (*[rule.failure for rule in RULES], NO_SIGNATURE, STUCK)}
 _CAUSES = {
     "preempted": "other jobs needed its GPUs",
     "drained": "its node is being drained",
@@ -124,7 +123,7 @@ def _of_job(event: Event, job: Job, attempt: Attempt | None, failure: str) -> No
     elif event.kind == "job.failed":
         topic, told = "job.failed", "failed"
         text, data = _failure(event, job, title, failure)
-    elif event.kind in ("attempt.stuck", "attempt.idle"):
+    elif event.kind == "attempt.stuck":
         topic, told = "job.stuck", "seems stuck"
         text = f"{title} seems stuck: {event.message}"
     elif event.kind == "attempt.trial_failed":
@@ -168,7 +167,7 @@ def _after(job: Job) -> str:
 
 def _failure(event: Event, job: Job, title: str, name: str) -> tuple[str, dict[str, Any]]:
     # A site's own classes are known by their name alone.
-    failure = _FAILURES.get(name, FailureClass(name, NO_SIGNATURE.layer, name)) if name else None
+    failure = CLASSES.get(name, FailureClass(name, NO_SIGNATURE.layer, name)) if name else None
     words = f": {failure.words}" if failure else ""
     code = "" if job.exit_code is None else f" It exited with {job.exit_code}."
     # The event repeats the error, and goes on with what becomes of the job.

@@ -100,7 +100,7 @@ def test_gpus_that_do_nothing_are_warned_of_once():
     watch_idle_gpus()
     watch_jobs()
     event = Event.objects.get(actor="watch")
-    assert (event.kind, event.subject_id) == ("attempt.idle", attempt.id)
+    assert (event.kind, event.subject_id) == ("attempt.stuck", attempt.id)
     assert event.message == "Its GPUs were less than 5 % busy for 90 s."
 
 

@@ -81,14 +81,22 @@ function AttemptEntry({ attempt, now }: { attempt: Attempt; now: number }) {
       <div>
         <div className={styles.head}>
           <Badge look={attemptLook(attempt)} />
+          {attempt.is_trial && (
+            <span title="On a few GPUs, to see whether the job works, before all of them are taken for it">
+              trial run
+            </span>
+          )}
           <span>
             {attempt.gpu_model} on {where}
           </span>
           {ran !== null && <span>{attempt.state === "ended" ? `ran ${duration(ran)}` : `for ${duration(ran)}`}</span>}
           {attempt.exit_code !== null && <span>exit code {attempt.exit_code}</span>}
-          {attempt.category && attempt.outcome === "failed" && <span>{words(attempt.category)}</span>}
+          {attempt.outcome === "failed" && (attempt.failure || attempt.category) && (
+            <span>{words(attempt.failure || attempt.category)}</span>
+          )}
         </div>
         {attempt.message && <p>{attempt.message}</p>}
+        {attempt.matched_rule?.advice && <p>What to do: {attempt.matched_rule.advice}</p>}
         {attempt.preempted_by.length > 0 && (
           <p className={styles.by}>
             Its GPUs went to{" "}
