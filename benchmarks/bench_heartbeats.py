@@ -189,7 +189,8 @@ async def measure_steady(platform: Installation, agents: list[SimulatedAgent], s
     print(f"{len(agents)} agents, {running} jobs on them: {len(took) / wall:.0f} reports/s over {wall:.0f} s")
     print(
         f"  answered after: median {statistics.median(took) * 1e3:.1f} ms, "
-        f"p99 {took[int(len(took) * 0.99)] * 1e3:.1f} ms, longest {took[-1] * 1e3:.0f} ms; {len(errors)} errors"
+        f"p99 {took[int(len(took) * 0.99)] * 1e3:.1f} ms, longest {took[-1] * 1e3:.0f} ms; "
+        f"{len(errors)} errors"
     )
     for error, times in Counter(errors).most_common(3):
         print(f"  {times} times: {error}")
