@@ -3,7 +3,7 @@
 from rest_framework import serializers
 
 from scheduler.api.cell_schemas import CellDocument
-from scheduler.api.schemas import FieldProblem
+from scheduler.api.job_spec_schemas import FieldProblem
 from scheduler.core.sim.delays import Cause
 from scheduler.models.anomalies import WorkState
 

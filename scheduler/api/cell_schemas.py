@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from scheduler.api.schemas import FieldProblem
+from scheduler.api.job_spec_schemas import FieldProblem
 
 CELL_STATES = ["free", "used", "opportunistic", "bad", "mixed"]
 

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from scheduler import represent
-from scheduler.api import schemas
+from scheduler.api import cluster_schemas
 from scheduler.api.job_details import checked
 from scheduler.api.virtual_clusters import PLUGIN_MOST
 from scheduler.clock import database_now
@@ -28,14 +28,14 @@ class UsageQuery(serializers.Serializer):
 
 
 class GpuModels(APIView):
-    @extend_schema(responses=schemas.GpuModels)
+    @extend_schema(responses=cluster_schemas.GpuModels)
     def get(self, request: Request) -> Response:
         """List the GPU models of the cluster, by name, with how many are free."""
         return Response({"results": gpu_models(), "next": None, "previous": None})
 
 
 class ClusterSummary(APIView):
-    @extend_schema(responses=schemas.Cluster)
+    @extend_schema(responses=cluster_schemas.Cluster)
     def get(self, request: Request) -> Response:
         """The cluster in a few numbers; jobs are counted as far as the caller may see them."""
         return Response(cluster_summary(viewer(request)))
@@ -90,12 +90,12 @@ class ClusterSettingsChange(StrictSerializer):
 
 
 class ClusterSettings(APIView):
-    @extend_schema(responses=schemas.ClusterSettings)
+    @extend_schema(responses=cluster_schemas.ClusterSettings)
     def get(self, request: Request) -> Response:
         """How the spare GPUs are handed out."""
         return Response(_with_overrun(cluster_settings()))
 
-    @extend_schema(request=ClusterSettingsChange, responses=schemas.ClusterSettings)
+    @extend_schema(request=ClusterSettingsChange, responses=cluster_schemas.ClusterSettings)
     def patch(self, request: Request) -> Response:
         """Change how the spare GPUs are handed out. For operators."""
         by = viewer(request)
@@ -110,7 +110,7 @@ def _with_overrun(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 class ClusterUsage(APIView):
-    @extend_schema(parameters=[UsageQuery], responses=schemas.Usage)
+    @extend_schema(parameters=[UsageQuery], responses=cluster_schemas.Usage)
     def get(self, request: Request) -> Response:
         """GPUs in use over time by tenant; members see other tenants as one sum."""
         minutes = checked(UsageQuery, request)["minutes"]

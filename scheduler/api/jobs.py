@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from scheduler import represent
-from scheduler.api import schemas
+from scheduler.api import job_spec_schemas, schemas
 from scheduler.api.filters import JobFilter
 from scheduler.api.lists import RepresentedList
 from scheduler.core.lifecycle import JobState
@@ -36,7 +36,7 @@ class Jobs(RepresentedList):
     def get_queryset(self) -> QuerySet[Job]:
         return jobs_visible(viewer(self.request)).only("id")
 
-    @extend_schema(request=schemas.JobSubmit, responses={201: schemas.Job})
+    @extend_schema(request=job_spec_schemas.JobSubmit, responses={201: schemas.Job})
     def post(self, request: Request) -> Response:
         """Submit a job. What could never run is refused, with the nearest that could."""
         tenant, spec = _tenant_and_rest(request.data)
@@ -45,7 +45,7 @@ class Jobs(RepresentedList):
 
 
 class JobsBulk(APIView):
-    @extend_schema(request=schemas.BulkSubmit, responses={201: schemas.BulkSubmitted})
+    @extend_schema(request=job_spec_schemas.BulkSubmit, responses={201: job_spec_schemas.BulkSubmitted})
     def post(self, request: Request) -> Response:
         """Submit up to 1,000 jobs, all or none."""
         tenant, rest = _tenant_and_rest(request.data)
@@ -70,7 +70,7 @@ def _short(job: Job) -> dict[str, Any]:
 
 
 class JobsCheck(APIView):
-    @extend_schema(request=schemas.JobSubmit, responses={200: schemas.CheckAnswer})
+    @extend_schema(request=job_spec_schemas.JobSubmit, responses={200: job_spec_schemas.CheckAnswer})
     def post(self, request: Request) -> Response:
         """Say what is wrong with a specification, or else what would become of it. Submits nothing."""
         tenant, spec = _tenant_and_rest(request.data)

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from scheduler import represent
-from scheduler.api import schemas
+from scheduler.api import cluster_schemas
 from scheduler.api.lists import RepresentedList
 from scheduler.clock import database_now
 from scheduler.models import Node
@@ -61,14 +61,14 @@ class Nodes(RepresentedList):
     """All nodes, by name."""
 
     queryset = Node.objects.none()
-    serializer_class = schemas.Node
+    serializer_class = cluster_schemas.Node
     ordering = "name"
     represent = staticmethod(represent.nodes)
 
     def get_queryset(self) -> QuerySet[Node]:
         return Node.objects.only("id", "name")
 
-    @extend_schema(request=NodeInput, responses={201: schemas.NodeWithToken})
+    @extend_schema(request=NodeInput, responses={201: cluster_schemas.NodeWithToken})
     def post(self, request: Request) -> Response:
         """Expect a node; its agent signs in with the token, which is shown only now. For operators."""
         by = _operator(request)
@@ -78,12 +78,12 @@ class Nodes(RepresentedList):
 
 
 class NodeDetail(APIView):
-    @extend_schema(responses=schemas.Node)
+    @extend_schema(responses=cluster_schemas.Node)
     def get(self, request: Request, name: str) -> Response:
         """One node with its GPUs."""
         return Response(_represented(node_get(name)))
 
-    @extend_schema(request=NodeChange, responses=schemas.Node)
+    @extend_schema(request=NodeChange, responses=cluster_schemas.Node)
     def patch(self, request: Request, name: str) -> Response:
         """Cordon a node, return it to service, or move it to another rack. For operators."""
         by = _operator(request)
@@ -109,7 +109,7 @@ class NodeDetail(APIView):
 
 
 class NodeDrain(APIView):
-    @extend_schema(request=DrainInput, responses={200: schemas.Node})
+    @extend_schema(request=DrainInput, responses={200: cluster_schemas.Node})
     def post(self, request: Request, name: str) -> Response:
         """Move the node's jobs away, with their grace period, at once or at a deadline. For operators.
 
@@ -125,7 +125,7 @@ class NodeDrain(APIView):
 
 
 class NodeToken(APIView):
-    @extend_schema(request=None, responses={200: schemas.NodeWithToken})
+    @extend_schema(request=None, responses={200: cluster_schemas.NodeWithToken})
     def post(self, request: Request, name: str) -> Response:
         """Replace the node's token; the old one is worth nothing from now on. For operators."""
         by = _operator(request)

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from controlplane.pagination import ByPosition
 from scheduler import represent
-from scheduler.api import schemas, speed_schemas
+from scheduler.api import cluster_schemas, speed_schemas
 from scheduler.api.job_details import checked
 from scheduler.core.perf.speed import HIGHEST, Setting
 from scheduler.core.perf.tables import MOST_GPUS
@@ -206,7 +206,7 @@ class JobSpeeds(APIView):
 
 
 class GpuModelDetail(APIView):
-    @extend_schema(request=PriceInput, responses=schemas.GpuModel)
+    @extend_schema(request=PriceInput, responses=cluster_schemas.GpuModel)
     def patch(self, request: Request, name: str) -> Response:
         """Say what a GPU of this model costs for an hour. For operators."""
         by = viewer(request)

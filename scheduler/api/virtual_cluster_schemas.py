@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from scheduler.api.schemas import Overrun
+from scheduler.api.cluster_schemas import Overrun
 
 
 class VirtualClusterUsage(serializers.Serializer):

@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from scheduler.api import schemas
+from scheduler.api import job_spec_schemas, schemas
 from scheduler.models.forecasts import WhatIfState
 
 WHAT_IF_STATES = [state.value for state in WhatIfState]
@@ -42,7 +42,7 @@ class WhatIfQuestion(serializers.Serializer):
     job = serializers.IntegerField(required=False)
     changes = JobChanges(required=False)
     tenant = serializers.CharField(required=False, help_text="Of `spec`; needed by members of several.")
-    spec = schemas.JobSpec(required=False)
+    spec = job_spec_schemas.JobSpec(required=False)
     cluster = ClusterChanges(required=False, help_text="For operators.")
 
 
@@ -66,7 +66,7 @@ class WhatIf(serializers.Serializer):
     id = serializers.UUIDField()
     state = serializers.ChoiceField(choices=WHAT_IF_STATES)
     problem = serializers.CharField(allow_blank=True, help_text="Why there is no answer.")
-    fields = schemas.FieldProblem(many=True)  # type: ignore[assignment]
+    fields = job_spec_schemas.FieldProblem(many=True)  # type: ignore[assignment]
     asked_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField()
     made_at = serializers.DateTimeField(allow_null=True)

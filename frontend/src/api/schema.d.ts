@@ -2007,7 +2007,7 @@ export interface components {
             outcome: components["schemas"]["OutcomeEnum"] | components["schemas"]["BlankEnum"];
             gpu_model: string;
             placement: components["schemas"]["PlacementPart"][];
-            /** @description Where those that share its GPUs run one at a time, frozen otherwise; null: it always runs. */
+            /** @description Where those that share its GPUs take turns, frozen otherwise; null: it always runs. */
             turn: components["schemas"]["AttemptTurn"] | null;
             exit_code: number | null;
             category: string;

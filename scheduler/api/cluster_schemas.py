@@ -1,0 +1,150 @@
+"""Nodes, their GPUs and the cluster as a whole, as the API's schema describes them."""
+
+from rest_framework import serializers
+
+from scheduler.jobspec import WATCHED_THEN
+from scheduler.models.health import Verdict
+from scheduler.models.inventory import NodeState
+
+NODE_STATES = [state.value for state in NodeState]
+VERDICTS = [verdict.value for verdict in Verdict]
+GPU_STATES = ["free", "held", "planned"]
+
+
+class Gpu(serializers.Serializer):
+    id = serializers.IntegerField()
+    index = serializers.IntegerField()
+    socket = serializers.IntegerField()
+    switch = serializers.IntegerField()
+    memory_bytes = serializers.IntegerField()
+    healthy = serializers.BooleanField()
+    problem = serializers.CharField(allow_blank=True)
+    state = serializers.ChoiceField(choices=GPU_STATES)
+
+
+class NodeCheck(serializers.Serializer):
+    name = serializers.CharField()
+    verdict = serializers.ChoiceField(choices=VERDICTS)
+    message = serializers.CharField(allow_blank=True)
+    gpu = serializers.IntegerField(allow_null=True, help_text="Index of the one GPU that it is about.")
+    since = serializers.DateTimeField(help_text="When the verdict became what it is.")
+
+
+class NodeWithdrawn(serializers.Serializer):
+    by = serializers.CharField(
+        allow_blank=True, help_text="Who cordoned or drains it; `health` is the platform."
+    )
+    why = serializers.CharField(allow_blank=True)
+    since = serializers.DateTimeField(allow_null=True)
+    returns_itself = serializers.BooleanField(help_text="The platform uncordons it when it is well again.")
+
+
+class Node(serializers.Serializer):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    rack = serializers.CharField()
+    gpu_model = serializers.CharField(allow_null=True, help_text="Null until its agent has reported.")
+    address = serializers.CharField(allow_blank=True)
+    state = serializers.ChoiceField(choices=NODE_STATES)
+    cordoned = serializers.BooleanField()
+    draining = serializers.BooleanField()
+    drained = serializers.BooleanField()
+    drain_deadline = serializers.DateTimeField(
+        allow_null=True,
+        help_text="When its jobs are moved away; until then it takes only what will have ended.",
+    )
+    withdrawn = NodeWithdrawn(allow_null=True, help_text="Null while it is neither cordoned nor draining.")
+    health = NodeCheck(many=True)
+    isolation = serializers.DictField(child=serializers.BooleanField())
+    cpus = serializers.FloatField()
+    memory_bytes = serializers.IntegerField()
+    agent_version = serializers.CharField(allow_blank=True)
+    lease_expires_at = serializers.DateTimeField(allow_null=True)
+    gpus = Gpu(many=True)
+    version = serializers.IntegerField()
+
+
+class NodeWithToken(Node):
+    token = serializers.CharField(help_text="For the node's agent; shown only now.")
+
+
+class Overrun(serializers.Serializer):
+    since = serializers.DateTimeField()
+    message = serializers.CharField()
+
+
+class ClusterSettings(serializers.Serializer):
+    spare_policy = serializers.CharField()
+    spare_placer = serializers.CharField()
+    preemptions_per_round = serializers.IntegerField(
+        allow_null=True, help_text="Jobs that policies may take GPUs from in a round; null: any number."
+    )
+    backoff_seconds = serializers.FloatField(
+        help_text="How long a job may not borrow after it was preempted too early; twice as long each time."
+    )
+    most_backoff_seconds = serializers.FloatField(help_text="But never longer than this.")
+    idle_gpus_seconds = serializers.FloatField(
+        allow_null=True,
+        help_text="When a job counts as stuck whose GPUs do nothing, unless it says otherwise; null: never.",
+    )
+    idle_gpus_below_percent = serializers.FloatField(help_text="A GPU that is less busy does nothing.")
+    idle_gpus_then = serializers.ChoiceField(choices=WATCHED_THEN, help_text="What is done then.")
+    overrun = Overrun(
+        allow_null=True, help_text="While a cheap policy decides, since the chosen one takes too long."
+    )
+
+
+class GpuModel(serializers.Serializer):
+    name = serializers.CharField()
+    memory_bytes = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+    gpus_free = serializers.IntegerField()
+    nodes = serializers.IntegerField()
+    price_per_hour = serializers.FloatField(help_text="Of one GPU, in whatever unit operators reckon in.")
+
+
+class GpuModels(serializers.Serializer):
+    results = GpuModel(many=True)
+
+
+class GpuCounts(serializers.Serializer):
+    total = serializers.IntegerField()
+    healthy = serializers.IntegerField()
+    held = serializers.IntegerField()
+    planned = serializers.IntegerField()
+    free = serializers.IntegerField()
+
+
+class UnfinishedCounts(serializers.Serializer):
+    queued = serializers.IntegerField()
+    running = serializers.IntegerField()
+
+
+class NodeCounts(serializers.Serializer):
+    ready = serializers.IntegerField()
+    lost = serializers.IntegerField()
+    cordoned = serializers.IntegerField()
+
+
+class NewestRound(serializers.Serializer):
+    number = serializers.IntegerField()
+    at = serializers.DateTimeField()
+
+
+class Cluster(serializers.Serializer):
+    gpus = GpuCounts()
+    by_model = serializers.DictField(child=GpuCounts())
+    jobs = UnfinishedCounts()
+    nodes = NodeCounts()
+    round = NewestRound(allow_null=True)
+
+
+class UsagePoint(serializers.Serializer):
+    at = serializers.DateTimeField()
+    total = serializers.IntegerField()
+    held = serializers.IntegerField()
+    by_tenant = serializers.DictField(child=serializers.IntegerField())
+
+
+class Usage(serializers.Serializer):
+    points = UsagePoint(many=True)
