@@ -19,6 +19,8 @@ NOTIFIED = ("start", "end", "failure", "preemption")
 WATCHED_THEN = ("warn", "stop")
 #: A GPU that is less busy than this does nothing: what is left is the driver's own.
 IDLE_BELOW_PERCENT = 5.0
+#: What a trial run may take beyond its time, to fetch an image and to start.
+TRIAL_START_SECONDS = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +169,7 @@ class JobSpec:
             "topology": None,
             "min_gpus": None,
             "estimate_seconds": self.trial.seconds,
+            "limit_seconds": self.trial.seconds + TRIAL_START_SECONDS,
             "after_trial": own,
         }
 

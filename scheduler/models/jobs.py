@@ -31,7 +31,7 @@ class Job(models.Model):
     #: "throughput": {gpu model: samples per second}, "estimate_seconds": number or null,
     #: "application": text, "search": text, "skew": number or null,
     #: "deadline_seconds": number from submission or null, "needs_containers": truth}. Until its trial run
-    #: is over that of the trial, with the job's own as "after_trial".
+    #: is over that of the trial, with "limit_seconds" and, as "after_trial", the job's own.
     shape = models.JSONField()
     labels = models.JSONField(default=dict)
 

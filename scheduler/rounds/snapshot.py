@@ -186,7 +186,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 gpu_models=known.accepted(tuple(gpu_models)) if known.not_on else tuple(gpu_models),
                 priority=priority,
                 guaranteed=guaranteed,
-                time_limit_seconds=time_limit_seconds,
+                time_limit_seconds=told.limited(time_limit_seconds),
                 eligible_at=eligible_at,
                 held=held,
                 cancelling=cancelling,
@@ -203,7 +203,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 attained_service={model: float(value) for model, value in _json(service).items()},
                 attempts=attempts,
                 avoid=tuple(sorted({*avoid, *without_containers}) if told.needs_containers else avoid),
-                outlasts=tuple([node for node, seconds in closing if lasts_seconds > seconds]),
+                outlasts=tuple([node for node, seconds in closing if told.limited(lasts_seconds) > seconds]),
                 preemption_cost_seconds=preemption_cost_seconds,
                 short_runs=short_runs,
                 may_borrow_at=may_borrow_at,
@@ -228,6 +228,14 @@ class Shape(NamedTuple):
     skew: float | None
     deadline_seconds: float | None
     needs_containers: bool
+    #: Of a trial run, whatever the job's own; None: no other.
+    limit_seconds: float | None
+
+    def limited(self, seconds: float | None) -> float | None:
+        """Return a time limit, or the trial's where that is shorter."""
+        if seconds is None or self.limit_seconds is None:
+            return self.limit_seconds if seconds is None else seconds
+        return min(seconds, self.limit_seconds)
 
     def deadline_at(self, submitted_at: float) -> float | None:
         return None if self.deadline_seconds is None else submitted_at + self.deadline_seconds
@@ -256,6 +264,7 @@ def shape_of(text: str) -> Shape:
         skew=_number(shape.get("skew")),
         deadline_seconds=_number(shape.get("deadline_seconds")),
         needs_containers=bool(shape.get("needs_containers")),
+        limit_seconds=_number(shape.get("limit_seconds")),
     )
 
 

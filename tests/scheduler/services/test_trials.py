@@ -9,6 +9,7 @@ from django.utils import timezone
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.core.plan import Action, ActionKind, Placement, Plan
 from scheduler.jobspec import parse
+from scheduler.jobspec.spec import TRIAL_START_SECONDS
 from scheduler.models import Attempt, Event, Job, Node
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.snapshot import read_snapshot
@@ -81,7 +82,9 @@ def test_the_trial_is_one_replica_that_knows_what_it_is(job: Job, node: Node):
     (replica,) = part.replicas
     assert (part.world_size, replica.rank, len(replica.gpu_indexes)) == (1, 0, 1)
     assert replica.env == {"ALLOT_TRIAL": "1"}
-    assert (job.attempts.get().is_trial, job.gpus, read_snapshot(9).jobs[0].topology) == (True, 8, None)
+    assert (job.attempts.get().is_trial, job.gpus) == (True, 8)
+    (seen,) = read_snapshot(9).jobs
+    assert (seen.topology, seen.time_limit_seconds) == (None, 120 + TRIAL_START_SECONDS)
 
 
 @pytest.mark.parametrize("how", ["it comes to a step", "it runs for long enough", "it is done"])
