@@ -133,6 +133,7 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
       {job.state === "failed" && (
         <Notice tone="failed">{job.message || `It ended with exit code ${job.exit_code ?? "unknown"}.`}</Notice>
       )}
+      {job.held && job.message && <Notice>{job.message}</Notice>}
       {job.guarantee_lapsed && (
         <Notice icon={<ShieldAlert size={16} aria-hidden />}>
           Its guarantee has lapsed: what {job.virtual_cluster} is guaranteed now does not hold it any more; its events
