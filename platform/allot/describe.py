@@ -137,7 +137,7 @@ def attempt_detail(attempt: Attempt) -> str:
     """What was said about an attempt, or its exit code; then how much work was lost with it."""
     said = attempt["message"] or (exit_words(attempt["exit_code"]) if attempt["exit_code"] else "")
     if (rule := attempt["matched_rule"]) and rule["advice"]:
-        said = f"{said} Advice: {rule['advice']}"
+        said = f"{said.rstrip('.')}. Advice: {rule['advice']}"
     lost = attempt["lost_seconds"]
     return f"{said} {duration(lost)} of work lost.".strip() if lost and lost >= 1 else said
 

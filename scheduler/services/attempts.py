@@ -313,7 +313,7 @@ def _after_failure(
 
 def _sentence(message: str, attempt: Attempt, verdict: Verdict) -> str:
     advice = (attempt.matched_rule or {}).get("advice")
-    said = f"{message} {advice}" if advice else message
+    said = f"{message.rstrip('.')}. {advice}" if advice else message
     return f"{said} It is {'' if verdict.retry else 'not '}tried again: {verdict.why}."
 
 

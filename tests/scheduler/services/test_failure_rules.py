@@ -98,7 +98,7 @@ def test_a_rule_decides_before_the_built_in_ones(world: World):
     assert (job.state, job.avoid_nodes) == ("queued", [attempt.parts.get().node_id])
     why = Event.objects.get(kind="job.requeued").message
     assert why.startswith(
-        "KeyError: 'x' Remove old checkpoints under /scratch. It is tried again: scratch full;"
+        "KeyError: 'x'. Remove old checkpoints under /scratch. It is tried again: scratch full;"
     )
     # Rules that were taken away leave known what was said of earlier attempts.
     world.operator.put("/failure-rules", {"rules": []})
