@@ -8,8 +8,8 @@ import pytest
 
 from tests.servers import started
 
-#: Folders whose tests run whole platforms, or a whole Slurm, which take all the processors there are. Those of
-#: one group run one after the other, the groups beside each other: each waits a lot.
+#: Folders whose tests run whole platforms, or a whole Slurm, which take all the processors there are. Those
+#: of one group run one after the other, the groups beside each other: each waits a lot.
 ALONE = {"browser": "pages", "e2e": "platforms", "slurm": "slurm", "up": "platforms"}
 
 

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -20,6 +19,7 @@ from allot.advice_objects import Advice, Anomalies
 from allot.cell_objects import CellDocument, CellNode, Cells, CellsCheck, VirtualClusterCells
 from allot.credentials import find_account
 from allot.ledger_objects import Fairness, Line, Replay, Violation
+from allot.log_client import Logs
 from allot.market_client import Market
 from allot.notice_client import Notices
 from allot.objects import (
@@ -33,10 +33,7 @@ from allot.objects import (
     Job,
     JobPreemptions,
     JobSpec,
-    LogPage,
-    LogSearch,
     Me,
-    MergedLogPage,
     Node,
     Plugins,
     SubmittedJob,
@@ -170,72 +167,6 @@ class Client:
         # Not repeated as a write is: each answer is another ticket.
         answer = self._transport.request("POST", f"/jobs/{job_id}/ports/{quote(port, safe='')}/open")
         return str(answer["url"])
-
-    def log_page(
-        self,
-        job_id: int,
-        *,
-        attempt: int | None = None,
-        task: str | None = None,
-        rank: int | None = 0,
-        after: int = -1,
-        limit: int | None = None,
-    ) -> LogPage:
-        """Chunks of one rank's output with a sequence greater than `after`."""
-        parameters = {"attempt": attempt, "task": task, "rank": rank, "after": after, "limit": limit}
-        return cast(LogPage, self._read(f"/jobs/{job_id}/logs", parameters))
-
-    def merged_log_page(
-        self, job_id: int, *, attempt: int | None = None, task: str | None = None, after: str = ""
-    ) -> MergedLogPage:
-        """What all ranks, or those of a task, wrote after the place `after`, by time."""
-        parameters = {"attempt": attempt, "task": task, "after": after or None}
-        return cast(MergedLogPage, self._read(f"/jobs/{job_id}/logs/merged", parameters))
-
-    def search_log(
-        self,
-        job_id: int,
-        wanted: str,
-        *,
-        regex: bool = False,
-        match_case: bool = False,
-        attempt: int | None = None,
-        task: str | None = None,
-        rank: int | None = None,
-        context: int = 0,
-        limit: int | None = None,
-    ) -> Iterator[LogSearch]:
-        """Answers with the lines that contain a text or match an expression, until all was searched."""
-        parameters = {
-            "q": wanted,
-            "regex": regex,
-            "match_case": match_case,
-            "attempt": attempt,
-            "task": task,
-            "rank": rank,
-            "context": context,
-            "limit": limit,
-        }
-        after: str | None = None
-        while after != "":
-            path = f"/jobs/{job_id}/logs/search"
-            found = cast(LogSearch, self._read(path, {**parameters, "after": after}))
-            yield found
-            after = found["next_after"]
-
-    def download_log(
-        self,
-        job_id: int,
-        target: Path,
-        *,
-        attempt: int | None = None,
-        task: str | None = None,
-        rank: int | None = None,
-    ) -> Path:
-        """Write an attempt's output to a file, or into a folder under the server's name for it: the text of
-        one rank, or a zip of several. Returns the file, which is whole or not there at all."""
-        parameters = {"attempt": attempt, "task": task, "rank": rank}
-        return self._transport.download(f"/jobs/{job_id}/logs/download", parameters, target)
 
     # Use
 
@@ -447,6 +378,10 @@ class Client:
         return cast("Iterator[Violation]", self._pages("/fairness/violations", filters, limit))
 
     # The market between virtual clusters
+
+    @property
+    def logs(self) -> Logs:
+        return Logs(read=self._read, save=self._transport.download)
 
     @property
     def market(self) -> Market:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from allot.objects import LogHit
+    from allot.log_objects import LogHit
 
 BETWEEN_GROUPS = "--"
 

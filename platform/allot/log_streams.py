@@ -7,7 +7,7 @@ from typing import Protocol
 
 from allot.client import Client
 from allot.errors import WrongUse
-from allot.objects import LogPage, MergedLogPage
+from allot.log_objects import LogPage, MergedLogPage
 
 #: The sequence before the first.
 NONE_SEEN = -1
@@ -40,7 +40,7 @@ class RankStream:
         self._after = NONE_SEEN
 
     def read(self) -> Piece:
-        page = self._client.log_page(self._job_id, after=self._after, **self._which)  # type: ignore[arg-type]
+        page = self._client.logs.page(self._job_id, after=self._after, **self._which)  # type: ignore[arg-type]
         _check_rank(page, self._job_id)
         self._after = page["next_after"]
         text = "".join(chunk["text"] for chunk in page["chunks"])
@@ -67,7 +67,7 @@ class MergedStream:
 
     def read(self) -> Piece:
         while True:
-            page = self._client.merged_log_page(
+            page = self._client.logs.merged(
                 self._job_id, attempt=self._attempt, task=self._task, after=self._after
             )
             self._after = page["next_after"]

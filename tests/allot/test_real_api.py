@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from django.utils import timezone
 
-from allot import objects
+from allot import log_objects, objects
 from allot.client import Client
 from allot.errors import NotSignedIn, Refused
 from scheduler.core.lifecycle import AttemptState, HoldPhase, JobState
@@ -260,10 +260,10 @@ def test_answers_are_what_their_types_promise(allot: Allot, client: Client) -> N
         (client.check(spec), objects.Check),
         (client.check({**spec, "gpus": 99}), objects.Check),
         (client.submit_many([spec]), list[objects.SubmittedJob]),
-        (client.log_page(ran.id), objects.LogPage),
-        (client.log_page(number), objects.LogPage),
-        (client.merged_log_page(ran.id), objects.MergedLogPage),
-        (list(client.search_log(ran.id, "t")), list[objects.LogSearch]),
+        (client.logs.page(ran.id), log_objects.LogPage),
+        (client.logs.page(number), log_objects.LogPage),
+        (client.logs.merged(ran.id), log_objects.MergedLogPage),
+        (list(client.logs.search(ran.id, "t")), list[log_objects.LogSearch]),
         (client.nodes(), list[objects.Node]),
         (client.virtual_clusters(), list[objects.VirtualCluster]),
         (list(client.events()), list[objects.Event]),

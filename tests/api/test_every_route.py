@@ -175,6 +175,7 @@ def world(db, settings) -> World:
         "gpu-models.name": "V100",
         "job_id": str(waiting.id),
         "number": "1",
+        "port": "notebook",
         "question_id": str(question.id),
         "advice_id": str(advice.id),
         "line_id": str(line.id),

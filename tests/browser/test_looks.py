@@ -65,8 +65,8 @@ def test_the_first_key_leads_past_the_navigation(open_page):
 DIST = ROOT / "frontend" / "dist"
 #: What the address of any one page makes a browser fetch, editors included; fonts and pictures are no code.
 PAGE_BUDGET_BYTES = 350_000
-#: All pages together: what somebody fetches in time who visits every one. 70 kB of it is the terminal, which only
-#: those load who open a shell.
+#: All pages together: what somebody fetches in time who visits every one. 70 kB of it is the terminal, which
+#: only those load who open a shell.
 TOTAL_BUDGET_BYTES = 520_000
 
 

@@ -31,10 +31,10 @@ def session_cookie() -> str:
     return f"allot_session={client.cookies['allot_session'].value}"
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", ""])
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "", "http://localhost:8001"])
 async def test_a_page_of_another_origin_is_not_let_in_by_the_cookie(origin):
     cookie = await sync_to_async(session_cookie)()
-    assert not await opens("/ws/live", host="localhost", cookie=cookie, origin=origin)
+    assert not await opens("/ws/live", host="localhost:8000", cookie=cookie, origin=origin)
 
 
 async def test_no_origin_and_no_token_is_not_let_in():
@@ -44,11 +44,11 @@ async def test_no_origin_and_no_token_is_not_let_in():
 
 async def test_our_own_page_is_let_in_by_the_cookie():
     cookie = await sync_to_async(session_cookie)()
-    assert await opens("/ws/live", host="localhost", cookie=cookie, origin="http://localhost:8000")
+    assert await opens("/ws/live", host="localhost:8000", cookie=cookie, origin="http://localhost:8000")
 
 
 async def test_our_own_page_without_a_session_is_not():
-    assert not await opens("/ws/live", host="localhost", origin="http://localhost:8000")
+    assert not await opens("/ws/live", host="localhost:8000", origin="http://localhost:8000")
 
 
 async def test_a_program_is_let_in_by_its_token():

@@ -125,6 +125,9 @@ def test_without_the_platform_all_is_in_the_folder_it_was_started_in(tmp_path: P
     "path", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}-{path.name}"
 )
 def test_each_specification_names_a_script_that_is_there(path: Path) -> None:
-    for task in yaml.safe_load(path.read_text())["tasks"]:
-        (script,) = re.findall(r"\$ALLOT_EXAMPLES/([\w/.]+)", " ".join(task["command"]))
+    specification = yaml.safe_load(path.read_text())
+    for task in specification.get("tasks", [specification]):
+        command = task["command"]
+        line = command if isinstance(command, str) else " ".join(command)
+        (script,) = re.findall(r"\$ALLOT_EXAMPLES/([\w/.]+)", line)
         assert (EXAMPLES / script).is_file()

@@ -19,8 +19,8 @@ from allot.output import Format, print_line, print_objects, say
 if TYPE_CHECKING:
     from allot.client import Client
     from allot.following import Note
+    from allot.log_objects import LogHit
     from allot.log_streams import Stream
-    from allot.objects import LogHit
 
 INTERRUPTED = 130
 #: With --timeout: what the `timeout` program of the shell also uses.
@@ -74,7 +74,7 @@ def logs(
         raise WrongUse("--grep looks through what there is. Give it without --follow and --tail.")
     with connect(patient=follow) as client:
         if download is not None:
-            written = client.download_log(job_id, download, attempt=attempt, task=task, rank=rank)
+            written = client.logs.download(job_id, download, attempt=attempt, task=task, rank=rank)
             say(f"Wrote {written}, {written.stat().st_size:,} bytes.")
             return
         if grep is not None:
@@ -164,7 +164,7 @@ def print_found(
 
     def hits() -> Iterator[LogHit]:
         nonlocal searched, count, removed
-        answers = client.search_log(
+        answers = client.logs.search(
             job_id, pattern, regex=True, match_case=match_case, context=context, **which
         )
         for answer in answers:
