@@ -77,12 +77,12 @@ class Config(BaseSettings):
     # Let webhooks go to addresses that only this server can reach, and over http. Whoever may make a webhook
     # can then send requests to whatever listens there.
     webhook_private_addresses: bool = False
-    # Pages of jobs (notebooks) are tenants' code: they are seen at this port of the server's host, or at a host
-    # name of their own: "notebooks.example.org", or "*.notebooks.example.org" for one to each job. 0: at none.
+    # Pages of jobs (notebooks) are tenants' code: they are seen at this port of the server's host, or at a
+    # host name of their own, "notebooks.example.org"; "*.notebooks.example.org": each at one of its own.
     proxy_port: int = Field(default=0, ge=0, le=65_535)
     proxy_host: str = ""
-    # Sessions inside jobs (`allot exec`, ports): how long one may be idle, how much may go through it, and how
-    # many there may be at once; and whether operators get into jobs of tenants they are not members of.
+    # Sessions inside jobs (`allot exec`, ports): how long one may be idle, how much may go through it, and
+    # how many there may be at once; and whether operators get into jobs of tenants they are not members of.
     session_idle_seconds: float = Field(default=3_600.0, gt=0)
     session_bytes: int = Field(default=16 * 1024**3, ge=1024**2)
     sessions_per_user: int = Field(default=64, ge=1)

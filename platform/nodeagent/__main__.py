@@ -1,4 +1,4 @@
-"""`python -m nodeagent --config FILE`: run a node's agent, or those of Slurm nodes, until SIGTERM or SIGINT."""
+"""`python -m nodeagent --config FILE`: run a node's agent, or those of Slurm's, until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 

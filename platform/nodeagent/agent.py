@@ -357,7 +357,8 @@ def describe(instruction: Instruction) -> str:
         case TakeTurns(attempt=attempt, turn=turn):
             if turn is None:
                 return f"Let attempt {attempt} run all the time"
-            return f"Let attempt {attempt} run in turn {turn.index + 1} of {turn.count}, {turn.seconds:g} s each"
+            place = f"{turn.index + 1} of {turn.count}"
+            return f"Let attempt {attempt} run in turn {place}, {turn.seconds:g} s each"
         case Kill() | Release() | Forget():
             return f"{type(instruction).__name__} attempt {instruction.attempt}"
         case _:

@@ -71,7 +71,15 @@ def use_of(layout: Layout, nodes: Collection[str] | None = None) -> dict[str, Us
     )
     if nodes is not None:
         rows = rows.filter(node__name__in=nodes)
-    columns = ("id", "node__name", "index", "node__gpu_model__name", "works", "node__cordoned", "node__draining")
+    columns = (
+        "id",
+        "node__name",
+        "index",
+        "node__gpu_model__name",
+        "works",
+        "node__cordoned",
+        "node__draining",
+    )
     for gpu, node, index, model, works, cordoned, draining in rows.values_list(*columns):
         there = layout.where.get(Leaf(node, index))
         if there is None or not works or there[0].gpu_model != model:
