@@ -53,8 +53,8 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
   const say = useSay();
   const queries = useQueryClient();
   const plugins = useQuery(policiesQuery).data;
-  const { overrun: _, ...chosen } = settings;
-  const [draft, setDraft] = useState(chosen);
+  // What is only told is not sent back: JSON leaves out what is undefined.
+  const [draft, setDraft] = useState({ ...settings, overrun: undefined });
   const save = useMutation({
     mutationFn: () => request<ClusterSettings>("PATCH", PATH, { body: draft }),
     onSuccess: (saved) => {
