@@ -8,18 +8,16 @@ import pytest
 
 from tests.servers import started
 
-#: Folders whose tests run whole platforms, or a whole Slurm, which take all the processors there are. Those
-#: of one group run one after the other, the groups beside each other: each waits a lot.
-ALONE = {"browser": "pages", "e2e": "platforms", "slurm": "slurm", "up": "platforms"}
+#: Folders whose tests run whole platforms, or a whole Slurm, which take all the processors there are.
+ALONE = ("browser", "e2e", "slurm", "up")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark those that other tests must not run beside."""
     here = Path(__file__).parent
     for item in items:
-        if (group := ALONE.get(item.path.relative_to(here).parts[0])) is not None:
+        if item.path.relative_to(here).parts[0] in ALONE:
             item.add_marker(pytest.mark.alone)
-            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")

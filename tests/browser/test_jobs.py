@@ -140,7 +140,7 @@ def test_the_log_of_each_rank_can_be_read_and_searched(garden, open_page):
     page.get_by_label("Search the log").fill("needle")
     page.get_by_label("Search the log").press("Enter")
     expect(log.locator("mark")).to_have_text("needle")
-    page.get_by_label("Rank", exact=True).select_option("1")
+    page.get_by_label("Rank", exact=True).select_option("rank 1")
     page.get_by_label("Search the log").fill("needle")
     page.get_by_label("Search the log").press("Enter")
     expect(log).to_contain_text("needle of rank 1")

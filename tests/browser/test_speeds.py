@@ -138,7 +138,8 @@ def test_the_policy_of_spare_gpus_is_chosen_from_the_list(garden, open_page):
     spare.get_by_role("combobox", name="Policy of opportunistic jobs").select_option("gavel")
     spare.get_by_label("Objective").select_option("max_sum_throughput")
     spare.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("Saved how spare GPUs are handed out.", exact=True)).to_be_visible()
+    saved = "Saved how spare GPUs are handed out, and the bounds of preemptions."
+    expect(page.get_by_text(saved, exact=True)).to_be_visible()
     settings = garden.platform.call("GET", "cluster/settings")
     assert settings["spare_policy"] == "gavel:objective=max_sum_throughput"
     garden.platform.call("PATCH", "cluster/settings", {"spare_policy": "fifo"})

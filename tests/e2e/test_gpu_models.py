@@ -51,6 +51,7 @@ def completion_seconds(platform: Installation) -> list[float]:
     return took
 
 
+@pytest.mark.slow
 def test_jobs_end_sooner_when_the_policy_knows_how_fast_they_are(mixed: Installation) -> None:
     choose(mixed, aware=False)
     agnostic = completion_seconds(mixed)

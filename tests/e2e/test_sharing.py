@@ -57,6 +57,7 @@ def seconds_until_done(platform: Installation) -> dict[str, float]:
     }
 
 
+@pytest.mark.slow
 def test_both_sides_of_a_trade_end_sooner_than_without_trading(common: Installation) -> None:
     quantum = {"quantum_seconds": 2.0, "interval_seconds": 2.0, "profiling": 0.0}
     choose(common, "gandiva_fair", trading=False, **quantum)
