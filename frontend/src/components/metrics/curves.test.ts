@@ -46,6 +46,7 @@ test("a curve goes on where only another one has a point", () => {
 
 test("units are the ends of names", () => {
   expect(unitOf("disk_read_bytes_per_second").name).toBe("MiB/s");
+  expect(unitOf("network_sent_bytes_per_second", 4_000).name).toBe("KiB/s");
   expect(unitOf("memory_used_bytes", 300 * 2 ** 20).name).toBe("MiB");
   expect(unitOf("memory_used_bytes", 2 ** 40).name).toBe("GiB");
   expect(unitOf("cpus_used")).toEqual({ name: "", size: 1 });

@@ -41,12 +41,17 @@ const UNITS: readonly (readonly [string, Unit])[] = [
   ["_mhz", { name: "MHz", size: 1 }],
 ];
 
-const MIB: Unit = { name: "MiB", size: 2 ** 20 };
+/** Instead, where even the highest is less than one. */
+const SMALLER: readonly (readonly [string, Unit])[] = [
+  ["_bytes_per_second", { name: "KiB/s", size: 2 ** 10 }],
+  ["_bytes", { name: "MiB", size: 2 ** 20 }],
+];
 
 /** The unit with which a measure's name ends; of amounts that stay small a smaller one. */
 export function unitOf(measure: string, highest = Infinity): Unit {
-  if (measure.endsWith("_bytes") && highest < 2 ** 30) return MIB;
-  return UNITS.find(([ending]) => measure.endsWith(ending))?.[1] ?? { name: "", size: 1 };
+  const among = (units: typeof UNITS) => units.find(([ending]) => measure.endsWith(ending))?.[1];
+  const unit = among(UNITS) ?? { name: "", size: 1 };
+  return highest < unit.size ? (among(SMALLER) ?? unit) : unit;
 }
 
 /** Curves of one measure. Attempts of a job follow one another on the same curve. */
