@@ -14,7 +14,15 @@ from tests.scheduler.api.conftest import World
 from tests.scheduler.builders import make_job
 
 #: How far policies may go while nobody has said otherwise.
-RESTRAINT = {"preemptions_per_round": None, "backoff_seconds": 30.0, "most_backoff_seconds": 600.0}
+#: The cluster's other settings, as installed.
+OTHERS = {
+    "preemptions_per_round": None,
+    "backoff_seconds": 30.0,
+    "most_backoff_seconds": 600.0,
+    "idle_gpus_seconds": None,
+    "idle_gpus_below_percent": 5.0,
+    "idle_gpus_then": "warn",
+}
 
 
 def test_everything_there_is_is_offered_with_what_it_takes(world: World) -> None:
@@ -74,13 +82,13 @@ def test_the_spare_gpus_have_a_policy_and_placer_of_their_own(world: World) -> N
     assert world.member.get("/cluster/settings").json() == {
         "spare_policy": "fifo",
         "spare_placer": "consolidate",
-        **RESTRAINT,
+        **OTHERS,
         "overrun": None,
     }
-    assert world.operator.patch("/cluster/settings", asked).json() == {**asked, **RESTRAINT, "overrun": None}
-    assert world.member.get("/cluster/settings").json() == {**asked, **RESTRAINT, "overrun": None}
+    assert world.operator.patch("/cluster/settings", asked).json() == {**asked, **OTHERS, "overrun": None}
+    assert world.member.get("/cluster/settings").json() == {**asked, **OTHERS, "overrun": None}
     entry = AuditEntry.objects.get(action="cluster.settings")
-    assert (entry.before["spare_policy"], entry.after) == ("fifo", {**asked, **RESTRAINT})
+    assert (entry.before["spare_policy"], entry.after) == ("fifo", {**asked, **OTHERS})
 
     job = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster, gpus=2, guaranteed=False)
     record = Round.objects.get(number=run_round())
@@ -93,7 +101,7 @@ def test_the_spare_gpus_have_a_policy_and_placer_of_their_own(world: World) -> N
 def test_a_change_of_one_setting_keeps_the_other_and_none_is_no_entry(world: World) -> None:
     world.operator.patch("/cluster/settings", {"spare_policy": "las"})
     answer = world.operator.patch("/cluster/settings", {"spare_placer": "spread"}).json()
-    assert answer == {"spare_policy": "las", "spare_placer": "spread", **RESTRAINT, "overrun": None}
+    assert answer == {"spare_policy": "las", "spare_placer": "spread", **OTHERS, "overrun": None}
     world.operator.patch("/cluster/settings", {})
     assert AuditEntry.objects.filter(action="cluster.settings").count() == 2
 
