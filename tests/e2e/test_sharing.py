@@ -66,7 +66,7 @@ def test_by_a_trade_the_buyer_ends_sooner_and_the_seller_not_much_later(common: 
     choose(common, "gandiva_fair", trading=True, **quantum)
     trading = seconds_until_done(common)
     assert trading["keen"] < 0.85 * without["keen"], (trading, without)
-    # The seller gains in service; its jobs of seconds move more often, and each move costs a stop and a start.
+    # Its jobs of seconds move more often, and each move costs a stop and a start.
     assert trading["easy"] < 1.25 * without["easy"], (trading, without)
 
     first = ledger(common, "trade")[-1]
