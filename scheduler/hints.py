@@ -35,6 +35,8 @@ _FORECASTING = "allot:forecasting"
 _FORECASTING_MS = 75_000
 
 
+#: One round at an instant that a plan waits for, however many rounds before it see that instant.
+_DUE = "allot:round-due:{:.3f}"
 #: Accounting for fairness, likewise.
 _ACCOUNT_HINTED = "allot:account-hinted"
 _ACCOUNT_RECENT = "allot:account-recent"
@@ -53,6 +55,19 @@ def ask_for_round() -> None:
     # Negative when there was no round recently.
     wait_ms = _redis().pttl(_RECENT)
     current_app.send_task("scheduler.tasks.run_round", countdown=wait_ms / 1_000 if wait_ms > 0 else None)
+
+
+def ask_for_round_in(wait_seconds: float, *, of: float) -> None:
+    """Let a round start when so long has passed, because of an instant of a plan, unless a tick comes first.
+
+    Without it a lease would end up to a tick late. Rounds before it that wait for the same instant cost none.
+    """
+    wait_seconds = max(wait_seconds, _DISTANCE_MS / 1_000)
+    if wait_seconds >= settings.CONFIG.round_seconds:
+        return
+    # Forgotten by then: a round that came early, because clocks differ, may ask again.
+    if _redis().set(_DUE.format(of), 1, nx=True, px=int(wait_seconds * 1_000)):
+        current_app.send_task("scheduler.tasks.run_round", countdown=wait_seconds)
 
 
 def round_begins() -> None:

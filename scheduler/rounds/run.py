@@ -3,7 +3,7 @@
 import atexit
 import logging
 import time
-from functools import cache
+from functools import cache, partial
 
 from django.conf import settings
 from django.db import transaction
@@ -12,7 +12,7 @@ from scheduler.clock import database_now
 from scheduler.core import codec
 from scheduler.core.plan import Plan
 from scheduler.core.round import decide
-from scheduler.hints import ask_for_account, ask_for_forecast
+from scheduler.hints import ask_for_account, ask_for_forecast, ask_for_round_in
 from scheduler.models import Round
 from scheduler.models.rounds import RoundState
 from scheduler.rounds.apply import Applied, apply_plan
@@ -89,6 +89,9 @@ def _run(number: int) -> None:
             # Robust: that a forecast is not made must not fail what was committed.
             transaction.on_commit(ask_for_forecast, robust=True)
         transaction.on_commit(ask_for_account, robust=True)
+        if plan.wake_at is not None and plan.wake_at > snapshot.now:
+            wait_seconds = plan.wake_at - applied.at.timestamp()
+            transaction.on_commit(partial(ask_for_round_in, wait_seconds, of=plan.wake_at), robust=True)
     for view, problem in plan.degraded.items():
         # Said once for each attempt, and not in every round that does without one.
         if view not in overruns.skipped:

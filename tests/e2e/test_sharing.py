@@ -9,10 +9,10 @@ from tests.e2e.installation import Installation, until
 from tests.e2e.training import training
 
 #: Samples a second by GPU model: one tenant's jobs gain much from the fast GPU, the other's less.
-KEEN = {"H100": 20.0, "L40": 1.0, "A2": 1.0}
-EASY = {"H100": 3.0, "L40": 2.0, "A2": 2.0}
+KEEN = {"H100": 80.0, "L40": 4.0, "A2": 4.0}
+EASY = {"H100": 12.0, "L40": 8.0, "A2": 8.0}
 #: Each tenant's jobs: how many, how fast, and how much they have to do.
-WORK = {"keen": (2, KEEN, 60), "easy": (5, EASY, 8)}
+WORK = {"keen": (2, KEEN, 480), "easy": (5, EASY, 64)}
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +37,13 @@ def ledger(platform: Installation, kind: str, view: str = "common") -> list[dict
     return platform.call("GET", f"ledger?kind={kind}&view={view}")["results"]
 
 
-def seconds_until_done(platform: Installation) -> dict[str, float]:
-    """Let both tenants do their work at once, and return how long it took each to the end of its last job."""
+def seconds_until_done(platform: Installation, part: float = 1.0) -> dict[str, float]:
+    """Let both tenants do a part of their work at once; return how long it took each to the end of all."""
     numbers = {
         tenant: [
-            platform.submit(**training(tenant, speeds, work, tenant=tenant, virtual_cluster="common"))
+            platform.submit(
+                **training(tenant, speeds, round(part * work), tenant=tenant, virtual_cluster="common")
+            )
             for _ in range(jobs)
         ]
         for tenant, (jobs, speeds, work) in WORK.items()
@@ -58,16 +60,16 @@ def seconds_until_done(platform: Installation) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_by_a_trade_the_buyer_ends_sooner_and_the_seller_not_much_later(common: Installation) -> None:
-    quantum = {"quantum_seconds": 2.0, "interval_seconds": 2.0, "profiling": 0.0}
+def test_both_sides_of_a_trade_end_sooner_than_without_trading(common: Installation) -> None:
+    # Long against what it takes to stop a job and to start another: half a second.
+    quantum = {"quantum_seconds": 4.0, "interval_seconds": 4.0, "profiling": 0.0}
     choose(common, "gandiva_fair", trading=False, **quantum)
     without = seconds_until_done(common)
     assert not ledger(common, "trade")
     choose(common, "gandiva_fair", trading=True, **quantum)
     trading = seconds_until_done(common)
     assert trading["keen"] < 0.85 * without["keen"], (trading, without)
-    # Its jobs of seconds move more often, and each move costs a stop and a start.
-    assert trading["easy"] < 1.25 * without["easy"], (trading, without)
+    assert trading["easy"] < without["easy"], (trading, without)
 
     first = ledger(common, "trade")[-1]
     assert (first["party"], first["counterparty"]) == ("keen", "easy")
@@ -80,7 +82,7 @@ def test_by_a_trade_the_buyer_ends_sooner_and_the_seller_not_much_later(common: 
 
 def test_an_auction_is_won_and_paid(common: Installation) -> None:
     choose(common, "themis", lease_seconds=4.0, interval_seconds=1.0, fairness_knob=0.0)
-    seconds_until_done(common)
+    seconds_until_done(common, part=0.5)
     won = ledger(common, "win")
     paid = [line for line in won if line["price"] > 0]
     assert paid, won

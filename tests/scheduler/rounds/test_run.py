@@ -8,6 +8,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
+from scheduler import hints
 from scheduler.core import codec
 from scheduler.core.growing import SETTLED_SECONDS
 from scheduler.core.plan import Plan
@@ -267,3 +268,24 @@ def test_a_stopping_gang_gives_its_gpus_back_node_by_node(research):
     assert sorted(job.attempts.get().state for job in nexts) == ["planned", "starting"]
     leave(attempt, right, exit_code=143, category="stopped")
     assert {job.attempts.get().state for job in nexts} == {"starting"}
+
+
+@pytest.mark.parametrize(("round_seconds", "asked"), [(5.0, 1), (1.0, 0)])
+def test_a_round_is_asked_for_when_a_lease_ends_unless_a_tick_comes_first(
+    research, settings, monkeypatch, django_capture_on_commit_callbacks, round_seconds, asked
+):
+    """Once for each lease, however many rounds see its end coming."""
+    settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": round_seconds})
+    sent = []
+    monkeypatch.setattr(hints.current_app, "send_task", lambda name, **options: sent.append((name, options)))
+    tenant, vc = research
+    vc.policy, vc.policy_parameters = "gandiva_fair", {"quantum_seconds": 3.0, "interval_seconds": 3.0}
+    vc.save()
+    for _ in range(2):
+        submit(research, gpus=4)
+    with django_capture_on_commit_callbacks(execute=True):
+        run_round()
+        run_round()
+    waits = [options["countdown"] for name, options in sent if name == "scheduler.tasks.run_round"]
+    assert len(waits) == asked
+    assert all(2 < wait <= 3 for wait in waits)
