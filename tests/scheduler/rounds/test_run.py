@@ -278,7 +278,7 @@ def test_a_round_is_asked_for_when_a_lease_ends_unless_a_tick_comes_first(
     settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": round_seconds})
     sent = []
     monkeypatch.setattr(hints.current_app, "send_task", lambda name, **options: sent.append((name, options)))
-    tenant, vc = research
+    _, vc = research
     vc.policy, vc.policy_parameters = "gandiva_fair", {"quantum_seconds": 3.0, "interval_seconds": 3.0}
     vc.save()
     for _ in range(2):
