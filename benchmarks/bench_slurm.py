@@ -23,14 +23,14 @@ from machine import describe_machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from nodeagent.batch import BatchRuntime
-from nodeagent.batch_watch import BatchWatch
+from nodeagent.batch.runtime import BatchRuntime
+from nodeagent.batch.slurm import SlurmSystem
+from nodeagent.batch.watch import BatchWatch
 from nodeagent.configuration import Slurm
 from nodeagent.executor import Executor
 from nodeagent.machine import Event, Exited, Prepared, Started
-from nodeagent.process import ProcessRuntime
+from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.procfs import boot_clock_seconds
-from nodeagent.slurm import SlurmSystem
 from tests.agent.builders import GPU_BYTES, make_configuration, make_part, shell
 from tests.slurm.cluster import NODES, SlurmCluster, missing, slurm
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nodeagent.agent import Agent, AlreadyRunning, keep_going
 from nodeagent.configuration import Configuration, ConfigurationError, Slurm, read_configurations
-from nodeagent.nvml import NoDriver
+from nodeagent.devices.nvml import NoDriver
 
 
 def main() -> int:
@@ -51,8 +51,8 @@ async def _run_slurm(
     slurm: Slurm, configurations: Sequence[Configuration], *, stop_jobs_on_exit: bool
 ) -> None:
     # Only here: an agent that starts no other system's jobs need not have them in memory.
-    from nodeagent.batch_agents import batch_agents
-    from nodeagent.slurm import SlurmSystem
+    from nodeagent.batch.agents import batch_agents
+    from nodeagent.batch.slurm import SlurmSystem
 
     agents, watch = await batch_agents(SlurmSystem(slurm), configurations, slurm.every_seconds)
     _leave_on_signals(agents)

@@ -17,10 +17,10 @@ from dataclasses import replace
 from nodeagent import VERSION
 from nodeagent.client import Backoff, Client, Refused, Unreachable, stay_awake
 from nodeagent.configuration import Configuration
+from nodeagent.devices.inventory import machine_cpus, machine_memory_bytes
 from nodeagent.executor import Executor
 from nodeagent.health.checks import Monitor
 from nodeagent.health.chosen import checks_of
-from nodeagent.inventory import machine_cpus, machine_memory_bytes
 from nodeagent.machine import (
     ALIVE,
     REPORTED,
@@ -46,10 +46,10 @@ from nodeagent.messages import Report as ReportMessage
 from nodeagent.metrics.exposition import Figures, keep_exposing
 from nodeagent.metrics.jobs import agent_usage
 from nodeagent.metrics.sampling import Sampler
-from nodeagent.process import ProcessRuntime
+from nodeagent.output.shipping import Shipper
+from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.procfs import boot_clock_seconds
-from nodeagent.sessions import Sessions
-from nodeagent.shipping import Shipper
+from nodeagent.sessions.serving import Sessions
 
 log = logging.getLogger(__name__)
 

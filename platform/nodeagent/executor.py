@@ -1,7 +1,7 @@
 """Who carries out what the server wants of a node: the seam behind `Agent`.
 
-A `Runtime` carries out one node's attempts. There are two: `process.ProcessRuntime` on the machine of the
-agent, and `batch.BatchRuntime` on a machine that a `BatchSystem` manages, such as Slurm. A further system
+A `Runtime` carries out one node's attempts. There are two: `process.runtime` on the machine of the
+agent, and `batch.runtime` on a machine that a `BatchSystem` manages, such as Slurm. A further system
 (Kubernetes, Ray) is one class with the four calls of `BatchSystem`; see docs/architecture.md, "Executors".
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from nodeagent.configuration import Configuration
+from nodeagent.devices.inventory import Devices
 from nodeagent.folder import AttemptFolder
-from nodeagent.inventory import Devices
 from nodeagent.machine import Adopted, Event
 from nodeagent.messages import DesiredPart, Turn
 

@@ -7,7 +7,7 @@
     turns         when an attempt that shares its GPUs has its turn; null or missing: always
     minder.lock   locked by the minder while it lives
     minder.log    the minder's own complaints; normally empty
-    door          a socket, at which the minder lets guests in (`guest.py`)
+    door          a socket, at which the minder lets guests in (`minding/guest.py`)
     rank-N.log    output of replica N; rank-N.sent says how much of it the server has
     environment-N what replica N's container gets as its environment
     progress-N    the file behind $ALLOT_PROGRESS; progress.sent says how far rank 0's was reported

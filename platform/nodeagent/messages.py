@@ -207,7 +207,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Number `index` of `count` that take turns of so many seconds, by the wall clock (`nodeagent.turns`)."""
+    """Number `index` of `count` that take turns of so many seconds by the wall clock (`minding/turns.py`)."""
 
     index: int
     count: int

@@ -20,11 +20,13 @@ import signal
 import sys
 import time
 
-from nodeagent.disk import DiskWatch
-from nodeagent.enclosure import Enclosure, EnclosureError
 from nodeagent.folder import AttemptFolder, read_json, write_json
-from nodeagent.freezing import Freezer
-from nodeagent.guest import Guests
+from nodeagent.minding.disk import DiskWatch
+from nodeagent.minding.enclosure import Enclosure, EnclosureError
+from nodeagent.minding.freezing import Freezer
+from nodeagent.minding.guest import Guests
+from nodeagent.minding.replica import CommandNotStarted, OutputFile, RunningReplica
+from nodeagent.minding.turns import Turns
 from nodeagent.procfs import (
     PR_SET_CHILD_SUBREAPER,
     boot_clock_seconds,
@@ -33,8 +35,6 @@ from nodeagent.procfs import (
     prctl,
     process_identity,
 )
-from nodeagent.replica import CommandNotStarted, OutputFile, RunningReplica
-from nodeagent.turns import Turns
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
 if TYPE_CHECKING:

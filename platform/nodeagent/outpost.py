@@ -2,7 +2,7 @@
 
     python -I -c "...; main()" FOLDER NAME
 
-The agent is on another machine, so they tell each other everything by files (`nodeagent.errand`). Begun
+The agent is on another machine, so they tell each other everything by files (`batch/errand.py`). Begun
 twice, by a system that does so or an agent that had to ask again, only the first does anything.
 
 Two machines have two clocks. The outpost says what its clock shows; the agent adds the length of a lease
@@ -21,16 +21,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from nodeagent.cgroups import Cgroups
+from nodeagent.batch.errand import ErrandFolder, read
 from nodeagent.configuration import Configuration
-from nodeagent.errand import ErrandFolder, read
+from nodeagent.devices.inventory import Devices, find_devices
+from nodeagent.devices.loads import Load
 from nodeagent.folder import write_json
-from nodeagent.inventory import Devices, find_devices
-from nodeagent.loads import Load
 from nodeagent.machine import NEVER_STARTED, Event, Exited, Outcome, Part, Phase, Prepared, Started
 from nodeagent.messages import DesiredPart, GpuSample, InventoryGpu, Turn, decode, encode
 from nodeagent.metrics.sampling import Sampler
-from nodeagent.process import ProcessRuntime
+from nodeagent.minding.cgroups import Cgroups
+from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.procfs import boot_clock_seconds
 
 log = logging.getLogger(__name__)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.configuration import Configuration, InventoryConfiguration, SimulatedGpu
-from nodeagent.environment import stray_mark
 from nodeagent.folder import AttemptFolder
 from nodeagent.machine import ALIVE, Exited
 from nodeagent.messages import DesiredPart, Replica, encode
-from nodeagent.process import ProcessRuntime
+from nodeagent.process.environment import stray_mark
+from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.procfs import processes_with_setting
 
 PLATFORM = Path(__file__).resolve().parents[2] / "platform"

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nodeagent.environment import stray_mark
 from nodeagent.machine import Event, Exited, Outcome, Prepared, Started
 from nodeagent.messages import DesiredPart
-from nodeagent.process import ProcessRuntime
+from nodeagent.process.environment import stray_mark
+from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.procfs import boot_clock_seconds, processes_with_setting
 from tests.agent.builders import make_configuration
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.batch import BatchRuntime
-from nodeagent.batch_watch import BatchWatch
-from nodeagent.errand import ErrandFolder
+from nodeagent.batch.errand import ErrandFolder
+from nodeagent.batch.runtime import BatchRuntime
+from nodeagent.batch.watch import BatchWatch
+from nodeagent.devices.inventory import find_devices
+from nodeagent.devices.loads import Load
 from nodeagent.executor import BatchError, BatchJob, BatchNode, BatchSystem, Errand
 from nodeagent.folder import read_json
-from nodeagent.inventory import find_devices
-from nodeagent.loads import Load
 from nodeagent.machine import Event, Exited, Outcome, Prepared, Started
 from nodeagent.messages import DesiredPart
 from nodeagent.outpost import AssignedDevices

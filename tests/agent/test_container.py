@@ -16,7 +16,7 @@ from nodeagent.configuration import Containers, Limits
 from nodeagent.folder import AttemptFolder
 from nodeagent.frames import OUTPUT
 from nodeagent.messages import Replica
-from nodeagent.visit import Command
+from nodeagent.sessions.visit import Command
 from tests.agent.builders import make_configuration, make_part, make_replica
 from tests.agent.runtime_node import RuntimeNode, until
 
@@ -141,8 +141,8 @@ async def test_a_node_without_containers_starts_no_image(tmp_path: Path) -> None
 
 
 def test_real_devices_are_named_to_the_engine(tmp_path: Path) -> None:
-    from nodeagent.container import Containers as Engine
-    from nodeagent.container import environment_file
+    from nodeagent.process.container import Containers as Engine
+    from nodeagent.process.container import environment_file
 
     configuration = make_configuration(tmp_path)
     engine = Engine(configuration, "allotment-node-1")

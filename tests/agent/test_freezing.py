@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import process
-from nodeagent.cgroups import Cgroups
 from nodeagent.machine import ALIVE, DesiredReceived, Part, Phase, State, TakeTurns, step
 from nodeagent.messages import Desired, DesiredPart, Turn
+from nodeagent.minding.cgroups import Cgroups
+from nodeagent.minding.turns import Turns
+from nodeagent.process import runtime
 from nodeagent.procfs import boot_clock_seconds, is_stopped
-from nodeagent.turns import Turns
 from tests.agent.builders import make_part, python
 from tests.agent.runtime_node import RuntimeNode, until
 
@@ -44,7 +44,7 @@ async def node(
     if request.param == "signals":
         nothing = Cgroups(is_unified=False, folders={})
         node.runtime.cgroups = nothing
-        monkeypatch.setattr(process, "find_cgroups", lambda _: nothing)
+        monkeypatch.setattr(runtime, "find_cgroups", lambda _: nothing)
     elif not node.runtime.cgroups.is_unified and "freezer" not in node.runtime.cgroups.folders:
         pytest.skip("no control groups that freeze")
     return node

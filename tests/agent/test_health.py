@@ -17,13 +17,13 @@ import pytest
 
 from nodeagent.client import _clock_ahead
 from nodeagent.configuration import Health
+from nodeagent.devices.nvml import NvmlDevices
 from nodeagent.health.checks import Monitor
 from nodeagent.health.clock import ClockCheck
 from nodeagent.health.folders import FolderCheck
 from nodeagent.health.gpus import WARNED_SECONDS, GpuCheck
 from nodeagent.health.script import ScriptCheck
 from nodeagent.messages import Finding, InventoryGpu
-from nodeagent.nvml import NvmlDevices
 from nodeagent.procfs import processes_with_setting
 from tests.agent.builders import make_configuration
 from tests.agent.test_inventory import FakeNvml, device

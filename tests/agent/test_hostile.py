@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from nodeagent.configuration import Limits
-from nodeagent.inventory import SimulatedDevices
-from nodeagent.sandbox import python_folders
-from nodeagent.users import is_reachable
+from nodeagent.devices.inventory import SimulatedDevices
+from nodeagent.process.sandbox import python_folders
+from nodeagent.process.users import is_reachable
 from tests.agent.builders import PLATFORM, make_part, python, shell
 from tests.agent.runtime_node import RuntimeNode, is_alive
 

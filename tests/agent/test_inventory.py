@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from nodeagent import nvml
-from nodeagent.inventory import SimulatedDevices, find_devices
-from nodeagent.loads import Load
-from nodeagent.nvml import NoDriver, NvmlDevices, model_name
+from nodeagent.devices import nvml
+from nodeagent.devices.inventory import SimulatedDevices, find_devices
+from nodeagent.devices.loads import Load
+from nodeagent.devices.nvml import NoDriver, NvmlDevices, model_name
 from tests.agent.builders import GPU_BYTES, make_configuration
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeagent.folder import AttemptFolder
-from nodeagent.logs import OutputTail, cut, decode_text
 from nodeagent.messages import CHUNKS_PER_BATCH, LOG_CHUNK_BYTES, LogAnswer, LogBatch, encode
+from nodeagent.output.logs import OutputTail, cut, decode_text
 
 
 class Store:

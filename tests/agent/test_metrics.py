@@ -15,7 +15,7 @@ from nodeagent.messages import GpuSample, HostSample, Inventory, InventoryGpu, R
 from nodeagent.metrics.exposition import Figures, exposition, keep_exposing
 from nodeagent.metrics.host import HostMeter
 from nodeagent.metrics.sampling import Sampler
-from nodeagent.ports import HeldPorts
+from nodeagent.process.ports import HeldPorts
 from tests.agent.builders import GPU_BYTES, make_part, python
 from tests.agent.runtime_node import RuntimeNode, until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.messages import DesiredPart
-from nodeagent.mps import PROGRAM
+from nodeagent.process.mps import PROGRAM
 from tests.agent.builders import make_part, python
 from tests.agent.runtime_node import RuntimeNode, until
 

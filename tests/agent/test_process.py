@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.ports import PORTS
-from nodeagent.process import ProcessRuntime
+from nodeagent.process.ports import PORTS
+from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.procfs import boot_clock_seconds
 from tests.agent.builders import make_part, make_replica, python, shell
 from tests.agent.runtime_node import RuntimeNode, is_alive, until

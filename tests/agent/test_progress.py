@@ -13,7 +13,7 @@ import pytest
 
 from nodeagent.folder import AttemptFolder
 from nodeagent.messages import PROGRESS_PER_REPORT, ProgressLine, Report, decode, encode
-from nodeagent.progress import (
+from nodeagent.output.progress import (
     LINE_LONGEST_BYTES,
     READ_BYTES,
     VALUES_MOST,

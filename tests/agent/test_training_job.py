@@ -7,8 +7,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from nodeagent.environment import checkpoint_folder
 from nodeagent.messages import DesiredPart
+from nodeagent.process.environment import checkpoint_folder
 from tests.agent.builders import PLATFORM, make_part, make_replica, shell
 from tests.agent.runtime_node import RuntimeNode, until
 

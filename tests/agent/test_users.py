@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.configuration import UserRange
-from nodeagent.users import NoUserLeft, Users, is_reachable, make_folder
+from nodeagent.process.users import NoUserLeft, Users, is_reachable, make_folder
 
 
 def test_tenants_never_share_a_number_and_all_nodes_agree(tmp_path: Path) -> None:

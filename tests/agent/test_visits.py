@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from nodeagent.frames import ERRORS, OUTPUT
-from nodeagent.listening import is_listened_at_by
-from nodeagent.visit import Command, NoVisit, connect
+from nodeagent.sessions.listening import is_listened_at_by
+from nodeagent.sessions.visit import Command, NoVisit, connect
 from tests.agent.builders import make_part, python, shell
 from tests.agent.runtime_node import RuntimeNode, is_alive, until
 

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nodeagent.batch import OUTPOST
-from nodeagent.errand import ErrandFolder, read
+from nodeagent.batch.errand import ErrandFolder, read
+from nodeagent.batch.runtime import OUTPOST
 from tests.agent.builders import GPU_BYTES, PLATFORM
 from tests.agent.fake_server import FakeServer
 from tests.slurm.cluster import NODES, SlurmCluster

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nodeagent.configuration import Configuration
+from nodeagent.devices.inventory import Devices
+from nodeagent.devices.nvml import NvmlDevices
 from nodeagent.health.checks import Check
 from nodeagent.health.clock import ClockCheck
 from nodeagent.health.folders import FolderCheck
 from nodeagent.health.gpus import GpuCheck
 from nodeagent.health.script import ScriptCheck
-from nodeagent.inventory import Devices
-from nodeagent.nvml import NvmlDevices
 
 
 def checks_of(

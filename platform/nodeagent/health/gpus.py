@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from nodeagent.devices.nvml import NvmlDevices
 from nodeagent.health.xids import APPLICATION, HARDWARE, SUSPICIOUS
 from nodeagent.messages import Finding, Verdict
-from nodeagent.nvml import NvmlDevices
 from nodeagent.procfs import boot_clock_seconds
 
 log = logging.getLogger(__name__)

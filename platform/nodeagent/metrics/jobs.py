@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from nodeagent.cgroups import CgroupOfReplica
 from nodeagent.folder import AttemptFolder, read_json
+from nodeagent.minding.cgroups import CgroupOfReplica
 from nodeagent.procfs import ProcessTree, resident_bytes
 
 #: A job that reported progress within this time advances.

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from nodeagent.configuration import Configuration
+from nodeagent.devices.inventory import Devices
+from nodeagent.devices.loads import Load
 from nodeagent.folder import AttemptFolder
-from nodeagent.inventory import Devices
-from nodeagent.loads import Load
 from nodeagent.machine import Part
 from nodeagent.messages import READINGS_PER_REPORT, GpuSample, HostSample, Reading, ReplicaSample
 from nodeagent.metrics.host import HostMeter

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.configuration import InventoryConfiguration
-from nodeagent.nvml import NoDriver, NvmlDevices
+from nodeagent.devices.nvml import NoDriver, NvmlDevices
 from tests.agent.builders import make_part, python
 from tests.agent.runtime_node import RuntimeNode
 

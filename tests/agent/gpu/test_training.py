@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nodeagent.configuration import InventoryConfiguration
+from nodeagent.devices.nvml import NoDriver, NvmlDevices
 from nodeagent.messages import DesiredPart
-from nodeagent.nvml import NoDriver, NvmlDevices
 from tests.agent.builders import PLATFORM, make_part, make_replica, shell
 from tests.agent.runtime_node import RuntimeNode, until
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder
-from nodeagent.trial import problem_found
+from nodeagent.process.trial import problem_found
+from nodeagent.programs import CODE_FOLDER, program
 
 #: Programs, libraries and settings. Where /bin and its like are links into /usr, they stay links.
 SYSTEM = (
@@ -36,10 +37,7 @@ SYSTEM = (
 RESOLVER = "/run/systemd/resolve"
 TEMPORARY = "/tmp"
 TRIAL_SECONDS = 10.0
-TRIAL = (
-    f"import sys; sys.path.append({str(Path(__file__).resolve().parent.parent)!r}); "
-    "from nodeagent.enclosure import main; main()"
-)
+TRIAL = program("nodeagent.minding.enclosure")
 NOT_ASKED_FOR = "The configuration of the node agent switches the sandbox off."
 
 
@@ -92,8 +90,7 @@ class Sandbox:
     def _readable(self) -> list[str]:
         """Return folders beside the system's, outer ones first, none inside another."""
         configuration = self.configuration
-        code = str(Path(__file__).resolve().parent.parent)
-        paths = [code, *python_folders(configuration.python or sys.executable)]
+        paths = [CODE_FOLDER, *python_folders(configuration.python or sys.executable)]
         if configuration.examples_folder:
             paths.append(configuration.examples_folder)
         paths += configuration.readable_folders

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from nodeagent.environment import stray_mark
 from nodeagent.folder import AttemptFolder, read_json
+from nodeagent.process.environment import stray_mark
 from nodeagent.procfs import descendants, is_same_process, processes_with_setting
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")

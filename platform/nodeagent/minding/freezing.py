@@ -11,8 +11,8 @@ import contextlib
 import os
 import signal
 
+from nodeagent.minding.replica import RunningReplica
 from nodeagent.procfs import descendants, is_stopped
-from nodeagent.replica import RunningReplica
 
 #: Passes over the processes: each stops what those before it saw no more of than its parent.
 MOST_PASSES = 20

@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import partial
 
 from nodeagent.agent import Agent
-from nodeagent.batch import BatchRuntime
-from nodeagent.batch_watch import BatchWatch
+from nodeagent.batch.runtime import BatchRuntime
+from nodeagent.batch.watch import BatchWatch
 from nodeagent.client import Backoff
 from nodeagent.configuration import Configuration, ConfigurationError, SimulatedGpu
 from nodeagent.executor import BatchError, BatchNode, BatchSystem

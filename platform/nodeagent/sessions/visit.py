@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from nodeagent.folder import AttemptFolder
 from nodeagent.frames import DATA_BYTES, ERRORS, OUTPUT
-from nodeagent.guest import descriptors_in, reached_by, resize
+from nodeagent.minding.guest import descriptors_in, reached_by, resize
 
 ANSWER_BYTES = 4096
 #: How long the minder, or an engine, may take to let somebody in.

@@ -22,8 +22,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.process.users import make_folder
 from nodeagent.procfs import processes_with_setting
-from nodeagent.users import make_folder
 
 PROGRAM = "nvidia-cuda-mps-control"
 #: Its first socket; with it the daemon takes clients.

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodeagent.cgroups import Cgroups
 from nodeagent.configuration import Configuration
-from nodeagent.container import Containers, environment_file
 from nodeagent.folder import AttemptFolder, write_private
 from nodeagent.messages import DesiredPart, Replica
-from nodeagent.ports import path_variable, port_variable
-from nodeagent.sandbox import TEMPORARY
+from nodeagent.minding.cgroups import Cgroups
+from nodeagent.process.container import Containers, environment_file
+from nodeagent.process.ports import path_variable, port_variable
+from nodeagent.process.sandbox import TEMPORARY
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: How podman and docker find their own things.

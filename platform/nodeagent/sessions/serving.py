@@ -29,11 +29,11 @@ from nodeagent.frames import (
     Flow,
     read_size,
 )
-from nodeagent.listening import is_listened_at_by
 from nodeagent.machine import Part, Phase
 from nodeagent.messages import MessageError, SessionOffer, decode
-from nodeagent.ports import port_variable
-from nodeagent.visit import Command, NoVisit, Reached, connect
+from nodeagent.process.ports import port_variable
+from nodeagent.sessions.listening import is_listened_at_by
+from nodeagent.sessions.visit import Command, NoVisit, Reached, connect
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from nodeagent.classify import TAIL_BYTES, Ending, classify
 from nodeagent.folder import AttemptFolder
 from nodeagent.machine import Outcome
+from nodeagent.process.classify import TAIL_BYTES, Ending, classify
 
 #: What podman and docker exit with when they themselves fail, before anything ran.
 ENGINE_FAILED = 125

@@ -21,16 +21,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nodeagent.batch_watch import JOB_LISTS_PER_NODE_LIST, BatchDevices, BatchWatch
+from nodeagent.batch.errand import ErrandFolder, read
+from nodeagent.batch.watch import JOB_LISTS_PER_NODE_LIST, BatchDevices, BatchWatch
 from nodeagent.configuration import Configuration
-from nodeagent.errand import ErrandFolder, read
 from nodeagent.executor import BatchError, BatchJob, Errand
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.machine import NEVER_STARTED, Adopted, Event, Exited, Outcome, Part, Phase, Prepared, Started
 from nodeagent.messages import DesiredPart, GpuSample, Turn, decode, encode
 from nodeagent.outpost import Stage, lost
-from nodeagent.process import kept_wish, remove_tree
+from nodeagent.process.runtime import kept_wish, remove_tree
 from nodeagent.procfs import boot_clock_seconds
+from nodeagent.programs import program
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +47,7 @@ CANCEL_AGAIN_SECONDS = 10.0
 #: Out of memory, in the words of Slurm and of Kubernetes.
 OUT_OF_MEMORY = ("OUT_OF_MEMORY", "OOMKilled")
 
-OUTPOST = (
-    f"import sys; sys.path.append({str(Path(__file__).resolve().parent.parent)!r}); "
-    "from nodeagent.outpost import main; main()"
-)
+OUTPOST = program("nodeagent.outpost")
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from nodeagent.configuration import Configuration, InventoryConfiguration
-from nodeagent.loads import Load
+from nodeagent.devices.loads import Load
 from nodeagent.messages import GpuSample, InventoryGpu
 
 
@@ -108,7 +108,7 @@ def find_devices(configuration: Configuration) -> Devices:
     """Return the devices the configuration asks for."""
     if configuration.inventory.kind == "simulated":
         return SimulatedDevices(configuration.node, configuration.inventory)
-    from nodeagent.nvml import NvmlDevices  # Only here: the library is loaded where it is asked for.
+    from nodeagent.devices.nvml import NvmlDevices  # Only here: the library is loaded where it is asked for.
 
     return NvmlDevices(configuration.inventory.gpu_model)
 

@@ -33,8 +33,8 @@ from _socket import (
     socket,
 )
 
+from nodeagent.minding.replica import RunningReplica
 from nodeagent.procfs import descendants
-from nodeagent.replica import RunningReplica
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
 if TYPE_CHECKING:

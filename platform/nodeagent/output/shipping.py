@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 
 from nodeagent.client import Backoff, Client, Refused, Unreachable
 from nodeagent.folder import AttemptFolder
-from nodeagent.logs import OutputTail
 from nodeagent.machine import Event, LogsShipped, Part, Phase
 from nodeagent.messages import PartReport, ProgressLine
-from nodeagent.progress import ProgressFile, fitting
+from nodeagent.output.logs import OutputTail
+from nodeagent.output.progress import ProgressFile, fitting
 
 log = logging.getLogger(__name__)
 

@@ -18,22 +18,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nodeagent.cgroups import Cgroups, find_cgroups
 from nodeagent.configuration import Configuration
-from nodeagent.container import Containers
-from nodeagent.environment import Handed, checkpoint_folder, replica_spec, stray_mark
+from nodeagent.devices.inventory import Devices, find_devices
+from nodeagent.devices.nvml import INSTANCE
 from nodeagent.folder import AttemptFolder, read_json, write_json
-from nodeagent.inventory import Devices, find_devices
 from nodeagent.machine import Adopted, Event, Exited, Outcome, Part, Phase, Prepared, Started
 from nodeagent.messages import DesiredPart, MessageError, Replica, Turn, decode, encode
-from nodeagent.minded import Minded
-from nodeagent.mps import Mps
-from nodeagent.nvml import INSTANCE
-from nodeagent.outcome import read_outcome
-from nodeagent.ports import HeldPorts
+from nodeagent.minding.cgroups import Cgroups, find_cgroups
+from nodeagent.process.container import Containers
+from nodeagent.process.environment import Handed, checkpoint_folder, replica_spec, stray_mark
+from nodeagent.process.minded import Minded
+from nodeagent.process.mps import Mps
+from nodeagent.process.outcome import read_outcome
+from nodeagent.process.ports import HeldPorts
+from nodeagent.process.sandbox import Sandbox
+from nodeagent.process.users import Users, is_reachable, make_file, make_folder
 from nodeagent.procfs import is_same_process, processes_with_setting
-from nodeagent.sandbox import Sandbox
-from nodeagent.users import Users, is_reachable, make_file, make_folder
 
 log = logging.getLogger(__name__)
 

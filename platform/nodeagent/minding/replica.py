@@ -13,8 +13,8 @@ import select
 import signal
 import warnings  # noqa: F401 - os.execvpe loads it, which the job's user may not be able to.
 
-from nodeagent.cgroups import CgroupOfReplica
-from nodeagent.enclosure import Enclosure
+from nodeagent.minding.cgroups import CgroupOfReplica
+from nodeagent.minding.enclosure import Enclosure
 from nodeagent.procfs import (
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,

@@ -1,0 +1,1 @@
+"""What jobs say: their output in numbered chunks, and their progress."""

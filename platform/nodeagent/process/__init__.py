@@ -1,0 +1,1 @@
+"""Attempts as processes of this machine: what they may see and use, who starts them, how they ended."""
