@@ -22,7 +22,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from allot.credentials import Account
-from allot.errors import AllotError, NotAllowed, NotSignedIn, Unreachable
+from allot.errors import AllotError, NotAllowed, NotFound, NotSignedIn, Unreachable
 from nodeagent.frames import (
     DATA_BYTES,
     END,
@@ -39,8 +39,8 @@ from nodeagent.frames import (
 )
 
 OPEN_TIMEOUT_SECONDS = 10.0
-#: Close codes of the server.
-NOT_SIGNED_IN, REFUSED = 4401, 4403
+#: Close codes of the server: an API's status and 4000.
+NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = 4401, 4403, 4404
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
@@ -85,8 +85,10 @@ class Line:
 
     async def _problem(self, said: str) -> AllotError:
         await self.socket.wait_closed()
-        if self.socket.close_code == REFUSED:
+        if self.socket.close_code == NOT_ALLOWED:
             return NotAllowed(said, status=403, code="not_allowed")
+        if self.socket.close_code == NOT_FOUND:
+            return NotFound(said, status=404, code="not_found")
         return SessionEnded(said)
 
     def _end_of(self, error: ConnectionClosed) -> AllotError:
@@ -241,24 +243,32 @@ def forward_port(
     ready: Callable[[int], None],
     failed: Callable[[str], None],
 ) -> None:
-    """Lead connections to a local port into a job until interrupted. `ready` is told the port's number,
-    `failed` why a connection could not be had; raises OSError when the local port is taken."""
+    """Lead connections to a local port into a job until interrupted.
+
+    `ready` is told the port's number, `failed` why connections cannot be had, once until one can. Raises
+    OSError when the local port is taken.
+    """
     wanted = {"rank": rank, "port": int(port) if port.isdigit() else port}
+    told = ""
+
+    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal told
+        try:
+            async with session(account, job_id, wanted) as line:
+                told = ""
+                await _join(line, reader, writer)
+        except AllotError as error:
+            if told != str(error):
+                told = str(error)
+                failed(told)
+        finally:
+            writer.close()
 
     async def serve() -> None:
-        async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                async with session(account, job_id, wanted) as line:
-                    await _join(line, reader, writer)
-            except AllotError as error:
-                failed(str(error))
-            finally:
-                writer.close()
-
         server = await asyncio.start_server(lead, address, local, limit=DATA_BYTES)
-        async with server:
-            ready(server.sockets[0].getsockname()[1])
-            await server.serve_forever()
+        ready(server.sockets[0].getsockname()[1])
+        # Not `serve_forever`: when interrupted, that waits until the last connection has ended.
+        await asyncio.get_running_loop().create_future()
 
     asyncio.run(serve())
 

@@ -71,8 +71,14 @@ async def test_its_input_output_and_exit_code_are_its_own(busy: RuntimeNode) -> 
     command.end_input()
     assert await outcome(command) == (7, "hello\n", "oh\n")
     assert "hello" not in busy.text()
-    with pytest.raises(NoVisit, match="no-such-program: command not found"):
-        await (await visit(busy, "no-such-program")).exit_code()
+    # As a shell says it, and exits then.
+    assert await outcome(await visit(busy, "no-such")) == (127, "", "no-such: command not found\n")
+    assert await outcome(await visit(busy, "./no-such")) == (
+        127,
+        "",
+        "./no-such: No such file or directory\n",
+    )
+    assert await outcome(await visit(busy, "/")) == (126, "", "/: Permission denied\n")
     with pytest.raises(NoVisit, match="Rank 3 does not run here"):
         await visit(busy, "true", rank=3)
 

@@ -33,7 +33,8 @@ def exec_(
     """Run a command inside a running job, or a shell.
 
     It is in all that the job is in (sandbox or container, user, limits, GPUs, variables) and ends with the
-    attempt. Without a terminal its output and errors stay apart. The exit code is the command's.
+    attempt. Without a terminal its output and errors stay apart. The exit code is the command's; as in a
+    shell, 127 says that there is no such command, and 126 that it cannot be executed.
     """
     from allot.credentials import find_account
     from allot.sessions import has_terminal, run_command
@@ -79,13 +80,6 @@ def port_forward(
         local = int(port) if port.isdigit() else 0
     with connect() as client:
         job = client.job(job_id)  # Of a job that is not there, say so before anybody connects.
-    told: set[str] = set()
-
-    def failed(problem: str) -> None:
-        if problem not in told:
-            told.add(problem)
-            say(f"allot: {problem}")
-
     try:
         forward_port(
             find_account(),
@@ -97,7 +91,7 @@ def port_forward(
             ready=lambda number: say(
                 f"{address}:{number} leads to port {port} of job {job_id}. Ctrl-C ends it."
             ),
-            failed=failed,
+            failed=lambda problem: say(f"allot: {problem}"),
         )
     except OSError as error:
         say(f"allot: Cannot listen at {address}:{local}: {error.strerror or error}.")

@@ -39,8 +39,9 @@ RECHECK_SECONDS = 60.0
 #: Within which an agent that is awake has opened its socket.
 JOIN_SECONDS = 10.0
 LONGEST_REQUEST_BYTES = 64 * 1024
-#: Close codes, in the range that RFC 6455 leaves to applications.
-NOT_SIGNED_IN, REFUSED, OVER, BROKEN = 4401, 4403, 4000, 4413
+#: Close codes, in the range that RFC 6455 leaves to applications. What the API would refuse with a status is
+#: closed with that status more than 4000.
+OVER, NOT_SIGNED_IN, BROKEN = 4000, 4401, 4413
 
 
 class SessionEnd(AsyncWebsocketConsumer):
@@ -150,7 +151,7 @@ class UserSession(SessionEnd):
                 address=self.channel_name,
             )
         except ApplicationError as error:
-            await self.end(error.message, REFUSED)
+            await self.end(error.message, OVER + error.status)
             return
         self.session_id = session.id
         self.watch = asyncio.create_task(self._watch(session.id))

@@ -25,7 +25,7 @@ class NoTunnel(Exception):
 
 
 class Tunnel(httpcore.AsyncNetworkStream):
-    """One connection, as HTTP clients want them."""
+    """One connection, as HTTP clients want them; what is asked for through it is `http`, without TLS."""
 
     def __init__(self, address: str) -> None:
         self.session: Session | None = None
@@ -92,9 +92,6 @@ class Tunnel(httpcore.AsyncNetworkStream):
         await self.relay.leave()
         if self.session is not None:
             await database_sync_to_async(session_end)(self.session.id)
-
-    async def start_tls(self, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
-        raise NotImplementedError
 
     def get_extra_info(self, info: str) -> Any:
         # What httpcore asks of a connection at rest: whether it has anything to say, that is, its end.

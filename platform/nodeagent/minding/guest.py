@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 REQUEST_BYTES = 128 * 1024
+#: What a shell exits with when it is given such a command.
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
 MOST_GUESTS = 16
 SHELL = ("sh", "-c", 'if command -v bash >/dev/null; then exec bash -l; else exec "${SHELL:-sh}"; fi')
 
@@ -181,17 +183,28 @@ def _become_guest(
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
             _send(guest.line, {"ready": True}, [master])
             handed = [slave, slave, slave]
+        os.chdir(replica.spec["cwd"])
         for source, target in zip(handed, (0, 1, 2), strict=True):
             os.dup2(source, target)
-        os.chdir(replica.spec["cwd"])
-        os.execvpe(command[0], command, environment)
+        _execute(command, environment)
     except OSError as error:
-        reason = "command not found" if error.errno == errno.ENOENT else error.strerror
-        guest.tell(problem=f"{command[0]}: {reason}")
+        guest.tell(problem=f"{command[0]} could not be started: {error}")
     except ValueError as error:
         guest.tell(problem=f"the command cannot be passed on: {error}")
     finally:
-        os._exit(127)
+        os._exit(NOT_FOUND)
+
+
+def _execute(command: list[str], environment: dict[str, str]) -> None:
+    """Become the command; where that cannot be, say so and exit as a shell does."""
+    name = command[0]
+    try:
+        os.execvpe(name, command, environment)
+    except OSError as error:
+        is_missing = error.errno == errno.ENOENT or (error.errno == errno.ENOTDIR and "/" not in name)
+        reason = "command not found" if is_missing and "/" not in name else error.strerror
+        os.write(2, f"{name}: {reason}\n".encode())
+        os._exit(NOT_FOUND if is_missing else NOT_EXECUTABLE)
 
 
 def _inside(container: dict[str, list[str]], command: list[str], request: dict[str, Any]) -> list[str]:
