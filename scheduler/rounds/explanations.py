@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db import connection
+
 from scheduler import stream
 from scheduler.core.codec import reasons_json
 from scheduler.core.plan import Plan, Reason
 from scheduler.core.snapshot import JobId
-from scheduler.models import Event, Explanation, Job, QueueOrder
+from scheduler.models import Event, Explanation, QueueOrder
 from scheduler.rounds.copying import copy_rows
 
 #: Positions deeper in a queue than this are not pushed to pages; they read them when they look.
@@ -25,33 +27,39 @@ EVENT_COLUMNS = (
 )  # fmt: skip
 
 
+# Where the stored reasons are others than a round's; a job that was deleted since the snapshot is left out.
+_CHANGED = """
+SELECT job.id, job.tenant_id, stored.reasons -> 0 ->> 'code'
+FROM unnest(%s::bigint[], %s::text[]) AS decided (job_id, digest)
+JOIN scheduler_job job ON job.id = decided.job_id
+LEFT JOIN scheduler_explanation stored ON stored.job_id = job.id
+WHERE stored.digest IS DISTINCT FROM decided.digest
+ORDER BY job.id
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Changed:
     """A job whose reasons are other ones than those stored, or said in other words."""
 
     job: JobId
+    tenant_id: int
     reasons: tuple[Reason, ...]
     text: bytes
     digest: str
+    #: Code of the reason that was the decisive one; None: the job had none.
+    code_before: str | None
 
 
 def write_explanations(plan: Plan, tenants: Mapping[JobId, str], *, at: datetime) -> None:
     """Store the reasons that differ from the stored ones; an event when the decisive one is another."""
-    known = dict(Explanation.objects.filter(job_id__in=list(plan.reasons)).values_list("job_id", "digest"))
-    changed = []
-    for job, reasons in plan.reasons.items():
-        text = reasons_json(reasons)
-        digest = hashlib.blake2b(text, digest_size=8).hexdigest()
-        if known.get(job) != digest:
-            changed.append(_Changed(job=job, reasons=reasons, text=text, digest=digest))
-    # A job may have been deleted since the snapshot; what remains is locked by nobody and may run on.
-    jobs = [each.job for each in changed]
-    owners = dict(Job.objects.filter(id__in=jobs).values_list("id", "tenant_id"))
-    changed = [each for each in changed if each.job in owners]
+    changed = _read_changed(plan)
     if not changed:
         return
-    _write_events(changed, owners, plan, at=at)
-    Explanation.objects.filter(job_id__in=jobs).delete()
+    _write_events(changed, plan, at=at)
+    with connection.cursor() as cursor:
+        stored = [each.job for each in changed if each.code_before is not None]
+        cursor.execute("DELETE FROM scheduler_explanation WHERE job_id = ANY(%s)", [stored])
     copy_rows(
         Explanation,
         ("job_id", "reasons", "digest", "round_number", "decided_at"),
@@ -60,23 +68,37 @@ def write_explanations(plan: Plan, tenants: Mapping[JobId, str], *, at: datetime
     _publish(changed, plan, tenants)
 
 
-def _write_events(
-    changed: Sequence[_Changed], owners: Mapping[JobId, int], plan: Plan, *, at: datetime
-) -> None:
+def _read_changed(plan: Plan) -> list[_Changed]:
+    texts = {job: reasons_json(reasons) for job, reasons in plan.reasons.items()}
+    digests = {job: hashlib.blake2b(text, digest_size=8).hexdigest() for job, text in texts.items()}
+    with connection.cursor() as cursor:
+        cursor.execute(_CHANGED, [list(digests), list(digests.values())])
+        return [
+            _Changed(
+                job=job,
+                tenant_id=tenant_id,
+                reasons=plan.reasons[job],
+                text=texts[job],
+                digest=digests[job],
+                code_before=code_before,
+            )
+            for job, tenant_id, code_before in cursor.fetchall()
+        ]
+
+
+def _write_events(changed: Sequence[_Changed], plan: Plan, *, at: datetime) -> None:
     """The history of a wait: one event each time its decisive reason becomes another one."""
-    jobs = [each.job for each in changed]
-    before = dict(Explanation.objects.filter(job_id__in=jobs).values_list("job_id", "reasons__0__code"))
     actor = f"round {plan.round_number}"
     copy_rows(
         Event,
         EVENT_COLUMNS,
         (
             (
-                at, "job.waiting", "job", each.job, owners[each.job], each.job, "", "", actor,
+                at, "job.waiting", "job", each.job, each.tenant_id, each.job, "", "", actor,
                 each.reasons[0].message[:500], json.dumps({"code": each.reasons[0].code}),
             )
             for each in changed
-            if before.get(each.job) != each.reasons[0].code
+            if each.code_before != each.reasons[0].code
         ),
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from django.db import transaction
 
 from scheduler.clock import database_now
 from scheduler.core import codec
+from scheduler.core.collection import put_off
 from scheduler.core.plan import Plan
 from scheduler.core.round import decide
 from scheduler.hints import ask_for_account, ask_for_forecast, ask_for_round_in
@@ -59,6 +60,7 @@ def run_round() -> int | None:
     return number
 
 
+@put_off()
 def _run(number: int) -> None:
     promote_overdue()
     began = time.perf_counter()
