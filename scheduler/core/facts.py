@@ -14,7 +14,7 @@ from scheduler.core.cells.compiling import compiled
 from scheduler.core.cluster import Cluster
 from scheduler.core.demand import Need, demand_of, shared_needs
 from scheduler.core.holding import Holding, Part
-from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, Memory, Running, Snapshot
+from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, Memory, Running, Snapshot, Tenant
 
 #: Of a gang whose job is gone from the snapshot: its GPUs count, what else it takes is not known.
 UNKNOWN_NEED = Need(gpus=0, cpus=0.0, memory_bytes=0)
@@ -71,6 +71,12 @@ class Facts:
         job = self.jobs.pop(job_id)
         del self.by_tenant[job.tenant][job_id]
         self.changed_jobs.add(job_id)
+
+    def put_tenant(self, tenant: Tenant) -> None:
+        """Take in what is now true of a known tenant; all its jobs are looked at again."""
+        self.tenants[tenant.name] = tenant
+        self.frame = replace(self.frame, tenants=tuple(self.tenants.values()))
+        self.changed_jobs.update(self.by_tenant.get(tenant.name, ()))
 
     def put_running(self, running: Running) -> None:
         """Take in a new allocation, or what is now true of a known one."""

@@ -55,6 +55,19 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What the jobs of a tenant may use up; once it is spent, nothing more of it is started."""
+
+    #: GPU-hours, or what they cost; of a whole period.
+    amount: float
+    #: Of the present period.
+    left: float
+    by_price: bool = False
+    #: When the whole amount is there anew, ascending; none: never.
+    renewals: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
     """`quota` caps the GPUs held at once, by GPU model; the key "*" caps all models together."""
 
@@ -63,6 +76,8 @@ class Tenant:
     #: Its budget is used up, so that nothing of it is started, until the next period: None is for ever.
     budget_spent: bool = False
     budget_renewed_at: float | None = None
+    #: What is left of it, for whoever looks ahead; a round needs to know no more than the above.
+    budget: Budget | None = None
 
     def has_spent(self, now: float) -> bool:
         """Whether its budget still holds it back."""
@@ -189,6 +204,8 @@ class Job:
     attained_service: Mapping[str, float] = field(default_factory=dict)
     #: How long it is expected to run in all at its own size, by whoever knows best; None: nobody does.
     estimate_seconds: float | None = None
+    #: Its own steps tell that (`pace`), on the fastest model of its throughput; otherwise it was declared.
+    measured: bool = False
     #: Kind of training job (often the model's name), under which its speeds are known.
     application: str = ""
     #: Largest tensor's part of the model; a skewed gang suffers when it is spread (Tiresias, section 3.3).
@@ -205,12 +222,24 @@ class Job:
     short_runs: int = 0
     #: Not before this instant on GPUs that nobody guarantees it: back-off after short runs.
     may_borrow_at: float = 0.0
+    #: None: what starts next is the job itself.
+    trial: Trial | None = None
     version: int = 0
 
     @property
     def gpus(self) -> int:
         """Size of the gang in GPUs."""
         return sum([task.replicas * task.gpus for task in self.tasks])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A run of a small part of a job, to see that it works. The facts of the job are those of its trial."""
+
+    #: For how long it runs.
+    seconds: float
+    #: The job as it waits when its trial is over.
+    gang: Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,7 @@ from scheduler.models import Job, Leadership, WhatIf
 from scheduler.models.forecasts import WhatIfState
 from scheduler.rounds.forecasting import instant
 from scheduler.rounds.history import known_run_times
-from scheduler.rounds.overruns import as_served
-from scheduler.rounds.snapshot import read_snapshot
+from scheduler.rounds.looking_ahead import facts_ahead
 from scheduler.rounds.speeds import submitted_now
 from scheduler.services.questions import expires_at, is_given_up
 from tenants.selectors import Viewer
@@ -45,7 +44,7 @@ def answer(question_id: str) -> None:
         return
     row = WhatIf.objects.get(id=question_id)
     newest = Leadership.objects.values_list("number", flat=True).first() or 0
-    facts = as_served(read_snapshot(newest))
+    facts = facts_ahead(newest)
     try:
         compared = what_if(facts, _changes(row.question, facts), known_run_times())
     except ChangeError as error:

@@ -15,8 +15,7 @@ from scheduler.core.sim.forecast import Prediction, forecast, waiting_jobs
 from scheduler.core.snapshot import JobId
 from scheduler.models import Forecast, Job, Leadership
 from scheduler.rounds.history import known_run_times
-from scheduler.rounds.overruns import as_served
-from scheduler.rounds.snapshot import read_snapshot
+from scheduler.rounds.looking_ahead import facts_ahead
 
 #: Forecasts kept; the newest counts, the others are for whoever wonders.
 _KEPT = 5
@@ -36,7 +35,7 @@ def run_forecast() -> float:
     if Forecast.objects.filter(round_number=newest).exists():
         return 0.0
     began = time.perf_counter()
-    facts = as_served(read_snapshot(newest))
+    facts = facts_ahead(newest)
     if not waiting_jobs(facts):
         return 0.0
     made = forecast(facts, known_run_times())

@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,9 +17,10 @@ from django.db import connection, transaction
 from scheduler.cells.in_force import specification_of
 from scheduler.core import snapshot as core
 from scheduler.core.cells.specification import Specification
+from scheduler.core.pace import Pace, measured_seconds
 from scheduler.core.perf.speed import Kind
 from scheduler.rounds.lending import with_lending
-from scheduler.rounds.speeds import KnownSpeeds, known_speeds
+from scheduler.rounds.speeds import JobSpeeds, KnownSpeeds, known_speeds
 from scheduler.rounds.training import read_trainings
 
 _NODES = """
@@ -50,7 +52,7 @@ SELECT j.id, j.name, t.name, v.name, extract(epoch FROM j.submitted_at)::float8,
        j.held, j.cancelling, j.service, j.attempts_started, j.version, u.username,
        j.avoid_nodes, coalesce(j.time_limit_seconds, v.default_time_limit_seconds),
        j.short_runs, coalesce(extract(epoch FROM j.may_borrow_at), 0)::float8,
-       coalesce(j.preemption_cost_seconds, c.seconds, 0)
+       coalesce(j.preemption_cost_seconds, c.seconds, 0), j.pace
 FROM scheduler_job j
 JOIN tenants_user u ON u.id = j.submitted_by_id
 JOIN tenants_tenant t ON t.id = j.tenant_id
@@ -168,12 +170,13 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
     for (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
         time_limit_seconds, eligible_at, held, cancelling, service, attempts, version, user, avoid,
-        lasts_seconds, short_runs, may_borrow_at, preemption_cost_seconds,
+        lasts_seconds, short_runs, may_borrow_at, preemption_cost_seconds, pace,
     ) in cursor.fetchall():  # fmt: skip
         told = shape_of(shape)
         # A plain tuple, equal to a Kind and made in a third of the time.
         kind = kinds[job_id] = tenant, told.application or f"name:{name}"
         known = speeds.of(kind, told.gpus, told.throughput, shape)
+        measured = pace and measured_seconds(Pace(**_json(pace)), told.gpus, known.throughput)
         jobs.append(
             core.Job(
                 id=job_id,
@@ -197,7 +200,8 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 spread_speeds=known.spread,
                 deadline_at=told.deadline_at(submitted_at),
                 training=trainings.of(job_id, known.throughput),
-                estimate_seconds=told.estimate_seconds,
+                estimate_seconds=told.estimate_seconds if measured is None else measured,
+                measured=measured is not None,
                 application=told.application,
                 skew=told.skew,
                 attained_service={model: float(value) for model, value in _json(service).items()},
@@ -210,7 +214,30 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 version=version,
             )
         )
+        if told.after_trial:
+            gang = shape_of(told.after_trial)
+            known = speeds.of(kind, gang.gpus, gang.throughput, told.after_trial)
+            itself = _after_trial(jobs[-1], gang, known, time_limit_seconds)
+            jobs[-1] = replace(jobs[-1], trial=core.Trial(seconds=told.estimate_seconds or 0.0, gang=itself))
     return tuple(jobs), kinds
+
+
+def _after_trial(
+    job: core.Job, gang: "Shape", known: JobSpeeds, time_limit_seconds: float | None
+) -> core.Job:
+    """Return what a job will be that is on trial, or is to be."""
+    return replace(
+        job,
+        tasks=gang.tasks,
+        topology=gang.topology,
+        elastic=gang.elastic,
+        time_limit_seconds=time_limit_seconds,
+        throughput=known.throughput,
+        estimated=known.estimated,
+        spread_speeds=known.spread,
+        estimate_seconds=gang.estimate_seconds,
+        measured=False,
+    )
 
 
 class Shape(NamedTuple):
@@ -230,6 +257,8 @@ class Shape(NamedTuple):
     needs_containers: bool
     #: Of a trial run, whatever the job's own; None: no other.
     limit_seconds: float | None
+    #: Of a trial run: the job's own shape, as it is stored; else empty.
+    after_trial: str
 
     def limited(self, seconds: float | None) -> float | None:
         """Return a time limit, or the trial's where that is shorter."""
@@ -265,6 +294,7 @@ def shape_of(text: str) -> Shape:
         deadline_seconds=_number(shape.get("deadline_seconds")),
         needs_containers=bool(shape.get("needs_containers")),
         limit_seconds=_number(shape.get("limit_seconds")),
+        after_trial=json.dumps(shape["after_trial"]) if "after_trial" in shape else "",
     )
 
 

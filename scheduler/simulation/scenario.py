@@ -14,23 +14,23 @@ The file is YAML (docs/simulator.md, "Scenarios"):
       - {at: 180, virtual_cluster: {name: cluster, policy: fifo, guaranteed: {v100: 8}}}
       - {at: 200, finish: second}
 
-Those of the market between virtual clusters are in `dealings`.
+Those that change nodes, tenants and virtual clusters are in `changes`, those of the market in `dealings`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from scheduler.core import wording
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.workload import Workload
-from scheduler.core.snapshot import JobId, Node, Snapshot, Tenant, VirtualCluster
-from scheduler.simulation import dealings
+from scheduler.core.snapshot import JobId
+from scheduler.simulation import changes, dealings
+from scheduler.simulation.changes import refuse_unknown
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.inventory import ClusterSpec
@@ -40,7 +40,7 @@ from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.reading import make_workload
 from scheduler.simulation.traces.source import TracedJob
 
-_KINDS = ("submit", "finish", "cancel", "node_down", "node_up", "quota", "virtual_cluster", *dealings.KINDS)
+_KINDS = ("submit", "finish", "cancel", *changes.KINDS, *dealings.KINDS)
 _TOP = ("cluster", "policy", "placer", "round_seconds", "events")
 
 
@@ -84,17 +84,11 @@ def read_scenario(path: str | Path, cluster: str = "") -> Scenario:
         raise InputError(f"{path.name}: is not YAML: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("events"), list):
         raise InputError(f"{path.name}: must be an object with a list of events")
-    _refuse_unknown(path.name, content, _TOP)
+    refuse_unknown(path.name, content, _TOP)
     spec = cluster or str(content.get("cluster", ""))
     if not spec:
         raise InputError(f"{path.name}: names no cluster; give one there, or --cluster")
     return _Reader(path.name, content, load_cluster(spec)).scenario()
-
-
-def _refuse_unknown(place: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
-    for key in given:
-        if key not in known:
-            raise InputError(f"{place}: {shown(key)} is not known here; choose {wording.either(known)}")
 
 
 class _Reader:
@@ -124,7 +118,7 @@ class _Reader:
             replace(each, job=replace(each.job, submitted_at=each.job.submitted_at + first))
             for each in workload.arrivals
         )
-        script = [self._happening(place, event) for place, event in events if "submit" not in event]
+        script = [each for place, event in events for each in self._happenings(place, event)]
         rounds = self._content.get("round_seconds")
         return Scenario(
             workload=replace(workload, arrivals=arrivals),
@@ -169,10 +163,11 @@ class _Reader:
         except BadField as bad:
             raise InputError(f"{where}: {bad}") from None
 
-    def _happening(self, place: int, event: Mapping[str, Any]) -> Happening:
+    def _happenings(self, place: int, event: Mapping[str, Any]) -> Iterator[Happening]:
         where = f"{self._file}: event {place}"
         (kind,) = [key for key in event if key != "at"]
-        value = event[kind]
+        at, value = float(event["at"]), event[kind]
+        words = f"{kind} {_words(value)}"
         if kind in ("finish", "cancel"):
             job = self._job(where, value)
             act = (
@@ -180,21 +175,12 @@ class _Reader:
                 if kind == "finish"
                 else (lambda engine: engine.cancel(job))
             )
-            return Happening(at=float(event["at"]), words=f"{kind} {value}", act=act)
-        if kind in ("node_down", "node_up"):
-            change = _NodeChange(where, str(value), comes=kind == "node_up")
-            return Happening(at=float(event["at"]), words=f"{kind} {value}", act=change)
-        if kind in dealings.KINDS:
-            act = self._dealings.act(kind, where, value)
-            return Happening(at=float(event["at"]), words=f"{kind} {_words(value)}", act=act)
-        if not isinstance(value, dict):
-            raise InputError(f"{where}: {kind}: {shown(value)} is not an object")
-        alter = _quota(where, value) if kind == "quota" else _virtual_cluster(where, value)
-        return Happening(
-            at=float(event["at"]),
-            words=f"{kind} {_words(value)}",
-            act=lambda engine: engine.reconfigure(alter),
-        )
+            yield Happening(at=at, words=words, act=act)
+        elif kind in dealings.KINDS:
+            yield Happening(at=at, words=words, act=self._dealings.act(kind, where, value))
+        elif kind in changes.KINDS:
+            change = changes.change_of(kind, where, value)
+            yield Happening(at=at, words=words, act=lambda engine: engine.reconfigure(change))
 
     def _job(self, where: str, value: Any) -> JobId:
         if str(value) in self._numbers:
@@ -208,68 +194,3 @@ def _words(value: Any) -> str:
     return (
         ", ".join(f"{key}={each}" for key, each in value.items()) if isinstance(value, dict) else str(value)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _NodeChange:
-    """A node fails or comes back. What ran on a node that fails is lost there."""
-
-    where: str
-    name: str
-    comes: bool
-
-    def __call__(self, engine: Engine) -> None:
-        engine.reconfigure(self._set)
-
-    def _set(self, facts: Snapshot) -> Snapshot:
-        if self.name not in [node.name for node in facts.nodes]:
-            names = wording.listed([node.name for node in facts.nodes][:5])
-            raise InputError(f"{self.where}: there is no node {shown(self.name)}; there are {names}, ...")
-        nodes = [self._turned(node) if node.name == self.name else node for node in facts.nodes]
-        return replace(facts, nodes=tuple(nodes))
-
-    def _turned(self, node: Node) -> Node:
-        gpus = tuple(replace(gpu, healthy=self.comes) for gpu in node.gpus)
-        return replace(node, schedulable=self.comes, gpus=gpus)
-
-
-def _quota(where: str, value: Mapping[str, Any]) -> Callable[[Snapshot], Snapshot]:
-    _refuse_unknown(f"{where}: quota", value, ("tenant", "gpus"))
-    quota = _counts(f"{where}: quota: gpus", value.get("gpus"))
-    name = str(value.get("tenant", ""))
-
-    def change(facts: Snapshot) -> Snapshot:
-        if name not in [tenant.name for tenant in facts.tenants]:
-            raise InputError(f"{where}: quota: there is no tenant {shown(name)}")
-        tenants = [Tenant(name=name, quota=quota) if each.name == name else each for each in facts.tenants]
-        return replace(facts, tenants=tuple(tenants))
-
-    return change
-
-
-def _virtual_cluster(where: str, value: Mapping[str, Any]) -> Callable[[Snapshot], Snapshot]:
-    known = ("name", "guaranteed", "policy", "placer")
-    _refuse_unknown(f"{where}: virtual_cluster", value, known)
-    name = str(value.get("name", ""))
-    changes: dict[str, Any] = {key: str(value[key]) for key in ("policy", "placer") if key in value}
-    if "policy" in changes:
-        changes["policy_parameters"] = {}
-    if "guaranteed" in value:
-        changes["guaranteed"] = _counts(f"{where}: virtual_cluster: guaranteed", value["guaranteed"])
-
-    def change(facts: Snapshot) -> Snapshot:
-        if name not in [vc.name for vc in facts.virtual_clusters]:
-            raise InputError(f"{where}: virtual_cluster: there is no virtual cluster {shown(name)}")
-
-        def changed(vc: VirtualCluster) -> VirtualCluster:
-            return replace(vc, **changes) if vc.name == name else vc
-
-        return replace(facts, virtual_clusters=tuple(map(changed, facts.virtual_clusters)))
-
-    return change
-
-
-def _counts(where: str, value: Any) -> dict[str, int]:
-    if not isinstance(value, dict) or not all(isinstance(gpus, int) and gpus >= 0 for gpus in value.values()):
-        raise InputError(f"{where}: {shown(value)} is not an object of GPUs by model, like {{v100: 8}}")
-    return {str(model): gpus for model, gpus in value.items()}

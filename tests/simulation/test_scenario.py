@@ -54,6 +54,29 @@ def test_every_decision_is_told(tmp_path: Path) -> None:
     assert not any("early" in line for line in lines)
 
 
+COMING = """
+cluster: v100=8:4
+policy: fifo
+round_seconds: 10
+events:
+  - {at: 0, budget: {tenant: everyone, gpu_hours: 2, renewed_at: [3600]}}
+  - {at: 0, submit: {name: first, gpus: 4, duration_seconds: 1200}}
+  - {at: 300, drain: {node: v100-0001, until: 600}}
+  - {at: 600, submit: {name: second, gpus: 4, duration_seconds: 1200}}
+  - {at: 900, node_up: v100-0001}
+  - {at: 1810, submit: {name: third, gpus: 4, duration_seconds: 60}}
+"""
+
+
+def test_a_drained_node_is_left_in_time_and_a_spent_budget_is_waited_out(tmp_path: Path) -> None:
+    lines = [line.strip() for line in told(tmp_path, COMING).splitlines()]
+    assert "600  start first on v100 GPUs 5,6,7,8" in lines
+    # Four GPUs for 900 s, eight for 300 s and four again: two GPU-hours are used up at 1,500 s.
+    assert "900  start second on v100 GPUs 1,2,3,4" in lines
+    assert any("third waits: Tenant everyone has used up its budget" in line for line in lines)
+    assert "third: succeeded at 3660 s" in lines
+
+
 def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> None:
     story = "events: [{at: 0, submit: {gpus: 2, duration_seconds: 5}}]"
     with pytest.raises(InputError, match=r"story\.yaml: names no cluster"):
@@ -74,6 +97,9 @@ def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> 
         ("{at: 0, node_down: v100-9}", "event 1: there is no node"),
         ("{at: 0, quota: {tenant: nobody, gpus: {v100: 1}}}", "event 1: quota: there is no tenant"),
         ("{at: 0, quota: {tenant: everyone, gpus: many}}", "event 1: quota: gpus:"),
+        ("{at: 0, drain: {node: v100-0001}}", "event 1: drain: until: is missing"),
+        ("{at: 0, drain: {node: v100-9, until: 9}}", "event 1: drain: there is no node"),
+        ("{at: 0, budget: {tenant: everyone}}", "event 1: budget: must have either gpu_hours or cost"),
         (
             "{at: 0, virtual_cluster: {name: nowhere}}",
             "event 1: virtual_cluster: there is no virtual cluster",

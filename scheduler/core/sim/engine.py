@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from scheduler.core.lending.in_force import Guarantees, own_of
+from scheduler.core.lending.in_force import Guarantees, active, own_of
 from scheduler.core.lending.terms import Lending, Loan
 from scheduler.core.plan import Plan, Tier
 from scheduler.core.reliance import owned, relying_on
@@ -26,7 +26,7 @@ from scheduler.core.sim.market import Market
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.result import JobRecord, Sample, Stay
 from scheduler.core.sim.workload import Arrival, Truth
-from scheduler.core.snapshot import Job, JobId, Memory, Snapshot
+from scheduler.core.snapshot import Job, JobId, Memory, Node, NodeId, Snapshot
 
 
 class Scripted(Protocol):
@@ -71,7 +71,13 @@ class Engine:
         self._newcomers: list[JobId] = []
         self._on_round, self._stopwatch = on_round, stopwatch
         self._market = None if facts.lending is None else Market(facts.lending)
+        #: The loans by which the session's guarantees are what they are, and how often these changed.
+        self._in_force = () if facts.lending is None else active(facts.lending.loans, facts.now)
+        self.loan_changes = 0
         self._note_loans(() if facts.lending is None else facts.lending.loans)
+        #: Of nodes that close: which, and when.
+        self._closings: set[tuple[NodeId, float]] = set()
+        self._note_closings(facts.nodes)
         self._floor.take_over(facts, truths or {})
         for arrival in sorted(arrivals, key=lambda arrival: (arrival.job.submitted_at, arrival.job.id)):
             self._agenda.note(arrival.job.submitted_at, partial(self.submit, arrival.job, arrival.truth))
@@ -227,11 +233,34 @@ class Engine:
         """
         changed = change(owned(self.snapshot()))
         if self._market is not None:
-            changed = relying_on(changed, self._market.at(self.now, self._round_seconds))
+            lending = self._market.at(self.now, self._round_seconds)
+            changed, self._in_force = relying_on(changed, lending), active(lending.loans, self.now)
         self._floor.lose({gpu.id for node in changed.nodes for gpu in node.gpus if gpu.healthy})
         present = self.snapshot()
         self.session = Session(replace(changed, jobs=present.jobs, running=present.running))
         self._floor.facts = self.session.facts
+        self._floor.spending.take_in(changed.tenants)
+        self._note_closings(changed.nodes)
+
+    def _note_closings(self, nodes: Iterable[Node]) -> None:
+        """Take nodes out of service when they close."""
+        for node in nodes:
+            if node.closes_at is not None and (node.id, node.closes_at) not in self._closings:
+                self._closings.add((node.id, node.closes_at))
+                self._agenda.note(
+                    max(self.now, node.closes_at), partial(self._close, node.id, node.closes_at)
+                )
+
+    def _close(self, number: NodeId, closes_at: float) -> bool:
+        """What is left on a node goes on elsewhere, unless somebody took back that it closes."""
+        self._closings.discard((number, closes_at))
+        nodes = {node.id: node for node in self.session.facts.frame.nodes}
+        if number not in nodes or nodes[number].closes_at != closes_at:
+            return False
+        nodes[number] = replace(nodes[number], schedulable=False, closes_at=None)
+        self._floor.empty({gpu.id for gpu in nodes[number].gpus})
+        self.reconfigure(lambda facts: replace(facts, nodes=tuple(nodes.values())))
+        return True
 
     @property
     def market(self) -> Market:
@@ -264,8 +293,22 @@ class Engine:
                 if instant > self.now:
                     self._agenda.note(instant, self._relend)
 
+    def close_market(self) -> None:
+        """Let nobody lend or borrow anything anew; loans end when they should."""
+        if self._market is not None:
+            self._market.close()
+            self._relend()
+
     def _relend(self) -> bool:
-        self.reconfigure(lambda facts: facts)
+        """Let rounds know the market as it is now; guarantees are made anew only where they changed hands."""
+        facts = self.session.facts
+        known, lending = facts.frame.lending, self.market.at(self.now, self._round_seconds)
+        if known is not None and active(lending.loans, self.now) == self._in_force:
+            lending = replace(lending, own_gpus=known.own_gpus, own_cells=known.own_cells)
+            facts.frame = replace(facts.frame, lending=lending)
+        else:
+            self.loan_changes += 1
+            self.reconfigure(lambda facts: facts)
         return True
 
     def _play(self, scripted: Scripted) -> bool:

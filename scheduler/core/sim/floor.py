@@ -5,7 +5,7 @@ It carries out plans and lets attempts end. What it learns it puts into the fact
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -17,15 +17,28 @@ from scheduler.core.lifecycle import AttemptState, JobEvent
 from scheduler.core.plan import Action, ActionKind
 from scheduler.core.sim.agenda import Agenda, nothing
 from scheduler.core.sim.batch_sizes import Schedule
+from scheduler.core.sim.closing import Closing
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.failures import Failure, Failures
 from scheduler.core.sim.occupancy import Occupancy
+from scheduler.core.sim.pacing import Pacing
 from scheduler.core.sim.progress import Attempt, Progress
 from scheduler.core.sim.result import Stay, StayEnd
 from scheduler.core.sim.speeds import Speeds
+from scheduler.core.sim.spending import Spending
 from scheduler.core.sim.watch import Watch
 from scheduler.core.sim.workload import Truth
-from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, NodeId, Running, Snapshot, Training
+from scheduler.core.snapshot import (
+    AllocationId,
+    GpuId,
+    Job,
+    JobId,
+    NodeId,
+    Running,
+    Snapshot,
+    Training,
+    Trial,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +48,8 @@ class Rules:
     speeds: Speeds = field(default_factory=Speeds)
     costs: Costs = field(default_factory=Costs)
     failures: Failures = field(default_factory=Failures)
+    #: Jobs tell of their steps, by which their run times are measured, whatever was declared.
+    tells_steps: bool = False
     seed: int = 0
 
 
@@ -45,7 +60,7 @@ _STAY_ENDS: Mapping[str, StayEnd] = {
     "time_limit": "time_limit",
 }
 #: Ends after which a job waits for another attempt.
-_GOES_ON: frozenset[StayEnd] = frozenset({"preempted", "moved", "resized", "lost"})
+_GOES_ON: frozenset[StayEnd] = frozenset({"preempted", "drained", "moved", "resized", "lost"})
 
 
 class Floor:
@@ -59,6 +74,10 @@ class Floor:
         self.stays: list[Stay] = []
         self.watch = Watch()
         self.occupancy = Occupancy()
+        self.spending = Spending(
+            facts.tenants.values(), facts.frame.prices, agenda, tell=self._tell_of_budget
+        )
+        self._closing = Closing(agenda)
         self._agenda = agenda
         for tenant in facts.tenants.values():
             if (renewed_at := tenant.budget_renewed_at) is not None and renewed_at > agenda.now:
@@ -66,6 +85,7 @@ class Floor:
         #: Of the jobs that tell of their epochs; and which of them run.
         self._schedules: dict[JobId, Schedule] = {}
         self._telling: set[JobId] = set()
+        self._pacing = Pacing(lambda: self.facts, self.progress, agenda) if rules.tells_steps else None
         self._allocations = count(1 + max(facts.running, default=0))
         #: How the stay on an allocation that is stopping will have ended, and for whom it gave way.
         self._ends: dict[AllocationId, tuple[StayEnd, tuple[JobId, ...]]] = {}
@@ -112,7 +132,11 @@ class Floor:
                 for job in running.jobs:
                     self._close(job, JobEvent.CANCELLED)
             return
-        self._tell_to_stop(running, end, action.preempted_by)
+        self._send_away(running, end, action.preempted_by)
+
+    def _send_away(self, running: Running, end: StayEnd, preempted_by: tuple[JobId, ...] = ()) -> None:
+        """Let the jobs leave their GPUs, those that go on elsewhere when they have written a checkpoint."""
+        self._tell_to_stop(running, end, preempted_by)
         if end in _GOES_ON and self.rules.costs.checkpoint_seconds:
             self.facts.put_running(replace(running, stopping=True))
             self._release_after_checkpoint(running.allocation)
@@ -169,6 +193,7 @@ class Floor:
                 self.occupancy.promise(running.allocation, running.gpus)
                 continue
             self.occupancy.hold(running.allocation, running.gpus)
+            self._use(running)
             for job in running.jobs:
                 self._put_to_work(job, running, is_resumed=True)
             if running.stopping:
@@ -190,7 +215,10 @@ class Floor:
         self.facts.drop_job(job)
 
     def tell(self) -> None:
-        """Let the scheduler know how far the jobs that run have come, as far as they tell."""
+        """Let the scheduler know how far the jobs that run have come, and which nodes close too soon."""
+        self._closing.tell(self.facts)
+        if self._pacing is not None:
+            self._pacing.tell()
         for job in sorted(self._telling):
             told = self.facts.jobs[job]
             training = self._training(job)
@@ -243,10 +271,32 @@ class Floor:
                 self._ends.setdefault(running.allocation, ("lost", ()))
                 self._release(running.allocation)
 
+    def empty(self, gpus: Set[GpuId]) -> None:
+        """Who is on these GPUs writes a checkpoint and goes on elsewhere; promises on them are broken."""
+        there = [running for running in self.facts.running.values() if not gpus.isdisjoint(running.gpus)]
+        for running in there:
+            if running.phase == "planned":
+                self._take_back(running)
+        for running in there:
+            if running.phase == "held" and not running.stopping:
+                self._send_away(running, "drained")
+
     # On and off the GPUs
+
+    def _use(self, running: Running, sign: int = 1) -> None:
+        """Count the GPUs as used by the tenants of its jobs from now on, half each where two share them."""
+        for job in running.jobs:
+            part = sign * len(running.gpus) / len(running.jobs)
+            self.spending.change(self.progress[job].job.tenant, running.gpu_model, part)
+
+    def _tell_of_budget(self, name: str, is_spent: bool, renewed_at: float | None) -> None:
+        tenant = self.facts.tenants[name]
+        self.facts.put_tenant(replace(tenant, budget_spent=is_spent, budget_renewed_at=renewed_at))
 
     def _take_back(self, running: Running) -> None:
         """Take the GPUs, or the promise of them, from an allocation: it is over."""
+        if running.phase == "held":
+            self._use(running, -1)
         self.occupancy.release(running.allocation, running.gpus)
         self.facts.drop_running(running.allocation)
 
@@ -257,6 +307,7 @@ class Floor:
 
     def _begin(self, running: Running) -> None:
         self.occupancy.hold(running.allocation, running.gpus)
+        self._use(running)
         self.facts.put_running(replace(running, phase="held", since=self._agenda.now))
         for job in running.jobs:
             self._put_to_work(job, running)
@@ -269,6 +320,8 @@ class Floor:
         progress.begin(self._agenda.now, running.gpus, self._rate(job, running), costs)
         if job in self._schedules:
             self._telling.add(job)
+        if self._pacing is not None:
+            self._pacing.begin(job, running)
         self._foresee(job)
         limit = progress.job.time_limit_seconds
         since = running.since if is_resumed else self._agenda.now
@@ -334,8 +387,20 @@ class Floor:
         return True
 
     def _finish(self, job: JobId) -> None:
+        trial = self.facts.jobs[job].trial
         self._vacate(job, "finished")
-        self._conclude(job)
+        if trial is None:
+            self._conclude(job)
+        else:
+            self._pass(job, trial)
+
+    def _pass(self, job: JobId, trial: Trial) -> None:
+        """Queue a job as what it is, its trial being over."""
+        progress, known = self.progress[job], self.facts.jobs[job]
+        progress.become(trial.gang, self.rules.speeds.best(trial.gang, self.facts.cluster.models))
+        self._wait_again(job)
+        service, attempts = known.attained_service, known.attempts
+        self.facts.put_job(replace(trial.gang, attained_service=service, attempts=attempts))
 
     def _fail(self, job: JobId, attempt: Attempt, version: int, failure: Failure) -> bool:
         if attempt.version != version or attempt.state is not AttemptState.RUNNING:
@@ -364,8 +429,12 @@ class Floor:
             self._promote(running.gpus, (job,))
             return
         fewer = replace(running, jobs=others, speeds={})
+        self._use(running, -1)
+        self._use(fewer)
         facts.put_running(fewer)
         for other in others:
+            if self._pacing is not None:
+                self._pacing.note(other, running)
             self.progress[other].change_rate(self._agenda.now, self._rate(other, fewer))
             self._foresee(other)
         self._measure(running.allocation)
@@ -383,8 +452,9 @@ class Floor:
             kept = self.rules.costs.kept_of(self._worked(job)) if end == "lost" else None
             self._record_stay(job, running, end, preempted_by, kept)
             if end in _GOES_ON:
-                if end == "preempted":
+                if end in ("preempted", "drained"):
                     self.progress[job].preemptions += 1
+                if end == "preempted":
                     self._hold_off(job, running)
                 self._wait_again(job)
                 if facts.jobs[job].cancelling:
@@ -427,7 +497,11 @@ class Floor:
     ) -> None:
         """End the job's attempt and write it down, there and in what the scheduler knows of the job."""
         facts, progress = self.facts, self.progress[job]
+        if facts.jobs[job].trial is not None and end in _GOES_ON:
+            kept = 0.0  # A trial begins anew.
         started_at = progress.present.started_at
+        if self._pacing is not None:
+            self._pacing.note(job, running)
         overhead, lost = progress.leave(self._agenda.now, kept=kept)
         self.watch.leaves()
         self.stays.append(self._stay(job, running, started_at, end, preempted_by, overhead, lost))

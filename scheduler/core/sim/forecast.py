@@ -6,8 +6,9 @@ is that of the second run; the earliest and the latest of the three are its inte
 always mean later starts (a backfilled job may slip in because another one runs longer), so the interval is
 that of the three runs and no bound. Far ahead, rounds are further apart than in the live loop (`Bounds`), so
 starts hours ahead come out some percent late. Assumed besides: nothing is submitted, fails or is cancelled,
-nodes stay as they are, nobody lends anything anew (loans end when they should), starting and stopping cost no
-time, and a job runs equally long on every GPU model.
+nodes do not fail, starting and stopping cost no time, and a job runs equally long on every GPU model.
+Deadlines of nodes that are drained, budgets, trial runs and the rules of the market do what they do in the
+live loop; where there is much trade, that of the next hours (`Bounds.loan_changes`).
 """
 
 from __future__ import annotations
@@ -19,20 +20,16 @@ from dataclasses import dataclass, field, replace
 from scheduler.core.plan import Plan, Tier
 from scheduler.core.queues import queue_of
 from scheduler.core.serve import Served
+from scheduler.core.sim.closing import UNKNOWN_LIMIT_SECONDS
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.run_times import Assumption, RunTimes, Source
+from scheduler.core.sim.run_times import Assumption, RunTimes, Source, attempt_seconds
 from scheduler.core.sim.workload import Truth
 from scheduler.core.snapshot import Job, JobId, Running, Snapshot
 
 DAY_SECONDS = 86_400.0
-#: Stands in for the limit of a job whose virtual cluster is not known.
-UNKNOWN_LIMIT_SECONDS = DAY_SECONDS
-
 #: The cost that Bounds.for_jobs keeps to.
 _JOBS_TIMES_ROUNDS = 24_000
 
-#: Begins and ends of loans that are looked at.
-MOST_CHANGES = 20
 #: Later than any horizon.
 _AGES_SECONDS = 36_500 * DAY_SECONDS
 
@@ -52,12 +49,16 @@ class Bounds:
     #: second. None: they never do. The other two runs, which only bound the interval, get half of both.
     exact_rounds: int = 16
     rounds_to_double: int | None = 8
+    #: After so many changes of guarantees by loans nobody lends anything anew: each costs like some rounds.
+    loan_changes: int = 20
 
     @classmethod
     def for_jobs(cls, jobs: int) -> Bounds:
         """Return bounds that look the closer the fewer jobs there are: the costs are much the same."""
         exact = min(max(_JOBS_TIMES_ROUNDS // max(jobs, 1), 16), 1_000)
-        return cls(exact_rounds=exact, rounds_to_double=exact // 2, rounds=40 * exact)
+        return cls(
+            exact_rounds=exact, rounds_to_double=exact // 2, rounds=40 * exact, loan_changes=max(exact, 20)
+        )
 
     def doubles_after(self, rounds: int, kind: Assumption) -> bool:
         """Whether rounds are further apart once so many have been run."""
@@ -110,7 +111,7 @@ def forecast(
 ) -> Forecast:
     """Predict the start of the waiting jobs of the snapshot, or of those of them that are named in `jobs`."""
     run_times, bounds = run_times or RunTimes(), bounds or Bounds.for_jobs(len(snapshot.jobs))
-    facts = _without_rules(_without_strays(snapshot))
+    facts = _without_far_loans(_without_strays(snapshot), bounds.loan_changes)
     asked = [job for job in waiting_jobs(facts) if jobs is None or job.id in jobs]
     runs = {kind: _Run(facts, asked, run_times, bounds, kind) for kind in Assumption} if asked else {}
     return Forecast(
@@ -140,10 +141,14 @@ class _Watcher:
     held: dict[JobId, str] = field(default_factory=dict)
     #: From when on rounds were so many seconds apart, in ascending order.
     coarser: list[tuple[float, float]] = field(default_factory=list)
+    is_market_closed: bool = False
 
     def on_round(self, engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
         if engine.rounds > 1:
             self._stride(engine)
+            if not self.is_market_closed and engine.loan_changes >= self.bounds.loan_changes:
+                engine.close_market()
+                self.is_market_closed = True
             return
         for outcome in outcomes:
             self.positions.update((job, place) for place, job in enumerate(queue_of(outcome), start=1))
@@ -202,6 +207,10 @@ class _Run:
         self.out_of_rounds = engine.rounds >= bounds.rounds
         self.out_of_time = engine.now >= self._ends_at
         self.positions, self.held = self._watcher.positions, self._watcher.held
+        #: Why those may not start that are held back in the last round.
+        self.held_at_end = {
+            job: reasons[0].message for job, reasons in engine.session.admission.held_back.items()
+        }
         self.starts = {
             job.id: self._watcher.between_rounds(at, facts.round_seconds)
             for job in asked
@@ -224,7 +233,7 @@ def _prediction(job: Job, runs: Mapping[Assumption, _Run], bounds: Bounds) -> Pr
             job=job.id,
             position=position,
             earliest=min(starts, default=None),
-            why_not=_why_not(expected, bounds),
+            why_not=_why_not(job.id, expected, bounds),
         )
     return Prediction(
         job=job.id,
@@ -235,11 +244,13 @@ def _prediction(job: Job, runs: Mapping[Assumption, _Run], bounds: Bounds) -> Pr
     )
 
 
-def _why_not(run: _Run, bounds: Bounds) -> str:
+def _why_not(job: JobId, run: _Run, bounds: Bounds) -> str:
     if run.out_of_time:
         return f"It is not expected to start within {bounds.horizon_seconds / DAY_SECONDS:g} days."
     if run.out_of_rounds:
         return f"It is further ahead than the {bounds.rounds:,} rounds that a forecast looks at."
+    if job in run.held_at_end:
+        return run.held_at_end[job]
     return (
         "Nothing that is known of would let it start: even when all that runs has ended, what it asks for"
         " is not free for it."
@@ -250,13 +261,17 @@ def _truths(facts: Snapshot, run_times: RunTimes, kind: Assumption) -> dict[JobI
     """Return the work of each job: as many seconds as it will run where it is."""
     limits = {vc.name: vc.default_time_limit_seconds for vc in facts.virtual_clusters}
     current = {job: running for running in facts.running for job in running.jobs}
-    truths = {}
-    for job in facts.jobs:
-        running = current.get(job.id)
+
+    def truth(job: Job, running: Running | None) -> Truth:
+        rate = _rate(job, running) if running else 1.0
+        if job.trial is not None:
+            left = max(0.0, job.trial.seconds - attempt_seconds(running, facts.now))
+            return Truth(work_seconds=left * rate, after_trial=truth(job.trial.gang, None))
         default = limits.get(job.virtual_cluster, UNKNOWN_LIMIT_SECONDS)
         left = run_times.left_seconds(job, running, facts.now, default, kind)
-        truths[job.id] = Truth(work_seconds=left * (_rate(job, running) if running else 1.0))
-    return truths
+        return Truth(work_seconds=left * rate)
+
+    return {job.id: truth(job, current.get(job.id)) for job in facts.jobs}
 
 
 def _rate(job: Job, running: Running) -> float:
@@ -274,21 +289,21 @@ def _without_strays(snapshot: Snapshot) -> Snapshot:
     )
 
 
-def _without_rules(snapshot: Snapshot) -> Snapshot:
-    """Let nobody lend anything anew; of the loans there are, let only the next ones begin and end."""
+def _without_far_loans(snapshot: Snapshot, most: int) -> Snapshot:
+    """Of the loans that there are, let only the next so many begin or end."""
     lending, now = snapshot.lending, snapshot.now
     if lending is None:
         return snapshot
-    loans = lending.loans
-    changes = sorted({at for loan in loans for at in (loan.starts_at, loan.ends_at) if at > now})
-    if len(changes) > MOST_CHANGES:
-        last = changes[MOST_CHANGES - 1]
-        loans = tuple(
-            replace(loan, ends_at=loan.ends_at if loan.ends_at <= last else now + _AGES_SECONDS)
-            for loan in loans
-            if loan.starts_at <= last
-        )
-    return replace(snapshot, lending=replace(lending, loans=loans, offers=(), lend_rules=(), borrow_rules=()))
+    changes = sorted({at for loan in lending.loans for at in (loan.starts_at, loan.ends_at) if at > now})
+    if len(changes) <= most:
+        return snapshot
+    last = changes[most - 1]
+    loans = [
+        replace(loan, ends_at=loan.ends_at if loan.ends_at <= last else now + _AGES_SECONDS)
+        for loan in lending.loans
+        if loan.starts_at <= last
+    ]
+    return replace(snapshot, lending=replace(lending, loans=tuple(loans)))
 
 
 def _assumption(sources: Iterable[Source]) -> str:

@@ -128,6 +128,12 @@ class Market:
         else:
             self.borrow_rules.append(rule)
 
+    def close(self) -> None:
+        """Let rules do nothing any more, and take back what is offered."""
+        self.lend_rules.clear()
+        self.borrow_rules.clear()
+        self.offers.clear()
+
     # What rules do
 
     def carry_out(self, actions: Sequence[MarketAction], own: Guarantees, now: float) -> list[Loan]:

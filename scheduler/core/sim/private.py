@@ -45,7 +45,14 @@ def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | N
     guaranteed: dict[str, int] = {}
     for node in nodes:
         guaranteed[node.gpu_model] = guaranteed.get(node.gpu_model, 0) + len(node.gpus)
-    jobs = tuple([job for job in snapshot.jobs if job.guaranteed and job.virtual_cluster == virtual_cluster])
+    # Nodes that a job avoids are others here.
+    jobs = tuple(
+        [
+            replace(job, avoid=(), outlasts=())
+            for job in snapshot.jobs
+            if job.guaranteed and job.virtual_cluster == virtual_cluster
+        ]
+    )
     alone = replace(
         snapshot,
         nodes=nodes,
@@ -93,6 +100,7 @@ def _part_of(node: Node, gpus: Sequence[Gpu]) -> Node:
         node,
         gpus=tuple([replace(gpu, healthy=True) for gpu in gpus]),
         schedulable=True,
+        closes_at=None,
         cpus=node.cpus * part,
         memory_bytes=int(node.memory_bytes * part),
     )

@@ -69,7 +69,7 @@ class Progress:
             overhead += costs.restore_seconds
         if self.first_started_at is None:
             self.first_started_at = now
-        elif gpus != self._last_gpus:
+        elif self._last_gpus and gpus != self._last_gpus:
             overhead += costs.migration_seconds
             self.migrations += 1
         self.attempts += 1
@@ -128,6 +128,12 @@ class Progress:
             self._lost_gpu_seconds += lost / attempt.worked * attempt.productive_seconds * gpus
         self._last_gpus, self.attempt = attempt.gpus, None
         return overhead, lost
+
+    def become(self, job: Job, best_rate: float) -> None:
+        """Be the job itself from now on, its trial run being over."""
+        assert self.truth.after_trial is not None
+        self.job, self.truth, self.best_rate = job, self.truth.after_trial, best_rate
+        self.remaining, self._last_gpus = self.truth.work_seconds, ()
 
     def requeue(self) -> None:
         """Wait for another attempt."""

@@ -15,7 +15,16 @@ from scheduler.core.snapshot import GpuId, JobId, NodeId
 
 #: How a stay on GPUs ended; "running" when the simulation did first.
 StayEnd = Literal[
-    "finished", "failed", "preempted", "moved", "resized", "cancelled", "time_limit", "lost", "running"
+    "finished",
+    "failed",
+    "preempted",
+    "drained",
+    "moved",
+    "resized",
+    "cancelled",
+    "time_limit",
+    "lost",
+    "running",
 ]
 
 

@@ -57,7 +57,7 @@ class RunTimes:
         `default_limit_seconds` stands in for the limit of a job that has none; one that outlives it is taken
         to run as long again as it has run.
         """
-        attempt = _attempt_seconds(running, now)
+        attempt = attempt_seconds(running, now)
         limit = job.time_limit_seconds
         whole = default_limit_seconds if limit is None else limit
         most = max(0.0, whole - attempt)
@@ -96,7 +96,8 @@ class RunTimes:
         return examples[first + int((len(examples) - first) * quantile)]
 
 
-def _attempt_seconds(running: Running | None, now: float) -> float:
+def attempt_seconds(running: Running | None, now: float) -> float:
+    """Return for how long the present attempt has had its GPUs; 0 when there is none."""
     if running is None or running.phase == "planned":
         return 0.0
     return max(0.0, now - running.since)

@@ -104,12 +104,8 @@ class NodeChange:
         if self.node not in by_name:
             raise ChangeError("node", f"there is no node {self.node!r}", _one_of(by_name))
         gpus = {gpu.id for gpu in by_name[self.node].gpus}
-        nodes = tuple(
-            [
-                replace(node, schedulable=self.schedulable) if node.name == self.node else node
-                for node in facts.nodes
-            ]
-        )
+        turned = replace(by_name[self.node], schedulable=self.schedulable, closes_at=None)
+        nodes = tuple([turned if node.name == self.node else node for node in facts.nodes])
         facts = replace(facts, nodes=nodes)
         if self.schedulable:
             return facts

@@ -34,6 +34,8 @@ class Truth:
     status: Status = "passed"
     #: Its batch sizes in their order, which together take `work_seconds`; none: as its facts say, throughout.
     phases: tuple[Phase, ...] = ()
+    #: Of a trial run: what the job itself will turn out to be.
+    after_trial: Truth | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.lending.terms import BorrowRule, Lending, LendRule, Lot, RuleId
+from scheduler.core.reliance import relying_on
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.forecast import Bounds, Forecast, forecast, waiting_jobs
 from scheduler.core.sim.run_times import Assumption, RunTimes, Source
 from scheduler.core.sim.workload import Arrival, Truth
-from scheduler.core.snapshot import Job, JobId, Snapshot, Tenant
+from scheduler.core.snapshot import Budget, Job, JobId, Snapshot, Tenant, Trial
 from tests.builders import (
     NOW,
     make_cluster,
@@ -106,6 +109,130 @@ class TestInstants:
         told = starts(forecast(make_snapshot(jobs=jobs, virtual_clusters=clusters)))
         # fifo: 11 (an hour) before 12; sjf: 22 (half an hour) before 21.
         assert [told[job][1] for job in (11, 12, 21, 22)] == [0.0, 3_600.0, 1_800.0, 0.0]
+
+
+class TestWhatIsToCome:
+    """What will change by itself is foreseen: nodes that close, budgets, trial runs, and what rules do."""
+
+    def test_a_node_closes_and_its_job_goes_on_elsewhere(self) -> None:
+        nodes = make_cluster(2)
+        facts = make_snapshot(
+            nodes=[replace(nodes[0], closes_at=NOW + 600), nodes[1]],
+            jobs=[hours(1, 8), hours(2, 8), hours(3, 8)],
+            running=[
+                make_running(hours(1, 8), range(100, 108), since=NOW),
+                make_running(hours(2, 8), range(200, 208), since=NOW - 3_000),
+            ],
+            virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 16})],
+        )
+        # Job 2 ends at 600, when node 1 closes; job 1 is older than job 3 and has 3,000 s to do.
+        assert expected(forecast(facts)) == {3: 600.0 + 3_000.0}
+
+    def test_what_would_outlast_its_node_does_not_start_there_as_time_goes_on(self) -> None:
+        """Until 600 s job 2 could still end on node 1 in time; node 2 comes free only at 700 s."""
+        nodes = make_cluster(2)
+        jobs = [hours(1, 8), hours(2, 8), hours(3, 8)]
+        since = {1: NOW - 3_000, 2: NOW - 2_900}
+        for closes_after, start in ((600 + HOUR, 600.0), (599 + HOUR, 700.0)):
+            facts = make_snapshot(
+                nodes=[replace(nodes[0], closes_at=NOW + closes_after), nodes[1]],
+                jobs=jobs,
+                running=[
+                    make_running(jobs[0], range(100, 108), since=since[1]),
+                    make_running(jobs[1], range(200, 208), since=since[2]),
+                ],
+                virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 16})],
+            )
+            assert expected(forecast(facts))[3] == start
+
+    @pytest.mark.parametrize("by_price", [False, True])
+    def test_a_budget_runs_out_and_is_renewed(self, by_price: bool) -> None:
+        budget = Budget(amount=16.0, left=12.0, renewals=(NOW + 4 * HOUR,), by_price=by_price)
+        facts = make_snapshot(
+            jobs=[hours(number, 8) for number in (1, 2, 3, 4)],
+            running=[make_running(hours(1, 8), range(100, 108), since=NOW)],
+            tenants=[Tenant(name="vision", budget=budget)],
+        )
+        facts = replace(facts, prices={"V100": 0.5} if by_price else {})
+        # 8 GPU-hours an hour, or 4: after 1.5 or 3 hours nothing more is started. Job 1 is done at 1 h.
+        later = {2: HOUR, 3: 2 * HOUR, 4: 4 * HOUR} if by_price else {2: HOUR, 3: 4 * HOUR, 4: 5 * HOUR}
+        assert expected(forecast(facts)) == later
+
+    def test_a_budget_that_is_never_renewed_says_why_nothing_starts(self) -> None:
+        facts = make_snapshot(
+            jobs=[hours(1, 8), hours(2, 8)],
+            running=[make_running(hours(1, 8), range(100, 108), since=NOW)],
+            tenants=[Tenant(name="vision", budget=Budget(amount=9.0, left=4.0))],
+        )
+        assert "has used up its budget" in forecast(facts).predictions[JobId(2)].why_not
+
+    def test_a_trial_is_followed_by_its_gang(self) -> None:
+        gang = hours(1, 8)
+        tried = replace(
+            make_job(1, 1, time_limit_seconds=420.0),
+            trial=Trial(seconds=120.0, gang=gang),
+            submitted_at=NOW - 9,
+        )
+        facts = make_snapshot(jobs=[tried, hours(2, 8)], running=[make_running(tried, [100], since=NOW)])
+        # Nothing better is known of job 2 than that the gang, which is older, comes first: 120 s and an hour.
+        told = starts(forecast(facts))[2]
+        assert told[1:] == (120.0 + HOUR, 120.0 + HOUR)
+
+    def test_rules_lend_what_is_idle_and_it_returns(self) -> None:
+        lending = Lending(
+            lend_rules=(
+                LendRule(
+                    id=RuleId(1), virtual_cluster="lender", lot=Lot(gpus={"V100": 4}), idle_seconds=60.0,
+                    lend_seconds=7_200.0,
+                ),
+            ),
+            borrow_rules=(
+                BorrowRule(id=RuleId(2), virtual_cluster="borrower", most_gpus=4, waiting_seconds=0.0),
+            ),
+        )  # fmt: skip
+        own = make_snapshot(
+            virtual_clusters=[
+                make_virtual_cluster("lender", {"V100": 4}),
+                make_virtual_cluster("borrower", {"V100": 4}),
+            ],
+            jobs=[hours(1, 4, virtual_cluster="borrower"), hours(2, 4, virtual_cluster="borrower")],
+            running=[make_running(hours(1, 4, virtual_cluster="borrower"), range(100, 104), since=NOW)],
+        )
+        # Idle for a minute, then offered, taken in the next round and used in the one after that.
+        (start,) = expected(forecast(relying_on(own, lending))).values()
+        assert start is not None
+        assert 60.0 <= start <= 60.0 + 3 * own.round_seconds
+        assert expected(forecast(own)) == {2: HOUR}
+
+    def test_much_trade_is_followed_for_a_while(self) -> None:
+        """With two changes of guarantees at most, what would be lent a second time is not."""
+        lot, terms = Lot(gpus={"V100": 4}), {"idle_seconds": 0.0, "lend_seconds": 2 * HOUR}
+        lending = Lending(
+            lend_rules=(LendRule(id=RuleId(1), virtual_cluster="lender", lot=lot, **terms),),
+            borrow_rules=(
+                BorrowRule(id=RuleId(2), virtual_cluster="borrower", most_gpus=4, waiting_seconds=0.0),
+            ),
+        )
+        facts = make_snapshot(
+            virtual_clusters=[
+                make_virtual_cluster("lender", {"V100": 4}),
+                make_virtual_cluster("borrower", {}),
+            ],
+            jobs=[hours(number, 4, virtual_cluster="borrower") for number in (1, 2, 3)],
+        )
+        facts = relying_on(replace(facts, nodes=(make_node(1, gpus=4),)), lending)
+        bounds = Bounds(loan_changes=2, rounds_to_double=None)
+        told = expected(forecast(facts, bounds=bounds))
+        assert [told[job] is None for job in (1, 2, 3)] == [False, False, True]
+
+
+def hours(number: int, gpus: int, **fields: Any) -> Job:
+    """A job that takes an hour."""
+    return make_job(number, gpus, time_limit_seconds=HOUR, estimate_seconds=HOUR, **fields)
+
+
+def expected(made: Forecast) -> dict[int, float | None]:
+    return {job: told[1] for job, told in starts(made).items()}
 
 
 class TestNoInstant:

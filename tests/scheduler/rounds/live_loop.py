@@ -22,7 +22,7 @@ from tests.scheduler.builders import make_member
 from tests.scheduler.rounds.virtual_clock import VirtualClock
 
 #: Causes after which a job goes on elsewhere: it writes a checkpoint before it leaves.
-_GOES_ON = (StopCause.PREEMPTED, StopCause.MIGRATED)
+_GOES_ON = (StopCause.PREEMPTED, StopCause.MIGRATED, StopCause.DRAINED)
 
 
 @dataclass(frozen=True, slots=True, order=True)

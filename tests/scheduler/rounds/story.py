@@ -5,16 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from scheduler import jobspec
 from scheduler.clock import database_now
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.workload import Truth
-from scheduler.core.snapshot import JobId, Node, Snapshot
+from scheduler.core.snapshot import JobId, Snapshot
 from scheduler.models import Node as NodeRow
 from scheduler.models.inventory import NodeState
+from scheduler.services.draining import drain_overdue, node_drain
 from scheduler.services.leases import expire_leases
 from scheduler.services.nodes import node_change
 from tenants.models import Tenant
@@ -90,6 +91,23 @@ def cordon(at: int, name: str, *, cordoned: bool = True) -> Event:
     return Event(at=at, to_rows=to_rows, to_facts=_with_node(name, schedulable=not cordoned))
 
 
+def drain(at: int, name: str, *, closes_after: int) -> Sequence[Event]:
+    """The node is to be emptied; its time has come so many seconds later."""
+    closes_at = BEGINNING + at + closes_after
+
+    def to_rows(loop: LiveLoop) -> None:
+        deadline = datetime.fromtimestamp(closes_at, UTC)
+        node_drain(node=NodeRow.objects.get(name=name), actor="a test", deadline=deadline)
+
+    def change(facts: Snapshot) -> Snapshot:
+        return with_node(facts, name, closes_at=float(closes_at))
+
+    return (
+        Event(at=at, to_rows=to_rows, to_facts=lambda engine: engine.reconfigure(change)),
+        Event(at=at + closes_after, to_rows=lambda loop: drain_overdue(), to_facts=lambda engine: None),
+    )
+
+
 def loss(at: int, name: str) -> Event:
     """The node stops reporting, and its lease ends now."""
 
@@ -111,17 +129,20 @@ def recovery(at: int, name: str) -> Event:
 
 
 def _with_node(name: str, *, schedulable: bool, healthy: bool | None = None) -> Callable[[Engine], None]:
-    def turned(node: Node) -> Node:
+    def change(facts: Snapshot) -> Snapshot:
+        (node,) = [node for node in facts.nodes if node.name == name]
         gpus = node.gpus
         if healthy is not None:
             gpus = tuple(replace(gpu, healthy=healthy) for gpu in gpus)
-        return replace(node, schedulable=schedulable, gpus=gpus)
-
-    def change(facts: Snapshot) -> Snapshot:
-        nodes = tuple(turned(node) if node.name == name else node for node in facts.nodes)
-        return replace(facts, nodes=nodes)
+        closes_at = None if healthy is None else node.closes_at
+        return with_node(facts, name, schedulable=schedulable, gpus=gpus, closes_at=closes_at)
 
     return lambda engine: engine.reconfigure(change)
+
+
+def with_node(facts: Snapshot, name: str, **changes: Any) -> Snapshot:
+    nodes = [replace(node, **changes) if node.name == name else node for node in facts.nodes]
+    return replace(facts, nodes=tuple(nodes))
 
 
 def quota(at: int, tenant: str, limits: Mapping[str, int]) -> Event:
@@ -176,12 +197,14 @@ def jobs(dice: random.Random, count: int, *, over_seconds: int) -> Sequence[Even
 
 
 def seeded(seed: int, *, seconds: int, job_count: int) -> list[Event]:
-    """A story of jobs, with a cordoned node, a lost one that comes back, and quotas that change."""
+    """A story of jobs, with a cordoned node, a drained and a lost one that come back, and changing quotas."""
     dice = random.Random(seed)
     events = [
         *jobs(dice, job_count, over_seconds=seconds * 2 // 3),
         cordon(seconds // 4, "node-b"),
         cordon(seconds // 2 + 3, "node-b", cordoned=False),
+        *drain(seconds * 5 // 8, "node-c", closes_after=64),
+        cordon(seconds * 7 // 8, "node-c", cordoned=False),
         loss(seconds // 3, "node-a"),
         recovery(seconds * 2 // 3, "node-a"),
         quota(seconds // 5, "vision", {"*": 6}),

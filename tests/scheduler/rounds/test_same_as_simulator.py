@@ -17,7 +17,8 @@ from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.floor import Rules
 from scheduler.core.snapshot import Snapshot
-from scheduler.models import Loan, MarketRule, Offer
+from scheduler.models import Attempt, Loan, MarketRule, Offer
+from scheduler.models.jobs import StopCause
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.services.cells import cells_apply
 from tenants.models import VirtualCluster
@@ -146,6 +147,8 @@ def test_both_do_the_same_in_every_round(north, south, pause_seconds, in_cells, 
     said = played(clock, facts, 11 + pause_seconds, pause_seconds)
     # In cells of their own fewer are in each other's way.
     assert {("start", ""), ("stop", "time_limit")} | (set() if in_cells else {("stop", "preempted")}) <= said
+    if (north, south) == DRF_FAIR and not in_cells:
+        assert Attempt.objects.filter(stop_cause=StopCause.DRAINED).exists(), "a drained node had jobs left"
 
 
 def played(clock: VirtualClock, facts: Snapshot, seed: int, pause_seconds: int) -> set[tuple[str, str]]:

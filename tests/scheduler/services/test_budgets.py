@@ -7,8 +7,10 @@ from django.utils import timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.core import snapshot as core
 from scheduler.models import AllocatedGpu, Allocation, Attempt, Budget, Event, GpuModel
 from scheduler.models.budgets import BudgetPeriod
+from scheduler.rounds.looking_ahead import facts_ahead
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.services import budgets
 from scheduler.services.budgets import (
@@ -121,6 +123,29 @@ def test_thresholds_are_told_once_in_a_period_and_the_last_one_holds_the_tenant_
     state = budget_state(red)
     assert state["budget"] is None
     assert state["used"] > 0
+
+
+def test_forecasts_know_what_is_left_and_when_it_is_renewed(operator: Viewer) -> None:
+    red, now = make_tenant(), timezone.now()
+    ran(red, began=HOUR)  # 2 GPU-hours by now
+    terms = {"amount": 10.0, "unit": "gpu_hours", "starts_at": now - 2 * HOUR}
+
+    def ahead() -> core.Budget | None:
+        (tenant,) = [tenant for tenant in facts_ahead(1).tenants if tenant.name == red.name]
+        return tenant.budget
+
+    budget_set(by=operator, tenant=red, action="hold", period="none", **terms)
+    budget = ahead()
+    assert budget is not None
+    assert budget == core.Budget(amount=10.0, left=pytest.approx(8, abs=0.01))
+    budget_set(by=operator, tenant=red, action="hold", period="month", **terms)
+    budget = ahead()
+    assert budget is not None
+    days = [datetime.fromtimestamp(instant, UTC) for instant in budget.renewals]
+    assert [day.day for day in days] == [1] * 6
+    assert days == sorted(set(days))
+    budget_set(by=operator, tenant=red, action="warn", period="month", **terms)
+    assert ahead() is None
 
 
 def test_what_is_expected_follows_from_the_last_day(operator: Viewer) -> None:

@@ -7,6 +7,7 @@ import pytest
 from django.utils import timezone
 
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
+from scheduler.core.codec import dumps_snapshot, loads_snapshot
 from scheduler.core.plan import Action, ActionKind, Placement, Plan
 from scheduler.jobspec import parse
 from scheduler.jobspec.spec import TRIAL_START_SECONDS
@@ -85,6 +86,13 @@ def test_the_trial_is_one_replica_that_knows_what_it_is(job: Job, node: Node):
     assert (job.attempts.get().is_trial, job.gpus) == (True, 8)
     (seen,) = read_snapshot(9).jobs
     assert (seen.topology, seen.time_limit_seconds) == (None, 120 + TRIAL_START_SECONDS)
+    # Forecasts know what comes after it.
+    assert seen.trial is not None
+    assert seen.trial.seconds == 120
+    gang = seen.trial.gang
+    assert (gang.gpus, gang.time_limit_seconds, gang.trial) == (8, job.time_limit_seconds, None)
+    facts = read_snapshot(9)
+    assert loads_snapshot(dumps_snapshot(facts)) == facts
 
 
 @pytest.mark.parametrize("how", ["it comes to a step", "it runs for long enough", "it is done"])

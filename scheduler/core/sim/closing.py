@@ -1,0 +1,50 @@
+"""Nodes that close: rounds are told, as time goes on, which jobs would still run there when they do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from scheduler.core.facts import Facts
+from scheduler.core.sim.agenda import Agenda, nothing
+from scheduler.core.snapshot import Job, Node
+
+#: Stands in for the limit of a job whose virtual cluster is not known.
+UNKNOWN_LIMIT_SECONDS = 86_400.0
+
+
+class Closing:
+    """`Job.outlasts` in virtual time; a round is due whenever it becomes true of more jobs."""
+
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
+        self._nodes: tuple[Node, ...] = ()
+        self._closing: tuple[Node, ...] = ()
+        self._noted: set[float] = set()
+
+    def tell(self, facts: Facts) -> None:
+        """Say of each job which nodes close too soon for it now."""
+        before = self._closing
+        if facts.frame.nodes is not self._nodes:
+            self._nodes = facts.frame.nodes
+            self._closing = tuple([node for node in self._nodes if node.closes_at is not None])
+        if not self._closing and not before:
+            return
+        for job in list(facts.jobs.values()):
+            outlasts = tuple([node.id for node in self._closing if self._outlasts(facts, job, node)])
+            if outlasts != job.outlasts:
+                facts.put_job(replace(job, outlasts=outlasts))
+
+    def _outlasts(self, facts: Facts, job: Job, node: Node) -> bool:
+        vc, limit = facts.virtual_clusters.get(job.virtual_cluster), job.time_limit_seconds
+        if limit is None:
+            limit = UNKNOWN_LIMIT_SECONDS if vc is None else vc.default_time_limit_seconds
+        assert node.closes_at is not None
+        if limit > node.closes_at - self._agenda.now:
+            return True
+        # At that very instant it would just have ended.
+        instant = math.nextafter(node.closes_at - limit, math.inf)
+        if instant not in self._noted:
+            self._noted.add(instant)
+            self._agenda.note(instant, nothing)
+        return False

@@ -1,0 +1,143 @@
+"""Events of a scenario that change nodes, tenants or virtual clusters.
+
+- {at: 90, node_down: v100-0001}
+- {at: 120, node_up: v100-0001}
+- {at: 120, drain: {node: v100-0001, until: 600}}
+- {at: 150, quota: {tenant: everyone, gpus: {v100: 4}}}
+- {at: 150, budget: {tenant: everyone, gpu_hours: 2, renewed_at: [3600, 7200]}}
+- {at: 180, virtual_cluster: {name: cluster, policy: fifo, guaranteed: {v100: 8}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from scheduler.core import wording
+from scheduler.core.snapshot import Budget, Node, Snapshot, Tenant
+from scheduler.simulation.errors import InputError
+from scheduler.simulation.traces.fields import BadField, seconds, shown
+
+KINDS = ("node_down", "node_up", "drain", "quota", "budget", "virtual_cluster")
+
+Change = Callable[[Snapshot], Snapshot]
+
+
+def change_of(kind: str, where: str, value: Any) -> Change:
+    """Return what an event does to the facts; raise InputError that names the field at fault."""
+    if kind in ("node_down", "node_up"):
+        return _node(where, str(value), comes=kind == "node_up")
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: {kind}: {shown(value)} is not an object")
+    return _READERS[kind](f"{where}: {kind}", value)
+
+
+def refuse_unknown(place: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Raise InputError for the first field that is not among those that are known."""
+    for key in given:
+        if key not in known:
+            raise InputError(f"{place}: {shown(key)} is not known here; choose {wording.either(known)}")
+
+
+def _node(where: str, name: str, *, comes: bool) -> Change:
+    """A node fails, and what ran there is lost, or it comes back; it is not to be drained any more."""
+
+    def turned(node: Node) -> Node:
+        gpus = tuple(replace(gpu, healthy=comes) for gpu in node.gpus)
+        return replace(node, schedulable=comes, closes_at=None, gpus=gpus)
+
+    return lambda facts: _with_node(where, facts, name, turned)
+
+
+def _drain(where: str, value: Mapping[str, Any]) -> Change:
+    refuse_unknown(where, value, ("node", "until"))
+    until = _seconds(where, "until", value.get("until"))
+
+    def closing(node: Node) -> Node:
+        return replace(node, closes_at=until)
+
+    return lambda facts: _with_node(where, facts, str(value.get("node", "")), closing)
+
+
+def _with_node(where: str, facts: Snapshot, name: str, changed: Callable[[Node], Node]) -> Snapshot:
+    if name not in [node.name for node in facts.nodes]:
+        names = wording.listed([node.name for node in facts.nodes][:5])
+        raise InputError(f"{where}: there is no node {shown(name)}; there are {names}, ...")
+    nodes = [changed(node) if node.name == name else node for node in facts.nodes]
+    return replace(facts, nodes=tuple(nodes))
+
+
+def _quota(where: str, value: Mapping[str, Any]) -> Change:
+    refuse_unknown(where, value, ("tenant", "gpus"))
+    quota = _counts(f"{where}: gpus", value.get("gpus"))
+    return _with_tenant(where, value, lambda tenant: replace(tenant, quota=quota))
+
+
+def _budget(where: str, value: Mapping[str, Any]) -> Change:
+    """Give a tenant a budget anew, whatever it has used before."""
+    refuse_unknown(where, value, ("tenant", "gpu_hours", "cost", "renewed_at"))
+    if ("gpu_hours" in value) == ("cost" in value):
+        raise InputError(f"{where}: must have either gpu_hours or cost")
+    unit = "cost" if "cost" in value else "gpu_hours"
+    amount = _seconds(where, unit, value[unit])
+    renewals = value.get("renewed_at", [])
+    if not isinstance(renewals, list):
+        raise InputError(f"{where}: renewed_at: {shown(renewals)} is not a list of instants")
+    instants = sorted(_seconds(where, "renewed_at", each) for each in renewals)
+    budget = Budget(amount=amount, left=amount, by_price=unit == "cost", renewals=tuple(instants))
+    return _with_tenant(where, value, lambda tenant: replace(tenant, budget=budget, budget_spent=False))
+
+
+def _with_tenant(where: str, value: Mapping[str, Any], changed: Callable[[Tenant], Tenant]) -> Change:
+    name = str(value.get("tenant", ""))
+
+    def change(facts: Snapshot) -> Snapshot:
+        if name not in [tenant.name for tenant in facts.tenants]:
+            raise InputError(f"{where}: there is no tenant {shown(name)}")
+        tenants = [changed(each) if each.name == name else each for each in facts.tenants]
+        return replace(facts, tenants=tuple(tenants))
+
+    return change
+
+
+def _virtual_cluster(where: str, value: Mapping[str, Any]) -> Change:
+    refuse_unknown(where, value, ("name", "guaranteed", "policy", "placer"))
+    name = str(value.get("name", ""))
+    changes: dict[str, Any] = {key: str(value[key]) for key in ("policy", "placer") if key in value}
+    if "policy" in changes:
+        changes["policy_parameters"] = {}
+    if "guaranteed" in value:
+        changes["guaranteed"] = _counts(f"{where}: guaranteed", value["guaranteed"])
+
+    def change(facts: Snapshot) -> Snapshot:
+        if name not in [vc.name for vc in facts.virtual_clusters]:
+            raise InputError(f"{where}: there is no virtual cluster {shown(name)}")
+        clusters = [replace(vc, **changes) if vc.name == name else vc for vc in facts.virtual_clusters]
+        return replace(facts, virtual_clusters=tuple(clusters))
+
+    return change
+
+
+_READERS: Mapping[str, Callable[[str, Mapping[str, Any]], Change]] = {
+    "drain": _drain,
+    "quota": _quota,
+    "budget": _budget,
+    "virtual_cluster": _virtual_cluster,
+}
+
+
+def _seconds(where: str, field: str, value: Any) -> float:
+    """Return a number of at least 0, of seconds or of whatever it is."""
+    if value is None:
+        raise InputError(f"{where}: {field}: is missing")
+    try:
+        return seconds(field, value)
+    except BadField as bad:
+        raise InputError(f"{where}: {bad}") from None
+
+
+def _counts(where: str, value: Any) -> dict[str, int]:
+    if not isinstance(value, dict) or not all(isinstance(gpus, int) and gpus >= 0 for gpus in value.values()):
+        raise InputError(f"{where}: {shown(value)} is not an object of GPUs by model, like {{v100: 8}}")
+    return {str(model): gpus for model, gpus in value.items()}
