@@ -32,6 +32,7 @@ from allot.objects import (
     GpuModel,
     Job,
     JobPreemptions,
+    JobRunTime,
     JobSpec,
     Me,
     Node,
@@ -188,6 +189,10 @@ class Client:
     def events(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[Event]:
         """What happened, newest first. Filters: job, node, tenant, kind."""
         return cast("Iterator[Event]", self._pages("/events", filters, limit))
+
+    def job_run_time(self, job_id: int) -> JobRunTime:
+        """How long it runs in all, as declared and as its own steps tell."""
+        return cast(JobRunTime, self._read(f"/jobs/{job_id}/run-time"))
 
     def job_preemptions(self, job_id: int) -> JobPreemptions:
         """How often a job was preempted, and what that cost."""

@@ -15,6 +15,7 @@ from allot.objects import (
     ClusterSettings,
     Job,
     JobPreemptions,
+    JobRunTime,
     Reason,
     VirtualCluster,
 )
@@ -166,6 +167,17 @@ def preemption_words(preemptions: JobPreemptions) -> str:
     lost, overhead = duration(preemptions["lost_seconds"]), duration(preemptions["overhead_seconds"])
     times = plural(preemptions["times"], "time")
     return f"{times}; {lost} of work done again, {overhead} to stop and start"
+
+
+def run_time_words(run_time: JobRunTime) -> str:
+    """Say how long the job runs by its own steps, and what was declared where that is something else."""
+    declared, measured = run_time["declared_seconds"], run_time["measured_seconds"]
+    if measured is None:
+        return ""
+    before = f"declared {duration(declared)}, " if declared and run_time["differs"] else ""
+    where = f" on {run_time['gpu_model']}" if run_time["gpu_model"] else ""
+    after = ", longer than its time limit" if run_time["outlasts_limit"] else ""
+    return f"{before}by its steps {duration(measured)}{where}{after}"
 
 
 def turn_words(turn: AttemptTurn) -> str:

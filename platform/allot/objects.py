@@ -71,6 +71,17 @@ class JobPreemptions(TypedDict):
     may_borrow_at: str | None
 
 
+class JobRunTime(TypedDict):
+    """Seconds in all, at its own size, on `gpu_model`; empty: its speed is known on none."""
+
+    declared_seconds: float | None
+    #: What its steps tell; None: too few yet.
+    measured_seconds: float | None
+    gpu_model: str
+    differs: bool
+    outlasts_limit: bool
+
+
 class MatchedRule(TypedDict):
     """Of the site's rules the one that a failure matched, as it was then."""
 

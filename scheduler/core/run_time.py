@@ -1,10 +1,11 @@
 """How long a job runs on each GPU model: its run time is stated once, its speeds by model.
 
-The run time is the job's estimate, else its time limit, else the default limit of its view, and holds on one
-model, the reference; on another it is longer or shorter as the job's throughput says. What is not known is
-assumed, and each assumption is here:
+The run time is what was measured by the job's own steps (`pace`), else the declared estimate, else its time
+limit, else the default limit of its view. It holds on one model, the reference; on another it is longer or
+shorter as the job's throughput says. What is not known is assumed, and each assumption is here:
 
 - The reference is the one given, where the job states its speed there, else the fastest for which it does.
+  What was measured holds on the fastest, whichever is given.
 - A job that states no speed is as fast on every model. One that states some is on every other model as slow
   as on the slowest of these: nothing unknown is preferred to what is known, and nothing is ruled out.
 - A throughput of 0 says that the job does not run there (as in Gavel's table); one that is negative or not a
@@ -21,7 +22,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from scheduler.core.plan import Reason, Tier
-from scheduler.core.service import INSTANT_SECONDS
+from scheduler.core.service import INSTANT_SECONDS, executed_seconds
 from scheduler.core.snapshot import Job, Running
 
 #: Nothing is expected to take longer: about three hundred years.
@@ -64,7 +65,7 @@ def start_seconds(
 ) -> dict[str, float]:
     """Return how long the job would run on each model that it can run on, if it started now."""
     speeds = relative_speeds(job, [*models, *job.attained_service], reference)
-    work = _work_left(job, job.attained_service, speeds, default_limit_seconds)
+    work = _work_left(job, job.attained_service, speeds, default_limit_seconds, reference)
     limit = LONGEST_SECONDS if job.time_limit_seconds is None else job.time_limit_seconds
     return {
         model: min(work / speeds[model], limit, LONGEST_SECONDS)
@@ -83,7 +84,7 @@ def left_seconds(
     speeds = relative_speeds(job, [model, *service], reference)
     # It runs there, whatever its throughput says.
     speed = (speeds[model] or 1.0) * gpus / job.gpus
-    left = min(_work_left(job, service, speeds, default_limit_seconds) / speed, LONGEST_SECONDS)
+    left = min(_work_left(job, service, speeds, default_limit_seconds, reference) / speed, LONGEST_SECONDS)
     if job.time_limit_seconds is None:
         return left
     return max(0.0, min(left, begun + job.time_limit_seconds - now))
@@ -95,7 +96,21 @@ def work_left_seconds(
     """Return the work left, in seconds of the job's own gang on the reference model; more than 0."""
     service = _service(job, running, now)
     speeds = relative_speeds(job, [*service], reference)
-    return min(_work_left(job, service, speeds, default_limit_seconds), LONGEST_SECONDS)
+    return min(_work_left(job, service, speeds, default_limit_seconds, reference), LONGEST_SECONDS)
+
+
+def remaining_seconds(job: Job, running: Running | None, now: float, default_limit_seconds: float) -> float:
+    """Return how long a job is expected to run on, for those who tell no GPU model from another.
+
+    A second anywhere counts as one, as it does in what people declare; only what was measured by the job's
+    steps knows models apart. Never below 0: a job that outlives its run time counts as about to end.
+    """
+    if job.measured:
+        service = _service(job, running, now)
+        done = _done_seconds(job, service, relative_speeds(job, [*service]))
+    else:
+        done = executed_seconds(job, running, now)
+    return max(0.0, _whole_seconds(job, default_limit_seconds) - done)
 
 
 def _service(job: Job, running: Running | None, now: float) -> dict[str, float]:
@@ -109,15 +124,32 @@ def _service(job: Job, running: Running | None, now: float) -> dict[str, float]:
 
 
 def _work_left(
-    job: Job, service: Mapping[str, float], speeds: Mapping[str, float], default_limit_seconds: float
+    job: Job,
+    service: Mapping[str, float],
+    speeds: Mapping[str, float],
+    default_limit_seconds: float,
+    reference: str,
 ) -> float:
     """Return the seconds of work left, as seconds of the whole gang on the reference model."""
-    whole = job.estimate_seconds
-    if whole is None:
-        whole = default_limit_seconds if job.time_limit_seconds is None else job.time_limit_seconds
-    left = whole - sum([seconds * speeds[model] for model, seconds in service.items()]) / job.gpus
+    whole = _whole_seconds(job, default_limit_seconds)
+    if job.measured and reference:
+        # As fast as its fastest model is there.
+        whole *= max(relative_speeds(job, [*job.throughput], reference).values(), default=1.0) or 1.0
+    left = whole - _done_seconds(job, service, speeds)
     if left > INSTANT_SECONDS:
         return left
     beyond = max(0.0, -left)
     _, doublings = math.frexp(beyond / GRACE_SECONDS)
     return GRACE_SECONDS * 2.0 ** max(0, doublings) - beyond
+
+
+def _whole_seconds(job: Job, default_limit_seconds: float) -> float:
+    """Return the run time in all, on the model that it holds on."""
+    if job.estimate_seconds is not None:
+        return job.estimate_seconds
+    return default_limit_seconds if job.time_limit_seconds is None else job.time_limit_seconds
+
+
+def _done_seconds(job: Job, service: Mapping[str, float], speeds: Mapping[str, float]) -> float:
+    """Return the work done, as seconds of the whole gang where the speed is 1."""
+    return sum([seconds * speeds[model] for model, seconds in service.items()]) / job.gpus

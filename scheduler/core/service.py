@@ -29,14 +29,3 @@ def put_back(job: Job, running: Running, now: float) -> Job:
 def executed_seconds(job: Job, running: Running | None, now: float) -> float:
     """Return how long a job has run at its own size, up to now."""
     return attained_service(job, running, now) / job.gpus
-
-
-def remaining_seconds(job: Job, running: Running | None, now: float, default: float) -> float:
-    """Return how long a job is expected to run on: its estimate, else its limit, else a default.
-
-    Never below zero: a job that outlives its estimate counts as about to end.
-    """
-    total = job.estimate_seconds
-    if total is None:
-        total = default if job.time_limit_seconds is None else job.time_limit_seconds
-    return max(0.0, total - executed_seconds(job, running, now))

@@ -61,6 +61,8 @@ class Job(models.Model):
     avoid_nodes = ArrayField(models.BigIntegerField(), default=list)
     #: GPU-seconds received by ended attempts, by GPU model.
     service = models.JSONField(default=dict)
+    #: What its progress lines say of its steps (`core.pace.Pace`); None: nothing. Never bumps its version.
+    pace = models.JSONField(null=True)
 
     submitted_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)

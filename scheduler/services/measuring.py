@@ -43,9 +43,9 @@ def measure(attempt: Attempt, newest: ProgressPoint, *, is_last: bool) -> None:
     if rate <= 0 or problem_with(rate):
         return
     now = database_now()
-    partners = _partners(attempt, now - timedelta(seconds=seconds))
-    if partners is not None:
-        _record(attempt, rate, partners, now)
+    beside = partners(attempt, now - timedelta(seconds=seconds))
+    if beside is not None:
+        _record(attempt, rate, beside, now)
 
 
 def prune_measurements() -> None:
@@ -74,7 +74,7 @@ def _begin(attempt: Attempt) -> ProgressPoint | None:
     return first and points.filter(at__gte=first.at + timedelta(seconds=WARM_UP_SECONDS)).first()
 
 
-def _partners(attempt: Attempt, since: datetime) -> list[Job] | None:
+def partners(attempt: Attempt, since: datetime) -> list[Job] | None:
     """Return with which jobs it has shared all its GPUs since then; None: with one for a part of it.
 
     Nor does it tell how fast they are together when they took turns.

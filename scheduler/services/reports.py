@@ -31,6 +31,7 @@ from scheduler.services.lost_work import settle_lost_work
 from scheduler.services.measuring import measure
 from scheduler.services.metrics.storing import readings_store
 from scheduler.services.node_health import findings_apply
+from scheduler.services.pacing import pace_note
 from scheduler.services.steps import lock_jobs, node_event
 from scheduler.services.training import training_note
 from scheduler.services.trials import TRIAL_VARIABLE
@@ -218,6 +219,7 @@ def _progress_append(attempt: Attempt, report: PartReport) -> None:
     attempt.save(update_fields=["step", "total_steps", "throughput", "measured_at"])
     if not attempt.is_trial:
         training_note(attempt, points)
+    pace_note(attempt, points, is_last=report.state == "exited")
     stream.publish_progress(attempt, points)
 
 
@@ -226,6 +228,7 @@ def _measure_rest(attempt: Attempt) -> None:
     newest = ProgressPoint.objects.filter(attempt=attempt).order_by("-sequence").first()
     if newest is not None:
         measure(attempt, newest, is_last=True)
+        pace_note(attempt, [newest], is_last=True)
         attempt.save(update_fields=["measured_at"])
 
 

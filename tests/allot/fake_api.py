@@ -251,6 +251,9 @@ class FakeApi:
         if action == "preemptions":
             times = {"times": job["preemptions"], "lost_seconds": 75.0, "overhead_seconds": 4.5}
             return {**times, "cost_seconds": 79.5, "short_runs": 0, "may_borrow_at": None}
+        if action == "run-time":
+            seconds = {"declared_seconds": 7_200.0, "measured_seconds": 15_000.0}
+            return {**seconds, "gpu_model": "V100", "differs": True, "outlasts_limit": False}
         if action == "attempts":
             return {"results": [job["attempt"]], "next": None, "previous": None}
         if action == "cancel":

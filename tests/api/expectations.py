@@ -50,6 +50,7 @@ POST   /api/v1/jobs/<int:job_id>/release          401    404      403    200    
 GET    /api/v1/jobs/<int:job_id>/attempts         401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/events           401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/preemptions      401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/run-time         401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/logs             401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/logs/merged      401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/logs/search      401    404      200    200    200   200      200       -

@@ -559,6 +559,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/run-time": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How long the job runs in all, as it was declared and as its own steps tell. */
+        get: operations["jobs_run_time_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/sessions": {
         parameters: {
             query?: never;
@@ -2138,6 +2155,16 @@ export interface components {
              */
             starts_at: string;
         };
+        BuiltInClass: {
+            name: string;
+            layer: components["schemas"]["LayerEnum"];
+            says: string;
+        };
+        BuiltInClassRequest: {
+            name: string;
+            layer: components["schemas"]["LayerEnum"];
+            says: string;
+        };
         BulkSubmitRequest: {
             tenant?: string;
             /** @description 1 to 1,000 jobs; all are submitted, or none. */
@@ -2611,6 +2638,8 @@ export interface components {
         FailureRuleList: {
             /** @description In the order in which they are tried; the first match counts. */
             rules: components["schemas"]["FailureRule"][];
+            /** @description What a rule may name without a `retry`. */
+            readonly classes: components["schemas"]["BuiltInClass"][];
         };
         FailureRuleListRequest: {
             /** @description In the order in which they are tried; the first match counts. */
@@ -2965,6 +2994,24 @@ export interface components {
              */
             may_borrow_at: string | null;
         };
+        JobRunTime: {
+            /**
+             * Format: double
+             * @description The estimate of its specification.
+             */
+            declared_seconds: number | null;
+            /**
+             * Format: double
+             * @description What its steps tell, in all and at its own size; null: too few yet, or they make no sense. Rounds reckon with it instead of the estimate.
+             */
+            measured_seconds: number | null;
+            /** @description The model on which that holds; empty: any, as its speeds are not known. */
+            gpu_model: string;
+            /** @description Declared and measured are apart by more than a fifth of what is measured. */
+            differs: boolean;
+            /** @description What is measured is longer than its time limit. */
+            outlasts_limit: boolean;
+        };
         /**
          * @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas`
          *     and `env` may stand here instead of in `tasks`.
@@ -3188,6 +3235,14 @@ export interface components {
             /** @description On top of what it has. */
             more_gpus: number;
         };
+        /**
+         * @description * `user` - user
+         *     * `engine` - engine
+         *     * `platform` - platform
+         *     * `unknown` - unknown
+         * @enum {string}
+         */
+        LayerEnum: "user" | "engine" | "platform" | "unknown";
         /**
          * @description * `csv` - csv
          *     * `gavel` - gavel
@@ -7871,6 +7926,63 @@ export interface operations {
             };
             /** @description This Idempotency-Key was used for another request. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_run_time_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobRunTime"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

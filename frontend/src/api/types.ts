@@ -39,6 +39,7 @@ export type GpuModel = Schemas["GpuModel"];
 export type VirtualCluster = Schemas["VirtualCluster"];
 export type VirtualClusterPreemptions = Schemas["VirtualClusterPreemptions"];
 export type JobPreemptions = Schemas["JobPreemptions"];
+export type JobRunTime = Schemas["JobRunTime"];
 export type Overrun = Schemas["Overrun"];
 export type Plugins = Schemas["Plugins"];
 export type PluginParameter = Schemas["PluginParameter"];

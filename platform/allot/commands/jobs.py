@@ -23,13 +23,14 @@ from allot.describe import (
     preemption_words,
     reason_lines,
     run_time,
+    run_time_words,
     state_word,
     task_line,
     turn_words,
 )
 from allot.errors import Refused, WrongUse
 from allot.forecasts import prediction_line
-from allot.objects import Attempt, Job, JobPreemptions
+from allot.objects import Attempt, Job, JobPreemptions, JobRunTime
 from allot.output import (
     Format,
     local_time,
@@ -137,10 +138,14 @@ def show(
             print_objects(job, output)
         else:
             preemptions = client.job_preemptions(job_id) if job["preemptions"] else None
-            _print_job(job, client.attempts(job_id) if job["attempt"] else [], preemptions)
+            latest = job["attempt"]
+            known = client.job_run_time(job_id) if latest and latest["total_steps"] else None
+            _print_job(job, client.attempts(job_id) if latest else [], preemptions, known)
 
 
-def _print_job(job: Job, attempts: list[Attempt], preemptions: JobPreemptions | None) -> None:
+def _print_job(
+    job: Job, attempts: list[Attempt], preemptions: JobPreemptions | None, known: JobRunTime | None
+) -> None:
     latest = job["attempt"]
     facts = [
         ("State", _state_line(job)),
@@ -155,6 +160,7 @@ def _print_job(job: Job, attempts: list[Attempt], preemptions: JobPreemptions | 
         ("Turns", turn_words(latest["turn"]) if latest and latest["turn"] else ""),
         ("Runs on", nodes_of(latest) if latest and job["state"] == "running" else ""),
         ("Progress", _progress(latest) if latest else ""),
+        ("Run time", run_time_words(known) if known else ""),
         ("Message", job["message"]),
     ]
     print_line(f"Job {job['id']} {job['name']}")

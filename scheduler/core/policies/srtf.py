@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from scheduler.core.ordering import serve_in_order
 from scheduler.core.plan import Decision, Reason, Tier
 from scheduler.core.policy import View
-from scheduler.core.service import remaining_seconds
+from scheduler.core.run_time import remaining_seconds
 from scheduler.core.snapshot import Job, JobId, Memory
 
 

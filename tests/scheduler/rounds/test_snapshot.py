@@ -1,6 +1,6 @@
 """Facts are declared twice, as tables and as values: nothing may be forgotten between them."""
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields
 from datetime import timedelta
 
 import pytest
@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from scheduler.core import snapshot as core
 from scheduler.core.cells.document import from_document
+from scheduler.core.pace import Pace
 from scheduler.core.round import decide
 from scheduler.models import ClusterSettings, PolicyMemory, Restraint, TrainingProgress
 from scheduler.rounds.snapshot import read_snapshot
@@ -60,6 +61,9 @@ def test_every_field_is_filled_from_rows():
         "cancelling": True,
         "eligible_at": timezone.now() + timedelta(hours=1),
         "service": {"V100": 12.5},
+        "pace": asdict(
+            Pace(step=5, total_steps=10, timed_steps=5, timed={"V100": 800.0}, service={"V100": 800.0})
+        ),
         "avoid_nodes": [17],
         "short_runs": 2,
         "may_borrow_at": timezone.now() + timedelta(hours=1),
@@ -148,7 +152,9 @@ def test_every_field_is_filled_from_rows():
     )
     assert read_job.training == core.Training(epochs=10.0, batch_size=64, regimes=regimes)
     assert read_job.deadline_at == read_job.submitted_at + 90
-    assert (read_job.estimate_seconds, read_job.application, read_job.skew) == (20.0, "bert", 0.25)
+    # Half of its steps took 200 s of its gang, where it is as fast as anywhere; 20 s were declared.
+    assert (read_job.estimate_seconds, read_job.measured) == (400.0, True)
+    assert (read_job.application, read_job.skew) == ("bert", 0.25)
     assert (read_job.user, read_job.search) == (job.submitted_by.username, "rates")
     assert read_job.spread_speeds == {"V100": 0.5}
     assert (read_job.avoid, read_job.outlasts) == ((17,), (node.id,))

@@ -18,6 +18,7 @@ import { PlacementPanel } from "@/features/job/placement-panel";
 import { ProgressPanel } from "@/features/job/progress-panel";
 import { SpeedsPanel } from "@/features/job/speeds-panel";
 import { Preemptions, TurnLine } from "@/features/job/preemptions";
+import { RunTime } from "@/features/job/run-time";
 import { TimelinePanel } from "@/features/job/timeline-panel";
 import { WaitingPanel } from "@/features/job/waiting-panel";
 import { JobWhatIf } from "@/features/job/job-what-if";
@@ -165,6 +166,7 @@ function factsOf(job: Job) {
     ["Priority", String(job.priority)],
     ["Guarantee", job.guarantee],
     ["Time limit", timeLimit(job.spec.time_limit)],
+    ...(job.attempt?.total_steps ? [["Run time", <RunTime key="run-time" job={job} />] as const] : []),
     ["Attempts", String(job.attempts)],
     ["Preemptions", <Preemptions key="preemptions" job={job} />],
     ...(job.attempt?.turn ? [["Turns", <TurnLine key="turns" turn={job.attempt.turn} />] as const] : []),

@@ -1,0 +1,85 @@
+"""Simulated jobs that tell of their steps, truthfully, whatever was declared of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from scheduler.core.facts import Facts
+from scheduler.core.lifecycle import AttemptState
+from scheduler.core.pace import EVERY_SECONDS, LEAST_PART, Line, Pace, measured_seconds
+from scheduler.core.sim.agenda import Agenda
+from scheduler.core.sim.progress import Attempt, Progress
+from scheduler.core.snapshot import JobId, Running
+
+
+class Pacing:
+    """What is known of each job's steps, but for trial runs. A step is a second of its work."""
+
+    def __init__(
+        self, facts: Callable[[], Facts], progress: Mapping[JobId, Progress], agenda: Agenda
+    ) -> None:
+        self._facts, self._progress, self._agenda = facts, progress, agenda
+        self._paces: dict[JobId, Pace] = {}
+
+    def begin(self, job: JobId, running: Running) -> None:
+        """Its attempt begins: the first line comes with the first step."""
+        if self._facts().jobs[job].trial is not None:
+            return
+        progress = self._progress[job]
+        attempt = progress.present
+        self._count(job, running, at=attempt.counted_at, step=progress.done_seconds(attempt.counted_at))
+        part = LEAST_PART * progress.truth.work_seconds / attempt.rate
+        self._agenda.note(attempt.counted_at + max(EVERY_SECONDS, part), partial(self._look, job, attempt))
+
+    def tell(self) -> None:
+        """Let the scheduler know what lines have come that count."""
+        for running in self._facts().running.values():
+            if running.phase == "held" and not running.stopping:
+                for job in running.jobs:
+                    self.note(job, running, after_seconds=EVERY_SECONDS)
+
+    def note(self, job: JobId, running: Running, *, after_seconds: float = 0.0) -> None:
+        """Count the newest line, if so much time has passed since the last one that counted.
+
+        `running`: where it was until now.
+        """
+        progress, now = self._progress[job], self._agenda.now
+        attempt, pace = progress.present, self._paces.get(job)
+        at = now if attempt.state is AttemptState.RUNNING else attempt.counted_at
+        if pace is not None and at > pace.at and at >= pace.at + after_seconds:
+            self._count(job, running, at=at, step=progress.done_seconds(now))
+
+    def _look(self, job: JobId, attempt: Attempt) -> bool:
+        """Count a line as soon as it tells how long the job will run, which is worth a round."""
+        facts = self._facts()
+        running = facts.current.get(job)
+        if running is None or self._progress[job].attempt is not attempt:
+            return False
+        knew = facts.jobs[job].measured
+        self.note(job, running)
+        return facts.jobs[job].measured and not knew
+
+    def _count(self, job: JobId, running: Running, *, at: float, step: float) -> None:
+        facts, progress = self._facts(), self._progress[job]
+        told = facts.jobs[job]
+        before, gpus = self._paces.get(job, Pace()), len(running.gpus)
+        service = {**told.attained_service}
+        service[running.gpu_model] = service.get(running.gpu_model, 0.0) + (at - running.since) * gpus
+        pace = self._paces[job] = before.after(
+            Line(
+                attempt=progress.attempts,
+                sequence=before.sequence + 1,
+                at=at,
+                step=step,
+                total_steps=progress.truth.work_seconds,
+                gpu_model=running.gpu_model,
+                gpus=gpus,
+                is_alone=len(running.jobs) == 1,
+                service=service,
+            )
+        )
+        measured = measured_seconds(pace, told.gpus, told.throughput)
+        if measured is not None:
+            facts.put_job(replace(told, estimate_seconds=measured, measured=True))
