@@ -19,7 +19,7 @@ from rest_framework.views import APIView
 
 from scheduler.api.exports import exported
 from scheduler.models import LedgerLine
-from scheduler.rounds.ledger import replay
+from scheduler.rounds.replay import replay
 from scheduler.selectors import job_visible
 from scheduler.services.ledger import FIELDS
 from scheduler.services.ledger_reading import Sight, line_get, lines_of_party, lines_visible
@@ -118,8 +118,11 @@ class LedgerDetail(APIView):
 class LedgerReplay(APIView):
     @extend_schema(responses=Replay)
     def get(self, request: Request, line_id: int) -> Response:
-        """Decide the line's round again from the facts that were kept, and compare. 409 for what a person did
-        and for rounds that are no longer kept."""
+        """Decide the line's round again from the facts that were kept, and compare.
+
+        409 for what a person did, for rounds that are no longer kept, and for those that take longer than a
+        request may: operators can decide these again with `manage.py replay_round`. 429 while another one is
+        decided again."""
         by = viewer(request)
         line = line_get(by, line_id)
         again = replay(line)

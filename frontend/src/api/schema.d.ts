@@ -743,8 +743,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description Decide the line's round again from the facts that were kept, and compare. 409 for what a person did
-         *     and for rounds that are no longer kept.
+         * @description Decide the line's round again from the facts that were kept, and compare.
+         *
+         *     409 for what a person did, for rounds that are no longer kept, and for those that take longer than a
+         *     request may: operators can decide these again with `manage.py replay_round`. 429 while another one is
+         *     decided again.
          */
         get: operations["ledger_replay_get"];
         put?: never;

@@ -7,7 +7,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from scheduler.core import codec
 from scheduler.core.plan import Plan
 from scheduler.models import Round
-from scheduler.rounds.ledger import decided_again, lines_that_differ
+from scheduler.rounds.ledger import lines_that_differ
+from scheduler.rounds.replay import decided_again
 
 
 class Command(BaseCommand):

@@ -13,11 +13,12 @@ from scheduler.core import registry
 from scheduler.core.plan import Decision, Grant
 from scheduler.core.plan import LedgerLine as Line
 from scheduler.models import LedgerLine, Round
+from scheduler.rounds import replay as replaying
 from scheduler.rounds import run
-from scheduler.rounds.ledger import replay
+from scheduler.rounds.replay import replay
 from scheduler.rounds.run import run_round
 from scheduler.services.ledger import ledger_write, prune_ledger
-from tenants.errors import Conflict
+from tenants.errors import Conflict, TooManyRequests
 from tests.scheduler.builders import make_job, make_member, make_node, make_tenant, make_vc
 
 pytestmark = pytest.mark.django_db
@@ -114,6 +115,30 @@ def test_auctions_of_themis_are_decided_again_exactly():
     assert {"auction", "bid", "win"} <= {row.kind for row in rows}
     assert all(replay(row).same for row in rows)
     call_command("replay_round", *numbers, stdout=io.StringIO())
+
+
+def test_what_would_keep_a_page_waiting_is_left_to_the_command(monkeypatch):
+    make_node(gpus=4)
+    tenant = make_tenant("speech")
+    vc = make_vc("shared", members=[tenant], guaranteed={"V100": 4}, policy="themis")
+    for _ in range(6):
+        make_job(tenant=tenant, virtual_cluster=vc)
+    number = run_round()
+    row = LedgerLine.objects.filter(round_number=number).first()
+    by_command = f"replay_round {number}"
+    Round.objects.update(decide_seconds=8.0)
+    with pytest.raises(Conflict, match=rf"took 8.0 s; .*{by_command}"):
+        replay(row)
+    Round.objects.update(decide_seconds=0.0)
+    monkeypatch.setattr(replaying, "MOST_BYTES", 9)
+    with pytest.raises(Conflict, match=rf"MiB; .*{by_command}"):
+        replay(row)
+    monkeypatch.undo()
+    with replaying._turn, pytest.raises(TooManyRequests, match="in a moment"):
+        replay(row)
+    monkeypatch.setattr(replaying, "MOST_SECONDS", 0.0)
+    with pytest.raises(Conflict, match=rf"not done within 0 s; .*{by_command}"):
+        replay(row)
 
 
 def test_a_line_that_the_facts_do_not_give_is_found_out(auctioned):
