@@ -12,7 +12,6 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
-from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from django.db import transaction
 
@@ -30,7 +29,8 @@ _BATCH = 100
 #: threads for each of them costs as much as the rest of a report.
 _SAMPLES_SECONDS = 0.2
 
-Message = tuple[str, dict[str, Any]]
+#: The groups that hear of it, and what they hear.
+Message = tuple[tuple[str, ...], dict[str, Any]]
 
 
 class Gathering:
@@ -59,6 +59,11 @@ _samples = Gathering(_SAMPLES_SECONDS)
 
 def tenant_group(name: str) -> str:
     return f"tenant.{name}"
+
+
+def _readers_of(tenant: str) -> tuple[str, ...]:
+    """Return who hears of a tenant's jobs."""
+    return tenant_group(tenant), OPERATORS
 
 
 def node_group(node_id: int) -> str:
@@ -106,19 +111,17 @@ def publish_round(number: int) -> None:
 def publish_explanations(by_tenant: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """`by_tenant` holds objects of kind "why", each {kind, id, version, data}."""
     messages = [
-        (group, {"type": "live.objects", "objects": list(batch)})
+        (_readers_of(tenant), {"type": "live.objects", "objects": batch})
         for tenant, objects in by_tenant.items()
         for batch in _batches(objects)
-        for group in (tenant_group(tenant), OPERATORS)
     ]
     _on_commit(_send, messages)
 
 
 def publish_positions(round_number: int, by_tenant: Mapping[str, Mapping[str, int]]) -> None:
     messages = [
-        (group, {"type": "live.queues", "round": round_number, "positions": dict(positions)})
+        (_readers_of(tenant), {"type": "live.queues", "round": round_number, "positions": dict(positions)})
         for tenant, positions in by_tenant.items()
-        for group in (tenant_group(tenant), OPERATORS)
     ]
     _on_commit(_send, messages)
 
@@ -138,13 +141,13 @@ def publish_progress(attempt: Any, points: Sequence[Any]) -> None:
             for point in points
         ],
     }
-    _on_commit(_send, [(log_group(attempt.job_id), body)])
+    _on_commit(_send, [((log_group(attempt.job_id),), body)])
 
 
 def publish_log(job_id: int, attempt_id: int, rank: int, chunks: Sequence[Any]) -> None:
     messages = [
         (
-            log_group(job_id),
+            (log_group(job_id),),
             {
                 "type": "live.log",
                 "job": job_id,
@@ -167,12 +170,12 @@ def publish_samples(node_name: str, samples: Sequence[Any]) -> None:
         for sample in samples
     ]
     message = {"type": "live.samples", "node": node_name, "gpus": gpus}
-    _on_commit(_send, _samples.add(node_name, (EVERYONE, message)))
+    _on_commit(_send, _samples.add(node_name, ((EVERYONE,), message)))
 
 
 def publish_usage(point: Mapping[str, Any]) -> None:
     """A usage sample names tenants, so only operators get it; members refetch theirs."""
-    _on_commit(_send, [(OPERATORS, {"type": "live.usage", "point": dict(point)})])
+    _on_commit(_send, [((OPERATORS,), {"type": "live.usage", "point": dict(point)})])
 
 
 def publish_ledger(
@@ -191,18 +194,18 @@ def publish_ledger(
         for batch in _batches(told):
             jobs = {job for line in batch for job in line["jobs"]}
             known = {str(job): owners[job] for job in sorted(jobs) if owners.get(job)}
-            messages.append((group, {"type": "live.ledger", "lines": batch, "owners": known}))
+            messages.append(((group,), {"type": "live.ledger", "lines": batch, "owners": known}))
     _on_commit(_send, messages)
 
 
 def wake_nodes(ids: Iterable[int]) -> None:
     """Let the agents fetch their desired state now rather than with their next report."""
-    _on_commit(_send, [(node_group(node_id), {"type": "agent.wake"}) for node_id in sorted(set(ids))])
+    _on_commit(_send, [((node_group(node_id),), {"type": "agent.wake"}) for node_id in sorted(set(ids))])
 
 
 def offer_session(node_id: int, offer: Mapping[str, Any]) -> None:
     """Let the node's agent know that somebody wants to get into one of its attempts."""
-    _on_commit(_send, [(node_group(node_id), {"type": "agent.session", "session": dict(offer)})])
+    _on_commit(_send, [((node_group(node_id),), {"type": "agent.session", "session": dict(offer)})])
 
 
 def _on_commit(send: Any, items: list) -> None:
@@ -224,10 +227,9 @@ def _send_to_owners(jobs: Iterable[dict]) -> None:
         by_tenant[job["tenant"]].append(_object("job", job))
     _send(
         [
-            (group, {"type": "live.objects", "objects": batch})
+            (_readers_of(tenant), {"type": "live.objects", "objects": batch})
             for tenant, objects in by_tenant.items()
             for batch in _batches(objects)
-            for group in (tenant_group(tenant), OPERATORS)
         ]
     )
 
@@ -255,9 +257,11 @@ def _send_accounts(virtual_clusters: list[int]) -> None:
         tenants[virtual_cluster].append(tenant)
     _send(
         [
-            (group, {"type": "live.objects", "objects": [_object("account", account)]})
+            (
+                (*map(tenant_group, tenants[account["id"]]), OPERATORS),
+                {"type": "live.objects", "objects": [_object("account", account)]},
+            )
             for account in market_objects.accounts(virtual_clusters)
-            for group in (*map(tenant_group, tenants[account["id"]]), OPERATORS)
         ]
     )
 
@@ -267,11 +271,11 @@ def _send_round(numbers: list[int]) -> None:
         {"kind": "round", "id": item["number"], "version": 1, "data": item}
         for item in represent.rounds(numbers)
     ]
-    _send([(OPERATORS, {"type": "live.objects", "objects": objects})])
+    _send([((OPERATORS,), {"type": "live.objects", "objects": objects})])
 
 
 def _send_to_everyone(objects: list[dict]) -> None:
-    _send([(EVERYONE, {"type": "live.objects", "objects": batch}) for batch in _batches(objects)])
+    _send([((EVERYONE,), {"type": "live.objects", "objects": batch}) for batch in _batches(objects)])
 
 
 def _object(kind: str, data: dict) -> dict:
@@ -283,10 +287,4 @@ def _batches(objects: Sequence[Any]) -> list[list[Any]]:
 
 
 def _send(messages: list[Message]) -> None:
-    async_to_sync(_send_all)(messages)
-
-
-async def _send_all(messages: list[Message]) -> None:
-    layer = get_channel_layer()
-    for group, message in messages:
-        await layer.group_send(group, message)
+    get_channel_layer().send_all(messages)

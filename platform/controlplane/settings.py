@@ -46,6 +46,12 @@ ASGI_APPLICATION = "controlplane.asgi.application"
 TEMPLATES: list[dict] = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}]
 
 
+#: Requests that are answered at the same time.
+REQUEST_THREADS = 12
+#: One for each of them, and some for the sockets and for files that are being sent.
+DATABASE_CONNECTIONS = REQUEST_THREADS + 4
+
+
 def _database(url: str) -> dict:
     parts = urlsplit(url)
     if parts.scheme not in ("postgres", "postgresql") or not parts.path.strip("/"):
@@ -60,7 +66,7 @@ def _database(url: str) -> dict:
         "HOST": unquote(query.get("host", parts.hostname or "")),
         "PORT": str(parts.port or query.get("port", "")),
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {"pool": {"min_size": 0, "max_size": 8, "timeout": 10, "max_idle": 60}},
+        "OPTIONS": {"pool": {"min_size": 0, "max_size": DATABASE_CONNECTIONS, "timeout": 10, "max_idle": 60}},
     }
 
 
@@ -127,10 +133,10 @@ REDIS_URL = CONFIG.redis_url
 
 CHANNEL_LAYERS = {
     "default": {
-        # The pub/sub layer: no per-channel queues in Redis to grow or to expire. Losing a message is
-        # harmless here, the page keeps the newest version of each object and refetches (DESIGN 1.9).
-        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [REDIS_URL], "prefix": "allot"},
+        # Losing a message is harmless here: the page keeps the newest version of each object and refetches
+        # (DESIGN 1.9).
+        "BACKEND": "controlplane.channel_layer.ChannelLayer",
+        "CONFIG": {"url": REDIS_URL, "prefix": "allot"},
     }
 }
 
