@@ -119,13 +119,22 @@ def test_the_whole_cluster_as_one_virtual_cluster(allot: Allot) -> None:
     assert allot("vc", "whole", "nowhere", "-y").exit_code == 3
 
 
-def test_gpus_that_are_divided_by_cells_are_not_given_by_count(allot: Allot) -> None:
+def test_of_models_that_are_divided_by_cells_it_owns_the_topmost_ones(allot: Allot) -> None:
     with Client.from_environment() as client:
-        make_cells(client.propose_cells())
-    refused = allot("vc", "whole", "shared", "-y")
-    assert refused.exit_code == 1
-    assert "divided by cells" in refused.stderr
-    assert VirtualCluster.objects.get(name="speech").guarantees.count() == 2
+        proposed = client.propose_cells()
+    proposed["virtual_clusters"] = {"speech": {"cells": {"V100-SWITCH": 1}}}
+    proposed["physical"] = [cell for cell in proposed["physical"] if cell["type"].startswith("V100")]
+    make_cells(proposed)
+    done = allot("vc", "whole", "shared", "-y")
+    assert done.stdout.startswith("Virtual cluster shared is guaranteed K80:2,V100:8, all that there is."), (
+        done.stderr
+    )
+    assert not VirtualCluster.objects.get(name="speech").guarantees.exists()
+    with Client.from_environment() as client:
+        owned = client.cells()["specification"]["virtual_clusters"]
+        assert client.virtual_cluster("speech")["own_guaranteed"] == {}
+    assert owned == {"shared": {"cells": {"V100-NODE": 1}}}
+    assert allot("vc", "whole", "shared").exit_code == 0
 
 
 def test_a_policy_that_takes_too_long_shows(allot: Allot) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
+from allot.cell_objects import Chain
 from allot.commands.cluster import amounts, overrun_lines
 from allot.commands.options import OutputOption, connect
 from allot.commands.vc import Name
@@ -99,16 +102,11 @@ def whole(
     """Guarantee every GPU of the cluster to one virtual cluster, and none to the others. For operators.
 
     So that one policy decides about all of them. The other virtual clusters stay, and their guaranteed jobs
-    run on, but new ones wait for a guarantee. Enlarge it again when nodes were added.
+    run on, but new ones wait for a guarantee. Enlarge it again when nodes were added. Of GPU models that are
+    divided by cells it owns the topmost cells from then on.
     """
     with connect() as client:
-        if divided := client.cells()["gpu_models"]:
-            raise AllotError(
-                f"{', '.join(divided)} are divided by cells: give {name} all of them in a specification"
-                " (`allot vc propose`, `allot vc apply`)."
-            )
-        mine = client.virtual_cluster(name)
-        every = {model["name"]: model["gpus"] for model in client.gpu_models() if model["gpus"]}
+        cells, mine = client.cells(), client.virtual_cluster(name)
         others = [
             vc
             for vc in client.virtual_clusters()
@@ -118,6 +116,20 @@ def whole(
             losing = ", ".join(f"{vc['name']} ({amounts(vc['own_guaranteed'])})" for vc in others)
             clusters = plural(len(others), "virtual cluster")
             typer.confirm(f"Take away the guarantees of {clusters}, {losing}?", abort=True, err=True)
+        if cells["gpu_models"]:
+            owners = {name: {"cells": _topmost(cells["chains"])}}
+            specification = cells["specification"] | {"virtual_clusters": owners}
+            client.set_cells(specification, version=cells["version"])
+            # They have changed by that.
+            mine, others = (
+                client.virtual_cluster(name),
+                [client.virtual_cluster(vc["name"]) for vc in others],
+            )
+        every = {
+            model["name"]: model["gpus"]
+            for model in client.gpu_models()
+            if model["gpus"] and model["name"] not in cells["gpu_models"]
+        }
         # First away, then given: at no time is more promised than there is.
         for vc in others:
             client.set_virtual_cluster(vc["name"], {"guaranteed": {}, "version": vc["version"]})
@@ -125,6 +137,17 @@ def whole(
     members = ", ".join(member["tenant"] for member in changed["members"]) or "nobody yet"
     print_line(f"Virtual cluster {name} is guaranteed {amounts(changed['guaranteed'])}, all that there is.")
     print_line(f"Its members, who can submit to it: {members}.")
+
+
+def _topmost(chains: Sequence[Chain]) -> dict[str, int]:
+    """Return all cells of all hardware that is divided, as a virtual cluster owns them in a specification."""
+    of_types = Counter(kind["name"] for chain in chains for kind in chain["types"])
+    every = {}
+    for chain in chains:
+        top = max(chain["cells"], key=lambda cells: cells["level"])
+        is_unique = of_types[top["type"]] == 1
+        every[top["type"] if is_unique else f"{chain['name']}/{top['type']}"] = top["total"]
+    return every
 
 
 @spare_pool.command()
