@@ -1,7 +1,10 @@
-import { useEffect, useMemo, useRef } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
+import { createPortal } from "react-dom";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 
+import { placeBeside, readingsAt } from "@/components/chart-readout";
+import { clockTime, dayOf, minuteTime, moment } from "@/components/format";
 import { colour, useTheme } from "@/ui/theme";
 import { Key } from "@/ui/key";
 import styles from "@/components/chart.module.css";
@@ -51,6 +54,7 @@ export function Chart({
   const frame = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const theme = useTheme();
+  const [pointed, setPointed] = useState<Pointed | null>(null);
   const data = useMemo<uPlot.AlignedData>(
     () => [x, ...series.map((one) => one.values), ...series.flatMap(({ band }) => (band ? [band.high, band.low] : []))],
     [x, series],
@@ -76,7 +80,7 @@ export function Chart({
   useEffect(() => {
     const element = frame.current;
     if (!element) return;
-    const chart = new uPlot(optionsFrom(shape, element.clientWidth), latest.current, element);
+    const chart = new uPlot(optionsFrom(shape, element.clientWidth, setPointed), latest.current, element);
     plot.current = chart;
     const observer = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height }));
     observer.observe(element);
@@ -84,10 +88,59 @@ export function Chart({
       observer.disconnect();
       chart.destroy();
       plot.current = null;
+      setPointed(null);
     };
   }, [shape, height]);
 
-  return <div ref={frame} role="img" aria-label={label} className={styles.chart} style={{ height }} />;
+  return (
+    <>
+      <div ref={frame} role="img" aria-label={label} className={styles.chart} style={{ height }} />
+      {pointed && (
+        <Readout
+          pointed={pointed}
+          x={x}
+          series={series}
+          head={isTime ? instant : (at) => `${xLabel ?? "Step"} ${at}`}
+        />
+      )}
+    </>
+  );
+}
+
+/** A place on a chart to which the pointer is near. */
+interface Pointed {
+  /** Of the values. */
+  index: number;
+  /** Of the pointer in the window, in pixels. */
+  x: number;
+  y: number;
+}
+
+interface ReadoutProps {
+  pointed: Pointed;
+  x: readonly number[];
+  series: readonly ChartSeries[];
+  head: (at: number) => string;
+}
+
+/** What the curves say where the pointer is. It belongs to the window: a chart or a panel would cut it off. */
+function Readout({ pointed, x, series, head }: ReadoutProps) {
+  const at = x[pointed.index];
+  const readings = readingsAt(series, pointed.index);
+  if (at === undefined || readings.length === 0) return null;
+  const place = placeBeside(pointed, { width: window.innerWidth, height: window.innerHeight });
+  return createPortal(
+    <div className={styles.readout} style={place} aria-hidden>
+      <strong>{head(at)}</strong>
+      {readings.map(({ label, token, dashed, text }) => (
+        <div key={label}>
+          <Sample token={token} dashed={dashed} /> {label}
+          <b>{text}</b>
+        </div>
+      ))}
+    </div>,
+    document.body,
+  );
 }
 
 /** Which curve is which, for charts that are not read off at the pointer alone. */
@@ -96,11 +149,19 @@ export function ChartKey({ series }: { series: readonly Pick<ChartSeries, "label
     <Key className={styles.key} aria-label="Curves">
       {series.map(({ label, token, dashed }) => (
         <li key={label}>
-          <span style={{ borderTop: `2px ${dashed ? "dashed" : "solid"} var(--${token})` }} /> {label}
+          <Sample token={token} dashed={dashed} /> {label}
         </li>
       ))}
     </Key>
   );
+}
+
+function instant(seconds: number): string {
+  return moment(new Date(seconds * 1000).toISOString());
+}
+
+function Sample({ token, dashed = false }: { token: string; dashed?: boolean | undefined }) {
+  return <span style={{ borderTop: `2px ${dashed ? "dashed" : "solid"} var(--${token})` }} />;
 }
 
 type Shape = [
@@ -114,7 +175,7 @@ type Shape = [
   number[],
 ];
 
-function optionsFrom(shape: string, width: number): uPlot.Options {
+function optionsFrom(shape: string, width: number, onPoint: (pointed: Pointed | null) => void): uPlot.Options {
   const [series, height, isTime, ceiling, , xLabel, hasGaps, marks] = JSON.parse(shape) as Shape;
   const font = `12px ${colour("font-text")}`;
   const axis: uPlot.Axis = {
@@ -123,7 +184,6 @@ function optionsFrom(shape: string, width: number): uPlot.Options {
     ticks: { show: false },
     font,
   };
-  const isStacked = series.some(([, , stacked]) => stacked);
   const banded = series.filter(([, , , , hasBand]) => hasBand);
   return {
     width,
@@ -136,17 +196,15 @@ function optionsFrom(shape: string, width: number): uPlot.Options {
       {
         ...axis,
         size: 28,
-        ...(isTime ? { values: clockAxis, space: 80 } : {}),
+        ...(isTime ? { values: clockAxis, incrs: CLOCK_STEPS_SECONDS, space: 80 } : {}),
         ...(xLabel ? { label: xLabel, labelSize: 16, labelGap: 0, labelFont: font } : {}),
       },
       { ...axis, size: 44 },
     ],
-    legend: { show: !isStacked, live: true },
+    legend: { show: false },
     cursor: { y: false, points: { size: 6 } },
     series: [
-      isTime
-        ? { value: (_chart, at: number | null) => (at === null ? "–" : new Date(at * 1000).toLocaleTimeString()) }
-        : { label: xLabel ?? "Step" },
+      {},
       ...series.map(([name, token, stacked, dashed]) => ({
         label: name,
         stroke: colour(token),
@@ -156,13 +214,16 @@ function optionsFrom(shape: string, width: number): uPlot.Options {
         points: { show: false },
         spanGaps: !hasGaps,
       })),
-      ...banded.flatMap(() => [bandEdge("Highest", banded.length), bandEdge("Lowest", banded.length)]),
+      ...banded.flatMap(() => [BAND_EDGE, BAND_EDGE]),
     ],
     bands: banded.map(([, token], place) => {
       const high = 1 + series.length + 2 * place;
       return { series: [high, high + 1], fill: `${colour(token)}${BAND_ALPHA}` };
     }),
-    hooks: { drawAxes: [(chart) => drawMarks(chart, marks)] },
+    hooks: {
+      drawAxes: [(chart) => drawMarks(chart, marks)],
+      setCursor: [(chart) => onPoint(pointedOn(chart))],
+    },
   };
 }
 
@@ -170,9 +231,14 @@ const NO_MARKS: readonly number[] = [];
 /** Of a band, in hexadecimal. */
 const BAND_ALPHA = "33";
 
-/** An edge of a band has no line of its own; its figures are read off where there is one band only. */
-function bandEdge(label: string, bands: number): uPlot.Series {
-  return { label, width: 0, points: { show: false }, ...(bands > 1 ? { class: "of-many" } : {}) };
+/** An edge of a band has no line of its own. */
+const BAND_EDGE: uPlot.Series = { width: 0, points: { show: false } };
+
+function pointedOn(chart: uPlot): Pointed | null {
+  const { idx, left = -1, top = -1 } = chart.cursor;
+  if (idx == null || left < 0) return null;
+  const { left: x, top: y } = chart.over.getBoundingClientRect();
+  return { index: idx, x: x + left, y: y + top };
 }
 
 function drawMarks(chart: uPlot, marks: readonly number[]): void {
@@ -191,14 +257,23 @@ function drawMarks(chart: uPlot, marks: readonly number[]): void {
   ctx.restore();
 }
 
-/** Hours and minutes; seconds only when the span is short. */
+const MINUTE = 60;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+/** Between two times that an axis names: what is closer together than a second would read alike. */
+const CLOCK_STEPS_SECONDS = [
+  ...[1, 2, 5, 10, 15, 30],
+  ...[1, 2, 5, 10, 15, 30].map((minutes) => minutes * MINUTE),
+  ...[1, 2, 3, 4, 6, 8, 12].map((hours) => hours * HOUR),
+  ...[1, 2, 4, 7, 14, 28].map((days) => days * DAY),
+];
+
+/** Hours and minutes, seconds only when the span is short, and the day where one begins. */
 function clockAxis(_chart: uPlot, splits: number[], _axis: number, _space: number, increment: number): string[] {
-  return splits.map((at) =>
-    new Date(at * 1000).toLocaleTimeString(undefined, {
-      hour: "2-digit",
-      minute: "2-digit",
-      hourCycle: "h23",
-      ...(increment < 60 ? { second: "2-digit" } : {}),
-    }),
-  );
+  const clock = increment < MINUTE ? clockTime : minuteTime;
+  return splits.map((seconds) => {
+    const at = new Date(seconds * 1000);
+    const isMidnight = at.getHours() === 0 && at.getMinutes() === 0;
+    return (increment >= HOUR && isMidnight ? dayOf : clock)(at.toISOString());
+  });
 }

@@ -54,6 +54,16 @@ export function clockTime(at: string): string {
   return clockFormat.format(new Date(at));
 }
 
+/** "14:32". */
+export function minuteTime(at: string): string {
+  return minuteFormat.format(new Date(at));
+}
+
+/** "Nov 22". */
+export function dayOf(at: string): string {
+  return onlyDayFormat.format(new Date(at));
+}
+
 /** "14:32" today, else with the day: for instants ahead, of which seconds would say too much. */
 export function clockAhead(at: string, now: number): string {
   const day = new Date(at).toDateString() === new Date(now).toDateString();
@@ -61,6 +71,7 @@ export function clockAhead(at: string, now: number): string {
 }
 
 const minuteFormat = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const onlyDayFormat = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 const dayFormat = new Intl.DateTimeFormat(undefined, {
   month: "short",
   day: "numeric",
