@@ -4,10 +4,11 @@ import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react"
 import type { Attempt, Job, LogHit } from "@/api/types";
 import { count } from "@/components/format";
 import { findLines } from "@/features/job/log-buffer";
-import { useLog, type LogStart, type LogView } from "@/features/job/log-follower";
+import { useLog, type LogStart } from "@/features/job/log-follower";
 import { downloadAddress, outputOptions, rankOf, taskOf } from "@/features/job/log-choice";
 import { LogSearchResults } from "@/features/job/log-search";
 import { useMergedLog } from "@/features/job/merged-follower";
+import type { LogView } from "@/features/job/output-follower";
 import { Button, buttonClass, IconButton } from "@/ui/button";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { Select, TextInput } from "@/ui/field";
