@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from scheduler.core.failures.site_rules import Retry, Severity
+from scheduler.core.failures.taxonomy import CLASSES, Layer
 from scheduler.services.failure_rules import (
     TEXT_CHARACTERS_MOST,
     rules_in_force,
@@ -61,8 +62,15 @@ class FailureRule(serializers.Serializer):
         return {**super().get_fields(), "class": serializers.CharField(max_length=40, help_text=said)}
 
 
+class BuiltInClass(serializers.Serializer):
+    name = serializers.CharField()
+    layer = serializers.ChoiceField(choices=[layer.value for layer in Layer])
+    says = serializers.CharField()
+
+
 class FailureRuleList(serializers.Serializer):
     rules = FailureRule(many=True, help_text="In the order in which they are tried; the first match counts.")
+    classes = BuiltInClass(many=True, read_only=True, help_text="What a rule may name without a `retry`.")
 
 
 class FailureRulesInput(StrictSerializer):
@@ -119,4 +127,7 @@ class FailureRulesTest(APIView):
 
 
 def _answer(rules: Any) -> dict[str, Any]:
-    return {"rules": rules_written(rules)}
+    classes = [
+        {"name": known.name, "layer": str(known.layer), "says": known.words} for known in CLASSES.values()
+    ]
+    return {"rules": rules_written(rules), "classes": classes}

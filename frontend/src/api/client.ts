@@ -22,7 +22,9 @@ export class ApiError extends Error {
   /** The same, with what would be right. */
   explain(field: string): string | undefined {
     const found = this.fields.find((problem) => problem.field === field);
-    return found && (found.expected ? `${found.problem}; expected ${found.expected}` : found.problem);
+    return (
+      found && (found.expected ? `${found.problem.replace(/\.$/, "")}; expected ${found.expected}` : found.problem)
+    );
   }
 }
 

@@ -117,6 +117,11 @@ const ledger = createRoute({
   }),
   component: lazyRouteComponent(() => import("@/features/ledger/ledger-page"), "LedgerPage"),
 });
+const failures = createRoute({
+  getParentRoute: () => root,
+  path: "/failures",
+  component: lazyRouteComponent(() => import("@/features/failures/failures-page"), "FailuresPage"),
+});
 const tenants = createRoute({
   getParentRoute: () => root,
   path: "/tenants",
@@ -194,6 +199,7 @@ export const router = createRouter({
     cells,
     cellEditor,
     advice,
+    failures,
     tenants,
     tenant,
     rounds,

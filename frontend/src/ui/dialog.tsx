@@ -1,6 +1,6 @@
 import { AlertDialog as AlertPrimitive, Dialog as DialogPrimitive } from "radix-ui";
 import { X } from "lucide-react";
-import type { ReactNode } from "react";
+import { useRef, type ReactNode } from "react";
 
 import { Button, IconButton } from "@/ui/button";
 import styles from "@/ui/dialog.module.css";
@@ -14,11 +14,18 @@ interface DialogProps {
 }
 
 export function Dialog({ open, onClose, title, description, children }: DialogProps) {
+  const isTouched = useRef(false);
   return (
     <DialogPrimitive.Root open={open} onOpenChange={(isOpen) => !isOpen && onClose()}>
       <DialogPrimitive.Portal>
         <DialogPrimitive.Overlay className={styles.overlay} />
-        <DialogPrimitive.Content className={styles.content} {...(description ? {} : { "aria-describedby": undefined })}>
+        <DialogPrimitive.Content
+          className={styles.content}
+          onInput={() => (isTouched.current = true)}
+          // Once something was entered a click beside it does not throw that away; Escape and the buttons do.
+          onInteractOutside={(event) => isTouched.current && event.preventDefault()}
+          {...(description ? {} : { "aria-describedby": undefined })}
+        >
           <div className={styles.head}>
             <DialogPrimitive.Title>{title}</DialogPrimitive.Title>
             <DialogPrimitive.Close asChild>

@@ -3,12 +3,9 @@ import { useMemo, useState } from "react";
 
 import type { Job } from "@/api/types";
 import { jobMetricsQuery } from "@/api/usage-queries";
-import { MeasureCharts } from "@/components/metrics/measure-charts";
+import { MetricsPanel } from "@/components/metrics/metrics-panel";
 import { SPANS, type Span } from "@/components/metrics/spans";
 import { Segments } from "@/ui/choice";
-import { EmptyState, ErrorNotice, Skeleton } from "@/ui/feedback";
-import { Panel, Stack } from "@/ui/layout";
-import styles from "@/components/metrics/metrics.module.css";
 
 const VIEWS = [
   { value: "attempt", label: "Together" },
@@ -27,28 +24,16 @@ export function JobMetricsPanel({ job }: { job: Job }) {
   const attempts = query.data?.attempts;
   const marks = useMemo(() => attempts?.map(({ started_at }) => Date.parse(started_at) / 1000) ?? [], [attempts]);
   return (
-    <Panel
-      title="Metrics"
-      actions={
-        <div className={styles.choices}>
+    <MetricsPanel
+      query={query}
+      choices={
+        <>
           <Segments label="What is shown together" value={by} options={VIEWS} onChange={setBy} />
           <Segments label="Time span" value={span} options={JOB_SPANS} onChange={setSpan} />
-        </div>
+        </>
       }
-    >
-      {query.isError ? (
-        <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />
-      ) : query.isPending ? (
-        <Skeleton height="12rem" />
-      ) : query.data.series.length === 0 ? (
-        <EmptyState title="No readings">
-          While a job runs, its nodes tell about every ten seconds what it uses. They are kept for a month.
-        </EmptyState>
-      ) : (
-        <Stack>
-          <MeasureCharts metrics={query.data} marks={marks} />
-        </Stack>
-      )}
-    </Panel>
+      empty="While a job runs, its nodes tell about every ten seconds what it uses. They are kept for a month."
+      marks={marks}
+    />
   );
 }

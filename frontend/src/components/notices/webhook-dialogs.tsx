@@ -1,5 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { ApiError } from "@/api/client";
 import { addWebhook, changeWebhook, rotateSecret, type WebhookDraft } from "@/api/notice-queries";
@@ -9,6 +9,7 @@ import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";
 import { Checkbox, Field, TextInput } from "@/ui/field";
+import { FieldGroup, Form } from "@/ui/form";
 import { TOPICS } from "@/components/notices/words";
 import styles from "@/components/notices/notices.module.css";
 
@@ -126,10 +127,6 @@ function WebhookForm({ draft, ofCluster, action, error, busy, onSave, onClose }:
   const [title, setTitle] = useState(draft.title);
   const [topics, setTopics] = useState<ReadonlySet<string>>(new Set(draft.topics));
   const refusal = error instanceof ApiError ? error : null;
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    onSave({ url: url.trim(), title: title.trim(), topics: [...topics] });
-  };
   const choose = (topic: string, isOn: boolean) => {
     const chosen = new Set(topics);
     if (isOn) chosen.add(topic);
@@ -137,7 +134,7 @@ function WebhookForm({ draft, ofCluster, action, error, busy, onSave, onClose }:
     setTopics(chosen);
   };
   return (
-    <form className={styles.form} onSubmit={submit}>
+    <Form onSubmit={() => onSave({ url: url.trim(), title: title.trim(), topics: [...topics] })}>
       {error && !refusal?.problem("url") && <ErrorNotice error={error} />}
       <Field label="URL" hint="A public address: https://host/path" problem={refusal?.explain("url")}>
         {(attributes) => (
@@ -156,23 +153,24 @@ function WebhookForm({ draft, ofCluster, action, error, busy, onSave, onClose }:
           <TextInput {...attributes} maxLength={120} value={title} onChange={(event) => setTitle(event.target.value)} />
         )}
       </Field>
-      <fieldset className={styles.topics}>
-        <legend>Told of</legend>
-        {TOPICS.filter((each) => ofCluster || !each.ofCluster).map(({ topic, says }) => (
-          <Checkbox
-            key={topic}
-            label={says}
-            checked={topics.has(topic)}
-            onChange={(event) => choose(topic, event.target.checked)}
-          />
-        ))}
-      </fieldset>
+      <FieldGroup legend="Told of">
+        <div className={styles.topics}>
+          {TOPICS.filter((each) => ofCluster || !each.ofCluster).map(({ topic, says }) => (
+            <Checkbox
+              key={topic}
+              label={says}
+              checked={topics.has(topic)}
+              onChange={(event) => choose(topic, event.target.checked)}
+            />
+          ))}
+        </div>
+      </FieldGroup>
       <DialogActions>
         <Button onClick={onClose}>Close</Button>
         <Button type="submit" look="primary" busy={busy} disabled={topics.size === 0}>
           {action}
         </Button>
       </DialogActions>
-    </form>
+    </Form>
   );
 }

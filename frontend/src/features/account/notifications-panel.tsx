@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { useEffect, useState, type SyntheticEvent } from "react";
+import { useEffect, useState } from "react";
 
 import { ApiError } from "@/api/client";
 import { changeNotifications, confirmAddress, notificationsQuery, setAddress } from "@/api/notice-queries";
@@ -10,7 +10,8 @@ import { isAdminOf, useSession } from "@/components/session";
 import { Button } from "@/ui/button";
 import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Checkbox, Field, Select, TextInput } from "@/ui/field";
-import { Panel } from "@/ui/layout";
+import { Form } from "@/ui/form";
+import { Panel, Stack } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 import styles from "@/components/notices/notices.module.css";
 
@@ -64,7 +65,7 @@ function Choices({ settings }: { settings: NotificationSettings }) {
   });
   const isAdmin = me.tenants.some(({ name }) => isAdminOf(me, name));
   return (
-    <div className={styles.form}>
+    <Stack>
       {!settings.can_send && (
         <Notice>This installation has no mail server: nothing is sent, whatever you choose.</Notice>
       )}
@@ -94,7 +95,7 @@ function Choices({ settings }: { settings: NotificationSettings }) {
           onChange={(event) => change.mutate({ cluster: event.target.checked })}
         />
       )}
-    </div>
+    </Stack>
   );
 }
 
@@ -111,12 +112,8 @@ function Address({ settings }: { settings: NotificationSettings }) {
     },
   });
   const refusal = save.error instanceof ApiError ? save.error : null;
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    save.mutate(address.trim());
-  };
   return (
-    <form className={styles.inline} onSubmit={submit}>
+    <Form className={styles.inline} onSubmit={() => save.mutate(address.trim())}>
       <Field label="Address" problem={refusal?.problem("address") ?? refusal?.message}>
         {(attributes) => (
           <TextInput
@@ -131,6 +128,6 @@ function Address({ settings }: { settings: NotificationSettings }) {
       <Button type="submit" busy={save.isPending} disabled={address.trim() === settings.address}>
         Change
       </Button>
-    </form>
+    </Form>
   );
 }

@@ -1,13 +1,13 @@
 import { useMutation } from "@tanstack/react-query";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { ApiError, request } from "@/api/client";
 import { Button } from "@/ui/button";
 import { ErrorNotice } from "@/ui/feedback";
 import { Field, TextInput } from "@/ui/field";
+import { Form } from "@/ui/form";
 import { Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
-import styles from "@/features/account/account.module.css";
 
 export function PasswordPanel() {
   const say = useSay();
@@ -22,13 +22,9 @@ export function PasswordPanel() {
     },
   });
   const refusal = change.error instanceof ApiError ? change.error : null;
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    change.mutate();
-  };
   return (
     <Panel title="Password">
-      <form className={styles.form} onSubmit={submit}>
+      <Form onSubmit={() => change.mutate()}>
         {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
         <Field label="Present password" problem={refusal?.problem("current")}>
           {(attributes) => (
@@ -59,7 +55,7 @@ export function PasswordPanel() {
             Change the password
           </Button>
         </div>
-      </form>
+      </Form>
     </Panel>
   );
 }

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus, Trash2 } from "lucide-react";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { ApiError, newIdempotencyKey, request } from "@/api/client";
 import { tokensQuery } from "@/api/queries";
@@ -13,6 +13,7 @@ import { Button, IconButton } from "@/ui/button";
 import { Confirm, Dialog, DialogActions } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { Checkbox, Field, NumberInput, TextInput } from "@/ui/field";
+import { Form } from "@/ui/form";
 import { oneLine, Panel, TableFrame } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 import styles from "@/features/account/account.module.css";
@@ -93,10 +94,6 @@ function CreateToken({ onClose }: { onClose: () => void }) {
     onSuccess: () => void queries.invalidateQueries({ queryKey: tokensQuery.queryKey }),
   });
   const refusal = create.error instanceof ApiError ? create.error : null;
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    create.mutate();
-  };
   if (create.data?.token) {
     return (
       <Dialog open onClose={onClose} title={`Token ${create.data.name}`}>
@@ -111,7 +108,7 @@ function CreateToken({ onClose }: { onClose: () => void }) {
   }
   return (
     <Dialog open onClose={onClose} title="New token">
-      <form className={styles.form} onSubmit={submit}>
+      <Form onSubmit={() => create.mutate()}>
         {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
         <Field label="Name" hint="What it is for" problem={refusal?.problem("name")}>
           {(attributes) => (
@@ -134,7 +131,7 @@ function CreateToken({ onClose }: { onClose: () => void }) {
             Create
           </Button>
         </DialogActions>
-      </form>
+      </Form>
     </Dialog>
   );
 }

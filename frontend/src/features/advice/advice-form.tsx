@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus, Trash2 } from "lucide-react";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { adviceListQuery, adviceQuery, cellsQuery } from "@/api/cell-queries";
 import type { WholeAdvice } from "@/api/cell-types";
@@ -10,6 +10,7 @@ import { bodyOf, emptyQuestion, type Minimum, type Question } from "@/features/a
 import { Button, IconButton } from "@/ui/button";
 import { ErrorNotice } from "@/ui/feedback";
 import { Checkbox, Field, NumberInput, Select } from "@/ui/field";
+import { FieldGroup, Form } from "@/ui/form";
 import styles from "@/features/advice/advice.module.css";
 
 /** What is asked: over how many days, and within which limits. */
@@ -29,12 +30,8 @@ export function AdviceForm({ onAsked }: { onAsked: (advice: WholeAdvice) => void
     },
   });
   const refusal = ask.error instanceof ApiError ? ask.error : null;
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    ask.mutate();
-  };
   return (
-    <form className={styles.form} onSubmit={submit}>
+    <Form onSubmit={() => ask.mutate()}>
       {ask.error && <ErrorNotice error={ask.error} />}
       <div className={styles.parts}>
         <Field label="Days of jobs" hint="Up to now" problem={refusal?.problem("days")}>
@@ -42,8 +39,7 @@ export function AdviceForm({ onAsked }: { onAsked: (advice: WholeAdvice) => void
             <NumberInput {...attributes} min={1} value={question.days} onChange={(days) => change({ days })} />
           )}
         </Field>
-        <fieldset className={styles.group}>
-          <legend>Limits by GPU model</legend>
+        <FieldGroup legend="Limits by GPU model">
           {models.map((model) => (
             <div key={model} className={styles.model}>
               <Field label={`${model}, GPUs at most`} problem={refusal?.problem(`budget_gpus.${model}`)}>
@@ -71,9 +67,8 @@ export function AdviceForm({ onAsked }: { onAsked: (advice: WholeAdvice) => void
               </Field>
             </div>
           ))}
-        </fieldset>
-        <fieldset className={styles.group}>
-          <legend>Leave as they are</legend>
+        </FieldGroup>
+        <FieldGroup legend="Leave as they are">
           <div className={styles.keep}>
             {clusters.map((name) => (
               <Checkbox
@@ -90,7 +85,7 @@ export function AdviceForm({ onAsked }: { onAsked: (advice: WholeAdvice) => void
               />
             ))}
           </div>
-        </fieldset>
+        </FieldGroup>
         <Minimums
           minimum={question.minimum}
           clusters={clusters}
@@ -103,7 +98,7 @@ export function AdviceForm({ onAsked }: { onAsked: (advice: WholeAdvice) => void
           Ask for advice
         </Button>
       </div>
-    </form>
+    </Form>
   );
 }
 
@@ -121,8 +116,7 @@ function Minimums({ minimum, clusters, problem, onChange }: MinimumsProps) {
     onChange(minimum.map((each, at) => (at === index ? { ...each, ...changed } : each)));
   if (types.length === 0 || clusters.length === 0) return null;
   return (
-    <fieldset className={styles.group}>
-      <legend>At least</legend>
+    <FieldGroup legend="At least" problem={problem}>
       {minimum.map((each, index) => (
         <div key={index} className={styles.minimum}>
           <Select
@@ -150,7 +144,6 @@ function Minimums({ minimum, clusters, problem, onChange }: MinimumsProps) {
           />
         </div>
       ))}
-      {problem && <p className={styles.problem}>{problem}</p>}
       <div>
         <Button
           icon={<Plus size={14} aria-hidden />}
@@ -159,6 +152,6 @@ function Minimums({ minimum, clusters, problem, onChange }: MinimumsProps) {
           Add a minimum
         </Button>
       </div>
-    </fieldset>
+    </FieldGroup>
   );
 }

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { HelpCircle } from "lucide-react";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { ApiError } from "@/api/client";
 import { gpuModelsQuery } from "@/api/queries";
@@ -10,6 +10,7 @@ import { useWhatIf } from "@/components/what-if/use-what-if";
 import { Button } from "@/ui/button";
 import { ErrorNotice } from "@/ui/feedback";
 import { Checkbox, Field, NumberInput, Select, TextInput } from "@/ui/field";
+import { Form } from "@/ui/form";
 import { Panel, Stack } from "@/ui/layout";
 import styles from "@/features/job/job-what-if.module.css";
 
@@ -33,14 +34,10 @@ export function JobWhatIf({ job }: { job: Job }) {
   };
   const refusal = ask.error instanceof ApiError ? ask.error : null;
   const problem = (field: string) => refusal?.problem(`changes.${field}`);
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    ask.mutate({ job: job.id, changes });
-  };
   return (
     <Panel title="What if">
       <Stack>
-        <form className={styles.form} onSubmit={submit}>
+        <Form className={styles.form} onSubmit={() => ask.mutate({ job: job.id, changes })}>
           {own !== undefined && (
             <Field label="GPUs of each replica" problem={problem("gpus")}>
               {(attributes) => <NumberInput {...attributes} min={1} max={16} value={gpus} onChange={setGpus} />}
@@ -83,7 +80,7 @@ export function JobWhatIf({ job }: { job: Job }) {
           >
             When would it start?
           </Button>
-        </form>
+        </Form>
         {ask.error && <ErrorNotice error={ask.error} />}
         {ask.data && <WhatIfAnswer answer={ask.data} />}
       </Stack>

@@ -1,4 +1,4 @@
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { grantCredits, setAllowance } from "@/api/market-queries";
 import type { Account } from "@/api/market-types";
@@ -8,7 +8,7 @@ import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";
 import { Field, NumberInput, TextInput } from "@/ui/field";
-import styles from "@/features/market/market.module.css";
+import { FieldRow, Form } from "@/ui/form";
 
 const DAY_SECONDS = 86_400;
 
@@ -25,13 +25,9 @@ export function GrantDialog({ account: { virtual_cluster: name, balance }, onClo
     () => `Granted ${creditsText(credits ?? 0)} to ${name}.`,
     onClose,
   );
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    grant.mutate(undefined);
-  };
   return (
     <Dialog open onClose={onClose} title={`Grant credits to ${name}`} description={`It has ${creditsText(balance)}.`}>
-      <form className={styles.form} onSubmit={submit}>
+      <Form onSubmit={() => grant.mutate(undefined)}>
         {grant.error && <ErrorNotice error={grant.error} />}
         <Field label="Credits" hint="Less than 0 takes back" problem={grant.refusal?.explain("credits")}>
           {(attributes) => <NumberInput {...attributes} required step="any" value={credits} onChange={setCredits} />}
@@ -47,7 +43,7 @@ export function GrantDialog({ account: { virtual_cluster: name, balance }, onClo
             Grant
           </Button>
         </DialogActions>
-      </form>
+      </Form>
     </Dialog>
   );
 }
@@ -61,10 +57,6 @@ export function AllowanceDialog({ account: { virtual_cluster: name, allowance },
     (isOn) => `${name} has ${isOn ? `an allowance of ${creditsText(credits ?? 0)}` : "no allowance"}.`,
     onClose,
   );
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    set.mutate(true);
-  };
   return (
     <Dialog
       open
@@ -72,9 +64,9 @@ export function AllowanceDialog({ account: { virtual_cluster: name, allowance },
       title={`Allowance of ${name}`}
       description="Credits that it is granted again and again."
     >
-      <form className={styles.form} onSubmit={submit}>
+      <Form onSubmit={() => set.mutate(true)}>
         {set.error && <ErrorNotice error={set.error} />}
-        <div className={styles.pair}>
+        <FieldRow>
           <Field label="Credits" problem={set.refusal?.explain("credits")}>
             {(attributes) => (
               <NumberInput {...attributes} required min={0} step="any" value={credits} onChange={setCredits} />
@@ -85,7 +77,7 @@ export function AllowanceDialog({ account: { virtual_cluster: name, allowance },
               <NumberInput {...attributes} required min={0} step="any" value={days} onChange={setDays} />
             )}
           </Field>
-        </div>
+        </FieldRow>
         <DialogActions>
           {allowance && (
             <Button busy={set.isPending} onClick={() => set.mutate(false)}>
@@ -96,7 +88,7 @@ export function AllowanceDialog({ account: { virtual_cluster: name, allowance },
             Save
           </Button>
         </DialogActions>
-      </form>
+      </Form>
     </Dialog>
   );
 }

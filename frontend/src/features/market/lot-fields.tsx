@@ -7,6 +7,7 @@ import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
 import { choicesOf, keyOf, type Choice } from "@/features/market/choices";
 import { EmptyState } from "@/ui/feedback";
 import { Field, NumberInput, Select } from "@/ui/field";
+import { FieldGroup, FieldRow } from "@/ui/form";
 import { muted } from "@/ui/layout";
 import styles from "@/features/market/market.module.css";
 
@@ -37,8 +38,7 @@ interface LotFieldsProps {
 /** A number for each kind of cell and GPU of which there is one. */
 export function LotFields({ label, choices, counts, onChange, refusal }: LotFieldsProps) {
   return (
-    <fieldset className={styles.group}>
-      <legend>{label}</legend>
+    <FieldGroup legend={label} problem={refusal?.explain("lot")}>
       {choices.length === 0 && <EmptyState title="It has nothing of its own" />}
       {choices.map((choice) => {
         const problem = refusal?.explain(`lot.${keyOf(choice)}`);
@@ -62,8 +62,7 @@ export function LotFields({ label, choices, counts, onChange, refusal }: LotFiel
           </label>
         );
       })}
-      {refusal?.explain("lot") && <span className={styles.problem}>{refusal.explain("lot")}</span>}
-    </fieldset>
+    </FieldGroup>
   );
 }
 
@@ -91,7 +90,7 @@ export function WantedFields({ wanted, onChange, problem }: WantedFieldsProps) {
   ];
   const options = names.map((key) => ({ value: key, label: key.slice(key.indexOf(".") + 1) }));
   return (
-    <div className={styles.pair}>
+    <FieldRow>
       <Field label="What in return">
         {(attributes) => (
           <Select
@@ -119,6 +118,6 @@ export function WantedFields({ wanted, onChange, problem }: WantedFieldsProps) {
           />
         )}
       </Field>
-    </div>
+    </FieldRow>
   );
 }

@@ -1,4 +1,4 @@
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { makeOffer, type NewOffer } from "@/api/market-queries";
 import { creditsText } from "@/components/lot";
@@ -13,8 +13,8 @@ import { Segments } from "@/ui/choice";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";
 import { Field, NumberInput, Select, TextInput } from "@/ui/field";
+import { FieldRow, Form } from "@/ui/form";
 import { muted } from "@/ui/layout";
-import styles from "@/features/market/market.module.css";
 
 const USUAL_MS = 2 * 3_600_000;
 const STARTS = [
@@ -48,8 +48,7 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
   const returnProblem = returnField && refusal.explain(returnField);
   const startsAt = start === "set" ? instantOf(from) : "";
   const endsAt = instantOf(until);
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
+  const submit = () => {
     make.mutate({
       virtual_cluster: lender,
       lot: lotOf(choices, counts),
@@ -68,7 +67,7 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
       title="Offer what is not needed"
       description="The first who takes it has it. At the end it is yours again by itself."
     >
-      <form className={styles.form} onSubmit={submit}>
+      <Form onSubmit={submit}>
         {make.error && <ErrorNotice error={make.error} />}
         <Field label="Of virtual cluster" problem={refusal?.explain("virtual_cluster")}>
           {(attributes) => (
@@ -85,7 +84,7 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
         </Field>
         <LotFields label="What" choices={choices} counts={counts} onChange={setCounts} refusal={refusal} />
         <Segments label="When it starts" value={start} options={STARTS} onChange={setStart} />
-        <div className={styles.pair}>
+        <FieldRow>
           {start === "set" && (
             <Field label="From" problem={refusal?.explain("starts_at")}>
               {(attributes) => <Instant attributes={attributes} value={from} onChange={setFrom} />}
@@ -94,7 +93,7 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
           <Field label="Until" problem={refusal?.explain("ends_at")}>
             {(attributes) => <Instant attributes={attributes} value={until} onChange={setUntil} />}
           </Field>
-        </div>
+        </FieldRow>
         <Segments label="For what" value={terms} options={FOR} onChange={setTerms} />
         {terms === "credits" ? (
           <Field
@@ -122,7 +121,7 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
             Offer
           </Button>
         </DialogActions>
-      </form>
+      </Form>
     </Dialog>
   );
 }

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { makeRule, type NewRule } from "@/api/market-queries";
 import { gpuModelsQuery } from "@/api/queries";
@@ -11,8 +11,8 @@ import { Segments } from "@/ui/choice";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";
 import { Checkbox, Field, NumberInput, Select } from "@/ui/field";
+import { FieldGroup, FieldRow, Form } from "@/ui/form";
 import { Row } from "@/ui/layout";
-import styles from "@/features/market/market.module.css";
 
 const KINDS = [
   { value: "lend", label: "Lend what is idle" },
@@ -38,8 +38,7 @@ export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose
   );
   const { refusal } = make;
   const isLending = kind === "lend";
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
+  const submit = () => {
     const common = { virtual_cluster: owner, kind, price_per_gpu_hour: price ?? 0 };
     const seconds = (waitMinutes ?? 0) * 60;
     make.mutate(
@@ -50,7 +49,7 @@ export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose
   };
   return (
     <Dialog open onClose={onClose} title="Add a rule" description="Rounds act by it until it is removed.">
-      <form className={styles.form} onSubmit={submit}>
+      <Form onSubmit={submit}>
         {make.error && <ErrorNotice error={make.error} />}
         <Segments label="What the rule does" value={kind} options={KINDS} onChange={setKind} />
         <Field label="Virtual cluster" problem={refusal?.explain("virtual_cluster")}>
@@ -66,8 +65,10 @@ export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose
         {isLending ? (
           <LotFields label="At most" choices={choices} counts={counts} onChange={setCounts} refusal={refusal} />
         ) : (
-          <fieldset className={styles.group}>
-            <legend>GPU models; none: those that the waiting jobs accept</legend>
+          <FieldGroup
+            legend="GPU models; none: those that the waiting jobs accept"
+            problem={refusal?.explain("gpu_models")}
+          >
             <Row>
               {models.map(({ name }) => (
                 <Checkbox
@@ -80,10 +81,9 @@ export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose
                 />
               ))}
             </Row>
-            {refusal?.explain("gpu_models") && <span className={styles.problem}>{refusal.explain("gpu_models")}</span>}
-          </fieldset>
+          </FieldGroup>
         )}
-        <div className={styles.pair}>
+        <FieldRow>
           <Figure
             label={isLending ? "Idle for, in minutes" : "Waiting for, in minutes"}
             value={waitMinutes}
@@ -105,7 +105,7 @@ export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose
               problem={refusal?.explain("most_gpus")}
             />
           )}
-        </div>
+        </FieldRow>
         <Figure
           label={isLending ? "Credits for a GPU and an hour, at least" : "Credits for a GPU and an hour, at most"}
           value={price}
@@ -118,7 +118,7 @@ export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose
             Add
           </Button>
         </DialogActions>
-      </form>
+      </Form>
     </Dialog>
   );
 }

@@ -1,5 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { ApiError, newIdempotencyKey, request } from "@/api/client";
 import type { NewNode } from "@/api/types";
@@ -8,7 +8,7 @@ import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";
 import { Field, TextInput } from "@/ui/field";
-import styles from "@/features/nodes/nodes.module.css";
+import { Form } from "@/ui/form";
 
 /** Makes the node known and shows the token with which its agent signs in. */
 export function AddNode({ onClose }: { onClose: () => void }) {
@@ -23,10 +23,6 @@ export function AddNode({ onClose }: { onClose: () => void }) {
       }),
     onSuccess: () => void queries.invalidateQueries({ queryKey: ["nodes"] }),
   });
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    add.mutate();
-  };
   const refusal = add.error instanceof ApiError ? add.error : null;
   if (add.data?.token) {
     return (
@@ -52,7 +48,7 @@ export function AddNode({ onClose }: { onClose: () => void }) {
       title="Add a node"
       description="Its GPUs appear when its agent reports for the first time."
     >
-      <form className={styles.form} onSubmit={submit}>
+      <Form onSubmit={() => add.mutate()}>
         {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
         <Field label="Name" hint="Letters, digits, '-' and '.', such as gpu-17" problem={refusal?.problem("name")}>
           {(attributes) => (
@@ -81,7 +77,7 @@ export function AddNode({ onClose }: { onClose: () => void }) {
             Add the node
           </Button>
         </DialogActions>
-      </form>
+      </Form>
     </Dialog>
   );
 }

@@ -1,5 +1,5 @@
 import { useMutation } from "@tanstack/react-query";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { ApiError, request } from "@/api/client";
 import type { Node } from "@/api/types";
@@ -8,7 +8,7 @@ import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";
 import { Field, Select, TextInput } from "@/ui/field";
-import styles from "@/features/nodes/nodes.module.css";
+import { Form } from "@/ui/form";
 
 const DEADLINES = [
   { value: "0", label: "Now" },
@@ -142,12 +142,8 @@ interface FormProps {
 }
 
 function WithdrawForm({ why, onWhy, error, onSubmit, actions, children }: FormProps) {
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    onSubmit();
-  };
   return (
-    <form className={styles.form} onSubmit={submit}>
+    <Form onSubmit={onSubmit}>
       {error && <ErrorNotice error={error} />}
       {children}
       <Field label="Why" hint="Everybody sees it on the node's page.">
@@ -156,7 +152,7 @@ function WithdrawForm({ why, onWhy, error, onSubmit, actions, children }: FormPr
         )}
       </Field>
       <DialogActions>{actions}</DialogActions>
-    </form>
+    </Form>
   );
 }
 

@@ -1,5 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { request, setCsrfToken } from "@/api/client";
 import { meQuery } from "@/api/queries";
@@ -7,6 +7,7 @@ import type { Me } from "@/api/types";
 import { Button } from "@/ui/button";
 import { ErrorNotice } from "@/ui/feedback";
 import { Field, TextInput } from "@/ui/field";
+import { Form } from "@/ui/form";
 import styles from "@/features/session/sign-in-page.module.css";
 
 /** Shown in place of whatever page was asked for, which appears after signing in. */
@@ -21,14 +22,10 @@ export function SignInPage() {
       queries.setQueryData(meQuery.queryKey, me);
     },
   });
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    signIn.mutate();
-  };
   return (
     <main className={styles.page}>
       <Beds />
-      <form className={styles.form} onSubmit={submit}>
+      <Form className={styles.form} onSubmit={() => signIn.mutate()}>
         <div className={styles.brand}>
           <img src={`${import.meta.env.BASE_URL}mark.svg`} alt="" width={36} height={36} />
           <div>
@@ -64,7 +61,7 @@ export function SignInPage() {
         <Button type="submit" look="primary" busy={signIn.isPending}>
           Sign in
         </Button>
-      </form>
+      </Form>
     </main>
   );
 }

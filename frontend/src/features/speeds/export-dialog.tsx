@@ -6,8 +6,7 @@ import { buttonClass } from "@/ui/button";
 import { Segments } from "@/ui/choice";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { Field, Select } from "@/ui/field";
-import { muted } from "@/ui/layout";
-import styles from "@/features/speeds/speeds-page.module.css";
+import { muted, Stack } from "@/ui/layout";
 
 type Layout = "csv" | "gavel";
 const LAYOUTS = [
@@ -26,7 +25,7 @@ export function ExportDialog({ tenants, chosen, onClose }: ExportDialogProps) {
   const [layout, setLayout] = useState<Layout>("csv");
   return (
     <Dialog open onClose={onClose} title="Export speeds">
-      <div className={styles.form}>
+      <Stack>
         <Field label="Tenant">
           {(attributes) => (
             <Select
@@ -49,7 +48,7 @@ export function ExportDialog({ tenants, chosen, onClose }: ExportDialogProps) {
             Download
           </a>
         </DialogActions>
-      </div>
+      </Stack>
     </Dialog>
   );
 }

@@ -10,7 +10,7 @@ import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { ErrorNotice, Notice } from "@/ui/feedback";
 import { Field, Select } from "@/ui/field";
-import { muted, numeric, TableFrame } from "@/ui/layout";
+import { muted, numeric, Stack, TableFrame } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 import styles from "@/features/speeds/speeds-page.module.css";
 
@@ -57,7 +57,7 @@ export function ImportDialog({ tenants, chosen, onClose }: ImportDialogProps) {
       title="Import speeds"
       description="A CSV file as Export writes it, or Gavel's JSON. What is imported counts as corrected by you."
     >
-      <div className={styles.form}>
+      <Stack>
         <Field label="For tenant">
           {(attributes) => (
             <Select
@@ -98,7 +98,7 @@ export function ImportDialog({ tenants, chosen, onClose }: ImportDialogProps) {
             Import
           </Button>
         </DialogActions>
-      </div>
+      </Stack>
     </Dialog>
   );
 }

@@ -1,5 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { ApiError } from "@/api/client";
 import { correctSpeed, removeCorrection } from "@/api/speed-queries";
@@ -11,9 +11,9 @@ import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";
 import { Field, NumberInput, TextInput } from "@/ui/field";
+import { Form } from "@/ui/form";
 import { Facts, muted } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
-import styles from "@/features/speeds/speeds-page.module.css";
 
 interface SpeedDialogProps {
   chosen: Chosen;
@@ -45,15 +45,15 @@ export function SpeedDialog({ chosen: { row, gpu_model: model }, onClose }: Spee
   });
   const error = save.error ?? remove.error;
   const refusal = save.error instanceof ApiError ? save.error : null;
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    if (value !== undefined) save.mutate(value);
-  };
   return (
     <Dialog open onClose={onClose} title={`Speed on ${model}`} description={describe(row, model)}>
       <Known row={row} speed={speed} />
       {row.may_correct ? (
-        <form className={styles.form} onSubmit={submit}>
+        <Form
+          onSubmit={() => {
+            if (value !== undefined) save.mutate(value);
+          }}
+        >
           {error && <ErrorNotice error={error} />}
           <Field
             label={row.partner ? "Part of its speed alone, 0 to 1" : "Samples per second of the whole gang"}
@@ -87,7 +87,7 @@ export function SpeedDialog({ chosen: { row, gpu_model: model }, onClose }: Spee
               Correct
             </Button>
           </DialogActions>
-        </form>
+        </Form>
       ) : (
         <p className={muted}>Admins of {row.tenant} and operators can correct it.</p>
       )}

@@ -11,6 +11,7 @@ import { TypedSearch } from "@/components/typed-search";
 import { useSession } from "@/components/session";
 import { ExportDialog } from "@/features/speeds/export-dialog";
 import { ImportDialog } from "@/features/speeds/import-dialog";
+import { PricesPanel } from "@/features/speeds/prices-panel";
 import { SpeedDialog } from "@/features/speeds/speed-dialog";
 import { SpeedTable } from "@/features/speeds/speed-table";
 import { modelsOf, type Chosen } from "@/features/speeds/rows";
@@ -109,6 +110,7 @@ export function SpeedsPage() {
         In samples per second of the whole gang. Bars are relative to the fastest model of their row; striped ones, in
         italics, are estimates or assumptions.
       </p>
+      <PricesPanel />
       {chosen && <SpeedDialog key={chosen.gpu_model} chosen={chosen} onClose={() => setChosen(null)} />}
       {dialog === "export" && <ExportDialog tenants={names} chosen={search.tenant} onClose={() => setDialog(null)} />}
       {dialog === "import" && <ImportDialog tenants={mine} chosen={search.tenant} onClose={() => setDialog(null)} />}

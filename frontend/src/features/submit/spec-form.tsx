@@ -3,12 +3,14 @@ import { Plus } from "lucide-react";
 
 import { virtualClustersQuery } from "@/api/queries";
 import type { Path } from "@/components/yaml/document";
+import { NotifyChoice } from "@/features/submit/notify-choice";
 import { TaskCard } from "@/features/submit/task-card";
 import { asNumber, asObject, asText } from "@/features/submit/values";
 import { Button } from "@/ui/button";
 import { Notice } from "@/ui/feedback";
 import { Field, NumberInput, Select, TextInput } from "@/ui/field";
-import styles from "@/features/submit/submit-page.module.css";
+import { FieldRow } from "@/ui/form";
+import { Stack } from "@/ui/layout";
 
 export type Spec = Record<string, unknown>;
 
@@ -26,8 +28,8 @@ export function SpecForm({ spec, tenant, problemOf, onEdit }: SpecFormProps) {
   const tasks = Array.isArray(spec.tasks) ? (spec.tasks as unknown[]) : null;
   const topology = asObject(spec.topology);
   return (
-    <div className={styles.form}>
-      <div className={styles.pair}>
+    <Stack>
+      <FieldRow>
         <Field label="Name" problem={problemOf("name")}>
           {(attributes) => (
             <TextInput
@@ -82,7 +84,7 @@ export function SpecForm({ spec, tenant, problemOf, onEdit }: SpecFormProps) {
             />
           )}
         </Field>
-      </div>
+      </FieldRow>
 
       {tasks ? (
         tasks.map((task, index) => (
@@ -117,7 +119,7 @@ export function SpecForm({ spec, tenant, problemOf, onEdit }: SpecFormProps) {
         </Button>
       )}
 
-      <div className={styles.pair}>
+      <FieldRow>
         <Field
           label="Time limit"
           hint="Such as 30m, 2h or 1d; a limit lets the job be used for backfill"
@@ -206,8 +208,9 @@ export function SpecForm({ spec, tenant, problemOf, onEdit }: SpecFormProps) {
             )}
           </Field>
         )}
-      </div>
-    </div>
+        <NotifyChoice notify={spec.notify} problemOf={problemOf} onEdit={onEdit} />
+      </FieldRow>
+    </Stack>
   );
 }
 

@@ -18,10 +18,11 @@ interface SubmitBarProps {
   tenant: string;
   check: Check;
   problems: readonly LineProblem[];
+  onSubmitted: () => void;
 }
 
 /** What would become of the job, and the button that submits it. */
-export function SubmitBar({ spec, tenant, check, problems }: SubmitBarProps) {
+export function SubmitBar({ spec, tenant, check, problems, onSubmitted }: SubmitBarProps) {
   const navigate = useNavigate();
   const queries = useQueryClient();
   const say = useSay();
@@ -38,6 +39,7 @@ export function SubmitBar({ spec, tenant, check, problems }: SubmitBarProps) {
       live.apply({ type: "fetched", kind: "job", objects: [job], since: live.current().clock });
       queries.setQueryData(["job", job.id], job);
       say("done", `Submitted ${job.name} as job ${job.id}.`);
+      onSubmitted();
       await navigate({ to: "/jobs/$id", params: { id: String(job.id) } });
     },
     onError: (error) => say("failed", error.message),

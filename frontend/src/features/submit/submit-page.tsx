@@ -3,6 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { lazy, Suspense, useMemo, useState } from "react";
 
 import { jobQuery, tenantsQuery } from "@/api/queries";
+import { useKept } from "@/components/kept";
 import { writeSpec } from "@/components/spec-text";
 import { mayActFor, useSession } from "@/components/session";
 import { editYaml, linesOf, parseYaml, type Path } from "@/components/yaml/document";
@@ -10,6 +11,7 @@ import { SpecForm } from "@/features/submit/spec-form";
 import { SubmitBar } from "@/features/submit/submit-bar";
 import { TEMPLATES } from "@/features/submit/templates";
 import { useCheck } from "@/features/submit/use-check";
+import { Confirm } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Field, Select } from "@/ui/field";
 import { PageLayout, Panel } from "@/ui/layout";
@@ -23,7 +25,9 @@ export function SubmitPage() {
   const { clone } = route.useSearch();
   const source = useQuery({ ...jobQuery(clone ?? 0), enabled: clone !== undefined, staleTime: Infinity });
   if (clone === undefined)
-    return <SubmitView key="new" initial={TEMPLATES[0].text} lead="Start from a template, or write your own." />;
+    return (
+      <SubmitView key="new" draft="new" initial={TEMPLATES[0].text} lead="Start from a template, or write your own." />
+    );
   if (source.isError) {
     return (
       <PageLayout title="Submit a job">
@@ -41,6 +45,7 @@ export function SubmitPage() {
   return (
     <SubmitView
       key={clone}
+      draft={`copy of ${clone}`}
       initial={writeSpec(source.data.spec)}
       tenant={source.data.tenant}
       lead={`A copy of job ${clone}, ${source.data.name}.`}
@@ -48,9 +53,20 @@ export function SubmitPage() {
   );
 }
 
-function SubmitView({ initial, tenant: givenTenant, lead }: { initial: string; tenant?: string; lead: string }) {
+interface SubmitViewProps {
+  /** Names what is written, so that it is found again. */
+  draft: string;
+  initial: string;
+  tenant?: string;
+  lead: string;
+}
+
+function SubmitView({ draft, initial, tenant: givenTenant, lead }: SubmitViewProps) {
   const tenants = useOwnTenants();
-  const [text, setText] = useState(initial);
+  const [text, edit] = useKept(`specification ${draft}`, initial);
+  const setText = (next: string) => edit(() => next);
+  const [template, setTemplate] = useState<string | null>(null);
+  const isOwn = text !== initial && TEMPLATES.every((each) => each.text !== text);
   const [chosenTenant, setTenant] = useState(givenTenant ?? "");
   const tenant = tenants.includes(chosenTenant) ? chosenTenant : (tenants[0] ?? "");
   const { data: spec, problem } = useMemo(() => parseYaml(text, "A job"), [text]);
@@ -85,7 +101,11 @@ function SubmitView({ initial, tenant: givenTenant, lead }: { initial: string; t
       <ul className={styles.templates} aria-label="Templates">
         {TEMPLATES.map((template) => (
           <li key={template.id}>
-            <button type="button" aria-pressed={text === template.text} onClick={() => setText(template.text)}>
+            <button
+              type="button"
+              aria-pressed={text === template.text}
+              onClick={() => (isOwn ? setTemplate(template.text) : setText(template.text))}
+            >
               <strong>{template.title}</strong>
               <span>{template.summary}</span>
             </button>
@@ -99,7 +119,7 @@ function SubmitView({ initial, tenant: givenTenant, lead }: { initial: string; t
               spec={spec}
               tenant={tenant}
               problemOf={problemOf}
-              onEdit={(path: Path, value) => setText((now) => editYaml(now, path, value))}
+              onEdit={(path: Path, value) => edit((now) => editYaml(now, path, value))}
             />
           ) : (
             <Notice tone="failed">
@@ -113,7 +133,18 @@ function SubmitView({ initial, tenant: givenTenant, lead }: { initial: string; t
           </Suspense>
         </Panel>
       </div>
-      <SubmitBar spec={spec} tenant={tenant} check={check} problems={problems} />
+      <SubmitBar spec={spec} tenant={tenant} check={check} problems={problems} onSubmitted={() => setText(initial)} />
+      <Confirm
+        open={template !== null}
+        onClose={() => setTemplate(null)}
+        title="Take the template instead?"
+        description="What you wrote is replaced by it."
+        action="Replace"
+        onConfirm={() => {
+          if (template) setText(template);
+          setTemplate(null);
+        }}
+      />
     </PageLayout>
   );
 }

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Pencil } from "lucide-react";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { ApiError } from "@/api/client";
 import { budgetQuery, setBudget } from "@/api/notice-queries";
@@ -12,7 +12,8 @@ import { Button, IconButton } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Field, NumberInput, Select } from "@/ui/field";
-import { Facts, Panel } from "@/ui/layout";
+import { FieldRow, Form } from "@/ui/form";
+import { Facts, Panel, Stack } from "@/ui/layout";
 import { amountText, outlook } from "@/components/notices/words";
 import styles from "@/components/notices/notices.module.css";
 
@@ -61,7 +62,7 @@ function State({ state }: { state: BudgetState }) {
   const says = outlook(state, moment);
   const isSpent = budget !== null && used >= budget.amount;
   return (
-    <div className={styles.form}>
+    <Stack>
       {budget && (
         <span className={styles.bar}>
           <PartBar part={used / budget.amount} /> {Math.round((100 * used) / budget.amount)} % used
@@ -77,7 +78,7 @@ function State({ state }: { state: BudgetState }) {
         ]}
       />
       {isSpent ? <Notice tone="failed">{says}</Notice> : says && <p className={styles.note}>{says}</p>}
-    </div>
+    </Stack>
   );
 }
 
@@ -101,15 +102,11 @@ function BudgetDialog({ tenant, budget, onClose }: BudgetDialogProps) {
     },
   });
   const refusal = save.error instanceof ApiError ? save.error : null;
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    save.mutate(true);
-  };
   return (
     <Dialog open onClose={onClose} title={`Budget of ${tenant}`} description="Running jobs count, too.">
-      <form className={styles.form} onSubmit={submit}>
+      <Form onSubmit={() => save.mutate(true)}>
         {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
-        <div className={styles.pair}>
+        <FieldRow>
           <Field label="Amount" problem={refusal?.problem("amount")}>
             {(attributes) => (
               <NumberInput {...attributes} required min={0.001} step="any" value={amount} onChange={setAmount} />
@@ -145,7 +142,7 @@ function BudgetDialog({ tenant, budget, onClose }: BudgetDialogProps) {
               />
             )}
           </Field>
-        </div>
+        </FieldRow>
         <DialogActions>
           {budget && (
             <Button busy={save.isPending} onClick={() => save.mutate(false)}>
@@ -156,7 +153,7 @@ function BudgetDialog({ tenant, budget, onClose }: BudgetDialogProps) {
             Save
           </Button>
         </DialogActions>
-      </form>
+      </Form>
     </Dialog>
   );
 }

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Trash2 } from "lucide-react";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { request } from "@/api/client";
 import { membersQuery } from "@/api/queries";
@@ -11,6 +11,7 @@ import { Button, IconButton } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { Select, TextInput } from "@/ui/field";
+import { Form } from "@/ui/form";
 import { muted, Panel, TableFrame } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 import styles from "@/features/tenants/tenants.module.css";
@@ -110,13 +111,12 @@ export function MembersPanel({ tenant }: { tenant: string }) {
 function AddMember({ busy, onAdd }: { busy: boolean; onAdd: (username: string, role: Role) => void }) {
   const [username, setUsername] = useState("");
   const [role, setRole] = useState<Role>("member");
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
+  const submit = () => {
     onAdd(username.trim(), role);
     setUsername("");
   };
   return (
-    <form className={styles.foot} onSubmit={submit}>
+    <Form className={styles.foot} onSubmit={submit}>
       <TextInput
         aria-label="User name"
         placeholder="User name"
@@ -134,6 +134,6 @@ function AddMember({ busy, onAdd }: { busy: boolean; onAdd: (username: string, r
       <Button type="submit" busy={busy}>
         Add
       </Button>
-    </form>
+    </Form>
   );
 }

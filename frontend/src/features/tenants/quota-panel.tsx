@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Pencil } from "lucide-react";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { ApiError, request } from "@/api/client";
 import { gpuModelsQuery, quotaQuery } from "@/api/queries";
@@ -11,6 +11,7 @@ import { Button, IconButton } from "@/ui/button";
 import { DialogActions } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { NumberInput } from "@/ui/field";
+import { Form } from "@/ui/form";
 import { Panel } from "@/ui/layout";
 import styles from "@/features/tenants/tenants.module.css";
 
@@ -90,12 +91,8 @@ function QuotaForm({ tenant, limits, onDone }: { tenant: string; limits: Record<
     },
   });
   const refusal = save.error instanceof ApiError ? save.error : null;
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    save.mutate();
-  };
   return (
-    <form className={styles.form} onSubmit={submit}>
+    <Form onSubmit={() => save.mutate()}>
       {refusal && <ErrorNotice error={refusal} />}
       <div className={styles.lines}>
         {names.map((name) => (
@@ -118,6 +115,6 @@ function QuotaForm({ tenant, limits, onDone }: { tenant: string; limits: Record<
           Save
         </Button>
       </DialogActions>
-    </form>
+    </Form>
   );
 }

@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { ApiError, newIdempotencyKey, request } from "@/api/client";
 import { tenantsQuery } from "@/api/queries";
@@ -13,8 +13,8 @@ import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { Field, TextInput } from "@/ui/field";
+import { Form } from "@/ui/form";
 import { numeric, PageLayout, Panel, TableFrame } from "@/ui/layout";
-import styles from "@/features/tenants/tenants.module.css";
 
 export function TenantsPage() {
   const me = useSession();
@@ -86,13 +86,9 @@ function AddTenant({ onClose }: { onClose: () => void }) {
     },
   });
   const refusal = add.error instanceof ApiError ? add.error : null;
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    add.mutate();
-  };
   return (
     <Dialog open onClose={onClose} title="New tenant">
-      <form className={styles.form} onSubmit={submit}>
+      <Form onSubmit={() => add.mutate()}>
         {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
         <Field
           label="Name"
@@ -120,7 +116,7 @@ function AddTenant({ onClose }: { onClose: () => void }) {
             Create
           </Button>
         </DialogActions>
-      </form>
+      </Form>
     </Dialog>
   );
 }

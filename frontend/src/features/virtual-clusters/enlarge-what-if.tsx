@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import { HelpCircle } from "lucide-react";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { ApiError } from "@/api/client";
 import type { VirtualCluster } from "@/api/types";
@@ -10,6 +10,7 @@ import { Button } from "@/ui/button";
 import { Dialog } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";
 import { Field, NumberInput, Select } from "@/ui/field";
+import { Form } from "@/ui/form";
 import { Stack } from "@/ui/layout";
 
 interface EnlargeProps {
@@ -25,10 +26,6 @@ export function EnlargeWhatIf({ cluster, models, onClose }: EnlargeProps) {
   const [model, setModel] = useState(models.find((name) => name in cluster.guaranteed) ?? models[0] ?? "");
   const [more, setMore] = useState<number | undefined>(1);
   const refusal = ask.error instanceof ApiError ? ask.error : null;
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    ask.mutate({ cluster: { enlarge: [{ virtual_cluster: cluster.name, gpu_model: model, more_gpus: more }] } });
-  };
   if (models.length === 0) {
     return (
       <Dialog open onClose={onClose} title={`What if ${cluster.name} had more?`}>
@@ -42,7 +39,11 @@ export function EnlargeWhatIf({ cluster, models, onClose }: EnlargeProps) {
   return (
     <Dialog open onClose={onClose} title={`What if ${cluster.name} had more?`} description="Changes nothing.">
       <Stack>
-        <form onSubmit={submit}>
+        <Form
+          onSubmit={() =>
+            ask.mutate({ cluster: { enlarge: [{ virtual_cluster: cluster.name, gpu_model: model, more_gpus: more }] } })
+          }
+        >
           <Stack>
             <Field label="GPU model">
               {(attributes) => (
@@ -61,7 +62,7 @@ export function EnlargeWhatIf({ cluster, models, onClose }: EnlargeProps) {
               What would become of the queue?
             </Button>
           </Stack>
-        </form>
+        </Form>
         {ask.error && !refusal?.problem("more_gpus") && <ErrorNotice error={ask.error} />}
         {ask.data && <WhatIfAnswer answer={ask.data} />}
       </Stack>

@@ -4,6 +4,7 @@ import type { PluginParameter, Plugins } from "@/api/types";
 import { words } from "@/components/format";
 import { entriesOf, inOneLine, withParameter, type Chosen } from "@/features/virtual-clusters/plugin-text";
 import { Checkbox, Field, NumberInput, Select, TextInput } from "@/ui/field";
+import { FieldRow } from "@/ui/form";
 import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 
 interface PluginChoiceProps {
@@ -35,18 +36,20 @@ export function PluginChoice({ label, plugins, chosen, onChange, problem, proble
         )}
       </Field>
       {plugin && plugin.parameters.length > 0 && (
-        <div className={styles.pair}>
-          {plugin.parameters.map((parameter) => (
-            <ParameterField
-              key={`${chosen.name} ${parameter.name}`}
-              parameter={parameter}
-              value={chosen.parameters[parameter.name] ?? parameter.default}
-              problem={problemOf?.(parameter.name)}
-              onChange={(value) =>
-                onChange({ ...chosen, parameters: withParameter(chosen.parameters, parameter, value) })
-              }
-            />
-          ))}
+        <div className={styles.parameters}>
+          <FieldRow>
+            {plugin.parameters.map((parameter) => (
+              <ParameterField
+                key={`${chosen.name} ${parameter.name}`}
+                parameter={parameter}
+                value={chosen.parameters[parameter.name] ?? parameter.default}
+                problem={problemOf?.(parameter.name)}
+                onChange={(value) =>
+                  onChange({ ...chosen, parameters: withParameter(chosen.parameters, parameter, value) })
+                }
+              />
+            ))}
+          </FieldRow>
         </div>
       )}
     </div>

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 
 import { cellsQuery } from "@/api/cell-queries";
 import { ApiError, newIdempotencyKey, request } from "@/api/client";
@@ -13,6 +13,7 @@ import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";
 import { Checkbox, Field, NumberInput, TextInput } from "@/ui/field";
+import { FieldGroup, FieldRow, Form } from "@/ui/form";
 import { useSay } from "@/ui/toasts";
 import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 
@@ -47,17 +48,13 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
     },
   });
   const refusal = save.error instanceof ApiError ? save.error : null;
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    save.mutate();
-  };
   const modelNames = [...new Set([...(models.data ?? []).map(({ name }) => name), ...Object.keys(draft.guaranteed)])];
   const tenantNames = [...new Set([...(tenants.data ?? []).map(({ name }) => name), ...Object.keys(draft.members)])];
   return (
     <Dialog open onClose={onClose} title={cluster ? `Edit ${cluster.name}` : "New virtual cluster"}>
-      <form className={styles.form} onSubmit={submit}>
+      <Form onSubmit={() => save.mutate()}>
         {refusal && <ErrorNotice error={refusal} />}
-        <div className={styles.pair}>
+        <FieldRow>
           {!cluster && (
             <Field label="Name" problem={refusal?.problem("name")}>
               {(attributes) => (
@@ -79,10 +76,9 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
               />
             )}
           </Field>
-        </div>
+        </FieldRow>
 
-        <fieldset className={styles.group}>
-          <legend>Guaranteed GPUs</legend>
+        <FieldGroup legend="Guaranteed GPUs">
           {modelNames.map((model) => (
             <label key={model} className={styles.line}>
               <span>
@@ -103,10 +99,9 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
               <span className={styles.problem}>{refusal?.problem(`guaranteed.${model}`)}</span>
             </label>
           ))}
-        </fieldset>
+        </FieldGroup>
 
-        <fieldset className={styles.group}>
-          <legend>Members and their weights</legend>
+        <FieldGroup legend="Members and their weights">
           {tenantNames.map((tenant) => (
             <div key={tenant} className={styles.line}>
               <Checkbox
@@ -127,7 +122,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
               )}
             </div>
           ))}
-        </fieldset>
+        </FieldGroup>
 
         <PluginChoice
           label="Policy"
@@ -144,7 +139,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
           onChange={({ name, parameters }) => change({ placer: name, placerParameters: parameters })}
           problem={refusal?.problem("placer")}
         />
-        <div className={styles.pair}>
+        <FieldRow>
           <Field
             label="Default time limit in seconds"
             hint="For jobs that state none"
@@ -159,8 +154,8 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
               />
             )}
           </Field>
-        </div>
-        <div className={styles.pair}>
+        </FieldRow>
+        <FieldRow>
           <Field
             label="Least run in seconds"
             hint="Before a policy may displace an attempt; 0: at once"
@@ -189,14 +184,14 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
               />
             )}
           </Field>
-        </div>
+        </FieldRow>
         <DialogActions>
           <Button onClick={onClose}>Close</Button>
           <Button type="submit" look="primary" busy={save.isPending}>
             Save
           </Button>
         </DialogActions>
-      </form>
+      </Form>
     </Dialog>
   );
 }

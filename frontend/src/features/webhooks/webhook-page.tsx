@@ -197,7 +197,7 @@ function DeliveryDialog({ webhook, delivery, onClose }: DeliveryDialogProps) {
   const again = useWebhookDeed(webhook, () => redeliver(webhook, delivery.id), "It is sent again.");
   return (
     <Dialog open onClose={onClose} title={delivery.topic} description={`webhook-id: ${delivery.message}`}>
-      <div className={styles.form}>
+      <Stack>
         <pre className={styles.body}>{indented(delivery.body)}</pre>
         {answerText(delivery) && (
           <div>
@@ -218,7 +218,7 @@ function DeliveryDialog({ webhook, delivery, onClose }: DeliveryDialogProps) {
             Send again
           </Button>
         </DialogActions>
-      </div>
+      </Stack>
     </Dialog>
   );
 }

@@ -1,0 +1,17 @@
+/** What of a whole was changed and is not saved yet. Pure. */
+
+/** The changes after one more; what is again as it was is none. */
+export function withChange<T extends object>(whole: T, changes: Partial<T>, changed: Partial<T>): Partial<T> {
+  const all = { ...changes, ...changed };
+  return only(all, (name) => all[name] !== whole[name]);
+}
+
+/** The changes that are left once some were saved: those that were made meanwhile. */
+export function unsaved<T extends object>(changes: Partial<T>, saved: Partial<T>): Partial<T> {
+  return only(changes, (name) => changes[name] !== saved[name]);
+}
+
+function only<T extends object>(changes: Partial<T>, isKept: (name: keyof T) => boolean): Partial<T> {
+  const names = Object.keys(changes) as (keyof T)[];
+  return Object.fromEntries(names.filter(isKept).map((name) => [name, changes[name]])) as Partial<T>;
+}

@@ -1,0 +1,100 @@
+import { useQuery } from "@tanstack/react-query";
+
+import { clusterSettingsQuery } from "@/api/settings-queries";
+import type { ClusterSettings } from "@/api/types";
+import { duration } from "@/components/format";
+import { SaveButtons } from "@/components/save-buttons";
+import { useSession } from "@/components/session";
+import { useSettingsForm } from "@/components/use-settings";
+import { ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { Field, NumberInput, Select } from "@/ui/field";
+import { FieldRow, Form } from "@/ui/form";
+import { muted, Panel, Stack } from "@/ui/layout";
+
+const MINUTE_SECONDS = 60;
+const WEEK_MINUTES = 7 * 24 * 60;
+const THEN = [
+  { value: "warn", label: "Tell the job's owner" },
+  { value: "stop", label: "Stop the job" },
+];
+
+/** What holds for jobs that do not say so themselves; operators change it. */
+export function IdleGpusPanel() {
+  const me = useSession();
+  const query = useQuery(clusterSettingsQuery);
+  return (
+    <Panel title="GPUs that do nothing">
+      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
+      {query.isPending && <SkeletonLines count={2} />}
+      {query.data && (
+        <Stack>
+          {me.is_operator ? <IdleGpusForm settings={query.data} /> : <p>{inWords(query.data)}</p>}
+          <p className={muted}>
+            A job may say otherwise for itself: <code>watch</code> in its specification.
+          </p>
+        </Stack>
+      )}
+    </Panel>
+  );
+}
+
+function inWords(settings: ClusterSettings): string {
+  const { idle_gpus_seconds: seconds, idle_gpus_below_percent: below, idle_gpus_then: then } = settings;
+  if (seconds === null) return "Nothing is done about jobs whose GPUs do nothing.";
+  const done = then === "stop" ? "is stopped" : "is reported to its owner";
+  return `A job whose GPUs were all less than ${below} % busy for ${duration(seconds)} ${done}.`;
+}
+
+function IdleGpusForm({ settings }: { settings: ClusterSettings }) {
+  const form = useSettingsForm(settings, { form: "idle GPUs", done: "Saved what is done about GPUs that do nothing." });
+  const { draft, change, problem } = form;
+  return (
+    <Form onSubmit={form.save}>
+      {form.otherError && <ErrorNotice error={form.otherError} />}
+      <FieldRow>
+        <Field
+          label="All GPUs of a job idle for, in minutes"
+          hint="Empty: nothing is done"
+          problem={problem("idle_gpus_seconds")}
+        >
+          {(attributes) => (
+            <NumberInput
+              {...attributes}
+              min={1}
+              max={WEEK_MINUTES}
+              step="any"
+              value={draft.idle_gpus_seconds == null ? undefined : draft.idle_gpus_seconds / MINUTE_SECONDS}
+              onChange={(minutes) =>
+                change({ idle_gpus_seconds: minutes === undefined ? null : minutes * MINUTE_SECONDS })
+              }
+            />
+          )}
+        </Field>
+        <Field label="Idle is less busy than, in percent" problem={problem("idle_gpus_below_percent")}>
+          {(attributes) => (
+            <NumberInput
+              {...attributes}
+              required
+              min={0.1}
+              max={100}
+              step="any"
+              value={draft.idle_gpus_below_percent}
+              onChange={(percent) => change({ idle_gpus_below_percent: percent })}
+            />
+          )}
+        </Field>
+        <Field label="Then" problem={problem("idle_gpus_then")}>
+          {(attributes) => (
+            <Select
+              {...attributes}
+              value={draft.idle_gpus_then}
+              options={THEN}
+              onChange={(event) => change({ idle_gpus_then: event.target.value as ClusterSettings["idle_gpus_then"] })}
+            />
+          )}
+        </Field>
+      </FieldRow>
+      <SaveButtons isChanged={form.isChanged} busy={form.isSaving} onDiscard={form.discard} />
+    </Form>
+  );
+}

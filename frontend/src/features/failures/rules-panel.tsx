@@ -1,0 +1,138 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { ArrowUp, Pencil, Plus, Trash2 } from "lucide-react";
+import { useState } from "react";
+
+import type { FailureRule } from "@/api/failure-types";
+import { changeFailureRules, failureRulesQuery } from "@/api/settings-queries";
+import { useSession } from "@/components/session";
+import { Tag } from "@/components/state-badge";
+import { RuleDialog } from "@/features/failures/rule-dialog";
+import { earlier, endsOf, retryText } from "@/features/failures/rule-draft";
+import { Button, IconButton } from "@/ui/button";
+import { Confirm } from "@/ui/dialog";
+import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { muted, Panel, TableFrame } from "@/ui/layout";
+import { useSay } from "@/ui/toasts";
+import styles from "@/features/failures/failures.module.css";
+
+/** The rules in the order in which they are tried; operators change them. */
+export function RulesPanel() {
+  const me = useSession();
+  const say = useSay();
+  const queries = useQueryClient();
+  const query = useQuery(failureRulesQuery);
+  const [editing, setEditing] = useState<FailureRule | "new" | null>(null);
+  const [removing, setRemoving] = useState<string | null>(null);
+  const change = useMutation({
+    mutationFn: changeFailureRules,
+    onSuccess: (saved) => queries.setQueryData(failureRulesQuery.queryKey, saved),
+    onError: (error) => say("failed", error.message),
+    onSettled: () => setRemoving(null),
+  });
+  return (
+    <Panel
+      title="Rules of the site"
+      flush
+      actions={
+        me.is_operator &&
+        query.data && (
+          <Button icon={<Plus size={14} aria-hidden />} onClick={() => setEditing("new")}>
+            New rule
+          </Button>
+        )
+      }
+    >
+      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
+      {query.isPending && <SkeletonLines />}
+      {query.data?.rules.length === 0 && (
+        <EmptyState title="No rules of this site">
+          Failures are told apart by built-in rules. Rules of the site come before them: by a text in the output, an
+          exit code or a signal they say what happened, what can be done about it, and whether the job is tried again.
+        </EmptyState>
+      )}
+      {query.data && query.data.rules.length > 0 && (
+        <RuleTable
+          rules={query.data.rules}
+          busy={change.isPending}
+          {...(me.is_operator && {
+            onEdit: setEditing,
+            onEarlier: (name: string) => change.mutate((rules) => earlier(rules, name)),
+            onRemove: setRemoving,
+          })}
+        />
+      )}
+      {editing && query.data && (
+        <RuleDialog rule={editing === "new" ? null : editing} known={query.data} onClose={() => setEditing(null)} />
+      )}
+      <Confirm
+        open={removing !== null}
+        onClose={() => setRemoving(null)}
+        title={`Remove the rule ${removing ?? ""}?`}
+        description="What failed already keeps its class and its advice."
+        action="Remove"
+        busy={change.isPending}
+        onConfirm={() => change.mutate((rules) => rules.filter(({ name }) => name !== removing))}
+      />
+    </Panel>
+  );
+}
+
+interface RuleTableProps {
+  rules: readonly FailureRule[];
+  busy: boolean;
+  /** Only of who may change them. */
+  onEdit?: (rule: FailureRule) => void;
+  onEarlier?: (name: string) => void;
+  onRemove?: (name: string) => void;
+}
+
+function RuleTable({ rules, busy, onEdit, onEarlier, onRemove }: RuleTableProps) {
+  return (
+    <TableFrame label="Rules in the order in which they are tried">
+      <thead>
+        <tr>
+          <th>Rule</th>
+          <th>Matches</th>
+          <th>Class</th>
+          <th>Tried again</th>
+          {onEdit && (
+            <th>
+              <span className="visually-hidden">Change</span>
+            </th>
+          )}
+        </tr>
+      </thead>
+      <tbody>
+        {rules.map((rule, place) => (
+          <tr key={rule.name}>
+            <th scope="row" className={styles.rule}>
+              {rule.name} {rule.severity !== "error" && <Tag>{rule.severity}</Tag>}
+              <p className={muted}>{[rule.says, rule.advice].filter(Boolean).join(". ")}</p>
+            </th>
+            <td className={styles.matches}>
+              {rule.pattern && <code>{rule.pattern}</code>} <span className={muted}>{endsOf(rule)}</span>
+            </td>
+            <td>{rule.class}</td>
+            <td>{retryText(rule)}</td>
+            {onEdit && (
+              <td className={styles.actions}>
+                <IconButton
+                  label={`Try ${rule.name} earlier`}
+                  icon={<ArrowUp size={15} />}
+                  disabled={place === 0 || busy}
+                  onClick={() => onEarlier?.(rule.name)}
+                />
+                <IconButton label={`Edit ${rule.name}`} icon={<Pencil size={15} />} onClick={() => onEdit(rule)} />
+                <IconButton
+                  label={`Remove ${rule.name}`}
+                  icon={<Trash2 size={15} />}
+                  onClick={() => onRemove?.(rule.name)}
+                />
+              </td>
+            )}
+          </tr>
+        ))}
+      </tbody>
+    </TableFrame>
+  );
+}

@@ -1,0 +1,107 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+
+import { ApiError } from "@/api/client";
+import { gpuModelsQuery } from "@/api/queries";
+import { setPrice } from "@/api/settings-queries";
+import type { GpuModel } from "@/api/types";
+import { unsaved, withChange } from "@/components/changes";
+import { count } from "@/components/format";
+import { useKept } from "@/components/kept";
+import { SaveButtons } from "@/components/save-buttons";
+import { useSession } from "@/components/session";
+import { ErrorNotice } from "@/ui/feedback";
+import { Field, NumberInput } from "@/ui/field";
+import { FieldRow, Form } from "@/ui/form";
+import { Facts, muted, Panel, Stack } from "@/ui/layout";
+import { useSay } from "@/ui/toasts";
+
+/** By GPU model; one that was emptied is undefined. */
+type Prices = Record<string, number | undefined>;
+
+/** What a GPU of each model costs for an hour; operators say so. */
+export function PricesPanel() {
+  const me = useSession();
+  const models = useQuery(gpuModelsQuery).data ?? [];
+  if (models.length === 0) return null;
+  return (
+    <Panel title="Price of a GPU for an hour">
+      <Stack>
+        {me.is_operator ? (
+          <PricesForm models={models} />
+        ) : (
+          <Facts facts={models.map(({ name, price_per_hour }) => [name, count(price_per_hour)])} />
+        )}
+        <p className={muted}>
+          In any unit, the same for all. Budgets by cost and policies that look at prices reckon with it from now on.
+        </p>
+      </Stack>
+    </Panel>
+  );
+}
+
+function PricesForm({ models }: { models: readonly GpuModel[] }) {
+  const say = useSay();
+  const queries = useQueryClient();
+  const [changes, keep] = useKept<Prices>("prices", {});
+  const prices: Prices = Object.fromEntries(models.map(({ name, price_per_hour }) => [name, price_per_hour]));
+  const draft: Prices = { ...prices, ...changes };
+  const save = useMutation({
+    // One after another: those before one that is refused are saved.
+    mutationFn: async (wanted: Prices) => {
+      for (const [model, price] of Object.entries(wanted)) {
+        if (price === undefined) continue;
+        await setPrice(model, price).catch((error: unknown) => {
+          throw new PriceError(model, error);
+        });
+        keep((now) => unsaved(now, { [model]: price }));
+      }
+    },
+    onSuccess: () => say("done", "Saved the prices."),
+    onSettled: () => queries.invalidateQueries({ queryKey: gpuModelsQuery.queryKey }),
+  });
+  const refused = save.error instanceof PriceError ? save.error : null;
+  const discard = () => {
+    keep(() => ({}));
+    save.reset();
+  };
+  return (
+    <Form onSubmit={() => save.mutate(changes)}>
+      {save.error && !refused?.problem && <ErrorNotice error={save.error} />}
+      <FieldRow>
+        {models.map(({ name, gpus }) => (
+          <Field
+            key={name}
+            label={name}
+            hint={`${gpus} in the cluster`}
+            problem={refused?.model === name ? refused.problem : undefined}
+          >
+            {(attributes) => (
+              <NumberInput
+                {...attributes}
+                required
+                min={0}
+                step="any"
+                value={draft[name]}
+                onChange={(price) => keep((now) => withChange(prices, now, { [name]: price }))}
+              />
+            )}
+          </Field>
+        ))}
+      </FieldRow>
+      <SaveButtons isChanged={Object.keys(changes).length > 0} busy={save.isPending} onDiscard={discard} />
+    </Form>
+  );
+}
+
+/** Which model's price was refused. */
+class PriceError extends Error {
+  readonly problem: string | undefined;
+
+  constructor(
+    readonly model: string,
+    cause: unknown,
+  ) {
+    super(cause instanceof Error ? cause.message : String(cause));
+    this.problem = cause instanceof ApiError ? cause.explain("price_per_hour") : undefined;
+  }
+}
