@@ -1,12 +1,15 @@
 """What Themis promises, in the simulator: that lying does not pay, and that gangs are placed well.
 
-    python benchmarks/bench_themis_checks.py [--lying] [--placement] [--seeds 40] [--processes 2]
+    python benchmarks/bench_themis_checks.py [--lying [--about estimate] [--steps]] [--placement]
+        [--seeds 40] [--processes 2]
 
 --lying      One of 40 apps on 8 V100 and 8 K80 says something else than the truth: that it takes k times as
              long, or that it is k times as fast on the V100. Printed is its true time from submission to its
              end, divided by the same when it is honest, of as many workloads as there are seeds: the
              geometric mean with its standard error, and in how many it ends earlier and later. What others
              lose is the mean of the same over all others. Live, measured speeds overrule stated ones.
+--about      Only lies about that: the run time (estimate) or the speed.
+--steps      All jobs tell of their steps, truthfully, by which their run times are measured.
 --placement  Gangs of 1, 2, 4 and 8 GPUs on 32 GPUs of 8 machines, that do 0.6 as much when they are spread
              more than they need be. Printed are the part of gangs' GPU-time that is near together, the
              GPU-time that everything took in all and the largest rho, by the fairness knob: 1 is greedy by
@@ -19,9 +22,10 @@ import argparse
 import math
 import random
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -76,6 +80,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--lying", action="store_true")
+    parser.add_argument("--about", choices=sorted({what for what, _ in LIES}))
+    parser.add_argument("--steps", action="store_true")
     parser.add_argument("--placement", action="store_true")
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--processes", type=int, default=2)
@@ -83,16 +89,20 @@ def main() -> None:
     print(describe_machine())
     with ProcessPoolExecutor(options.processes) as pool:
         if options.lying or not options.placement:
-            print_lies(pool, range(options.seeds))
+            lies = [lie for lie in LIES if options.about in (None, lie[0])]
+            print_lies(pool, range(options.seeds), lies, tells_steps=options.steps)
         if options.placement or not options.lying:
             print_placement(pool, range(options.seeds))
 
 
-def print_lies(pool: ProcessPoolExecutor, seeds: Iterable[int]) -> None:
+def print_lies(
+    pool: ProcessPoolExecutor, seeds: Iterable[int], lies: Sequence[tuple[str, float]], *, tells_steps: bool
+) -> None:
     """Print what each lie gains."""
-    print(f"\n{'says':<18}{'its own time':>20}{'earlier':>9}{'later':>7}{'others':>9}")
-    by_seed = list(pool.map(_lies, seeds))
-    for place, (what, factor) in enumerate(LIES):
+    print(f"\njobs tell {'of their steps' if tells_steps else 'nothing while they run'}")
+    print(f"{'says':<18}{'its own time':>20}{'earlier':>9}{'later':>7}{'others':>9}")
+    by_seed = list(pool.map(partial(gains, lies=lies, tells_steps=tells_steps), seeds))
+    for place, (what, factor) in enumerate(lies):
         own = [found[place][0] for found in by_seed]
         others = [found[place][1] for found in by_seed]
         mean, error = statistics.mean(own), statistics.stdev(own) / math.sqrt(len(own))
@@ -104,17 +114,17 @@ def print_lies(pool: ProcessPoolExecutor, seeds: Iterable[int]) -> None:
         )
 
 
-def _lies(seed: int) -> list[tuple[float, float]]:
+def gains(seed: int, lies: Sequence[tuple[str, float]], *, tells_steps: bool) -> list[tuple[float, float]]:
     """Return for each lie the logarithm of how the liar's time, and on average that of others, changes."""
     workload = drawn(seed, spread=1.0)
     liar = JobId(JOBS // 2)
-    honest = times(run(workload, mixed(), {}, Table()))
+    honest = times(run(workload, mixed(), {}, Table(), tells_steps=tells_steps))
     found = []
-    for what, factor in LIES:
+    for what, factor in lies:
         lying = [
             replace(one, job=told(one.job, what, factor)) if one.job.id == liar else one for one in workload
         ]
-        other = times(run(lying, mixed(), {}, Table()))
+        other = times(run(lying, mixed(), {}, Table(), tells_steps=tells_steps))
         changes = {job: math.log(other[job] / honest[job]) for job in honest}
         own = changes.pop(liar)
         found.append((own, statistics.mean(changes.values())))
@@ -209,7 +219,14 @@ def _node(number: int, gpus: int, model: str) -> Node:
     return Node(id=NodeId(number), name=f"node-{number}", gpu_model=model, path=("rack",), gpus=devices)
 
 
-def run(workload: list[Arrival], nodes: tuple[Node, ...], parameters: dict[str, Any], table: Table) -> Engine:
+def run(
+    workload: list[Arrival],
+    nodes: tuple[Node, ...],
+    parameters: dict[str, Any],
+    table: Table,
+    *,
+    tells_steps: bool = False,
+) -> Engine:
     guaranteed: dict[str, int] = {}
     for node in nodes:
         guaranteed[node.gpu_model] = guaranteed.get(node.gpu_model, 0) + len(node.gpus)
@@ -229,7 +246,8 @@ def run(workload: list[Arrival], nodes: tuple[Node, ...], parameters: dict[str, 
         tenants=tuple(Tenant(name=tenant) for tenant in tenants),
         virtual_clusters=(vc,),
     )
-    engine = Engine(facts, workload, Rules(speeds=Speeds(tables=table, gpus_per_node=4)))
+    rules = Rules(speeds=Speeds(tables=table, gpus_per_node=4), tells_steps=tells_steps)
+    engine = Engine(facts, workload, rules)
     engine.run()
     assert not engine.degraded
     return engine

@@ -52,7 +52,7 @@ SELECT j.id, j.name, t.name, v.name, extract(epoch FROM j.submitted_at)::float8,
        j.held, j.cancelling, j.service, j.attempts_started, j.version, u.username,
        j.avoid_nodes, coalesce(j.time_limit_seconds, v.default_time_limit_seconds),
        j.short_runs, coalesce(extract(epoch FROM j.may_borrow_at), 0)::float8,
-       coalesce(j.preemption_cost_seconds, c.seconds, 0), j.pace
+       coalesce(j.preemption_cost_seconds, c.seconds, 0), j.pace::text
 FROM scheduler_job j
 JOIN tenants_user u ON u.id = j.submitted_by_id
 JOIN tenants_tenant t ON t.id = j.tenant_id
@@ -176,7 +176,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
         # A plain tuple, equal to a Kind and made in a third of the time.
         kind = kinds[job_id] = tenant, told.application or f"name:{name}"
         known = speeds.of(kind, told.gpus, told.throughput, shape)
-        measured = pace and measured_seconds(Pace(**_json(pace)), told.gpus, known.throughput)
+        measured = pace and measured_seconds(_pace_of(pace), told.gpus, known.throughput)
         jobs.append(
             core.Job(
                 id=job_id,
@@ -296,6 +296,12 @@ def shape_of(text: str) -> Shape:
         limit_seconds=_number(shape.get("limit_seconds")),
         after_trial=json.dumps(shape["after_trial"]) if "after_trial" in shape else "",
     )
+
+
+# What a job says of its steps changes once a minute.
+@lru_cache(maxsize=16_384)
+def _pace_of(text: str) -> Pace:
+    return Pace(**json.loads(text))
 
 
 def _number(value: float | None) -> float | None:

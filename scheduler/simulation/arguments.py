@@ -121,13 +121,18 @@ def parser() -> argparse.ArgumentParser:
         metavar="X",
         help="speed kept for each node beyond the fewest, where no table knows; default 1",
     )
+    world.add_argument(
+        "--steps",
+        action="store_true",
+        help="jobs tell of their steps, by which run times are measured, whatever was declared",
+    )
     sweep = made.add_argument_group("many runs")
     sweep.add_argument(
         "--sweep",
         action="append",
         default=[],
         metavar="AXIS=V1,V2",
-        help="round_seconds, locality, limit, placer, cells=no,yes, costs.NAME, failures.NAME",
+        help="round_seconds, locality, limit, placer, cells=no,yes, steps=no,yes, costs.NAME, failures.NAME",
     )
     sweep.add_argument(
         "--processes", type=int, default=1, metavar="N", help="runs at a time on this machine; 0: one a core"
@@ -187,6 +192,7 @@ def understand(arguments: Sequence[str]) -> Order:
             for name, text in (pair_of("--failure", each) for each in given.failure)
         },
         locality=given.locality,
+        steps=given.steps,
         cells=given.cells,
         private=given.private,
     )

@@ -270,6 +270,8 @@ def _about(experiment: Experiment) -> list[str]:
         said.append(
             f"A gang runs at {rules.speeds.default_locality:g} of its speed for each node beyond the fewest."
         )
+    if rules.tells_steps:
+        said.append("Jobs tell of their steps: measured run times overrule those that were declared.")
     if rules.failures.probability:
         said.append(
             f"{rules.failures.probability:.0%} of all attempts meet a failure (classes as in Philly's table);"

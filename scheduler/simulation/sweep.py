@@ -66,6 +66,8 @@ class Case:
     costs: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, float] = field(default_factory=dict)
     locality: float = 1.0
+    #: Jobs tell of their steps.
+    steps: bool = False
     #: Divide every guarantee by cells.
     cells: bool = False
     private: bool = False
@@ -93,6 +95,7 @@ def prepare(case: Case) -> Prepared:
         speeds=Speeds(tables=table, default_locality=case.locality, gpus_per_node=cluster.largest_node),
         costs=_made(Costs, "cost", case.costs),
         failures=_made(Failures, "failure", case.failures),
+        tells_steps=case.steps,
         seed=case.seed,
     )
     experiment = Experiment(
@@ -124,6 +127,7 @@ def _check_rounds(case: Case) -> None:
         "costs": bool(case.costs),
         "failures": bool(case.failures),
         "locality": case.locality != 1.0,
+        "steps": case.steps,
     }
     strange = [name for name, is_given in given.items() if is_given]
     if case.rounds and strange:
@@ -209,10 +213,20 @@ def _with(case: Case, axis: str, text: str) -> Case:
     if axis in ("placer", "cluster", "trace"):
         name_of: Any = {axis: text}
         return replace(case, **name_of)
-    if axis == "cells" and text in ("no", "yes"):
-        return replace(case, cells=text == "yes")
+    if axis in ("cells", "steps") and text in ("no", "yes"):
+        is_on: Any = {axis: text == "yes"}
+        return replace(case, **is_on)
     if not (axis in _NUMBERS or (dot and group in ("costs", "failures"))):
-        choices = [*_NUMBERS, "placer", "cells=no,yes", "cluster", "trace", "costs.NAME", "failures.NAME"]
+        choices = [
+            *_NUMBERS,
+            "placer",
+            "cells=no,yes",
+            "steps=no,yes",
+            "cluster",
+            "trace",
+            "costs.NAME",
+            "failures.NAME",
+        ]
         raise InputError(f"there is no axis {axis!r}; choose {wording.either(choices)}")
     try:
         value = _NUMBERS.get(axis, float)(text)

@@ -52,6 +52,22 @@ def test_compares_policies(trace: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert "sjf" in capsys.readouterr().out
 
 
+def test_steps_that_are_told_overrule_wrong_estimates(tmp_path: Path) -> None:
+    """The job that is said to take 10 s takes 900: shown by its steps after a minute, it gives way."""
+    header = "submitted_at,gpus,duration_seconds,estimate_seconds"
+    (tmp_path / "jobs.csv").write_text(f"{header}\n0,4,900,10\n1,4,100,100\n")
+    out = tmp_path / "out.json"
+    code = simulate(
+        "--trace", tmp_path / "jobs.csv", "--cluster", "v100=4:4", "--round-seconds", 0,
+        "--policy", "srtf", "--sweep", "steps=no,yes", "--json", out,
+    )  # fmt: skip
+    assert code == 0
+    silent, telling = json.loads(out.read_text())["policies"]
+    assert silent["completion_seconds"]["mean"] == pytest.approx((900 + 999) / 2)
+    assert telling["completion_seconds"]["mean"] == pytest.approx((1_000 + 159) / 2)
+    assert any("tell of their steps" in note for note in telling["notes"])
+
+
 def test_writes_a_report(trace: Path, tmp_path: Path) -> None:
     assert simulate("--trace", trace, "--cluster", "v100=4:4", "--report", tmp_path / "report") == 0
     page = (tmp_path / "report" / "report.html").read_text()
