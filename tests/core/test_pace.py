@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.core.pace import Line, Pace, measured_seconds
 from scheduler.core.run_time import LONGEST_SECONDS, left_seconds, remaining_seconds, start_seconds
+from scheduler.core.sim.run_times import Assumption, RunTimes, Source
 from tests.builders import NOW, make_job, make_running
 
 DAY = 86_400.0
@@ -124,5 +125,7 @@ def test_what_is_measured_holds_on_the_fastest_model_whatever_the_reference() ->
         assert start_seconds(job, ["A100", "K80"], DAY, reference) == {"A100": 500, "K80": 5_000}
     running = make_running(job, range(4), gpu_model="K80", since=NOW - 1_000)
     assert left_seconds(job, running, NOW, DAY) == pytest.approx(4_000)
-    # To whom all models are alike, too.
+    # To whom all models are alike, too; and in a forecast, which goes on where the job is.
     assert remaining_seconds(job, running, NOW, DAY) == pytest.approx(400)
+    assert RunTimes().left_seconds(job, running, NOW, DAY, Assumption.EXPECTED) == pytest.approx(4_000)
+    assert RunTimes().source(job) is Source.STEPS

@@ -1,9 +1,9 @@
 """How long a job will run from now on: nobody knows, so each forecast says what it assumes.
 
 A job ends at the latest with its time limit (each attempt has one of its own). Before that, the best that is
-known counts: its estimate; else how long jobs like it ran, as parts of their limits; else nothing, and any
-part of the limit is taken to be as likely as any other. What has run for a while is judged by those of its
-kind that ran at least as long, so what is left is never negative.
+known counts: what its steps tell; else its estimate; else how long jobs like it ran, as parts of their
+limits; else nothing, and any part of the limit is taken to be as likely as any other. What has run for a
+while is judged by those of its kind that ran at least as long, so what is left is never negative.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scheduler.core.service import executed_seconds
+from scheduler.core.run_time import relative_speeds, remaining_seconds
 from scheduler.core.snapshot import Job, Running
 
 #: By (tenant, application): parts of the time limit (0 to 1) that ended attempts used, in ascending order.
@@ -38,6 +38,7 @@ class Assumption(StrEnum):
 class Source(StrEnum):
     """What the expected run time of a job comes from."""
 
+    STEPS = "steps"
     ESTIMATE = "estimate"
     HISTORY = "history"
     LIMIT = "limit"
@@ -67,7 +68,9 @@ class RunTimes:
             return most
         typical = self._quantile(job, attempt / whole, EXPECTED_QUANTILE) * whole - attempt
         if job.estimate_seconds is not None:
-            to_do = job.estimate_seconds - executed_seconds(job, running, now)
+            to_do = remaining_seconds(job, running, now, default_limit_seconds)
+            if job.measured and running is not None:
+                to_do /= relative_speeds(job, [running.gpu_model])[running.gpu_model] or 1.0
             # Having outlived its estimate, it is like any other job again.
             typical = to_do if to_do > 0 else typical
         if kind is Assumption.EARLY:
@@ -76,6 +79,8 @@ class RunTimes:
 
     def source(self, job: Job) -> Source:
         """Return what the expected run time of the job comes from."""
+        if job.measured:
+            return Source.STEPS
         if job.estimate_seconds is not None:
             return Source.ESTIMATE
         return Source.HISTORY if self._examples(job) else Source.LIMIT
