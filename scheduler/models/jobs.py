@@ -21,7 +21,8 @@ _FINAL = sorted(JOB_FINAL)
 class Job(models.Model):
     """What a user submitted. `spec` is the normalised specification; columns repeat what is queried."""
 
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs")
+    # No index of its own, here and below: another one begins with it, and each is written with every row.
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs", db_index=False)
     virtual_cluster = models.ForeignKey(VirtualCluster, on_delete=models.PROTECT, related_name="jobs")
     submitted_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     name = models.CharField(max_length=63)
@@ -123,7 +124,7 @@ class StopCause(models.TextChoices):
 class Attempt(models.Model):
     """One execution of a job. Ids are never reused, so they fence reports of the past."""
 
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts", db_index=False)
     number = models.PositiveIntegerField()
     #: On a few GPUs, to see whether the job works at all, before all of them are taken for it.
     is_trial = models.BooleanField(default=False, db_default=False)
@@ -197,7 +198,7 @@ class PartState(models.TextChoices):
 class AttemptPart(models.Model):
     """What one node does for an attempt. `replicas` is [{rank, task, gpus: [id], gpu_indexes: [i]}]."""
 
-    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="parts")
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="parts", db_index=False)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="parts")
     state = models.CharField(max_length=8, choices=PartState.choices, default=PartState.WAITING)
     replicas = models.JSONField()
@@ -225,7 +226,7 @@ class AttemptPart(models.Model):
 class LogChunk(models.Model):
     """Consecutive output of one rank, stored once by its number."""
 
-    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="log_chunks")
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="log_chunks", db_index=False)
     rank = models.PositiveIntegerField()
     sequence = models.PositiveIntegerField()
     at = models.DateTimeField()
@@ -240,7 +241,7 @@ class LogChunk(models.Model):
 class ProgressPoint(models.Model):
     """One progress line of an attempt."""
 
-    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="progress")
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="progress", db_index=False)
     sequence = models.PositiveIntegerField()
     at = models.DateTimeField()
     step = models.BigIntegerField()

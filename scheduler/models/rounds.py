@@ -76,7 +76,8 @@ class AllocatedGpu(models.Model):
     """One GPU of an allocation. The two partial indexes are the last guard of the whole platform:
     a GPU has at most one holder and at most one planned successor, whatever the code above believes."""
 
-    allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="gpus")
+    # No index of its own: the constraint's begins with it, and each is written with every row.
+    allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="gpus", db_index=False)
     gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, related_name="allocations")
     phase = models.CharField(max_length=8, choices=[(p.value, p.value) for p in HoldPhase])
     #: A gang may leave its nodes one after another.

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connection
-from django.db.models import F, Max
 
 from scheduler import stream
 from scheduler.clock import database_now
@@ -21,16 +20,7 @@ from scheduler.core.plan import Action, ActionKind, Placement, Plan
 from scheduler.core.reserve import SPARE
 from scheduler.core.snapshot import AllocationId, GpuId, JobId, Snapshot
 from scheduler.hints import hint_round
-from scheduler.models import (
-    AllocatedGpu,
-    Allocation,
-    Attempt,
-    AttemptPart,
-    Event,
-    Explanation,
-    Job,
-    PolicyMemory,
-)
+from scheduler.models import AllocatedGpu, Allocation, Attempt, AttemptPart, Event, PolicyMemory
 from scheduler.models.jobs import PartState, StopCause
 from scheduler.rounds.copying import copy_rows, reserve_ids
 from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_queues
@@ -46,8 +36,21 @@ _LOCK_JOBS = """
 SELECT id, version, state, tenant_id, jsonb_exists(shape, 'after_trial'),
        (SELECT array_agg(task->>'name' ORDER BY place, replica)
         FROM jsonb_array_elements(spec->'tasks') WITH ORDINALITY AS listed(task, place),
-             generate_series(1, (task->>'replicas')::int) AS replica)
+             generate_series(1, (task->>'replicas')::int) AS replica),
+       coalesce((SELECT max(number) FROM scheduler_attempt WHERE job_id = scheduler_job.id), 0)
 FROM scheduler_job WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE
+"""
+_LOCK_NODES = """
+SELECT id FROM scheduler_node WHERE id IN (SELECT node_id FROM scheduler_gpu WHERE id = ANY(%s))
+ORDER BY id FOR NO KEY UPDATE
+"""
+# A GPU has at most one holder and one successor, each found by an index that knows nothing of history.
+_USABLE_GPUS = """
+SELECT g.id, g.node_id, g.index, held.allocation_id, planned.allocation_id
+FROM scheduler_gpu g JOIN scheduler_node n ON n.id = g.node_id
+LEFT JOIN scheduler_allocatedgpu held ON held.gpu_id = g.id AND held.phase = 'held'
+LEFT JOIN scheduler_allocatedgpu planned ON planned.gpu_id = g.id AND planned.phase = 'planned'
+WHERE g.id = ANY(%s) AND g.healthy AND g.present AND n.state = 'ready' AND NOT n.cordoned
 """
 _STOPS = frozenset({ActionKind.STOP, ActionKind.MOVE, ActionKind.RESIZE})
 _STARTS = frozenset({ActionKind.START, ActionKind.MOVE, ActionKind.RESIZE})
@@ -64,6 +67,19 @@ class Applied:
     kept: int
     stopped: int
     dropped: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LockedJob:
+    """What a start needs to know of its job, whose row is locked."""
+
+    tenant_id: int
+    #: Whether its next attempt is a trial run.
+    is_trial_due: bool
+    #: By rank: the name of the task it belongs to.
+    task_names: list[str]
+    #: Number of its newest attempt; 0: it has had none.
+    newest_attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +108,15 @@ class _Start:
 class _Facts:
     """What is true now of everything the plan's actions touch; read after their rows were locked."""
 
-    #: By rank: the name of the task it belongs to.
-    task_names: dict[JobId, list[str]]
-    tenants: dict[JobId, int]
-    #: Jobs whose next attempt is a trial run.
-    trials: set[JobId]
+    jobs: dict[JobId, _LockedJob]
     #: Jobs that changed since the snapshot, with the reason in words.
     changed_jobs: dict[JobId, str]
+    #: Usable GPUs, and those of them that are held or promised.
     places: dict[GpuId, _GpuPlace]
-    #: Unended attempts by allocation.
-    attempts: dict[AllocationId, list[Attempt]]
     holder: dict[GpuId, AllocationId]
     successor: dict[GpuId, AllocationId]
+    #: Unended attempts by allocation.
+    attempts: dict[AllocationId, list[Attempt]]
     dropped: list[dict[str, Any]] = field(default_factory=list)
 
     def drop(self, action: Action, why: str) -> None:
@@ -155,45 +168,36 @@ def _lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> _Facts:
     wanted = sorted({gpu for action in changes if action.placement for gpu in action.placement.gpus})
     versions = {job.id: job.version for job in snapshot.jobs}
     changed: dict[JobId, str] = {job: f"job {job} has ended" for job in jobs}
-    names: dict[JobId, list[str]] = {}
-    tenants: dict[JobId, int] = {}
-    trials: set[JobId] = set()
+    locked: dict[JobId, _LockedJob] = {}
+    places: dict[GpuId, _GpuPlace] = {}
+    holder: dict[GpuId, AllocationId] = {}
+    successor: dict[GpuId, AllocationId] = {}
     with connection.cursor() as cursor:
         cursor.execute(_LOCK_JOBS, [jobs])
-        for job, version, state, tenant, is_trial_due, task_names in cursor.fetchall():
-            names[job], tenants[job] = task_names, tenant
-            if is_trial_due:
-                trials.add(job)
+        for job, version, state, tenant, is_trial_due, task_names, newest in cursor.fetchall():
+            locked[job] = _LockedJob(
+                tenant_id=tenant, is_trial_due=is_trial_due, task_names=task_names, newest_attempt=newest
+            )
             if version == versions.get(job) and state in (JobState.QUEUED, JobState.RUNNING):
                 del changed[job]
             else:
                 changed[job] = f"job {job} changed after the snapshot"
-        cursor.execute(
-            "SELECT id FROM scheduler_node WHERE id IN (SELECT node_id FROM scheduler_gpu WHERE id = ANY(%s))"
-            " ORDER BY id FOR NO KEY UPDATE",
-            [wanted],
-        )
-        cursor.execute(
-            "SELECT g.id, g.node_id, g.index FROM scheduler_gpu g JOIN scheduler_node n ON n.id = g.node_id"
-            " WHERE g.id = ANY(%s) AND g.healthy AND g.present AND n.state = 'ready' AND NOT n.cordoned",
-            [wanted],
-        )
-        places = {gpu: _GpuPlace(node_id=node, index=index) for gpu, node, index in cursor.fetchall()}
-    holds = AllocatedGpu.objects.filter(gpu_id__in=wanted).exclude(phase=HoldPhase.RELEASED)
-    by_phase: dict[str, dict] = {HoldPhase.HELD: {}, HoldPhase.PLANNED: {}}
-    for gpu, phase, allocation in holds.values_list("gpu_id", "phase", "allocation_id"):
-        by_phase[phase][gpu] = allocation
+        cursor.execute(_LOCK_NODES, [wanted])
+        cursor.execute(_USABLE_GPUS, [wanted])
+        for gpu, node, index, held_by, promised_to in cursor.fetchall():
+            places[gpu] = _GpuPlace(node_id=node, index=index)
+            if held_by is not None:
+                holder[gpu] = held_by
+            if promised_to is not None:
+                successor[gpu] = promised_to
     concerned = {action.allocation for action in changes if action.allocation is not None}
-    concerned.update(by_phase[HoldPhase.HELD].values())
     return _Facts(
-        task_names=names,
-        tenants=tenants,
-        trials=trials,
+        jobs=locked,
         changed_jobs=changed,
         places=places,
-        attempts=_unended_attempts(concerned),
-        holder=by_phase[HoldPhase.HELD],
-        successor=by_phase[HoldPhase.PLANNED],
+        holder=holder,
+        successor=successor,
+        attempts=_unended_attempts(concerned.union(holder.values())),
     )
 
 
@@ -357,33 +361,35 @@ def _write_allocations(starts: Sequence[_Start], plan: Plan, *, at: datetime) ->
 
 def _write_attempts(starts: Sequence[_Start], facts: _Facts, *, at: datetime, actor: str) -> None:
     pairs = [(start, job) for start in starts for job in start.action.jobs]
-    jobs = [job for _, job in pairs]
-    newest = dict(
-        Attempt.objects.filter(job_id__in=jobs).values_list("job_id").annotate(newest=Max("number"))
-    )
     attempts, parts, events = [], [], []
-    for (start, job), attempt in zip(pairs, reserve_ids(Attempt, len(pairs)), strict=True):
+    for (start, job_id), attempt in zip(pairs, reserve_ids(Attempt, len(pairs)), strict=True):
         state = AttemptState.STARTING if start.is_held else AttemptState.PLANNED
-        by_node = _replicas_by_node(start.placement, facts.task_names[job], facts.places)
-        number = newest.get(job, 0) + 1
+        job = facts.jobs[job_id]
+        by_node = _replicas_by_node(start.placement, job.task_names, facts.places)
+        number = job.newest_attempt + 1
         # One node has nobody to wait for.
         go = start.is_held and len(by_node) == 1
         starting_at = at if start.is_held else None
-        is_trial = job in facts.trials
         attempts.append(
-            (attempt, job, number, is_trial, start.allocation, state, go, at, starting_at, *_BLANK_ATTEMPT)
-        )
+            (
+                attempt, job_id, number, job.is_trial_due, start.allocation, state, go, at, starting_at,
+                *_BLANK_ATTEMPT,
+            )
+        )  # fmt: skip
         parts += [
             (attempt, node, PartState.WAITING, json.dumps(replicas), "", "")
             for node, replicas in by_node.items()
         ]
         data = json.dumps(
             {"number": number, "gpu_model": start.placement.gpu_model}
-            | ({"is_trial": True} if is_trial else {})
+            | ({"is_trial": True} if job.is_trial_due else {})
         )
         events.append(
-            (at, f"attempt.{state}", "attempt", attempt, facts.tenants[job], job, "", state, actor, "", data)
-        )
+            (
+                at, f"attempt.{state}", "attempt", attempt, job.tenant_id, job_id, "", state, actor, "",
+                data,
+            )
+        )  # fmt: skip
     copy_rows(
         Attempt,
         (
@@ -396,12 +402,15 @@ def _write_attempts(starts: Sequence[_Start], facts: _Facts, *, at: datetime, ac
     copy_rows(AttemptPart, ("attempt_id", "node_id", "state", "replicas", "category", "message"), parts)
     copy_rows(Event, EVENT_COLUMNS, events)
     held = [job for start, job in pairs if start.is_held]
-    Job.objects.filter(id__in=held).update(
-        version=F("version") + 1, attempts_started=F("attempts_started") + 1
-    )
     planned = [job for start, job in pairs if not start.is_held]
-    Job.objects.filter(id__in=planned).update(version=F("version") + 1)
-    Explanation.objects.filter(job_id__in=held).delete()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE scheduler_job SET version = version + 1, attempts_started = attempts_started + 1"
+            " WHERE id = ANY(%s)",
+            [held],
+        )
+        cursor.execute("UPDATE scheduler_job SET version = version + 1 WHERE id = ANY(%s)", [planned])
+        cursor.execute("DELETE FROM scheduler_explanation WHERE job_id = ANY(%s)", [held])
 
 
 def _replicas_by_node(
