@@ -36,6 +36,20 @@ class Claim:
     worth: Mapping[str, float] = field(default_factory=dict)
 
 
+def claim_of(weight: float, gangs: Iterable[tuple[int, Mapping[str, float]]]) -> Claim:
+    """Return the claim of who has these gangs, each given by its GPUs and its speeds by model.
+
+    What a model is worth to it is the mean of their speeds there, by their GPUs.
+    """
+    gpus, by_model, worth = 0.0, dict[str, float](), dict[str, float]()
+    for size, speeds in gangs:
+        gpus += size
+        for model, speed in speeds.items():
+            by_model[model] = by_model.get(model, 0.0) + size
+            worth[model] = worth.get(model, 0.0) + size * speed
+    return Claim(weight, gpus, by_model, {model: value / gpus for model, value in worth.items()})
+
+
 def entitled(gpus: Mapping[str, float], claims: Mapping[Claimant, Claim]) -> Holdings[Claimant]:
     """Return what each claimant is entitled to: no more than it claims, no model more than it has."""
     held: Holdings[Claimant] = {claimant: {} for claimant in claims}

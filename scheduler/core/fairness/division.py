@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.core.allocation.checking import ABSURD
-from scheduler.core.entitlement import NOTHING, Claim, entitled
+from scheduler.core.entitlement import NOTHING, Claim, claim_of, entitled
 from scheduler.core.facts import Facts
 from scheduler.core.fairness.alone import Gang, speed_alone
 from scheduler.core.fairness.finish import rhos_of
@@ -138,7 +138,7 @@ class _Draft:
         self._wanting = {tenant: self._wanted(self._jobs[tenant]) for tenant in self.tenants}
         self._entitled = entitled(
             {model: float(gpus) for model, gpus in vc.guaranteed.items()},
-            {tenant: _claim(self._weights[tenant], self._wanting[tenant]) for tenant in self.tenants},
+            {tenant: self._claim(tenant) for tenant in self.tenants},
         )
         self._in, self._out = _trades(snapshot.memory.get(vc.name, {}))
 
@@ -152,6 +152,10 @@ class _Draft:
                 if prospect is not None:
                     found.append((job, prospect))
         return found
+
+    def _claim(self, tenant: str) -> Claim:
+        gangs = [(prospect.gpus, prospect.speeds) for _, prospect in self._wanting[tenant]]
+        return claim_of(self._weights[tenant], gangs)
 
     def _is_ready(self, job: Job) -> bool:
         return not job.held and job.eligible_at <= self._now
@@ -228,16 +232,6 @@ def _weights(vc: VirtualCluster, tenants: Iterable[str]) -> dict[str, float]:
 
 def _gang(prospect: Prospect) -> Gang:
     return Gang(prospect.gpus, prospect.speeds)
-
-
-def _claim(weight: float, wanting: Iterable[tuple[Job, Prospect]]) -> Claim:
-    by_model: dict[str, float] = {}
-    gpus = 0.0
-    for _, prospect in wanting:
-        gpus += prospect.gpus
-        for model in prospect.speeds:
-            by_model[model] = by_model.get(model, 0.0) + prospect.gpus
-    return Claim(weight, gpus, by_model)
 
 
 def _mean_speeds(gangs: Iterable[Gang]) -> dict[str, float]:

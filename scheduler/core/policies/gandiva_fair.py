@@ -33,13 +33,13 @@ Deviations and choices:
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
 from scheduler.core import wording
-from scheduler.core.entitlement import Claim, Holdings, entitled, entitled_within
+from scheduler.core.entitlement import Claim, Holdings, claim_of, entitled, entitled_within
 from scheduler.core.plan import Decision, LedgerLine
 from scheduler.core.policy import View
 from scheduler.core.snapshot import Job, Memory
@@ -159,7 +159,11 @@ class _Books:
 
     def _decided(self, users: Mapping[User, Sequence[tuple[Job, Prospect]]]) -> Targets:
         gpus = self._prospects.gpus
-        claims = {user: _claim(jobs) for user, jobs in users.items()}
+        # Users of a tenant count alike.
+        claims = {
+            user: claim_of(1.0, [(prospect.gpus, prospect.speeds) for _, prospect in jobs])
+            for user, jobs in users.items()
+        }
         before = self._entitled(claims)
         rates = {user: _rates(jobs, gpus) for user, jobs in users.items()}
         held, trades = before, list[Trade[User]]()
@@ -196,19 +200,6 @@ class _Books:
             if prospect is not None:
                 users.setdefault(user_of(job), []).append((job, prospect))
         return dict(sorted(users.items()))
-
-
-def _claim(jobs: Iterable[tuple[Job, Prospect]]) -> Claim:
-    """Return what the user's jobs could use at once, and how fast they are; users of a tenant count alike."""
-    by_model: dict[str, float] = {}
-    worth: dict[str, float] = {}
-    gpus = 0
-    for _, prospect in jobs:
-        gpus += prospect.gpus
-        for model, speed in prospect.speeds.items():
-            by_model[model] = by_model.get(model, 0.0) + prospect.gpus
-            worth[model] = worth.get(model, 0.0) + prospect.gpus * speed
-    return Claim(1.0, gpus, by_model, {model: value / gpus for model, value in worth.items()})
 
 
 def _rates(jobs: Sequence[tuple[Job, Prospect]], gpus: Mapping[str, int]) -> dict[str, float]:

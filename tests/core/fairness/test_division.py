@@ -13,6 +13,7 @@ from scheduler.core.fairness.division import Division, account_of
 from scheduler.core.fairness.envy import Envy, Had, envies
 from scheduler.core.fairness.lent import Share, uses
 from scheduler.core.lending.terms import Lending
+from scheduler.core.round import decide
 from scheduler.core.snapshot import Member, Snapshot, VirtualCluster
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot
 
@@ -63,6 +64,28 @@ def test_equals_hold_their_parts_and_nobody_is_worse_off_than_alone() -> None:
     assert (vision.borrowed, vision.lent, vision.wanted_since) == (0, 0, NOW - 10_000 + 1)
     assert vision.rho_worst >= vision.rho_mean > 0
     assert [job.id for job in vision.waiting] == [5, 6]
+
+
+#: A tenant's job: whose, of how many GPUs, and whether it gains much on V100.
+OWNED = st.tuples(st.sampled_from("ab"), st.sampled_from((1, 2)), st.booleans())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(OWNED, min_size=1, max_size=9))
+def test_entitled_is_what_gandiva_fair_goes_by(owned: list[tuple[str, int, bool]]) -> None:
+    """Who wants less than its part has its fastest models of that first, here and there."""
+    jobs = [
+        make_job(number, gpus, tenant=tenant, virtual_cluster="shared", throughput=FAST if fast else EVEN)
+        for number, (tenant, gpus, fast) in enumerate(owned, start=1)
+    ]
+    vc = shared({"V100": 4, "K80": 4}, {"a": 2, "b": 1}, policy="gandiva_fair")
+    machines = [make_node(1, gpus=4), make_node(2, gpus=4, gpu_model="K80")]
+    facts = make_snapshot(nodes=machines, virtual_clusters=[vc], jobs=jobs)
+    books = decide(facts).memory["shared"]["books"]["entitled"]
+    standings = division(facts).standings
+    for tenant, gpus in books.items():
+        entitled = standings[tenant].entitled
+        assert {model: entitled.get(model, 0.0) for model in gpus} == pytest.approx(gpus, abs=1e-5)
 
 
 def test_what_was_traded_is_neither_borrowed_nor_lent() -> None:

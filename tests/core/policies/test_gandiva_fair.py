@@ -252,6 +252,41 @@ class TestTurns:
         assert gpu_seconds(engine, since)["b"] == pytest.approx(2 * (engine.now - since), rel=1e-6)
 
 
+@st.composite
+def two_machines(draw: st.DrawFn) -> Snapshot:
+    """Two nodes, and users each of whom has jobs for both twice over: singles, pairs, or some of each."""
+    a_node = draw(st.sampled_from((2, 4)))
+    weights = draw(st.lists(st.sampled_from((1, 2)), min_size=2, max_size=3))
+    kinds = st.sampled_from(([1] * 4 * a_node, [2] * 2 * a_node, [2] * a_node + [1] * 2 * a_node))
+    owned = [(f"t{place}", size) for place in range(len(weights)) for size in draw(kinds)]
+    jobs = [job(number, *one) for number, one in enumerate(draw(st.permutations(owned)), start=1)]
+    machines = [make_node(number, gpus=a_node) for number in (1, 2)]
+    return snapshot(jobs, machines, {f"t{place}": weight for place, weight in enumerate(weights)})
+
+
+@settings(max_examples=25, deadline=None)
+@given(two_machines())
+def test_when_all_jobs_of_a_node_end_others_move_there_and_shares_even_out(facts: Snapshot) -> None:
+    """What the paper balances load for comes by itself where turns are global: within two quanta."""
+    (vc,) = facts.virtual_clusters
+    engine = play(facts, 4)
+    left_at = engine.now
+    on_first = {stay.job for stay in engine.stays if 1 in stay.nodes}
+    for one in {stay.job for stay in engine.stays if 2 in stay.nodes and stay.end == "running"}:
+        engine.finish(one)
+    engine.run(until=lambda engine: engine.now >= left_at + 10 * QUANTUM)
+    later = [stay for stay in engine.stays if stay.started_at >= left_at]
+    assert any(stay.job in on_first and 2 in stay.nodes for stay in later), "jobs move to the idle node"
+    largest, weight = max(one.gpus for one in facts.jobs), sum(member.weight for member in vc.members)
+    since = left_at + 2 * QUANTUM
+    for quanta in range(3, 11):
+        until = left_at + quanta * QUANTUM
+        had = gpu_seconds(engine, since, until)
+        for member in vc.members:
+            part = member.weight / weight * vc.guaranteed["V100"] * (until - since)
+            assert abs(had.get(member.tenant, 0.0) - part) <= 2 * largest * QUANTUM + 1
+
+
 class TestTrading:
     jobs = (
         *[job(number, "vision", speed_up=6.0) for number in range(1, 9)],
