@@ -8,6 +8,7 @@
     minder, minding  the parent of one attempt's processes, which outlives the agent
     devices, health, metrics, output, sessions   what is told of the node, and what goes on in attempts
     outpost          an agent's stand-in on a node of another scheduler
+    configuration, folder, procfs, programs   what all of them use
 
 Three modules are programs, and other versions call them by their names, which therefore stay: `nodeagent`
 itself, `nodeagent.minder`, and `nodeagent.outpost`, of which batch jobs wait in line for days.

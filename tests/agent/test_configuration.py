@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,12 @@ def test_the_program_ends_with_the_reason(tmp_path: Path) -> None:
     assert result.returncode == 2
     assert "node: must be text" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("program", ["nodeagent.__main__", "nodeagent.minder", "nodeagent.outpost"])
+def test_other_versions_find_a_program_by_its_name(program: str) -> None:
+    """An agent starts minders while its code is being replaced; batch jobs of an older one wait for days."""
+    assert callable(import_module(program).main)
 
 
 def test_the_agent_needs_no_django_and_the_minder_needs_next_to_nothing() -> None:
