@@ -2,17 +2,18 @@
 
 import os
 
+import django
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from django.core.asgi import get_asgi_application
 from django.urls import path
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 # Before anything that imports models.
-django_application = get_asgi_application()
+django.setup(set_prefix=False)
 
 from django.conf import settings  # noqa: E402
 
+from controlplane.handler import Handler  # noqa: E402
 from controlplane.limits import AsgiApplication, BodyLimit, Receive, Scope, Send  # noqa: E402
 from controlplane.live import AgentConsumer, LiveConsumer  # noqa: E402
 from controlplane.sessions.consumers import AgentSession, UserSession  # noqa: E402
@@ -40,7 +41,7 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
 
 dashboard = ProtocolTypeRouter(
     {
-        "http": BodyLimit(django_application, limit_bytes=settings.DATA_UPLOAD_MAX_MEMORY_SIZE),
+        "http": BodyLimit(Handler(), limit_bytes=settings.DATA_UPLOAD_MAX_MEMORY_SIZE),
         "websocket": URLRouter(
             [
                 path("ws/live", live(LiveConsumer.as_asgi())),
