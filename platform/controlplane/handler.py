@@ -1,0 +1,70 @@
+"""HTTP by Django, each request from beginning to end in one of a few threads that stay.
+
+Django's own handler starts a thread for every request, and goes to it and back to the event loop for the
+signals, the middleware, the view and the end, since each of them might be asynchronous. Ours are not. To go
+there once is what makes small requests cheap: the way cost several times as much as what they do.
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.core import signals
+from django.core.exceptions import RequestAborted
+from django.core.handlers.asgi import ASGIHandler, get_script_prefix
+from django.http import HttpResponseBase
+from django.urls import set_script_prefix
+
+from controlplane.limits import Receive, Scope, Send
+
+
+class Handler(ASGIHandler):
+    """Django's, but for where the work is done. A response that streams is sent from the event loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        threads = ThreadPoolExecutor(settings.REQUEST_THREADS, thread_name_prefix="request")
+        self._answer_in_thread = sync_to_async(self._answer, thread_sensitive=False, executor=threads)
+
+    def load_middleware(self, is_async: bool = False) -> None:
+        super().load_middleware(is_async=False)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await self.read_body(receive)
+        except RequestAborted:
+            return
+        response = await self._answer_in_thread(scope, body)
+        if response.streaming:
+            await self._stream(response, receive, send)
+        else:
+            await self.send_response(response, send)
+
+    def _answer(self, scope: Scope, body: IO[bytes]) -> HttpResponseBase:
+        """Return the response: closed, with all that its request held, unless it is yet to be streamed."""
+        set_script_prefix(get_script_prefix(scope))
+        signals.request_started.send(sender=type(self), scope=scope)
+        request, response = self.create_request(scope, body)
+        if request is not None:
+            response = self.get_response(request)
+        response._handler_class = type(self)
+        if not response.streaming:
+            response.close()
+        return response
+
+    async def _stream(self, response: HttpResponseBase, receive: Receive, send: Send) -> None:
+        """Send the response piece by piece, as long as there is somebody who reads it."""
+        sending = asyncio.ensure_future(self.send_response(response, send))
+        # After its body a request has nothing to say but that it is gone.
+        leaving = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            sending.cancel()
+            leaving.cancel()
+            await asyncio.wait({sending, leaving})
+            await sync_to_async(response.close)()

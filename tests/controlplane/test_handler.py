@@ -1,0 +1,80 @@
+"""Where requests are worked on, and for how long."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from django.core.signals import request_finished, request_started
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.urls import path
+
+from controlplane.handler import Handler
+
+pytestmark = pytest.mark.urls(__name__)
+
+PIECE = b"piece of a file"
+ended: list[str] = []
+
+
+def thread(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(threading.current_thread().name)
+
+
+async def pieces() -> AsyncIterator[bytes]:
+    try:
+        while True:
+            yield PIECE
+            await asyncio.sleep(0)
+    finally:
+        ended.append("file")
+
+
+def endless(request: HttpRequest) -> StreamingHttpResponse:
+    return StreamingHttpResponse(pieces())
+
+
+urlpatterns = [path("thread", thread), path("endless", endless)]
+
+
+@pytest.fixture
+def seen():
+    """Threads in which requests began and ended."""
+    threads = []
+
+    def note(**_):
+        threads.append(threading.current_thread().name)
+
+    for signal in (request_started, request_finished):
+        signal.connect(note)
+    yield threads
+    for signal in (request_started, request_finished):
+        signal.disconnect(note)
+
+
+async def test_a_request_begins_and_ends_in_the_thread_of_its_view_which_serves_others_too(seen, settings):
+    settings.REQUEST_THREADS = 1
+    transport = httpx.ASGITransport(app=Handler())
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answers = await asyncio.gather(*(client.get("/thread") for _ in range(3)))
+    assert [answer.text for answer in answers] == ["request_0"] * 3
+    assert seen == ["request_0"] * 6
+
+
+async def test_a_file_is_made_for_no_longer_than_somebody_reads_it(seen):
+    ended.clear()
+    sent = []
+    incoming = [{"type": "http.request", "body": b""}, {"type": "http.disconnect"}]
+
+    async def send(message):
+        sent.append(message)
+
+    async def receive():
+        return incoming.pop(0)
+
+    scope = {"type": "http", "method": "GET", "path": "/endless", "headers": [(b"host", b"localhost")]}
+    await Handler()(scope | {"query_string": b""}, receive, send)
+    assert sent[1]["body"] == PIECE
+    assert ended == ["file"]
+    assert len(seen) == 2
