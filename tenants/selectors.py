@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from channels.db import database_sync_to_async
 from django.contrib.auth import get_user
 from django.contrib.sessions.backends.db import SessionStore
-from django.db.models import F, Model, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
 from tenants import tokens
+from tenants.callers import Held, token_with_user
 from tenants.errors import NotAllowed, NotFound, NotSignedIn
 from tenants.models import Membership, Quota, Role, Tenant, Token, User
 
-Row = TypeVar("Row", bound=Model)
-
 #: Each role includes the ones before it.
 RANK: Mapping[str, int] = {Role.VIEWER: 1, Role.MEMBER: 2, Role.ADMIN: 3}
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A role of the viewer in one tenant."""
-
-    tenant_id: int
-    tenant: str
-    role: Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +87,6 @@ class Viewer:
         return Tenant.objects.filter(pk__in=list(self._roles))
 
 
-def user_with_roles(user_id: int) -> User | None:
-    """A user who carries his roles, so that knowing who asks costs one query."""
-    return _first_with_roles(User.objects.filter(pk=user_id), "", lambda user: user)
-
-
 def viewer_of(user: User, *, token: Token | None = None) -> Viewer:
     """The viewer for a user; free of queries when he carries his roles."""
     held = getattr(user, "held", None)
@@ -122,26 +107,6 @@ def viewer_of(user: User, *, token: Token | None = None) -> Viewer:
     )
 
 
-def _first_with_roles(rows: QuerySet[Row], path: str, user_of: Callable[[Row], User]) -> Row | None:
-    """The one row, with the roles of its user, which `path` leads to.
-
-    A plain join, so the row comes once for each membership: the aggregate that would spare this takes
-    Django longer to write than the rest of a small request.
-    """
-    joined = rows.annotate(
-        held_tenant_id=F(f"{path}memberships__tenant_id"),
-        held_tenant=F(f"{path}memberships__tenant__name"),
-        held_role=F(f"{path}memberships__role"),
-    )
-    found = list(joined.order_by("held_tenant_id"))
-    if not found:
-        return None
-    user_of(found[0]).held = tuple(
-        Held(row.held_tenant_id, row.held_tenant, Role(row.held_role)) for row in found if row.held_role
-    )
-    return found[0]
-
-
 def viewer(source: Any) -> Viewer:
     """The viewer behind a request (authentication left him there) or a user."""
     if isinstance(source, User):
@@ -159,8 +124,7 @@ def token_of_header(header: str) -> Token:
     if parts is None:
         raise NotSignedIn("This is not an API token: one looks like alt_<key>_<secret>.")
     key, secret = parts
-    found = Token.objects.select_related("user").filter(key=key)
-    token = _first_with_roles(found, "user__", lambda token: token.user)
+    token = token_with_user(key)
     if token is None or not tokens.matches(secret, token.digest) or not token.user.is_active:
         raise NotSignedIn("This token is unknown, or was revoked.")
     if token.expires_at is not None and token.expires_at <= timezone.now():

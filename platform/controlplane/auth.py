@@ -16,9 +16,10 @@ from rest_framework import authentication
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
+from tenants.callers import user_with_roles
 from tenants.errors import NotAllowed
 from tenants.models import Token, User
-from tenants.selectors import Viewer, token_of_header, user_with_roles, viewer_of
+from tenants.selectors import Viewer, token_of_header, viewer_of
 
 LAST_USED_PRECISION = timedelta(minutes=1)
 

@@ -32,9 +32,12 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
     return f' (did you mean "{by_lower[near[0]]}"?)' if near else ""
 
 
+_NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
+
+
 def is_storable(text: str) -> bool:
     """PostgreSQL stores neither NUL nor half a surrogate pair, though both can come in JSON."""
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+    return _NOT_STORABLE.search(text) is None
 
 
 #: More unknown fields than this in one object are not told apart: nobody reads on, and it costs time.
