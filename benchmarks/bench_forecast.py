@@ -1,10 +1,11 @@
 """Time a forecast: 1,000 waiting jobs on 2,000 GPUs with about 500 running, all three runs together.
 
-    python benchmarks/bench_forecast.py [--runs 5] [--gpus 2000] [--waiting 1000] [--clusters 1 20]
+    python benchmarks/bench_forecast.py [--runs 5] [--gpus 2000] [--waiting 1000] [--clusters 1 20] [--rules]
 
 Jobs have about four GPUs each; a few are gangs over several nodes. One round fills the cluster; what it
 starts has run for up to 50 minutes, and so many of the others wait. Times are of one core's processor time;
-the time of ten million additions tells how fast the machine was at that moment.
+the time of ten million additions tells how fast the machine was at that moment. With --rules every virtual
+cluster lends what is idle for a minute, for an hour, and borrows for whoever waits.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 
 from bench_decide import NOW, add_up, make_nodes, seconds
 from machine import describe_machine
 
+from scheduler.core.lending.terms import BorrowRule, Lending, LendRule, Lot, RuleId
 from scheduler.core.plan import ActionKind
+from scheduler.core.reliance import relying_on
 from scheduler.core.round import decide
 from scheduler.core.sim.forecast import forecast
 from scheduler.core.sim.run_times import RunTimes
@@ -85,8 +89,29 @@ def make_snapshot(gpus: int, running: int, waiting: int, clusters: int, policy: 
     )
 
 
-def make_jobs(count: int, clusters: int, dice: random.Random) -> tuple[Job, ...]:
-    shapes = dice.choices(SHAPES, [weight for *_, weight in SHAPES], k=count)
+def with_rules(snapshot: Snapshot) -> Snapshot:
+    """Let every virtual cluster lend what it does not need, and borrow for jobs that wait."""
+    numbers = map(RuleId, count(1))
+    clusters = snapshot.virtual_clusters
+    lend = [
+        LendRule(
+            id=next(numbers),
+            virtual_cluster=vc.name,
+            lot=Lot(gpus=vc.guaranteed),
+            idle_seconds=60.0,
+            lend_seconds=3_600.0,
+        )
+        for vc in clusters
+    ]
+    borrow = [
+        BorrowRule(id=next(numbers), virtual_cluster=vc.name, most_gpus=1_000, waiting_seconds=0.0)
+        for vc in clusters
+    ]
+    return relying_on(snapshot, Lending(lend_rules=tuple(lend), borrow_rules=tuple(borrow)))
+
+
+def make_jobs(jobs: int, clusters: int, dice: random.Random) -> tuple[Job, ...]:
+    shapes = dice.choices(SHAPES, [weight for *_, weight in SHAPES], k=jobs)
     return tuple(
         Job(
             id=JobId(number),
@@ -127,6 +152,7 @@ def main() -> None:
     parser.add_argument("--waiting", type=int, default=1_000)
     parser.add_argument("--clusters", type=int, nargs="+", default=[1, 20])
     parser.add_argument("--policies", nargs="+", default=["fifo", "tiresias"])
+    parser.add_argument("--rules", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     print(describe_machine())
@@ -139,7 +165,7 @@ def main() -> None:
             snapshot = make_snapshot(
                 options.gpus, options.running, options.waiting, clusters, policy, options.seed
             )
-            report(snapshot, options.runs)
+            report(with_rules(snapshot) if options.rules else snapshot, options.runs)
 
 
 if __name__ == "__main__":
