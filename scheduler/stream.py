@@ -4,12 +4,9 @@ Objects go out whole with their row version and the page keeps the newest, so a 
 message is harmless (DESIGN 1.9). Nothing here may fail what was committed: sends are robust.
 """
 
-import math
-import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from threading import Lock
 from typing import Any
 
 from channels.layers import get_channel_layer
@@ -25,36 +22,8 @@ OPERATORS = "operators"
 #: Objects per message: keeps one frame well under a browser's and Redis's comfort.
 _BATCH = 100
 
-#: Readings of nodes that report within this time of each other go out together: they are lossy, and to change
-#: threads for each of them costs as much as the rest of a report.
-_SAMPLES_SECONDS = 0.2
-
 #: The groups that hear of it, and what they hear.
 Message = tuple[tuple[str, ...], dict[str, Any]]
-
-
-class Gathering:
-    """Holds messages back, of each sender the newest, so that they are sent together and not too often."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.waiting: dict[str, Message] = {}
-        self.sent_at = -math.inf
-        self.lock = Lock()
-
-    def add(self, sender: str, message: Message) -> list[Message]:
-        """Return what is to be sent now; what is not waits for whoever comes next."""
-        with self.lock:
-            self.waiting[sender] = message
-            now = time.monotonic()
-            if now - self.sent_at < self.seconds:
-                return []
-            self.sent_at = now
-            due, self.waiting = self.waiting, {}
-            return list(due.values())
-
-
-_samples = Gathering(_SAMPLES_SECONDS)
 
 
 def tenant_group(name: str) -> str:
@@ -169,8 +138,7 @@ def publish_samples(node_name: str, samples: Sequence[Any]) -> None:
         }
         for sample in samples
     ]
-    message = {"type": "live.samples", "node": node_name, "gpus": gpus}
-    _on_commit(_send, _samples.add(node_name, ((EVERYONE,), message)))
+    _on_commit(_send, [((EVERYONE,), {"type": "live.samples", "node": node_name, "gpus": gpus})])
 
 
 def publish_usage(point: Mapping[str, Any]) -> None:

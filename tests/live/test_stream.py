@@ -6,6 +6,7 @@ from django.db import transaction
 
 from controlplane.asgi import application
 from controlplane.live import NOT_SIGNED_IN, TOO_LARGE
+from nodeagent.messages import GpuSample
 from scheduler import stream
 from scheduler.clock import database_now
 from scheduler.core.plan import LedgerLine as Line
@@ -110,10 +111,13 @@ async def test_everybody_hears_of_nodes_and_nodes_name_no_tenant():
     ours, _, member, _ = await world()
     node = await sync_to_async(make_node)("v100-a1", gpus=1)
     page = await watch(member)
-    await publish((stream.publish_nodes, [node.id]))
+    sample = GpuSample(index=0, utilisation_percent=90.0, memory_used_bytes=2**30)
+    await publish((stream.publish_nodes, [node.id]), (stream.publish_samples, node.name, [sample]))
     message = await page.receive()
     assert [each["kind"] for each in message["objects"]] == ["node"]
     assert ours.tenant.name not in str(message["objects"][0]["data"]["gpus"])
+    (told,) = (await page.receive())["gpus"]
+    assert told == {"index": 0, "utilisation_percent": 90.0, "memory_used_bytes": 2**30}
 
 
 async def test_everybody_hears_of_offers_and_loans_and_members_alone_of_their_account():
