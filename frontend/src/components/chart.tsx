@@ -199,7 +199,7 @@ function optionsFrom(shape: string, width: number, onPoint: (pointed: Pointed | 
         ...(isTime ? { values: clockAxis, incrs: CLOCK_STEPS_SECONDS, space: 80 } : {}),
         ...(xLabel ? { label: xLabel, labelSize: 16, labelGap: 0, labelFont: font } : {}),
       },
-      { ...axis, size: 44 },
+      { ...axis, size: 44, values: (_chart, splits) => splits.map((value) => axisFormat.format(value)) },
     ],
     legend: { show: false },
     cursor: { y: false, points: { size: 6 } },
@@ -256,6 +256,9 @@ function drawMarks(chart: uPlot, marks: readonly number[]): void {
   }
   ctx.restore();
 }
+
+/** The usual three decimals would name two neighbours alike where values are small. */
+const axisFormat = new Intl.NumberFormat("en-US", { maximumFractionDigits: 6 });
 
 const MINUTE = 60;
 const HOUR = 60 * MINUTE;

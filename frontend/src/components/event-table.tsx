@@ -5,7 +5,7 @@ import { useMemo } from "react";
 import { nodesQuery } from "@/api/queries";
 import type { ClusterEvent } from "@/api/types";
 import { moment, words } from "@/components/format";
-import { muted, oneLine, TableFrame } from "@/ui/layout";
+import { muted, oneLine, prose, TableFrame } from "@/ui/layout";
 
 /** What happened, to what, and who did it. */
 export function EventTable({ events }: { events: readonly ClusterEvent[] }) {
@@ -31,7 +31,7 @@ export function EventTable({ events }: { events: readonly ClusterEvent[] }) {
             </td>
             <td className={oneLine}>{stepOf(event)}</td>
             <td className={`${oneLine} ${muted}`}>{event.actor}</td>
-            <td>{event.message}</td>
+            <td className={prose}>{event.message}</td>
           </tr>
         ))}
       </tbody>

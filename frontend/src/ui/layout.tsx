@@ -81,7 +81,9 @@ export function TableFrame({ children, label }: { children: ReactNode; label: st
 
 /** Class for cells of numbers, which align right. */
 export const numeric = styles.numeric ?? "";
-/** Class for text that may be cut short. */
+/** Class for text of less weight. */
 export const muted = styles.muted ?? "";
+/** Class for cells of sentences: on a narrow screen one scrolls to them, they do not become a column of words. */
+export const prose = styles.prose ?? "";
 /** Class for cells whose text stays on one line. */
 export const oneLine = styles.oneLine ?? "";

@@ -35,6 +35,13 @@ export function Legend({ racks, colourBy, tenants }: LegendProps) {
             count={byState.get(state) ?? 0}
           />
         ))}
+      {colourBy === "job" && (
+        <Entry
+          className={styles.swatchJobs}
+          text="In use, a colour for each job"
+          count={plots.filter(({ job }) => job).length}
+        />
+      )}
       <StateEntry state="unknown" colour="var(--crop-none)" counts={byState} />
       <Entry
         className={styles.swatchFree}

@@ -46,7 +46,7 @@ function Adviser() {
         </>
       }
     >
-      <div className={styles.ask}>
+      <div className={list.data?.length ? styles.ask : undefined}>
         <Panel title="Ask">
           <AdviceForm onAsked={(asked) => void navigate({ search: { id: asked.id } })} />
         </Panel>

@@ -4,7 +4,7 @@ import type { Anomalies, Anomaly } from "@/api/cell-types";
 import { counted, duration, moment } from "@/components/format";
 import { useSession } from "@/components/session";
 import { Tag } from "@/components/state-badge";
-import { muted, numeric, oneLine, TableFrame } from "@/ui/layout";
+import { muted, numeric, oneLine, prose, TableFrame } from "@/ui/layout";
 import styles from "@/features/anomalies/anomalies.module.css";
 
 const CAUSES: Record<Anomaly["cause"], string> = {
@@ -68,7 +68,7 @@ function Row({ anomaly, showRound }: { anomaly: Anomaly; showRound: boolean }) {
       <td className={`${numeric} ${oneLine}`}>
         <strong>{duration(anomaly.extra_seconds)}</strong>
       </td>
-      <td className={styles.cause}>
+      <td className={prose}>
         <strong>{CAUSES[anomaly.cause]}</strong>{" "}
         {anomaly.hard_affinity && <Tag title="Its GPUs had to be near to each other">had to be near</Tag>}
         {anomaly.message && <p className={muted}>{anomaly.message}</p>}

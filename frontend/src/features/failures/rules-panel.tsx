@@ -105,9 +105,11 @@ function RuleTable({ rules, busy, onEdit, onEarlier, onRemove }: RuleTableProps)
       <tbody>
         {rules.map((rule, place) => (
           <tr key={rule.name}>
-            <th scope="row" className={styles.rule}>
-              {rule.name} {rule.severity !== "error" && <Tag>{rule.severity}</Tag>}
-              <p className={muted}>{[rule.says, rule.advice].filter(Boolean).join(". ")}</p>
+            <th scope="row">
+              <div className={styles.rule}>
+                {rule.name} {rule.severity !== "error" && <Tag>{rule.severity}</Tag>}
+                <p className={muted}>{[rule.says, rule.advice].filter(Boolean).join(". ")}</p>
+              </div>
             </th>
             <td className={styles.matches}>
               {rule.pattern && <code>{rule.pattern}</code>} <span className={muted}>{endsOf(rule)}</span>

@@ -10,8 +10,7 @@ import { ShowMore } from "@/components/show-more";
 import { Tag } from "@/components/state-badge";
 import { percent } from "@/features/fairness/words";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
-import { muted, numeric, oneLine, Panel, TableFrame } from "@/ui/layout";
-import styles from "@/features/fairness/fairness.module.css";
+import { muted, numeric, oneLine, Panel, prose, TableFrame } from "@/ui/layout";
 
 /** When somebody had less here than it would have had alone, by how much, and why. */
 export function ViolationsPanel({ name }: { name: string }) {
@@ -62,7 +61,7 @@ function Row({ violation, showRound }: { violation: Violation; showRound: boolea
         {percent(violation.worst)}
       </td>
       <td className={`${numeric} ${oneLine}`}>{gpuHours(violation.lost_gpu_seconds)}</td>
-      <td className={styles.cause}>
+      <td className={prose}>
         <strong>{words(violation.cause)}</strong>
         {violation.message && <p className={muted}>{violation.message}</p>}
       </td>

@@ -170,7 +170,8 @@ function factsOf(job: Job) {
     ["Attempts", String(job.attempts)],
     ["Preemptions", <Preemptions key="preemptions" job={job} />],
     ...(job.attempt?.turn ? [["Turns", <TurnLine key="turns" turn={job.attempt.turn} />] as const] : []),
-    ["Service received", gpuHours(job.service_gpu_seconds)],
+    // Counted when an attempt ends.
+    ["Service received", gpuHours(job.service_gpu_seconds) + (job.state === "running" ? " before this attempt" : "")],
     ["Submitted", moment(job.submitted_at)],
     ["First start", moment(job.started_at)],
     ["Ended", moment(job.ended_at)],

@@ -142,7 +142,7 @@ function SpeedCell({ model }: { model: JobSpeed }) {
           {isGuess(source) && "≈ "}
           {speedText(speed)} samples/s
         </span>
-        {relative !== null && <span className={muted}>{percent(relative)}</span>}
+        {relative !== null && <span className={`${muted} ${oneLine}`}>{percent(relative)}</span>}
       </span>
       <RelativeBar part={relative ?? 0} guess={isGuess(source)} />
     </span>

@@ -9,7 +9,7 @@ import { ShowMore } from "@/components/show-more";
 import { Badge, verdictLook } from "@/components/state-badge";
 import { checkTitle, withdrawnText, worstFirst } from "@/features/nodes/health";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
-import { muted, oneLine, Panel, TableFrame } from "@/ui/layout";
+import { muted, oneLine, Panel, prose, TableFrame } from "@/ui/layout";
 
 /** Who took the node out of service, why, and when it is back. */
 export function WithdrawnNotice({ node }: { node: Node }) {
@@ -53,7 +53,7 @@ export function HealthPanel({ node }: { node: Node }) {
                 <td className={`${oneLine} ${muted}`} title={moment(check.since)}>
                   {ago(check.since, now)}
                 </td>
-                <td>{check.message}</td>
+                <td className={prose}>{check.message}</td>
               </tr>
             ))}
           </tbody>
@@ -90,7 +90,7 @@ export function HealthHistory({ name }: { name: string }) {
                 <td className={oneLine}>{moment(event.at)}</td>
                 <td className={muted}>{event.from || "–"}</td>
                 <td>{event.to}</td>
-                <td>{event.message}</td>
+                <td className={prose}>{event.message}</td>
               </tr>
             ))}
           </tbody>

@@ -5,7 +5,7 @@ import { useMemo } from "react";
 import { activeJobsQuery, eventsQuery, nodeQuery } from "@/api/queries";
 import type { Node } from "@/api/types";
 import { EventTable } from "@/components/event-table";
-import { bytes, words } from "@/components/format";
+import { bytes } from "@/components/format";
 import { bedOf, holdersByGpu, STATE_TEXT, type Bed } from "@/components/gpu-map/garden";
 import { GpuMap } from "@/components/gpu-map/gpu-map";
 import { Legend } from "@/components/gpu-map/legend";
@@ -98,8 +98,8 @@ function NodeView({ node }: { node: Node }) {
 }
 
 function isolationOf(node: Node): string {
-  const means = Object.entries(node.isolation).flatMap(([mean, isThere]) => (isThere ? [words(mean)] : []));
-  return means.join(", ") || "processes only";
+  const means = Object.entries(node.isolation).flatMap(([mean, isThere]) => (isThere ? [mean] : []));
+  return means.map((mean) => (mean === "cpu" ? "CPU" : mean.replaceAll("_", " "))).join(", ") || "processes only";
 }
 
 function GpuList({ bed }: { bed: Bed }) {
@@ -134,7 +134,7 @@ function GpuList({ bed }: { bed: Bed }) {
                 {job ? <Badge look={jobLook(job)} /> : STATE_TEXT[state]}
                 {gpu.problem && <p className={styles.broken}>{gpu.problem}</p>}
               </td>
-              <td>
+              <td className={oneLine}>
                 {job && (
                   <Link to="/jobs/$id" params={{ id: String(job.id) }}>
                     {job.name} #{job.id}

@@ -118,7 +118,7 @@ function NodeTable({ nodes }: { nodes: readonly Node[] }) {
               <Badge look={nodeLook(node)} />
               <HealthBadge node={node} />
             </td>
-            <td>{node.rack}</td>
+            <td className={oneLine}>{node.rack}</td>
             <td>{node.gpu_model ?? "–"}</td>
             <td>
               <UseBar used={node.gpus.filter((gpu) => gpu.state === "held").length} total={node.gpus.length} />

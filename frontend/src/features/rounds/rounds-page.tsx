@@ -42,8 +42,9 @@ export function RoundsPage() {
       }
     >
       <Panel flush>
-        {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-        {query.isPending ? (
+        {query.isError ? (
+          <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />
+        ) : query.isPending ? (
           <SkeletonLines count={10} />
         ) : shown.length > 0 ? (
           <RoundTable rounds={shown} />

@@ -29,8 +29,8 @@ export function PreemptionsOf({ name }: { name: string }) {
   const cost = data.lost_gpu_hours + data.overhead_gpu_hours;
   return (
     <>
-      {counted(data.preemptions, "time")} in {data.hours} hours ({data.preemptions_per_hour} an hour), {cost.toFixed(2)}{" "}
-      GPU-hours of work lost and of stopping and starting
+      {counted(data.preemptions, "time")} in {data.hours} hours, which cost {cost.toFixed(2)} GPU-hours of lost work and
+      restarts
     </>
   );
 }

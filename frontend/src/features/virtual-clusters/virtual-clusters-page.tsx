@@ -100,12 +100,7 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
         <LoanList cluster={cluster} />
         <Facts
           facts={[
-            [
-              "Jobs",
-              <Link key="jobs" to="/jobs" search={{ vc: cluster.name, state: "queued,running" }}>
-                {cluster.running} running, {cluster.queued} queued
-              </Link>,
-            ],
+            ["Jobs", <JobCounts key="jobs" cluster={cluster} />],
             [
               "Waiting",
               <Link key="anomalies" to="/virtual-clusters/$name/anomalies" params={{ name: cluster.name }}>
@@ -138,6 +133,19 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
         </div>
       </div>
     </Panel>
+  );
+}
+
+/** They lead to the jobs; of virtual clusters of others one may only know how many. */
+function JobCounts({ cluster }: { cluster: VirtualCluster }) {
+  const me = useSession();
+  const says = `${cluster.running} running, ${cluster.queued} queued`;
+  const isOwn = cluster.members.some(({ tenant }) => me.tenants.some(({ name }) => name === tenant));
+  if (!me.is_operator && !isOwn) return <>{says}</>;
+  return (
+    <Link to="/jobs" search={{ vc: cluster.name, state: "queued,running" }}>
+      {says}
+    </Link>
   );
 }
 
