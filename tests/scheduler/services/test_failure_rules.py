@@ -131,10 +131,8 @@ def test_rules_are_tried_on_an_output_before_they_are_in_force(world: World):
     assert tried(exit_code=75) == (None, None), "none of them is in force"
     world.operator.put("/failure-rules", {"rules": rules})
     assert tried(exit_code=75) == ("no-licence", False)
-    assert [rule["name"] for rule in world.member.get("/failure-rules").json()["rules"]] == [
-        "no-licence",
-        "scratch-full",
-        "killed",
-    ]
+    seen = world.member.get("/failure-rules").json()
+    assert [rule["name"] for rule in seen["rules"]] == ["no-licence", "scratch-full", "killed"]
+    assert ("disk_full", "platform") in {(known["name"], known["layer"]) for known in seen["classes"]}
     body = is_error(world.operator.put("/failure-rules", {"rules": "all"}), 400, "invalid")
     assert body["fields"][0]["field"] == "rules"
