@@ -110,7 +110,7 @@ def remaining_seconds(job: Job, running: Running | None, now: float, default_lim
         done = _done_seconds(job, service, relative_speeds(job, [*service]))
     else:
         done = executed_seconds(job, running, now)
-    return max(0.0, _whole_seconds(job, default_limit_seconds) - done)
+    return max(0.0, whole_seconds(job, default_limit_seconds) - done)
 
 
 def _service(job: Job, running: Running | None, now: float) -> dict[str, float]:
@@ -131,7 +131,7 @@ def _work_left(
     reference: str,
 ) -> float:
     """Return the seconds of work left, as seconds of the whole gang on the reference model."""
-    whole = _whole_seconds(job, default_limit_seconds)
+    whole = whole_seconds(job, default_limit_seconds)
     if job.measured and reference:
         # As fast as its fastest model is there.
         whole *= max(relative_speeds(job, [*job.throughput], reference).values(), default=1.0) or 1.0
@@ -143,7 +143,7 @@ def _work_left(
     return GRACE_SECONDS * 2.0 ** max(0, doublings) - beyond
 
 
-def _whole_seconds(job: Job, default_limit_seconds: float) -> float:
+def whole_seconds(job: Job, default_limit_seconds: float) -> float:
     """Return the run time in all, on the model that it holds on."""
     if job.estimate_seconds is not None:
         return job.estimate_seconds

@@ -26,6 +26,9 @@ can be, and withholds a part of what each one won. What is not sold goes to othe
   until the next auction. One is held only when somebody waits who could be seated, or when nobody waits
   and somebody whose lease has ended would be faster on an idle model.
 - Weights of members and priorities make an app's even part larger (`scheduler.core.apps`), and so its rho.
+- Nothing in an auction keeps users from understating how long they run: who does looks worse off and bids more
+  often. Where jobs tell of their steps the truth comes out once they run, and who came before its turn counts
+  as submitted later (`leasing.debts`): then it does not pay on average. From who is silent it is not asked.
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ from scheduler.core.apps import (
 from scheduler.core.auction.holding import Result, Win, hold
 from scheduler.core.demand import demand_of, shape_in
 from scheduler.core.leasing.books import Books, Told
+from scheduler.core.leasing.debts import Debts
 from scheduler.core.leasing.offer import Offer
 from scheduler.core.leasing.seating import Seating
 from scheduler.core.leasing.tables import Agent, Catalogue, Seat, Table
@@ -102,8 +106,8 @@ class Themis:
 class _Round:
     """One round.
 
-    Memory: `policy`; `leases`, the instant at which each job's ends; `auctioned_at`; `contention`; and what
-    the last auction told those that wait (`told`, by app).
+    Memory: `policy`; `leases`, the instant at which each job's ends; `auctioned_at`; `contention`; `said`, of
+    jobs that won before they were measured; and what the last auction told those that wait (`told`, by app).
     """
 
     def __init__(self, policy: Themis, view: View, memory: Memory) -> None:
@@ -124,6 +128,7 @@ class _Round:
             self._auctioned_at = -math.inf
         told: Mapping[str, Sequence[Any]] = memory.get("told", {})
         self._told = {name: Told(*entry) for name, entry in told.items() if name in weights}
+        self._debts = Debts(memory.get("said", {}), view)
         self._books = Books(view, policy.fairness_knob, policy.lease_seconds)
         self._waiting = [job for job in waiting_jobs(view) if self._prospects.of(job) is not None]
         #: Gangs whose leases have ended, unless they can run nowhere else.
@@ -292,7 +297,7 @@ class _Round:
                     app=app,
                     lease_seconds=policy.lease_seconds,
                     to_end=policy.horizon == "end",
-                    elapsed=elapsed_seconds(app, view.now),
+                    elapsed=max(0.0, elapsed_seconds(app, view.now) - self._debts.of(app)),
                     alone=app.work / even_rate(app, gpus, self._contention.of(app)),
                     even=even_rate(app, gpus, self._contention.of_now(app)),
                     kept=rate_here(replace(app, jobs=tuple(held)), view, self._prospects) if held else 0.0,
@@ -337,6 +342,7 @@ class _Round:
         for table, win, ends in won:
             seats = [seat for seat in table.choices[win.row].seats if seating.is_settled(seat.job)]
             self._books.win(table, win, seats, ends - view.now)
+            self._debts.win([seat.job for seat in seats], table.agent.elapsed)
         return seating
 
     def _by_claim(self, tables: Sequence[Table]) -> list[Unit]:
@@ -375,6 +381,7 @@ class _Round:
             "leases": {str(job): end for job, end in self._leases.items()},
             "contention": self._contention.remember(),
             "told": {name: list(told) for name, told in self._told.items() if name in waits},
+            "said": self._debts.remember(),
         }
         if self._auctioned_at > -math.inf:
             memory["auctioned_at"] = self._auctioned_at

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import random
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +18,7 @@ from scheduler.core.plan import ActionKind, LedgerLine, Plan
 from scheduler.core.registry import make_policy
 from scheduler.core.round import decide
 from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.workload import Arrival, Truth
 from scheduler.core.snapshot import Job, Node, Running, Snapshot, Task
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
@@ -313,3 +317,52 @@ def test_only_the_order_of_numbers_matters() -> None:
 def test_parameters_that_can_not_be_are_refused(parameter: str, value: object, problem: str) -> None:
     with pytest.raises(UnknownPlugin, match=problem):
         make_policy("themis", {parameter: value})
+
+
+class TestLyingAboutTheRunTime:
+    """One of 16 apps on four GPUs says that it takes half as long as it does.
+
+    Alike in many drawn workloads; what counts is by what factor its time from submission to end changes, on
+    (geometric) average.
+    """
+
+    def gain(self, seeds: range, *, tells_steps: bool) -> float:
+        changes = []
+        for seed in seeds:
+            honest = self.workload(seed)
+            before = self.seconds(honest, tells_steps=tells_steps)
+            for liar in (6, 10):
+                lying = list(honest)
+                job, truth = honest[liar].job, honest[liar].truth
+                short = replace(job, estimate_seconds=truth.work_seconds / 2)
+                lying[liar] = Arrival(job=short, truth=truth)
+                after = self.seconds(lying, tells_steps=tells_steps)
+                changes.append(math.log(after[job.id] / before[job.id]))
+        return math.exp(statistics.mean(changes))
+
+    def workload(self, seed: int) -> list[Arrival]:
+        dice = random.Random(seed)
+        arrivals, now = [], 0.0
+        for number in range(1, 17):
+            now += dice.expovariate(1 / 400)
+            seconds = dice.lognormvariate(math.log(3_000), 0.8)
+            gang = make_job(number, dice.choice((1, 1, 2)), submitted_at=now, estimate_seconds=seconds)
+            arrivals.append(Arrival(job=gang, truth=Truth(work_seconds=seconds)))
+        return arrivals
+
+    def seconds(self, workload: Sequence[Arrival], *, tells_steps: bool) -> dict[int, float]:
+        vc = make_virtual_cluster(guaranteed={"V100": 4}, policy="themis")
+        nodes = [make_node(1, gpus=4)]
+        facts = make_snapshot(now=0.0, round_seconds=20.0, nodes=nodes, virtual_clusters=[vc])
+        engine = Engine(facts, workload, Rules(tells_steps=tells_steps))
+        assert engine.run() == ""
+        return {each.id: (each.ended_at or 0.0) - each.submitted_at for each in engine.records()}
+
+    def test_pays_who_is_silent_and_not_who_tells_of_its_steps(self) -> None:
+        assert self.gain(range(4), tells_steps=False) < 0.95
+        assert self.gain(range(4), tells_steps=True) > 0.98
+
+    @pytest.mark.slow
+    def test_in_more_workloads(self) -> None:
+        assert self.gain(range(24), tells_steps=False) < 0.95
+        assert self.gain(range(24), tells_steps=True) > 0.98
