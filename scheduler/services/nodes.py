@@ -21,9 +21,8 @@ from tenants import tokens
 from tenants.errors import Conflict, FieldError, Invalid
 
 MAX_NODES = 20_000
-#: Every report begins with it, so it is written down, and names what reports and sessions need; the rest of the
-#: node is read where it is asked for, which code in an event loop can not do.
-_BY_TOKEN = "SELECT id, name, state, boot, token_key, token_digest FROM scheduler_node WHERE token_key = %s"
+#: Every report begins with it, and the ORM would put it together anew each time.
+_BY_TOKEN = "SELECT * FROM scheduler_node WHERE token_key = %s"
 
 
 @dataclass(frozen=True, slots=True)
