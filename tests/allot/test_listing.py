@@ -169,13 +169,14 @@ def test_show_tells_the_story_of_a_job(allot: Allot, api: FakeApi) -> None:
     api.add(1, labels={"team": "vision"}, preemptions=1, **running())
     lines = allot("show", "1").stdout.splitlines()
     assert lines[0] == "Job 1 train"
-    facts = {line[2:18].strip(): line[19:] for line in lines[1:13]}
+    facts = {line[2:18].strip(): line[19:] for line in lines[1:14]}
     assert facts["State"].startswith("RUNNING for ")
     assert facts["GPUs"] == "2 GPUs of V100 or P100, guaranteed"
     assert facts["Tasks"] == "main ×1, 2 GPUs: python train.py"
     assert facts["Labels"] == "team=vision"
     assert facts["Preempted"] == "1 time; 1m15s of work done again, 4s to stop and start"
     assert facts["Progress"] == "step 12 of 100, 340 samples/s"
+    assert facts["Run time"] == "declared 2h, by its steps 4h10m on V100"
     assert columns(lines[-2]) == ["ATTEMPT", "STATE", "MODEL", "TIME", "NODES", "DETAIL"]
     assert columns(lines[-1])[:3] == ["1", "RUNNING", "V100"]
 

@@ -26,9 +26,9 @@ can be, and withholds a part of what each one won. What is not sold goes to othe
   until the next auction. One is held only when somebody waits who could be seated, or when nobody waits
   and somebody whose lease has ended would be faster on an idle model.
 - Weights of members and priorities make an app's even part larger (`scheduler.core.apps`), and so its rho.
-- Nothing in an auction keeps users from understating how long they run: who does looks worse off and bids more
-  often. Where jobs tell of their steps the truth comes out once they run, and who came before its turn counts
-  as submitted later (`leasing.debts`): then it does not pay on average. From who is silent it is not asked.
+- Nothing in an auction keeps users from understating how long they run: who does looks worse off, and bids
+  more often. Where jobs tell of their steps the truth comes out once they run, and who came before its turn
+  counts as submitted later (`leasing.debts`): then it does not pay on average. Who is silent owes nothing.
 """
 
 from __future__ import annotations
