@@ -59,6 +59,11 @@ class JobChange:
         return replace(facts, jobs=jobs)
 
     def _changed(self, job: Job) -> Job:
+        if job.trial is not None:
+            # It is the job that asks for something else: its trial is as large and as long as before.
+            trial = replace(job.trial, gang=self._changed(job.trial.gang))
+            small = replace(self, gpus=None, replicas=None, time_limit_seconds=None)
+            return replace(small._changed(replace(job, trial=None)), trial=trial)
         if self.gpus is not None or self.replicas is not None:
             if len(job.tasks) != 1:
                 field = "gpus" if self.gpus is not None else "replicas"

@@ -15,7 +15,7 @@ from scheduler.core.sim.what_if import (
     NodeChange,
     what_if,
 )
-from scheduler.core.snapshot import JobId, Snapshot
+from scheduler.core.snapshot import JobId, Snapshot, Trial
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 
 HOUR = 3_600.0
@@ -55,6 +55,17 @@ class TestJob:
         comparison = what_if(facts, [JobChange(job=JobId(2), gpus=2)])
         assert told(comparison) == ({2: (HOUR, 0.0)}, {}, {})
         assert comparison.after.predictions[JobId(3)].starts_at == NOW + 2 * HOUR
+
+    def test_of_a_job_whose_trial_is_due_the_gang_is_changed(self) -> None:
+        """Two GPUs are left for its trial of a minute, and then for a gang of two, but not for one of four."""
+        facts = self.facts()
+        gang = facts.jobs[1]
+        tried = make_job(2, 1, time_limit_seconds=360.0, trial=Trial(seconds=60.0, gang=gang))
+        later = make_job(3, 2, time_limit_seconds=2 * HOUR, estimate_seconds=HOUR)
+        facts = make_snapshot(jobs=[facts.jobs[0], tried, later], running=facts.running)
+        # 3 slips in beside a gang of four that waits for 1; one of two takes what is left before it.
+        comparison = what_if(facts, [JobChange(job=JobId(2), gpus=2)])
+        assert told(comparison) == ({2: (0.0, 0.0)}, {3: (60.0, HOUR)}, {})
 
     def test_whoever_pays_is_named(self) -> None:
         facts = self.facts()
