@@ -28,7 +28,9 @@ export function SpeedDialog({ chosen: { row, gpu_model: model }, onClose }: Spee
   const correction = speed?.correction ?? null;
   const { tenant, application, gpus, spread, partner } = row;
   const setting = { tenant, application, gpus, spread, partner, gpu_model: model };
-  const [value, setValue] = useState(correction?.value ?? (row.partner ? undefined : (speed?.value ?? undefined)));
+  // What is measured to many digits is a beginning, which nobody would type so.
+  const known = speed?.value == null || row.partner ? undefined : Number(speed.value.toPrecision(4));
+  const [value, setValue] = useState(correction?.value ?? known);
   const [reason, setReason] = useState(correction?.reason ?? "");
   const done = (text: string) => {
     void queries.invalidateQueries({ queryKey: ["speeds"] });
