@@ -261,6 +261,8 @@ def forward_port(
             if told != str(error):
                 told = str(error)
                 failed(told)
+        except asyncio.CancelledError:
+            pass  # Interrupted, with all the rest. Python 3.11 would print where.
         finally:
             writer.close()
 

@@ -12,6 +12,7 @@ import struct
 import sys
 import termios
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -127,26 +128,29 @@ async def test_exec_is_like_a_command_of_this_machine(site: Site, tmp_path: Path
     assert termios.tcgetattr(terminal.theirs) == before
 
 
-#: Listens while there is a file `open`, and answers in capitals once it was told everything.
+#: Listens while there is a file `open`, and says so by a file. Answers in capitals at the end of the input.
 PROGRAM = """
 import asyncio, os, pathlib
 async def answer(reader, writer):
+    writer.write(b"you said ")
     writer.write((await reader.read()).upper())
     await writer.drain()
     writer.close()
 async def main():
-    is_open = pathlib.Path("open").exists
+    is_open, listens = pathlib.Path("open").exists, pathlib.Path("listens")
     while True:
         while not is_open(): await asyncio.sleep(0.01)
         server = await asyncio.start_server(answer, "127.0.0.1", int(os.environ["ALLOT_PORT_ECHO"]))
+        listens.touch()
         while is_open(): await asyncio.sleep(0.01)
         server.close()
+        listens.unlink()
 asyncio.run(main())
 """
 
 
 @asynccontextmanager
-async def another_server() -> Any:
+async def another_server() -> AsyncIterator[str]:
     """A second web process for the same database and Redis; yields its address."""
     port = ports.pick()
     database = os.environ["DATABASE_URL"].rpartition("/")[0] + "/" + connection.settings_dict["NAME"]
@@ -169,17 +173,17 @@ async def another_server() -> Any:
         await process.wait()
 
 
-async def said(port: int, *words: bytes) -> list[bytes]:
+async def answers(port: int, *words: bytes) -> list[bytes]:
     """What is answered to each word, all of them on connections that are open at once."""
     lines = [await asyncio.open_connection("127.0.0.1", port) for _ in words]
     for (_, writer), word in zip(lines, words, strict=True):
         writer.write(word)
         writer.write_eof()
     async with asyncio.timeout(WAIT_SECONDS):
-        answers = [await reader.read() for reader, _ in lines]
+        told = [await reader.read() for reader, _ in lines]
     for _, writer in lines:
         writer.close()
-    return answers
+    return told
 
 
 async def test_a_user_at_one_web_process_reaches_a_job_whose_agent_is_at_another(
@@ -188,11 +192,10 @@ async def test_a_user_at_one_web_process_reaches_a_job_whose_agent_is_at_another
     await sync_to_async(site.set_up)(tmp_path, [sys.executable, "-c", PROGRAM], "echo")
     async with another_server() as url:
         await site.start()
-        token = await site.token(site.ada)
-        allot = Allot(tmp_path, url, token)
+        allot = Allot(tmp_path, url, await site.token(site.ada))
         job = str(site.job.id)
-        folder = AttemptFolder(str(site.agent.attempts / str(site.attempt.id)))
-        switch = Path(folder.work(0), "open")
+        work = Path(AttemptFolder(str(site.agent.attempts / str(site.attempt.id))).work(0))
+        switch, listens = work / "open", work / "listens"
 
         code, output, _ = await allot("exec", job, "--", "sh", "-c", "head -c 3000000 /dev/zero; exit 7")
         assert (code, len(output)) == (7, 3_000_000)
@@ -204,18 +207,22 @@ async def test_a_user_at_one_web_process_reaches_a_job_whose_agent_is_at_another
         assert ready, ready
         port = int(ready[1])
         closed = b"allot: No process of the job listens at port echo of rank 0 yet.\n"
-        assert await said(port, b"early", b"birds") == [b"", b""]
+        assert await answers(port, b"early", b"birds") == [b"", b""]
         assert await errors.readline() == closed
+
         switch.touch()
-        while await said(port, b"one", b"two" * 100_000) != [b"ONE", b"TWO" * 100_000]:
-            pass
-        stays = await asyncio.open_connection("127.0.0.1", port)
+        await site.until(listens.exists)
+        large = b"two" * 100_000
+        assert await answers(port, b"one", large) == [b"you said ONE", b"you said " + large.upper()]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await reader.readexactly(9) == b"you said "
+
         switch.unlink()
-        while await said(port, b"late") != [b""]:
-            pass
-        # Once more, and not for each of the connections that failed meanwhile.
+        await site.until(lambda: not listens.exists())
+        assert await answers(port, b"late", b"later") == [b"", b""]
         assert await errors.readline() == closed
+        # Said once, and not of every connection. One that goes on does not keep the program from ending.
         forwarding.send_signal(signal.SIGINT)
         assert await exit_of(forwarding) == 130
         assert await errors.read() == b""
-        stays[1].close()
+        writer.close()
