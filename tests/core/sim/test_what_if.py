@@ -57,7 +57,7 @@ class TestJob:
         assert comparison.after.predictions[JobId(3)].starts_at == NOW + 2 * HOUR
 
     def test_of_a_job_whose_trial_is_due_the_gang_is_changed(self) -> None:
-        """Two GPUs are left for its trial of a minute, and then for a gang of two, but not for one of four."""
+        """Two GPUs are left for its trial of a minute, and then for a gang of two, not for one of four."""
         facts = self.facts()
         gang = facts.jobs[1]
         tried = make_job(2, 1, time_limit_seconds=360.0, trial=Trial(seconds=60.0, gang=gang))
