@@ -19,6 +19,8 @@ from tenants.errors import Conflict, TooManyRequests
 
 #: A page waits no longer than this: for a round to be decided again, and for all that its policies compute.
 MOST_SECONDS = 3.0
+#: Whoever asks first after a restart waits until there is a process to compute in, as rounds do not.
+START_SECONDS = 20.0
 #: Of the facts as they are kept: more than any round decides within that time.
 MOST_BYTES = 4 * 2**20
 #: One at a time in a process, so that other pages do not wait for them.
@@ -54,7 +56,7 @@ def replay(row: LedgerLine) -> Replayed:
         raise TooManyRequests("Another round is being decided again; ask in a moment.", retry_after_seconds=2)
     try:
         began = time.perf_counter()
-        plan = decided_again(kept, Budget(solver(), MOST_SECONDS))
+        plan = decided_again(kept, Budget(solver(), MOST_SECONDS, START_SECONDS))
         seconds = time.perf_counter() - began
     finally:
         _turn.release()

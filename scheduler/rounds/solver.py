@@ -298,16 +298,20 @@ class Solver:
 
 
 class Budget:
-    """What all computations of a round may take together: a Compute for `decide()` that keeps count."""
+    """What all computations of a round may take together: a Compute for `decide()` that keeps count.
 
-    def __init__(self, solver: Solver, seconds: float) -> None:
+    `start_seconds`: how long they may wait for the process; None: as the solver's limits say.
+    """
+
+    def __init__(self, solver: Solver, seconds: float, start_seconds: float | None = None) -> None:
         #: By view.
         self.computations: Counter[str] = Counter()
         self.seconds: dict[str, float] = defaultdict(float)
         #: Views whose policy computed nothing, since those of others had taken all the time.
         self.crowded_out: set[str] = set()
         self._solver, self._seconds = solver, seconds
-        self._left = TimeLeft(computing=seconds, starting=solver.limits.start_seconds)
+        starting = solver.limits.start_seconds if start_seconds is None else start_seconds
+        self._left = TimeLeft(computing=seconds, starting=starting)
 
     def __call__(self, function: Callable[..., T], /, *arguments: Any, **keywords: Any) -> T:
         return self._compute("", function, *arguments, **keywords)
