@@ -4,8 +4,9 @@ A worker has one child, made when a policy first wants to compute, with one thre
 It is started anew after many calls, when it has grown, and when it had to be ended; starting is bounded, but
 does not count as the policy's time. A round gives all computations of all its policies one `Budget`.
 
-Only rounds compute here, and those that are decided again for a page (`replay`). Previews, what-if questions and forecasts have limits of their own and compute where
-they are; `scheduler.rounds.overruns.as_served` spares them the policies that take too long.
+Only rounds compute here, and those that are decided again for a page (`replay`). Previews, what-if questions
+and forecasts have limits of their own and compute where they are; `scheduler.rounds.overruns.as_served` spares
+them the policies that take too long.
 """
 
 from __future__ import annotations

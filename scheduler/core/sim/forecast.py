@@ -7,8 +7,9 @@ always mean later starts (a backfilled job may slip in because another one runs 
 that of the three runs and no bound. Far ahead, rounds are further apart than in the live loop (`Bounds`), so
 starts hours ahead come out some percent late. Assumed besides: nothing is submitted, fails or is cancelled,
 nodes do not fail, starting and stopping cost no time, and a job runs equally long on every GPU model.
-Deadlines of nodes that are drained, budgets, trial runs (each as long as it may be) and the rules of the market
-do what they do in the live loop; where there is much trade, that of the next hours (`Bounds.loan_changes`).
+Deadlines of nodes that are drained, budgets, trial runs (each as long as it may be) and the rules of the
+market do what they do in the live loop; where there is much trade, that of the next hours
+(`Bounds.loan_changes`).
 """
 
 from __future__ import annotations
