@@ -9,12 +9,12 @@ const kept = new Map<string, unknown>();
 /** Like `useState`, for one person and one place; `name` says which. */
 export function useKept<T>(name: string, initial: T): [T, (next: (now: T) => T) => void] {
   const key = `${useSession().user.username} ${name}`;
-  const [value, setValue] = useState(() => (kept.has(key) ? (kept.get(key) as T) : initial));
-  const keep = (next: (now: T) => T) =>
-    setValue((now) => {
-      const then = next(now);
-      kept.set(key, then);
-      return then;
-    });
+  const newest = () => (kept.has(key) ? (kept.get(key) as T) : initial);
+  const [value, setValue] = useState(newest);
+  const keep = (next: (now: T) => T) => {
+    const then = next(newest());
+    kept.set(key, then);
+    setValue(then);
+  };
   return [value, keep];
 }

@@ -53,10 +53,10 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
   return (
     <Dialog open onClose={onClose} title={cluster ? `Edit ${cluster.name}` : "New virtual cluster"}>
       <Form onSubmit={() => save.mutate()}>
-        {refusal && <ErrorNotice error={refusal} />}
+        {save.error && <ErrorNotice error={save.error} />}
         <FieldRow>
           {!cluster && (
-            <Field label="Name" problem={refusal?.problem("name")}>
+            <Field label="Name" problem={refusal?.explain("name")}>
               {(attributes) => (
                 <TextInput
                   {...attributes}
@@ -67,7 +67,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
               )}
             </Field>
           )}
-          <Field label="Title" problem={refusal?.problem("title")}>
+          <Field label="Title" problem={refusal?.explain("title")}>
             {(attributes) => (
               <TextInput
                 {...attributes}
@@ -92,11 +92,11 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
                 disabled={divided.includes(model)}
                 value={draft.guaranteed[model]}
                 placeholder="0"
-                aria-invalid={refusal?.problem(`guaranteed.${model}`) ? true : undefined}
+                aria-invalid={refusal?.explain(`guaranteed.${model}`) ? true : undefined}
                 onChange={(gpus) => change({ guaranteed: { ...draft.guaranteed, [model]: gpus } })}
               />
               {divided.includes(model) && <Link to="/cells/edit">from cells</Link>}
-              <span className={styles.problem}>{refusal?.problem(`guaranteed.${model}`)}</span>
+              <span className={styles.problem}>{refusal?.explain(`guaranteed.${model}`)}</span>
             </label>
           ))}
         </FieldGroup>
@@ -129,21 +129,21 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
           plugins={policies.data?.policies}
           chosen={{ name: draft.policy, parameters: draft.parameters }}
           onChange={({ name, parameters }) => change({ policy: name, parameters })}
-          problem={refusal?.problem("policy") ?? refusal?.problem("policy_parameters")}
-          problemOf={(parameter) => refusal?.problem(`policy_parameters.${parameter}`)}
+          problem={refusal?.explain("policy") ?? refusal?.explain("policy_parameters")}
+          problemOf={(parameter) => refusal?.explain(`policy_parameters.${parameter}`)}
         />
         <PluginChoice
           label="Placer"
           plugins={policies.data?.placers}
           chosen={{ name: draft.placer, parameters: draft.placerParameters }}
           onChange={({ name, parameters }) => change({ placer: name, placerParameters: parameters })}
-          problem={refusal?.problem("placer")}
+          problem={refusal?.explain("placer")}
         />
         <FieldRow>
           <Field
             label="Default time limit in seconds"
             hint="For jobs that state none"
-            problem={refusal?.problem("default_time_limit_seconds")}
+            problem={refusal?.explain("default_time_limit_seconds")}
           >
             {(attributes) => (
               <NumberInput
@@ -159,7 +159,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
           <Field
             label="Least run in seconds"
             hint="Before a policy may displace an attempt; 0: at once"
-            problem={refusal?.problem("min_run_seconds")}
+            problem={refusal?.explain("min_run_seconds")}
           >
             {(attributes) => (
               <NumberInput
@@ -173,7 +173,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
           <Field
             label="Least run before a reclaim in seconds"
             hint="Before an opportunistic one gives way to a guarantee; 0: at once"
-            problem={refusal?.problem("reclaim_min_run_seconds")}
+            problem={refusal?.explain("reclaim_min_run_seconds")}
           >
             {(attributes) => (
               <NumberInput
