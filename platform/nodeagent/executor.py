@@ -1,15 +1,13 @@
 """Who carries out what the server wants of a node: the seam behind `Agent`.
 
 A `Runtime` carries out one node's attempts. There are two: `process.runtime` on the machine of the
-agent, and `batch.runtime` on a machine that a `BatchSystem` manages, such as Slurm. A further system
-(Kubernetes, Ray) is one class with the four calls of `BatchSystem`; see docs/architecture.md, "Executors".
+agent, and `batch.runtime` on a machine that another scheduler manages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices
@@ -81,80 +79,3 @@ class Runtime(Protocol):
 
 #: Makes the runtime of one agent, given where to post events.
 Executor = Callable[[Configuration, Callable[[Event], None]], Runtime]
-
-
-class BatchError(Exception):
-    """The system did not do what it was asked to, or did not answer; says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
-    """One attempt's part on one node, as it is handed to a batch system."""
-
-    #: No other errand was or will be called so.
-    name: str
-    node: str
-    #: What to run on the node, for a shell. It may be begun more often: only the first does anything.
-    command: str
-    #: On a file system that node and agent share; what the system itself says of the errand goes there.
-    log: str
-    gpu_model: str
-    gpus: int
-    cpus: float
-    #: 0: not said.
-    memory_bytes: int
-
-
-#: `ended`: nothing of it is alive; `lost`: its node does not answer, so nobody knows.
-BatchJobState = Literal["waiting", "running", "ended", "lost"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchJob:
-    """What the system says of an errand."""
-
-    #: How people find it there.
-    number: str
-    state: BatchJobState
-    #: The state, or why it waits, in the system's own words.
-    words: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchNode:
-    """What the system says of a node."""
-
-    gpu_model: str
-    gpu_memory_bytes: int
-    gpus: int
-    #: By anybody's jobs.
-    gpus_in_use: int
-    cpus: float
-    memory_bytes: int
-    #: Where the other nodes reach it.
-    address: str
-    #: Why nothing new starts there; "" if it does.
-    problem: str
-
-
-class BatchSystem(Protocol):
-    """Another scheduler that starts, lists and ends what runs on its nodes.
-
-    Every call raises BatchError when the system does not answer; it is then asked again.
-    """
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-
-    async def submit(self, errand: Errand) -> str:
-        """Have the command begun on exactly that node; return how people find it there."""
-
-    async def jobs(self) -> Mapping[str, BatchJob]:
-        """Return all errands that have not ended, and those that ended a minute ago or less, by name."""
-
-    async def cancel(self, name: str) -> None:
-        """End an errand and all that it started, at once; nothing happens if there is none."""
-
-    async def nodes(self) -> Mapping[str, BatchNode]:
-        """Return the nodes it was configured for, by name."""

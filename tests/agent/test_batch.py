@@ -14,10 +14,10 @@ import pytest
 
 from nodeagent.batch.errand import ErrandFolder
 from nodeagent.batch.runtime import BatchRuntime
+from nodeagent.batch.system import BatchError, BatchJob, BatchNode, BatchSystem, Errand
 from nodeagent.batch.watch import BatchWatch
 from nodeagent.devices.inventory import find_devices
 from nodeagent.devices.loads import Load
-from nodeagent.executor import BatchError, BatchJob, BatchNode, BatchSystem, Errand
 from nodeagent.folder import read_json
 from nodeagent.machine import Event, Exited, Outcome, Prepared, Started
 from nodeagent.messages import DesiredPart

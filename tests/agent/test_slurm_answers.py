@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nodeagent.batch.slurm import read_jobs, read_node, sbatch_arguments
+from nodeagent.batch.system import BatchError, Errand
 from nodeagent.configuration import ConfigurationError, Slurm, read_configurations
-from nodeagent.executor import BatchError, Errand
 
 GIVEN = Slurm(partition="gpu", nodes={"n1": "token"}, gpu_memory_bytes=2**34)
 NODE = (

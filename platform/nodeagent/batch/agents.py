@@ -11,10 +11,10 @@ from functools import partial
 
 from nodeagent.agent import Agent
 from nodeagent.batch.runtime import BatchRuntime
+from nodeagent.batch.system import BatchError, BatchNode, BatchSystem
 from nodeagent.batch.watch import BatchWatch
 from nodeagent.client import Backoff
 from nodeagent.configuration import Configuration, ConfigurationError, SimulatedGpu
-from nodeagent.executor import BatchError, BatchNode, BatchSystem
 
 log = logging.getLogger(__name__)
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.batch.errand import ErrandFolder, read
+from nodeagent.batch.system import BatchError, BatchJob, Errand
 from nodeagent.batch.watch import JOB_LISTS_PER_NODE_LIST, BatchDevices, BatchWatch
 from nodeagent.configuration import Configuration
-from nodeagent.executor import BatchError, BatchJob, Errand
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.machine import NEVER_STARTED, Adopted, Event, Exited, Outcome, Part, Phase, Prepared, Started
 from nodeagent.messages import DesiredPart, GpuSample, Turn, decode, encode

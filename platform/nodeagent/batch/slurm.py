@@ -12,8 +12,8 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 
+from nodeagent.batch.system import BatchError, BatchJob, BatchJobState, BatchNode, Errand
 from nodeagent.configuration import Slurm
-from nodeagent.executor import BatchError, BatchJob, BatchJobState, BatchNode, Errand
 
 ANSWER_SECONDS = 20.0
 MEGABYTE = 2**20

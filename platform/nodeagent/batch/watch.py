@@ -7,8 +7,8 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
+from nodeagent.batch.system import BatchError, BatchJob, BatchNode, BatchSystem
 from nodeagent.devices.loads import Load
-from nodeagent.executor import BatchError, BatchJob, BatchNode, BatchSystem
 from nodeagent.messages import GpuSample, InventoryGpu
 from nodeagent.procfs import boot_clock_seconds
 
