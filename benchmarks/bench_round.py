@@ -193,7 +193,8 @@ def one_round(name: str) -> Cost:
         f"  {name}: {cost.seconds:.3f} s, processor {cost.own_seconds:.3f} + {cost.postgres_seconds:.2f} s"
         f" (snapshot {record.snapshot_seconds:.3f}, decide {record.decide_seconds:.3f}, apply and record"
         f" {record.apply_seconds:.3f}); {record.state} {record.error}: {record.started} started,"
-        f" {record.waiting} waiting, {len(record.dropped)} dropped"
+        f" {record.waiting} waiting, {len(record.dropped)} dropped; kept for replay:"
+        f" {(len(record.snapshot or b'') + len(record.plan or b'')) / 1_000:.0f} kB"
     )
     return cost
 

@@ -195,8 +195,10 @@ def test_reasons_and_queue_are_written_only_when_they_change():
     job = make_job()
     view = job.virtual_cluster.name
     snapshot = read_snapshot(9)
-    apply_plan(snapshot, plan(reasons={job.id: because("Full.")}, queues={view: (job.id,)}))
-    assert Explanation.objects.get(job=job).reasons[0]["message"] == "Full."
+    # The other one was deleted since the snapshot.
+    reasons = {job.id: because("Full."), job.id + 1: because("Full.")}
+    apply_plan(snapshot, plan(reasons=reasons, queues={view: (job.id,)}))
+    assert Explanation.objects.get().reasons[0]["message"] == "Full."
     assert QueueOrder.objects.get(view=view).jobs == [job.id]
 
     again = Plan(round_number=10, reasons={job.id: because("Full.")}, queues={view: (job.id,)})
