@@ -111,7 +111,7 @@ class Engine:
     @property
     def stays(self) -> Iterator[Stay]:
         """Every stay on GPUs, those that have not ended last."""
-        return self._floor.all_stays()
+        return iter(self._floor.stays)
 
     def records(self) -> Iterator[JobRecord]:
         """Yield the account of every job that has arrived, by id."""

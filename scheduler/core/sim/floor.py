@@ -5,7 +5,7 @@ It carries out plans and lets attempts end. What it learns it puts into the fact
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -16,16 +16,17 @@ from scheduler.core.facts import Facts
 from scheduler.core.lifecycle import AttemptState, JobEvent
 from scheduler.core.plan import Action, ActionKind
 from scheduler.core.sim.agenda import Agenda, nothing
-from scheduler.core.sim.batch_sizes import Schedule
 from scheduler.core.sim.closing import Closing
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.failures import Failure, Failures
 from scheduler.core.sim.occupancy import Occupancy
 from scheduler.core.sim.pacing import Pacing
 from scheduler.core.sim.progress import Attempt, Progress
-from scheduler.core.sim.result import Stay, StayEnd
+from scheduler.core.sim.result import StayEnd
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.spending import Spending
+from scheduler.core.sim.stays import Stays
+from scheduler.core.sim.telling import Telling
 from scheduler.core.sim.watch import Watch
 from scheduler.core.sim.workload import Truth
 from scheduler.core.snapshot import (
@@ -33,10 +34,8 @@ from scheduler.core.snapshot import (
     GpuId,
     Job,
     JobId,
-    NodeId,
     Running,
     Snapshot,
-    Training,
     Trial,
 )
 
@@ -71,7 +70,7 @@ class Floor:
         self.facts = facts
         self.rules = rules
         self.progress: dict[JobId, Progress] = {}
-        self.stays: list[Stay] = []
+        self.stays = Stays(lambda: self.facts, self.progress, agenda)
         self.watch = Watch()
         self.occupancy = Occupancy()
         self.spending = Spending(
@@ -82,23 +81,11 @@ class Floor:
         for tenant in facts.tenants.values():
             if (renewed_at := tenant.budget_renewed_at) is not None and renewed_at > agenda.now:
                 agenda.note(renewed_at, nothing)
-        #: Of the jobs that tell of their epochs; and which of them run.
-        self._schedules: dict[JobId, Schedule] = {}
-        self._telling: set[JobId] = set()
-        self._pacing = Pacing(lambda: self.facts, self.progress, agenda) if rules.tells_steps else None
+        self._telling = Telling(lambda: self.facts, self.progress, agenda)
+        self._pacing = Pacing(lambda: self.facts, self.progress, agenda, is_on=rules.tells_steps)
         self._allocations = count(1 + max(facts.running, default=0))
         #: How the stay on an allocation that is stopping will have ended, and for whom it gave way.
         self._ends: dict[AllocationId, tuple[StayEnd, tuple[JobId, ...]]] = {}
-
-    def all_stays(self) -> Iterator[Stay]:
-        """Yield every stay on GPUs, those that have not ended last."""
-        yield from self.stays
-        for running in self.facts.running.values():
-            if running.phase == "held":
-                for job in running.jobs:
-                    yield self._stay(
-                        job, running, self.progress[job].present.started_at, "running", (), 0.0, 0.0
-                    )
 
     # What the plan says
 
@@ -180,8 +167,7 @@ class Floor:
         )
         best = self.rules.speeds.best(job, facts.cluster.models)
         self.progress[job.id] = Progress(told, truth, best)
-        if job.training is not None:
-            self._schedules[job.id] = Schedule(job.training, truth.phases, truth.work_seconds)
+        self._telling.know(job, truth)
         facts.put_job(told)
 
     def take_over(self, facts: Snapshot, truths: Mapping[JobId, Truth]) -> None:
@@ -217,18 +203,8 @@ class Floor:
     def tell(self) -> None:
         """Let the scheduler know how far the jobs that run have come, and which nodes close too soon."""
         self._closing.tell(self.facts)
-        if self._pacing is not None:
-            self._pacing.tell()
-        for job in sorted(self._telling):
-            told = self.facts.jobs[job]
-            training = self._training(job)
-            if training != told.training:
-                self.facts.put_job(replace(told, training=training))
-
-    def _training(self, job: JobId) -> Training | None:
-        if job not in self._schedules:
-            return self.progress[job].job.training
-        return self._schedules[job].at(self.progress[job].done_seconds(self._agenda.now))
+        self._pacing.tell()
+        self._telling.tell()
 
     def look(self, capacity: Capacity) -> None:
         """Take a look at the cluster after a round, which left this capacity."""
@@ -318,10 +294,8 @@ class Floor:
         self.watch.starts(progress.job)
         costs = Costs() if is_resumed else self.rules.costs
         progress.begin(self._agenda.now, running.gpus, self._rate(job, running), costs)
-        if job in self._schedules:
-            self._telling.add(job)
-        if self._pacing is not None:
-            self._pacing.begin(job, running)
+        self._telling.begin(job)
+        self._pacing.begin(job, running)
         self._foresee(job)
         limit = progress.job.time_limit_seconds
         since = running.since if is_resumed else self._agenda.now
@@ -349,7 +323,7 @@ class Floor:
 
     def _foresee(self, job: JobId) -> None:
         """Plan the end of the attempt, or the failure that comes before."""
-        self._foresee_batch_size(job)
+        self._telling.foresee(job)
         progress = self.progress[job]
         attempt, rules = progress.present, self.rules
         version, ends_at = attempt.version, progress.foresee_end()
@@ -362,23 +336,6 @@ class Floor:
                 self._agenda.note(strikes_at, partial(self._fail, job, attempt, version, failure))
                 return
         self._agenda.note(ends_at, partial(self._end, job, attempt, version))
-
-    def _foresee_batch_size(self, job: JobId) -> None:
-        """Plan the next change of its batch size, which asks for a round."""
-        progress = self.progress[job]
-        attempt, counted_at = progress.present, progress.present.counted_at
-        done = progress.done_seconds(counted_at)
-        change = self._schedules[job].next_change(done) if job in self._schedules else None
-        if change is not None:
-            instant = max(self._agenda.now, counted_at + (change - done) / attempt.rate)
-            self._agenda.note(instant, partial(self._change_batch_size, job, attempt, attempt.version))
-
-    def _change_batch_size(self, job: JobId, attempt: Attempt, version: int) -> bool:
-        if attempt.version != version or attempt.state is not AttemptState.RUNNING:
-            return False
-        attempt.count(self._agenda.now)
-        self._foresee_batch_size(job)
-        return True
 
     def _end(self, job: JobId, attempt: Attempt, version: int) -> bool:
         if attempt.version != version or attempt.state is not AttemptState.RUNNING:
@@ -433,8 +390,7 @@ class Floor:
         self._use(fewer)
         facts.put_running(fewer)
         for other in others:
-            if self._pacing is not None:
-                self._pacing.note(other, running)
+            self._pacing.note(other, running)
             self.progress[other].change_rate(self._agenda.now, self._rate(other, fewer))
             self._foresee(other)
         self._measure(running.allocation)
@@ -500,53 +456,22 @@ class Floor:
         if facts.jobs[job].trial is not None and end in _GOES_ON:
             kept = 0.0  # A trial begins anew.
         started_at = progress.present.started_at
-        if self._pacing is not None:
-            self._pacing.note(job, running)
+        self._pacing.note(job, running)
         overhead, lost = progress.leave(self._agenda.now, kept=kept)
         self.watch.leaves()
-        self.stays.append(self._stay(job, running, started_at, end, preempted_by, overhead, lost))
+        self.stays.end(job, running, started_at, end, preempted_by, overhead, lost)
         told = facts.jobs[job]
         service = dict(told.attained_service)
         received = (self._agenda.now - running.since) * len(running.gpus)
         service[running.gpu_model] = service.get(running.gpu_model, 0.0) + received
-        self._telling.discard(job)
         facts.put_job(
             replace(
                 told,
                 attained_service=service,
                 attempts=progress.attempts,
-                training=self._training(job),
+                training=self._telling.end(job),
             )
         )
-
-    def _stay(
-        self,
-        job: JobId,
-        running: Running,
-        started_at: float,
-        end: StayEnd,
-        preempted_by: tuple[JobId, ...],
-        overhead_seconds: float,
-        lost_seconds: float,
-    ) -> Stay:
-        return Stay(
-            job=job,
-            gpu_model=running.gpu_model,
-            gpus=running.gpus,
-            nodes=tuple(dict.fromkeys([self._node_of(gpu) for gpu in running.gpus])),
-            started_at=started_at,
-            ended_at=self._agenda.now,
-            end=end,
-            guaranteed=running.guaranteed,
-            shared_with=tuple([other for other in running.jobs if other != job]),
-            preempted_by=preempted_by,
-            overhead_seconds=overhead_seconds,
-            lost_seconds=lost_seconds,
-        )
-
-    def _node_of(self, gpu: GpuId) -> NodeId:
-        model, number, _ = self.facts.cluster.where[gpu]
-        return self.facts.cluster.fleets[model].nodes[number].id
 
     def _wait_again(self, job: JobId) -> None:
         self.progress[job].requeue()

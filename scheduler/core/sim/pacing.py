@@ -18,14 +18,19 @@ class Pacing:
     """What is known of each job's steps, but for trial runs. A step is a second of its work."""
 
     def __init__(
-        self, facts: Callable[[], Facts], progress: Mapping[JobId, Progress], agenda: Agenda
+        self,
+        facts: Callable[[], Facts],
+        progress: Mapping[JobId, Progress],
+        agenda: Agenda,
+        *,
+        is_on: bool,
     ) -> None:
-        self._facts, self._progress, self._agenda = facts, progress, agenda
+        self._facts, self._progress, self._agenda, self._is_on = facts, progress, agenda, is_on
         self._paces: dict[JobId, Pace] = {}
 
     def begin(self, job: JobId, running: Running) -> None:
         """Its attempt begins: the first line comes with the first step."""
-        if self._facts().jobs[job].trial is not None:
+        if not self._is_on or self._facts().jobs[job].trial is not None:
             return
         progress = self._progress[job]
         attempt = progress.present
@@ -35,6 +40,8 @@ class Pacing:
 
     def tell(self) -> None:
         """Let the scheduler know what lines have come that count."""
+        if not self._is_on:
+            return
         for running in self._facts().running.values():
             if running.phase == "held" and not running.stopping:
                 for job in running.jobs:

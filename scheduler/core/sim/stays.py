@@ -1,0 +1,74 @@
+"""The account of every stay on GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from scheduler.core.facts import Facts
+from scheduler.core.sim.agenda import Agenda
+from scheduler.core.sim.progress import Progress
+from scheduler.core.sim.result import Stay, StayEnd
+from scheduler.core.snapshot import GpuId, JobId, NodeId, Running
+
+
+class Stays:
+    """Those that have ended, and those that go on."""
+
+    def __init__(
+        self, facts: Callable[[], Facts], progress: Mapping[JobId, Progress], agenda: Agenda
+    ) -> None:
+        self._facts, self._progress, self._agenda = facts, progress, agenda
+        self._ended: list[Stay] = []
+
+    def __iter__(self) -> Iterator[Stay]:
+        """Yield every stay, those that have not ended last."""
+        yield from self._ended
+        for running in self._facts().running.values():
+            if running.phase == "held":
+                for job in running.jobs:
+                    started_at = self._progress[job].present.started_at
+                    yield self._stay(job, running, started_at, "running", (), 0.0, 0.0)
+
+    def end(
+        self,
+        job: JobId,
+        running: Running,
+        started_at: float,
+        end: StayEnd,
+        preempted_by: tuple[JobId, ...],
+        overhead_seconds: float,
+        lost_seconds: float,
+    ) -> None:
+        """Write down a stay that ends now."""
+        stay = self._stay(job, running, started_at, end, preempted_by, overhead_seconds, lost_seconds)
+        self._ended.append(stay)
+
+    def _stay(
+        self,
+        job: JobId,
+        running: Running,
+        started_at: float,
+        end: StayEnd,
+        preempted_by: tuple[JobId, ...],
+        overhead_seconds: float,
+        lost_seconds: float,
+    ) -> Stay:
+        return Stay(
+            job=job,
+            gpu_model=running.gpu_model,
+            gpus=running.gpus,
+            nodes=tuple(dict.fromkeys([self._node_of(gpu) for gpu in running.gpus])),
+            started_at=started_at,
+            ended_at=self._agenda.now,
+            end=end,
+            guaranteed=running.guaranteed,
+            shared_with=tuple([other for other in running.jobs if other != job]),
+            preempted_by=preempted_by,
+            overhead_seconds=overhead_seconds,
+            lost_seconds=lost_seconds,
+        )
+
+    def _node_of(self, gpu: GpuId) -> NodeId:
+        cluster = self._facts().cluster
+        model, number, _ = cluster.where[gpu]
+        return cluster.fleets[model].nodes[number].id
