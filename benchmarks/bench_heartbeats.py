@@ -7,7 +7,8 @@ each has its node's token, a connection of its own that stays open, its wake-up 
 agent's own client at the interval that the server asks for, with readings of eight GPUs. `--jobs` are
 submitted first: the agents say that they run. Processor time is that of the web server's process, of
 PostgreSQL and of Redis, each as a share of one core; in the same run, as a bound, what an empty request
-(GET /healthz) costs the same server.
+(GET /healthz) costs the same server. How long it takes to register them, one after the other while those
+before report, is said as well.
 """
 
 import argparse
@@ -152,6 +153,7 @@ async def measure(platform: Installation, counts: list[int], seconds: float, job
     agents: list[SimulatedAgent] = []
     tasks: list[asyncio.Task[None]] = []
     for count in counts:
+        known, began = len(agents), time.perf_counter()
         while len(agents) < count:
             name = f"n{len(agents):04}"
             body = {"name": name, "rack": f"rack-{len(agents) // 32}"}
@@ -164,6 +166,8 @@ async def measure(platform: Installation, counts: list[int], seconds: float, job
             assert time.monotonic() < end, "not all agents have been answered"
             assert not any(task.done() for task in tasks), "an agent has ended"
             await asyncio.sleep(0.2)
+        took = time.perf_counter() - began
+        print(f"{count - known} more agents were registered, and known, after {took:.0f} s")
         if jobs:
             await asyncio.to_thread(submit, platform, jobs)
             jobs = 0
