@@ -134,7 +134,7 @@ def _changes(viewer: Viewer, job_id: int, fields: Fields) -> dict[str, Any]:
         name = "gpus" if changes["gpus"] else "replicas"
         fields.refuse(name, f"is not clear for a job of {len(job.spec['tasks'])} tasks", "a job of one task")
     if changes["virtual_cluster"] and not viewer.is_operator:
-        facts = submission_facts(job.tenant.name, most_queued=1)
+        facts = submission_facts(job.tenant.name)
         usable = list(facts.virtual_clusters) if facts else []
         _check_name(fields, "virtual_cluster", changes["virtual_cluster"], usable)
     elif changes["virtual_cluster"]:

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core import wording
-from scheduler.core.lifecycle import JobState
 from scheduler.core.plan import Reason
 from scheduler.core.snapshot import Job as CoreJob
 from scheduler.jobspec import JobSpec, did_you_mean, parse
-from scheduler.models import Job
 from scheduler.services.feasibility import Judge
+from scheduler.services.queue_room import queue_takes
 from scheduler.services.submission_facts import SubmissionFacts, VirtualClusterFacts, submission_facts
 from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed, NotFound, QuotaExceeded
 from tenants.models import Role
@@ -46,12 +45,11 @@ class Submission:
         self._default = next((few[0] for few in (private, usable) if len(few) == 1), None)
 
     def check_room(self, more: int) -> None:
-        """Raise QuotaExceeded when the tenant's queue is full, or could not take so many more."""
-        facts = self.facts
-        if facts.queue_is_full or (more > 1 and _queued(facts.tenant_id) + more > MAX_QUEUED_PER_TENANT):
+        """Raise QuotaExceeded when the tenant's queue could not take so many more."""
+        if not queue_takes(self.facts.tenant_id, more, most=MAX_QUEUED_PER_TENANT):
             raise QuotaExceeded(
-                f"Tenant {facts.tenant} would have more than {MAX_QUEUED_PER_TENANT} queued jobs; wait for"
-                " some to start, or cancel some."
+                f"Tenant {self.facts.tenant} would have more than {MAX_QUEUED_PER_TENANT} queued jobs; wait"
+                " for some to start, or cancel some."
             )
 
     def check(self, raw: object, *, where: str = "") -> Checked:
@@ -141,7 +139,7 @@ def _facts_for_submit(viewer: Viewer, name: str | None) -> SubmissionFacts:
         if len(mine) != 1:
             raise _which_tenant(viewer, mine)
         name = mine[0]
-    facts = submission_facts(name, most_queued=MAX_QUEUED_PER_TENANT)
+    facts = submission_facts(name)
     if facts is None or not viewer.may(facts.tenant_id, Role.VIEWER):
         problem = f"there is no tenant {name[:80]!r}, or you are not a member of it"
         raise NotFound(f"tenant: {problem}.", [FieldError("tenant", problem, _one_of(mine))])
@@ -163,10 +161,6 @@ def _every_tenant(viewer: Viewer) -> list[str]:
 
 def _one_of(tenants: Sequence[str]) -> str:
     return f"one of: {', '.join(sorted(tenants))}" if tenants else "a tenant that you are a member of"
-
-
-def _queued(tenant_id: int) -> int:
-    return Job.objects.filter(tenant_id=tenant_id, state=JobState.QUEUED).count()
 
 
 def _refusal(reason: Reason, spec: JobSpec, where: str) -> ApplicationError:

@@ -24,7 +24,6 @@ SELECT t.id, t.name,
      WHERE m.tenant_id = t.id),
     (SELECT json_build_array(count(*), max(id), sum(version)) FROM scheduler_node),
     (SELECT document FROM scheduler_cellspecification ORDER BY version DESC LIMIT 1),
-    EXISTS (SELECT FROM scheduler_job WHERE tenant_id = t.id AND state = 'queued' OFFSET %s),
     EXISTS (SELECT FROM scheduler_loan WHERE coalesce(ended_at, ends_at) > statement_timestamp()
             AND starts_at <= statement_timestamp())
 FROM tenants_tenant t WHERE t.name = %s
@@ -60,20 +59,18 @@ class SubmissionFacts:
     inventory: tuple[int | None, ...]
     #: The specification of cells in force, as it is stored; empty when there is none.
     cells: str
-    #: As many jobs as may be are queued already.
-    queue_is_full: bool
     #: Guarantees of some virtual cluster are lent.
     has_loans: bool
 
 
-def submission_facts(tenant: str, *, most_queued: int) -> SubmissionFacts | None:
-    """Return the facts about a tenant of which at most `most_queued` jobs may be queued; None: no such."""
+def submission_facts(tenant: str) -> SubmissionFacts | None:
+    """Return the facts about a tenant; None: there is no such."""
     with connection.cursor() as cursor:
-        cursor.execute(_FACTS, [max(most_queued - 1, 0), tenant])
+        cursor.execute(_FACTS, [tenant])
         row = cursor.fetchone()
     if row is None:
         return None
-    tenant_id, name, quota, virtual_clusters, inventory, cells, queue_is_full, has_loans = row
+    tenant_id, name, quota, virtual_clusters, inventory, cells, has_loans = row
     rows = [_virtual_cluster(one) for one in _json(virtual_clusters) or ()]
     return SubmissionFacts(
         tenant_id=tenant_id,
@@ -82,7 +79,6 @@ def submission_facts(tenant: str, *, most_queued: int) -> SubmissionFacts | None
         virtual_clusters={one.name: one for one in rows},
         inventory=tuple(_json(inventory)),
         cells=cells or "",
-        queue_is_full=queue_is_full,
         has_loans=has_loans,
     )
 
