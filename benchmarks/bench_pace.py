@@ -1,0 +1,94 @@
+"""What it costs a snapshot that jobs tell of their steps: processor time, all of 10,000 jobs and none.
+
+    python benchmarks/bench_pace.py [--jobs 10000] [--runs 7]
+
+Starts its own PostgreSQL in a temporary folder. *New* is the first round after all jobs told something,
+*kept* one of those that follow within the minute. The lower bound is the snapshot of jobs that tell nothing.
+"""
+
+import argparse
+import os
+import secrets
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from bench_round import fill
+from machine import describe_machine
+
+from controlplane.embedded import ports
+from controlplane.embedded.postgres import Postgres
+from controlplane.embedded.redis import Redis
+from controlplane.embedded.running import running
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--jobs", type=int, default=10_000)
+    arguments.add_argument("--runs", type=int, default=7)
+    options = arguments.parse_args()
+    print(describe_machine())
+    with tempfile.TemporaryDirectory(prefix="allotment-bench-") as folder:
+        postgres = Postgres(data=Path(folder) / "pg", password=secrets.token_urlsafe(), port=ports.pick())
+        redis = Redis(folder=Path(folder) / "redis", password=secrets.token_urlsafe(), port=ports.pick())
+        os.environ.update(
+            DATABASE_URL=postgres.url,
+            REDIS_URL=redis.url,
+            ALLOT_HOME=folder,
+            ALLOT_SECRET_KEY=secrets.token_urlsafe(40),
+            DJANGO_SETTINGS_MODULE="controlplane.settings",
+        )
+        with running(postgres), running(redis):
+            measure(options.jobs, options.runs)
+
+
+def measure(jobs: int, runs: int) -> None:
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+    from django.db import connection
+
+    from scheduler.core.pace import Pace
+    from scheduler.models import Job
+    from scheduler.rounds import snapshot
+
+    call_command("migrate", verbosity=0)
+    fill(jobs, jobs)
+
+    def read() -> None:
+        snapshot.read_snapshot(1)
+
+    def read_anew() -> None:
+        snapshot._pace_of.cache_clear()
+        read()
+
+    had = {"V100": 4_000.0}
+    told = Pace(attempt=1, step=500, total_steps=1_000, timed_steps=480, timed=had, service=had)
+    print_times("nobody tells anything", read, runs)
+    for number in Job.objects.values_list("id", flat=True):
+        # Each says something else, as live.
+        Job.objects.filter(id=number).update(pace=asdict(told) | {"at": float(number)})
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE scheduler_job")
+    print_times("all tell, new", read_anew, runs)
+    print_times("all tell, kept", read, runs)
+
+
+def print_times(name: str, action: Callable[[], None], runs: int) -> None:
+    """Print the processor time of this process, after one run that does not count."""
+    action()
+    found = []
+    for _ in range(runs):
+        began = time.process_time()
+        action()
+        found.append(time.process_time() - began)
+    raw = [round(1e3 * each) for each in found]
+    print(f"{name:<22} median {1e3 * statistics.median(found):.0f} ms, least {min(raw)}; raw {raw}")
+
+
+if __name__ == "__main__":
+    main()
