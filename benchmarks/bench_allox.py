@@ -2,12 +2,13 @@
 
     python benchmarks/bench_allox.py [--runs 5] [--jobs 1024] [--lanes 100] [--growth 10000] [--seed 0]
 
-- *matching*: `scheduler.core.matching` for so many jobs on three GPU models with so many GPUs each, once all
-  idle and once nearly all busy until instants of their own. Beside it, in the same run and on the same
-  numbers, the straightforward formulation: a full matrix of jobs by (GPU, position from the end), each GPU
-  with as many positions as there are jobs. That is jobs x GPUs x jobs large, so it is run on an eighth of the
-  jobs and a tenth of the GPUs, and on the whole only as far as memory goes; the ratio is of equal instances.
-  Both costs are compared: the collapsed one is exact on idle GPUs and as close as printed on busy ones.
+- *matching*: `scheduler.core.allocation.matching` for so many jobs on three GPU models with so many GPUs
+  each, once all idle and once nearly all busy until instants of their own. Beside it, in the same run and on
+  the same numbers, the straightforward formulation: a full matrix of jobs by (GPU, position from the end),
+  each GPU with as many positions as there are jobs. That is jobs x GPUs x jobs large, so it is run on an
+  eighth of the jobs and a tenth of the GPUs, and on the whole only as far as memory goes; the ratio is of
+  equal instances. Both costs are compared: the collapsed one is exact on idle GPUs and as close as printed on
+  busy ones.
 - *round*: one `decide()` of the policy, window included, while more and more jobs wait.
 
 Times are of one core's processor time.
@@ -26,7 +27,7 @@ import numpy as np
 from machine import describe_machine
 from scipy.optimize import linear_sum_assignment
 
-from scheduler.core.matching import Floats, Matching, match
+from scheduler.core.allocation.matching import Floats, Matching, match
 from scheduler.core.round import decide
 from scheduler.core.snapshot import (
     AllocationId,

@@ -7,8 +7,8 @@ nodes with 6,212 GPUs and never leave. Copies of randomly drawn tasks are added 
 the GPUs; printed is what part of the GPUs is not allocated when tasks for 100 % have arrived (a task that
 fits nowhere is dropped).
 
-Schedulers, as in the authors' simulator: *FGD* (`core/fragmentation.py`); *BestFit*: least is left, CPUs
-and GPUs in parts of the largest node counting half each, truncated to whole percents; *Random*: any node
+Schedulers, as in the authors' simulator: *FGD* (`core/fitting/fragmentation.py`); *BestFit*: least is left,
+CPUs and GPUs in parts of the largest node counting half each, truncated to whole percents; *Random*: any node
 that holds the task. A task that shares a GPU gets the one that FGD scores best, the fullest that suffices,
 or any.
 
@@ -31,7 +31,7 @@ from pathlib import Path
 
 from machine import describe_machine
 
-from scheduler.core.fragmentation import WHOLE, Ask, Fragmentation, Free, frequent, runs_on
+from scheduler.core.fitting.fragmentation import WHOLE, Ask, Fragmentation, Free, frequent, runs_on
 from scheduler.core.plan import ActionKind
 from scheduler.core.registry import PLACERS
 from scheduler.core.round import decide

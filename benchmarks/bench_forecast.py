@@ -20,9 +20,9 @@ from itertools import count
 from bench_decide import NOW, add_up, make_nodes, seconds
 from machine import describe_machine
 
+from scheduler.core.guarantees.reliance import relying_on
 from scheduler.core.lending.terms import BorrowRule, Lending, LendRule, Lot, RuleId
 from scheduler.core.plan import ActionKind
-from scheduler.core.reliance import relying_on
 from scheduler.core.round import decide
 from scheduler.core.sim.forecast import forecast
 from scheduler.core.sim.run_times import RunTimes

@@ -13,9 +13,9 @@ from dataclasses import replace
 from heapq import heappop, heappush
 
 from scheduler.core import wording
-from scheduler.core.demand import least_gpus, models_of
 from scheduler.core.facts import Facts
-from scheduler.core.feasible import UNLIMITED, Feasibility
+from scheduler.core.fitting.demand import least_gpus, models_of
+from scheduler.core.fitting.feasible import UNLIMITED, Feasibility
 from scheduler.core.lending.in_force import own_of
 from scheduler.core.plan import Reason, Tier
 from scheduler.core.snapshot import AllocationId, Job, JobId, Running, Tenant

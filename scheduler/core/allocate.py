@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.core.demand import demand_of_grant, models_of
 from scheduler.core.errors import PolicyError
+from scheduler.core.fitting.demand import demand_of_grant, models_of
 from scheduler.core.plan import Decision
 from scheduler.core.policy import Policy, View
 from scheduler.core.snapshot import JobId, Memory

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scheduler.core.check_cells import check_cells
-from scheduler.core.check_market import check_market
+from scheduler.core.checks.cells import check_cells
+from scheduler.core.checks.market import check_market
 from scheduler.core.errors import PlanError
 from scheduler.core.plan import Action, ActionKind, Plan
 from scheduler.core.snapshot import AllocationId, Gpu, GpuId, Job, JobId, Node, Running, Snapshot

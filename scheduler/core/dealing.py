@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from scheduler.core import wording
-from scheduler.core.binding import Binding
-from scheduler.core.demand import models_of, needs_of, sizes_of
 from scheduler.core.facts import Facts
+from scheduler.core.fitting.demand import models_of, needs_of, sizes_of
+from scheduler.core.guarantees.binding import Binding
 from scheduler.core.lending.in_force import active, next_change, own_of, split
 from scheduler.core.lending.lots import Cells, cells_of, gpus_of, words_of
 from scheduler.core.lending.rules import follow

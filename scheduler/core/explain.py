@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from scheduler.core import wording
 from scheduler.core.admit import Admission
-from scheduler.core.capacity import Capacity
-from scheduler.core.demand import Demand, Need, demand_of, shape_in, sizes_of
 from scheduler.core.facts import Facts
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import Demand, Need, demand_of, shape_in, sizes_of
 from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import gpus_of
 from scheduler.core.lending.terms import Loan

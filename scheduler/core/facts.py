@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from scheduler.core.cells.compiling import compiled
-from scheduler.core.cluster import Cluster
-from scheduler.core.demand import Need, demand_of, shared_needs
-from scheduler.core.holding import Holding, Part
+from scheduler.core.fitting.cluster import Cluster
+from scheduler.core.fitting.demand import Need, demand_of, shared_needs
+from scheduler.core.fitting.holding import Holding, Part
 from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, Memory, Running, Snapshot, Tenant
 
 #: Of a gang whose job is gone from the snapshot: its GPUs count, what else it takes is not known.

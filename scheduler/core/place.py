@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.core.capacity import Capacity
-from scheduler.core.demand import Demand, demand_of_grant
 from scheduler.core.errors import PolicyError
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import Demand, demand_of_grant
 from scheduler.core.plan import Decision, Placement
 from scheduler.core.policy import Placed, Placer, View
 

@@ -12,7 +12,7 @@ from scheduler.core.plan import Decision, Grant, Placement, Reason
 from scheduler.core.snapshot import Job, JobId, Member, Memory, PairSpeeds, Running
 
 if TYPE_CHECKING:
-    from scheduler.core.capacity import Capacity
+    from scheduler.core.fitting.capacity import Capacity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.core.admit import Admission
-from scheduler.core.binding import Binding
-from scheduler.core.capacity import Capacity, Pending
 from scheduler.core.computing import Compute, here, of_view
 from scheduler.core.facts import Facts
+from scheduler.core.fitting.capacity import Capacity, Pending
+from scheduler.core.guarantees.binding import Binding
 from scheduler.core.policy import View
 from scheduler.core.snapshot import AllocationId, Job, JobId, Running, VirtualCluster
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from scheduler.core.allocate import allocate
-from scheduler.core.capacity import Capacity
 from scheduler.core.computing import Overrun
 from scheduler.core.errors import PolicyError, UnknownPlugin
-from scheduler.core.growing import with_growth
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.parts.growing import with_growth
 from scheduler.core.place import place
 from scheduler.core.plan import Decision, Placement
 from scheduler.core.policy import View

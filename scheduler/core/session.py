@@ -10,20 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.core.admit import Admission
-from scheduler.core.binding import CELLS, Binding
-from scheduler.core.capacity import Capacity
 from scheduler.core.computing import Compute, here
 from scheduler.core.dealing import deal
 from scheduler.core.diff import diff
 from scheduler.core.facts import Facts
-from scheduler.core.lapse import Lapse
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.guarantees.binding import CELLS, Binding
+from scheduler.core.guarantees.lapse import Lapse
 from scheduler.core.lending.terms import MARKET
 from scheduler.core.plan import Plan
 from scheduler.core.policy import View
 from scheduler.core.reserve import Reservation
-from scheduler.core.restraint import Restraint
+from scheduler.core.restraint.displacing import Restraint
+from scheduler.core.restraint.shielding import Shielding
 from scheduler.core.serve import Plugins, Served
-from scheduler.core.shielding import Shielding
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.survey import Survey
 

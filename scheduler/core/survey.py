@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from scheduler.core.admit import Admission
-from scheduler.core.capacity import Capacity
-from scheduler.core.claims import Claims
 from scheduler.core.facts import Facts
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.claims import Claims
 from scheduler.core.snapshot import AllocationId
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
+from scheduler.core.guarantees.reliance import owned, relying_on
 from scheduler.core.plan import ActionKind
-from scheduler.core.reliance import owned, relying_on
 from scheduler.core.round import decide
 from scheduler.core.snapshot import JobId, Snapshot
 from scheduler.models import Leadership

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scheduler.core import snapshot as core
+from scheduler.core.guarantees.reliance import relying_on
 from scheduler.core.lending.idle import longest_gap
 from scheduler.core.lending.terms import BorrowRule, Lending, LendRule, Loan, Offer
-from scheduler.core.reliance import relying_on
 from scheduler.lending.in_force import lot_of
 
 _OFFERS = """

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.core.reliance import owned
+from scheduler.core.guarantees.reliance import owned
 from scheduler.core.sim.anomalies import cause_of, compare, private_run, waits_in
 from scheduler.core.sim.delays import Comparison, Evidence
 from scheduler.core.sim.engine import Engine

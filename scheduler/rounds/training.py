@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from scheduler.core import snapshot as core
 from scheduler.core.market.reported import Reported
-from scheduler.core.run_time import relative_rates
+from scheduler.core.parts.run_time import relative_rates
 from scheduler.models.training import TrainingProgress
 from scheduler.services.training import reported_of
 

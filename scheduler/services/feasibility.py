@@ -9,9 +9,9 @@ from scheduler.clock import database_now
 from scheduler.core import snapshot as core
 from scheduler.core.admit import TOO_LARGE
 from scheduler.core.cells.chains import Layout
-from scheduler.core.cluster import Cluster
-from scheduler.core.demand import least_gpus, models_of
-from scheduler.core.feasible import Feasibility
+from scheduler.core.fitting.cluster import Cluster
+from scheduler.core.fitting.demand import least_gpus, models_of
+from scheduler.core.fitting.feasible import Feasibility
 from scheduler.core.lending.terms import BorrowRule, RuleId
 from scheduler.core.plan import Reason
 from scheduler.jobspec import TOPOLOGY_LEVELS

@@ -12,7 +12,7 @@ from django.db.models import Count, F, Q
 from scheduler import stream
 from scheduler.cells.in_force import cells_in_force
 from scheduler.clock import database_now
-from scheduler.core.binding import CELLS
+from scheduler.core.guarantees.binding import CELLS
 from scheduler.core.lending.terms import MARKET
 from scheduler.core.lifecycle import JOB_FINAL
 from scheduler.hints import hint_round

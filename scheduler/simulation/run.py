@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from scheduler.core import wording
-from scheduler.core.binding import CELLS
+from scheduler.core.guarantees.binding import CELLS
 from scheduler.core.plan import Plan
 from scheduler.core.registry import make_placer, make_policy
 from scheduler.core.reserve import SPARE

@@ -13,10 +13,10 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.codec import dumps_plan, dumps_snapshot, loads_snapshot
-from scheduler.core.demand import demand_of
+from scheduler.core.fitting.demand import demand_of
 from scheduler.core.plan import ActionKind, Plan, Tier
 from scheduler.core.registry import PLACERS, POLICIES
-from scheduler.core.restraint import placed_by
+from scheduler.core.restraint.displacing import placed_by
 from scheduler.core.round import decide
 from scheduler.core.session import Session
 from scheduler.core.snapshot import Snapshot, Task, Tenant

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.pace import Line, Pace, measured_seconds
-from scheduler.core.run_time import LONGEST_SECONDS, left_seconds, remaining_seconds, start_seconds
+from scheduler.core.parts.pace import Line, Pace, measured_seconds
+from scheduler.core.parts.run_time import LONGEST_SECONDS, left_seconds, remaining_seconds, start_seconds
 from scheduler.core.sim.run_times import Assumption, RunTimes, Source
 from tests.builders import NOW, make_job, make_running
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from scheduler.core import registry
 from scheduler.core.codec import dumps_plan, dumps_snapshot, loads_plan, loads_snapshot
-from scheduler.core.demand import sizes_of
-from scheduler.core.fill import fill
+from scheduler.core.fitting.demand import sizes_of
+from scheduler.core.parts.fill import fill
 from scheduler.core.plan import ActionKind, Decision, Grant, Plan, Tier
 from scheduler.core.policy import View
 from scheduler.core.round import decide

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.feasible import never_fits
+from scheduler.core.fitting.feasible import never_fits
 from scheduler.core.plan import Reason, Tier
 from scheduler.core.round import decide
 from scheduler.core.snapshot import Job, Snapshot, Task, Tenant, Topology

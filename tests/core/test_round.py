@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from scheduler.core import registry
-from scheduler.core.capacity import Capacity
 from scheduler.core.check import check
 from scheduler.core.errors import PlanError, UnknownPlugin
+from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.plan import Action, ActionKind, Decision, Grant, Locality, Placement, Plan
 from scheduler.core.policy import Placed, View
 from scheduler.core.registry import make_policy

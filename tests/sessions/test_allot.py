@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import pty
@@ -73,7 +74,9 @@ class Terminal:
                 while text not in self.shown:
                     await news.wait()
                     news.clear()
-                    self.shown += os.read(self.ours, 4096)
+                    # The event may tell of what the turn before has read already.
+                    with contextlib.suppress(BlockingIOError):
+                        self.shown += os.read(self.ours, 4096)
         finally:
             loop.remove_reader(self.ours)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.core.apps import (
+from scheduler.core.leasing.apps import (
     App,
     Contention,
     apps_of,

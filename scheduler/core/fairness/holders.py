@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from scheduler.core.apps import spread_speed
 from scheduler.core.facts import Facts
+from scheduler.core.leasing.apps import spread_speed
 from scheduler.core.snapshot import Job, JobId, Running
 from scheduler.core.targets.prospects import Prospects, believed
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scheduler.core import wording
-from scheduler.core.apps import name_of
 from scheduler.core.auction.holding import Result, Win
+from scheduler.core.leasing.apps import name_of
 from scheduler.core.leasing.offer import Offer
 from scheduler.core.leasing.tables import Agent, Seat, Table, gpus_of
+from scheduler.core.parts.run_time import runs_nowhere
 from scheduler.core.plan import LedgerLine, Reason, Tier
 from scheduler.core.policy import View
-from scheduler.core.run_time import runs_nowhere
 from scheduler.core.snapshot import Job, JobId
 from scheduler.core.targets.prospects import Prospects
 

@@ -1,8 +1,8 @@
 """By how much an app came before its turn, because it was said to be shorter than its steps show it to be.
 
 Who says that it is shorter than it is looks worse off the longer it waits, and wins sooner. An app of work T
-that was said to be D, and won when it had waited for e, would have looked as bad in truth after T / D times e.
-So it came (T / D - 1) e before its turn, and counts as submitted later by that from when its run time is
+that was said to be D, and won when it had waited for e, would have looked as bad in truth after T / D times
+e. So it came (T / D - 1) e before its turn, and counts as submitted later by that from when its run time is
 measured, as if it had been told rightly from the beginning. Who said too much has waited in vain, and is not
 paid for it. Without measured run times nobody owes anything.
 
@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from scheduler.core.apps import App
+from scheduler.core.leasing.apps import App
+from scheduler.core.parts.run_time import whole_seconds
 from scheduler.core.policy import View
-from scheduler.core.run_time import whole_seconds
 from scheduler.core.snapshot import Job, JobId
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scheduler.core.auction.table import Good
-from scheduler.core.capacity import Capacity
-from scheduler.core.cluster import Fleet
-from scheduler.core.demand import Demand
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.cluster import Fleet
+from scheduler.core.fitting.demand import Demand
 from scheduler.core.plan import Locality
 
 

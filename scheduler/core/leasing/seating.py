@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from scheduler.core.demand import demand_of_grant, shape_of
-from scheduler.core.holding import Holding
-from scheduler.core.ordering import Outcome, settled_outcome
+from scheduler.core.fitting.demand import demand_of_grant, shape_of
+from scheduler.core.fitting.holding import Holding
+from scheduler.core.parts.ordering import Outcome, settled_outcome
 from scheduler.core.plan import Grant, Locality
 from scheduler.core.policy import View
 from scheduler.core.snapshot import Job, JobId

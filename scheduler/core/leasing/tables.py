@@ -10,9 +10,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from scheduler.core.apps import App, rho, spread_speed
 from scheduler.core.auction.table import Bid, Good, Row
-from scheduler.core.demand import demand_of, shape_in
+from scheduler.core.fitting.demand import demand_of, shape_in
+from scheduler.core.leasing.apps import App, rho, spread_speed
 from scheduler.core.leasing.offer import Offer, Way, ways
 from scheduler.core.policy import View
 from scheduler.core.snapshot import Job, JobId

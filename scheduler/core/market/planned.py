@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.core.service import INSTANT_SECONDS
+from scheduler.core.parts.service import INSTANT_SECONDS
 from scheduler.core.snapshot import JobId
 
 

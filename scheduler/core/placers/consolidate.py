@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler.core.capacity import Capacity
-from scheduler.core.placing import place_all
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.parts.placing import place_all
 from scheduler.core.plan import Grant
 from scheduler.core.policy import Placed, View
 

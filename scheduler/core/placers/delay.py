@@ -22,11 +22,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core import wording
-from scheduler.core.capacity import Capacity
-from scheduler.core.cluster import Cluster
-from scheduler.core.consolidation import IdleCluster
-from scheduler.core.demand import Demand, demand_of_grant
-from scheduler.core.placing import place_all
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.cluster import Cluster
+from scheduler.core.fitting.consolidation import IdleCluster
+from scheduler.core.fitting.demand import Demand, demand_of_grant
+from scheduler.core.parts.placing import place_all
 from scheduler.core.plan import Grant, Locality, Reason, Tier
 from scheduler.core.policy import Placed, View
 from scheduler.core.snapshot import JobId

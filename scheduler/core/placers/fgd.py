@@ -1,8 +1,9 @@
 """Fragmentation gradient descent: each task goes where the idle GPUs stay most useful to what comes next.
 
 Q. Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
-Descent", USENIX ATC 2023, section 4. `core/fragmentation.py` has the measure, with shares of GPUs as in the
-paper, and `benchmarks/bench_fgd.py` replays the published experiment with it. Deviations of this placer:
+Descent", USENIX ATC 2023, section 4. `core/fitting/fragmentation.py` has the measure, with shares of GPUs as
+in the paper, and `benchmarks/bench_fgd.py` replays the published experiment with it. Deviations of this
+placer:
 
 - Whole GPUs only: a grant has no shares of one.
 - The target workload is not a history of months but the jobs of the view, those that run and those that
@@ -20,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.core.capacity import Capacity
-from scheduler.core.demand import Need
 from scheduler.core.errors import PolicyError
-from scheduler.core.fragmentation import WHOLE, Ask, Fragmentation, Free, frequent
-from scheduler.core.placing import Option, Site, place_all
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import Need
+from scheduler.core.fitting.fragmentation import WHOLE, Ask, Fragmentation, Free, frequent
+from scheduler.core.parts.placing import Option, Site, place_all
 from scheduler.core.plan import Grant
 from scheduler.core.policy import Placed, View
 from scheduler.core.snapshot import Job

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.core.capacity import Capacity
-from scheduler.core.demand import Need
-from scheduler.core.placing import Option, Site, place_all
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import Need
+from scheduler.core.parts.placing import Option, Site, place_all
 from scheduler.core.plan import Grant
 from scheduler.core.policy import Placed, View
 

@@ -2,11 +2,12 @@
 
 T. Le, X. Sun, M. Chowdhury and Z. Liu, "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020. Jobs
 run on any of several models at different speeds. A matching of jobs to (GPU, position from the end) of least
-cost is the schedule with the least sum of completion times (section 3.1, see `scheduler.core.matching`). Jobs
-that come first on an idle GPU start; everything else is planned anew when something happens (3.2). So a job
-may wait for a fast model though a slow one is idle, when it ends sooner so. Fairness (3.3): only the part
-`alpha` of the tenants that make least progress take part, at least one; 1 is without. As in the paper nothing
-that runs is preempted or moved: it only tells when its GPUs are free. Deviations and choices:
+cost is the schedule with the least sum of completion times (section 3.1, see
+`scheduler.core.allocation.matching`). Jobs that come first on an idle GPU start; everything else is planned
+anew when something happens (3.2). So a job may wait for a fast model though a slow one is idle, when it ends
+sooner so. Fairness (3.3): only the part `alpha` of the tenants that make least progress take part, at least
+one; 1 is without. As in the paper nothing that runs is preempted or moved: it only tells when its GPUs are
+free. Deviations and choices:
 
 - Gangs: the paper's jobs take one machine each. Here the GPUs of a model are lanes as wide as the mean gang
   that waits, and a gang that is so many times wider than a lane delays those behind it so many times as long:
@@ -15,8 +16,8 @@ that runs is preempted or moved: it only tells when its GPUs are free. Deviation
   GPUs of a model like a liquid. A gang is ready when it would fit by the expected ends of what runs.
 - A gang that comes first and does not fit now is promised the instant at which it will (EASY backfilling);
   others of its model start before it only when that does not delay it. The paper needs no such thing.
-- Run times: `scheduler.core.run_time`, which says how speeds that nobody knows are assumed. `reference` is
-  the model on which estimates hold; empty: the fastest of those for which the job states its speed. The
+- Run times: `scheduler.core.parts.run_time`, which says how speeds that nobody knows are assumed. `reference`
+  is the model on which estimates hold; empty: the fastest of those for which the job states its speed. The
   paper's estimator, which profiles samples of a job, is left out.
 - Size: `window` jobs of a priority at most are matched at a time, the shortest on each model by turns, which
   is the rule of the authors' simulator (it takes 50); more only when they have started.
@@ -39,17 +40,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core import matching
-from scheduler.core.backfill import Promise
-from scheduler.core.demand import demand_of, shape_in, sizes_of
-from scheduler.core.holding import Fit
-from scheduler.core.matching import Floats
-from scheduler.core.ordering import waiting_jobs
+from scheduler.core.allocation import matching
+from scheduler.core.allocation.matching import Floats
+from scheduler.core.fitting.demand import demand_of, shape_in, sizes_of
+from scheduler.core.fitting.holding import Fit
+from scheduler.core.parts.backfill import Promise
+from scheduler.core.parts.ordering import waiting_jobs
+from scheduler.core.parts.releases import End, Releases, free_after, lanes_of
+from scheduler.core.parts.run_time import left_seconds, relative_speeds, runs_nowhere, start_seconds
+from scheduler.core.parts.sharing import weights_of
 from scheduler.core.plan import Decision, Grant, Reason, Tier
 from scheduler.core.policy import View
-from scheduler.core.releases import End, Releases, free_after, lanes_of
-from scheduler.core.run_time import left_seconds, relative_speeds, runs_nowhere, start_seconds
-from scheduler.core.sharing import weights_of
 from scheduler.core.snapshot import Job, JobId, Memory
 
 #: With a fairness filter, scores are taken anew after each such part of the GPUs that were idle.

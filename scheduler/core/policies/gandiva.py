@@ -5,9 +5,9 @@ feedback and a busy cluster, neither fairness nor completion times.
 
 What is the paper's: time slicing when not everyone fits, round robin, whole gangs, equal shares, about a
 minute each (3.1); none when everyone fits; packing by trial, kept only if the measured progress of both
-together beats taking turns (3.2; off by default, see `scheduler.core.trials`); moving a gang that is spread
-over nodes when one node could hold it (3.3); growing elastic jobs into idle GPUs of their node, and taking
-those back as soon as someone waits (3.4).
+together beats taking turns (3.2; off by default, see `scheduler.core.parts.trials`); moving a gang that is
+spread over nodes when one node could hold it (3.3); growing elastic jobs into idle GPUs of their node, and
+taking those back as soon as someone waits (3.4).
 
 What is not:
 
@@ -35,16 +35,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from scheduler.core.capacity import Capacity
-from scheduler.core.demand import demand_of
-from scheduler.core.ordering import Outcome, Starts, anywhere, serve_in_order, start_in_order, waiting_jobs
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import demand_of
+from scheduler.core.fitting.settle import settle
+from scheduler.core.parts.ordering import (
+    Outcome,
+    Starts,
+    anywhere,
+    serve_in_order,
+    start_in_order,
+    waiting_jobs,
+)
+from scheduler.core.parts.service import INSTANT_SECONDS
+from scheduler.core.parts.slices import Slices
+from scheduler.core.parts.trials import name_of, next_pair, pays
 from scheduler.core.plan import Decision, Grant, Locality, Mode, Reason, Tier
 from scheduler.core.policy import View
-from scheduler.core.service import INSTANT_SECONDS
-from scheduler.core.settle import settle
-from scheduler.core.slices import Slices
 from scheduler.core.snapshot import Job, JobId, Memory, Running
-from scheduler.core.trials import name_of, next_pair, pays
 
 #: Pairs that failed and are remembered, the latest.
 FAILURES_KEPT = 200

@@ -3,9 +3,9 @@
 S. Chaudhary, R. Ramjee, M. Sivathanu, N. Kwatra and S. Viswanatha, "Balancing Efficiency and Fairness in
 Heterogeneous GPU Clusters for Deep Learning", EuroSys 2020. Tickets entitle a user to a part of the GPUs of
 each model, whatever the number and size of its jobs; what it can not use goes to others by water filling
-(`scheduler.core.entitlement`). Users then trade: those whose jobs gain much from a fast model buy time there
-with time on a slow one, from those whose jobs gain little (`scheduler.core.trading`, section 4.4). Jobs of a
-user have equal parts of what it holds, and whole gangs take turns of about a minute by stride
+(`scheduler.core.parts.entitlement`). Users then trade: those whose jobs gain much from a fast model buy time
+there with time on a slow one, from those whose jobs gain little (`scheduler.core.parts.trading`, section
+4.4). Jobs of a user have equal parts of what it holds, and whole gangs take turns of about a minute by stride
 (`scheduler.core.targets.stride`).
 
 Tickets have two levels: a tenant's are its weight as a member, and its users (`Job.user`; jobs of which
@@ -39,7 +39,8 @@ from functools import partial
 from typing import Any, ClassVar
 
 from scheduler.core import wording
-from scheduler.core.entitlement import Claim, Holdings, claim_of, entitled, entitled_within
+from scheduler.core.parts.entitlement import Claim, Holdings, claim_of, entitled, entitled_within
+from scheduler.core.parts.trading import Trade, trade
 from scheduler.core.plan import Decision, LedgerLine
 from scheduler.core.policy import View
 from scheduler.core.snapshot import Job, Memory
@@ -50,7 +51,6 @@ from scheduler.core.targets.rounds import Asked, Rounds, Rules
 from scheduler.core.targets.stride import Stride, StrideTurns, User, read_amounts, user_of, write_amounts
 from scheduler.core.targets.turns import Turns
 from scheduler.core.targets.units import NEGLIGIBLE_SHARE, Targets
-from scheduler.core.trading import Trade, trade
 
 #: Digits of GPUs in the books.
 DIGITS = 6

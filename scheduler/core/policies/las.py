@@ -18,10 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from scheduler.core.ordering import serve_in_order
+from scheduler.core.parts.ordering import serve_in_order
+from scheduler.core.parts.service import INSTANT_SECONDS, attained_service
 from scheduler.core.plan import Decision, Reason, Tier
 from scheduler.core.policy import View
-from scheduler.core.service import INSTANT_SECONDS, attained_service
 from scheduler.core.snapshot import Job, JobId, Memory
 
 

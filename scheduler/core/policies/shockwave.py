@@ -22,8 +22,8 @@ defaults are the authors' for 32 GPUs. Deviations and choices:
   their order (`program`, `timetable`). Who runs goes on unless another is worth three times as much.
 - Several GPU models, of which the paper has one: all are in one market. A gang buys rounds on each that it
   accepts, at its speed there, and runs on one at a time; its times are those on the fastest of them
-  (`scheduler.core.run_time` says how speeds that nobody knows are assumed, and what `reference` is). The
-  uniform share is that of all GPUs among all jobs, whatever their sizes, as the authors have it.
+  (`scheduler.core.parts.run_time` says how speeds that nobody knows are assumed, and what `reference` is).
+  The uniform share is that of all GPUs among all jobs, whatever their sizes, as the authors have it.
 - A job that tells nothing of its epochs has one batch size, and has left what is left of its estimate, else
   of its limit.
 - Higher priority first: each priority has a market of its own, in what those above it left.
@@ -40,18 +40,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from scheduler.core.demand import sizes_of
-from scheduler.core.fill import fill
+from scheduler.core.fitting.demand import sizes_of
 from scheduler.core.market.bidding import Bidder, Market
 from scheduler.core.market.fairness import FairEnd, first_estimate
 from scheduler.core.market.planned import Facts, Planned, remembered
 from scheduler.core.market.planning import plan
 from scheduler.core.market.regimes import outlook
-from scheduler.core.ordering import start_in_order, waiting_jobs
+from scheduler.core.parts.fill import fill
+from scheduler.core.parts.ordering import start_in_order, waiting_jobs
+from scheduler.core.parts.run_time import relative_speeds, runs_nowhere, start_seconds
+from scheduler.core.parts.service import INSTANT_SECONDS, executed_seconds, put_back
 from scheduler.core.plan import Decision, Grant, Reason, Tier
 from scheduler.core.policy import View
-from scheduler.core.run_time import relative_speeds, runs_nowhere, start_seconds
-from scheduler.core.service import INSTANT_SECONDS, executed_seconds, put_back
 from scheduler.core.snapshot import Job, JobId, Memory
 
 #: A program for more is larger than it is good for: nobody knows what comes so much later.

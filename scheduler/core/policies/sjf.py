@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.core.ordering import start_in_order, waiting_jobs
+from scheduler.core.parts.ordering import start_in_order, waiting_jobs
+from scheduler.core.parts.run_time import remaining_seconds
 from scheduler.core.plan import Decision, Reason, Tier
 from scheduler.core.policy import View
-from scheduler.core.run_time import remaining_seconds
 from scheduler.core.snapshot import Job, JobId, Memory
 
 

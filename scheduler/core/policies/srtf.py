@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.core.ordering import serve_in_order
+from scheduler.core.parts.ordering import serve_in_order
+from scheduler.core.parts.run_time import remaining_seconds
 from scheduler.core.plan import Decision, Reason, Tier
 from scheduler.core.policy import View
-from scheduler.core.run_time import remaining_seconds
 from scheduler.core.snapshot import Job, JobId, Memory
 
 

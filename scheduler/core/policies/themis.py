@@ -1,10 +1,11 @@
 """Themis: who is treated worst bids for GPUs at auctions, and pays by having them for a shorter time.
 
 K. Mahajan, A. Balasubramanian, A. Singhvi, S. Venkataraman, A. Akella, A. Phanishayee and S. Chawla, "Themis:
-Fair and Efficient GPU Cluster Scheduling", NSDI 2020. Apps (`scheduler.core.apps`) get GPUs for leases. Where
-leases end or GPUs come free, those 1 - f of the apps that want some whose rho is the worst bid with tables of
-what rho they would come to; the auction (`scheduler.core.auction`) makes the product of 1 / rho as large as
-can be, and withholds a part of what each one won. What is not sold goes to others. Deviations and choices:
+Fair and Efficient GPU Cluster Scheduling", NSDI 2020. Apps (`scheduler.core.leasing.apps`) get GPUs for
+leases. Where leases end or GPUs come free, those 1 - f of the apps that want some whose rho is the worst bid
+with tables of what rho they would come to; the auction (`scheduler.core.auction`) makes the product of 1 /
+rho as large as can be, and withholds a part of what each one won. What is not sold goes to others. Deviations
+and choices:
 
 - Rigid gangs: a part of a gang's GPUs is of no use to it, so what is withheld is time. Who keeps the part c
   of what it won has a lease of c times `lease_seconds`, though not below `interval_seconds`.
@@ -25,7 +26,8 @@ can be, and withholds a part of what each one won. What is not sold goes to othe
 - Between auctions, which are not held more often than `interval_seconds`, idle GPUs are handed out at once,
   until the next auction. One is held only when somebody waits who could be seated, or when nobody waits
   and somebody whose lease has ended would be faster on an idle model.
-- Weights of members and priorities make an app's even part larger (`scheduler.core.apps`), and so its rho.
+- Weights of members and priorities make an app's even part larger (`scheduler.core.leasing.apps`), and so its
+  rho.
 - Nothing in an auction keeps users from understating how long they run: who does looks worse off, and bids
   more often. Where jobs tell of their steps the truth comes out once they run, and who came before its turn
   counts as submitted later (`leasing.debts`): then it does not pay on average. Who is silent owes nothing.
@@ -40,7 +42,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from scheduler.core.apps import (
+from scheduler.core.auction.holding import Result, Win, hold
+from scheduler.core.fitting.demand import demand_of, shape_in
+from scheduler.core.leasing.apps import (
     Contention,
     apps_of,
     elapsed_seconds,
@@ -49,17 +53,15 @@ from scheduler.core.apps import (
     rate_here,
     weights_by_app,
 )
-from scheduler.core.auction.holding import Result, Win, hold
-from scheduler.core.demand import demand_of, shape_in
 from scheduler.core.leasing.books import Books, Told
 from scheduler.core.leasing.debts import Debts
 from scheduler.core.leasing.offer import Offer
 from scheduler.core.leasing.seating import Seating
 from scheduler.core.leasing.tables import Agent, Catalogue, Seat, Table
-from scheduler.core.ordering import Outcome, waiting_jobs
+from scheduler.core.parts.ordering import Outcome, waiting_jobs
+from scheduler.core.parts.service import INSTANT_SECONDS
 from scheduler.core.plan import Decision
 from scheduler.core.policy import View
-from scheduler.core.service import INSTANT_SECONDS
 from scheduler.core.snapshot import Job, JobId, Memory
 from scheduler.core.targets.prospects import Prospects
 from scheduler.core.targets.units import Unit

@@ -34,12 +34,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from scheduler.core.consolidation import Consolidation
-from scheduler.core.gittins import Gittins
-from scheduler.core.ordering import Outcome, anywhere, serve_in_order, waiting_jobs
+from scheduler.core.fitting.consolidation import Consolidation
+from scheduler.core.parts.gittins import Gittins
+from scheduler.core.parts.ordering import Outcome, anywhere, serve_in_order, waiting_jobs
+from scheduler.core.parts.service import INSTANT_SECONDS, attained_service
 from scheduler.core.plan import Decision, Locality, Reason, Tier
 from scheduler.core.policy import View
-from scheduler.core.service import INSTANT_SECONDS, attained_service
 from scheduler.core.snapshot import Job, JobId, Memory
 
 #: Ended jobs whose service is remembered for the Gittins index, the latest.

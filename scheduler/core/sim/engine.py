@@ -14,10 +14,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from scheduler.core.guarantees.reliance import owned, relying_on
 from scheduler.core.lending.in_force import Guarantees, active, own_of
 from scheduler.core.lending.terms import Lending, Loan
 from scheduler.core.plan import Plan, Tier
-from scheduler.core.reliance import owned, relying_on
 from scheduler.core.serve import Served
 from scheduler.core.session import Session
 from scheduler.core.sim.agenda import Agenda

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 
-from scheduler.core.backoff import after_preemption
-from scheduler.core.capacity import Capacity
 from scheduler.core.facts import Facts
+from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.lifecycle import AttemptState, JobEvent
 from scheduler.core.plan import Action, ActionKind
+from scheduler.core.restraint.backoff import after_preemption
 from scheduler.core.sim.agenda import Agenda, nothing
 from scheduler.core.sim.closing import Closing
 from scheduler.core.sim.costs import Costs

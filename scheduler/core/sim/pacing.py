@@ -8,7 +8,7 @@ from functools import partial
 
 from scheduler.core.facts import Facts
 from scheduler.core.lifecycle import AttemptState
-from scheduler.core.pace import EVERY_SECONDS, LEAST_PART, Line, Pace, measured_seconds
+from scheduler.core.parts.pace import EVERY_SECONDS, LEAST_PART, Line, Pace, measured_seconds
 from scheduler.core.sim.agenda import Agenda
 from scheduler.core.sim.progress import Attempt, Progress
 from scheduler.core.snapshot import JobId, Running

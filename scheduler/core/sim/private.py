@@ -20,11 +20,11 @@ from itertools import count
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.errors import SchedulingError
+from scheduler.core.fitting.virtual_nodes import profile_of, virtual_nodes
+from scheduler.core.parts.service import put_back
 from scheduler.core.plan import ActionKind
 from scheduler.core.round import decide
-from scheduler.core.service import put_back
 from scheduler.core.snapshot import AllocationId, Gpu, Node, NodeId, Running, Snapshot, VirtualCluster
-from scheduler.core.virtual_nodes import profile_of, virtual_nodes
 
 
 def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | None = None) -> Snapshot:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scheduler.core.run_time import relative_speeds, remaining_seconds
+from scheduler.core.parts.run_time import relative_speeds, remaining_seconds
 from scheduler.core.snapshot import Job, Running
 
 #: By (tenant, application): parts of the time limit (0 to 1) that ended attempts used, in ascending order.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from scheduler.core.capacity import Capacity
-from scheduler.core.cluster import Cluster
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.sim.result import Sample
 from scheduler.core.snapshot import Job
 

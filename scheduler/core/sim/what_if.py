@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.errors import SchedulingError
-from scheduler.core.service import put_back
+from scheduler.core.parts.service import put_back
 from scheduler.core.sim.forecast import Bounds, Forecast, Prediction, forecast
 from scheduler.core.sim.run_times import RunTimes
 from scheduler.core.snapshot import Job, JobId, Running, Snapshot, VirtualCluster

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from scheduler.core.capacity import Pending
-from scheduler.core.demand import demand_of_grant, shape_of
-from scheduler.core.holding import Holding
-from scheduler.core.ordering import MANY, Outcome, settled_outcome
+from scheduler.core.fitting.capacity import Pending
+from scheduler.core.fitting.demand import demand_of_grant, shape_of
+from scheduler.core.fitting.holding import Holding
+from scheduler.core.parts.ordering import MANY, Outcome, settled_outcome
 from scheduler.core.plan import Grant, Mode
 from scheduler.core.policy import View
 from scheduler.core.snapshot import Job, JobId

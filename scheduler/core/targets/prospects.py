@@ -1,7 +1,7 @@
 """Where each job of a view could run, at what size, and how fast: asked for job by job.
 
-What the facts leave open is filled as `scheduler.core.run_time` says. A rate that is no number, negative or
-out of all proportion counts as not known, so that no job can spoil the round for others.
+What the facts leave open is filled as `scheduler.core.parts.run_time` says. A rate that is no number,
+negative or out of all proportion counts as not known, so that no job can spoil the round for others.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.allocation.checking import ABSURD, NEGLIGIBLE
-from scheduler.core.capacity import Capacity
-from scheduler.core.demand import demand_of, shape_in, sizes_of
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import demand_of, shape_in, sizes_of
+from scheduler.core.parts.run_time import relative_speeds, work_left_seconds
 from scheduler.core.policy import View
-from scheduler.core.run_time import relative_speeds, work_left_seconds
 from scheduler.core.snapshot import Job, JobId
 
 #: No rate of a job is believed that is so many times another one of its rates.

@@ -12,8 +12,8 @@ import numpy as np
 
 from scheduler.core.allocation.checking import ABSURD, checked_instance
 from scheduler.core.allocation.instance import Floats, Instance, Pairs
+from scheduler.core.parts.sharing import weights_of
 from scheduler.core.policy import View
-from scheduler.core.sharing import weights_of
 from scheduler.core.snapshot import Job, JobId
 from scheduler.core.targets.prospects import Prospect, Prospects
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.core.ordering import Outcome
+from scheduler.core.parts.ordering import Outcome
+from scheduler.core.parts.run_time import runs_nowhere
+from scheduler.core.parts.service import INSTANT_SECONDS
 from scheduler.core.plan import Decision, Reason, Tier
 from scheduler.core.policy import View
-from scheduler.core.run_time import runs_nowhere
-from scheduler.core.service import INSTANT_SECONDS
 from scheduler.core.snapshot import JobId, Memory
 from scheduler.core.targets.lease import Lease
 from scheduler.core.targets.ledger import Ledger

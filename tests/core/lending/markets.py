@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from scheduler.core.guarantees.reliance import relying_on
 from scheduler.core.lending.terms import (
     BorrowRule,
     Lending,
@@ -16,7 +17,6 @@ from scheduler.core.lending.terms import (
     OfferId,
     RuleId,
 )
-from scheduler.core.reliance import relying_on
 from scheduler.core.snapshot import Snapshot
 from tests.builders import NOW
 

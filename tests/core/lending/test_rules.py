@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scheduler.core.check import check
 from scheduler.core.codec import dumps_plan, dumps_snapshot, loads_plan, loads_snapshot
 from scheduler.core.errors import PlanError
+from scheduler.core.guarantees.reliance import owned, relying_on
 from scheduler.core.lending.checking import problems
 from scheduler.core.lending.in_force import own_of
 from scheduler.core.lending.terms import MARKET, LendRule, Loan, LoanId, Lot, MarketAction, RuleId
 from scheduler.core.plan import ActionKind, Plan
-from scheduler.core.reliance import owned, relying_on
 from scheduler.core.round import decide
 from scheduler.core.snapshot import Job, Running, Snapshot
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.errors import SchedulingError
+from scheduler.core.guarantees.reliance import owned, relying_on
 from scheduler.core.lending.terms import Loan, Lot
 from scheduler.core.plan import Action, ActionKind, Tier
 from scheduler.core.registry import POLICIES
-from scheduler.core.reliance import owned, relying_on
 from scheduler.core.round import decide
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.forecast import forecast

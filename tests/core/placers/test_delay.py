@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from scheduler.core import registry
-from scheduler.core.capacity import Capacity
+from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.placers.delay import Delay
 from scheduler.core.plan import Decision, Grant, Reason, Tier
 from scheduler.core.policy import Placed, View

@@ -22,7 +22,7 @@ from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Arrival, Truth
 from scheduler.core.snapshot import Job, Node, Running, Snapshot
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
-from tests.core.test_matching import least_sum
+from tests.core.allocation.test_matching import least_sum
 
 INF = float("inf")
 MODELS = ("V100", "K80")

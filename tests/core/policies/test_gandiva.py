@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from scheduler.core.allocate import allocate
+from scheduler.core.parts.trials import name_of, next_pair, pays
 from scheduler.core.plan import ActionKind, Decision, Grant, Locality, Mode, Plan
 from scheduler.core.policies.gandiva import Gandiva
 from scheduler.core.registry import make_policy
 from scheduler.core.round import decide
 from scheduler.core.session import Session
 from scheduler.core.snapshot import Job, JobId, Memory, Running, Snapshot
-from scheduler.core.trials import name_of, next_pair, pays
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.policies.ideal_loop import IdealLoop
 from tests.core.sim.worlds import arrival, cluster, ends, simulate

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.gittins import Gittins
+from scheduler.core.parts.gittins import Gittins
 from scheduler.core.plan import ActionKind, Plan
 from scheduler.core.round import decide
 from scheduler.core.snapshot import Job, Snapshot

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.guarantees.reliance import relying_on
 from scheduler.core.lending.terms import BorrowRule, Lending, LendRule, Lot, RuleId
-from scheduler.core.reliance import relying_on
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.forecast import Bounds, Forecast, forecast, waiting_jobs
 from scheduler.core.sim.run_times import Assumption, RunTimes, Source

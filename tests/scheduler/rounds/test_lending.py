@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.specification import VirtualCells
+from scheduler.core.guarantees.reliance import owned
 from scheduler.core.lending import terms as core
-from scheduler.core.reliance import owned
 from scheduler.models import PolicyMemory
 from scheduler.rounds.cell_effects import effects
 from scheduler.rounds.snapshot import read_snapshot

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from scheduler import hints
 from scheduler.core import codec
-from scheduler.core.growing import SETTLED_SECONDS
+from scheduler.core.parts.growing import SETTLED_SECONDS
 from scheduler.core.plan import Plan
 from scheduler.models import AllocatedGpu, Allocation, Attempt, Explanation, Leadership, Node, Round
 from scheduler.rounds import run

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from scheduler.core import snapshot as core
 from scheduler.core.cells.document import from_document
-from scheduler.core.pace import Pace
+from scheduler.core.parts.pace import Pace
 from scheduler.core.round import decide
 from scheduler.models import ClusterSettings, PolicyMemory, Restraint, TrainingProgress
 from scheduler.rounds.snapshot import read_snapshot

@@ -1,0 +1,388 @@
+"""What a view may hand out, down to single GPUs, and what taking it would cost others.
+
+GPUs are offered in layers, each one containing the layer before it:
+
+    idle       nobody holds or was promised them
+    releasing  and those whose holder is stopping, with no successor named yet
+    evicting   and those of opportunistic jobs, which may be reclaimed (not in the spare view)
+    own        and those of the view's own jobs that are not settled yet
+
+A gang is looked for in each layer in turn, so nobody is disturbed while there is another way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from scheduler.core.errors import PolicyError
+from scheduler.core.fitting.cluster import Cluster
+from scheduler.core.fitting.demand import Demand
+from scheduler.core.fitting.holding import Fit, Holding, Part, by_node, fit_at, gpus_of, holding_at
+from scheduler.core.fitting.packing import Layer, locate
+from scheduler.core.fitting.reclaim import fewest, reclaim
+from scheduler.core.plan import Grant, Placement
+from scheduler.core.snapshot import JobId
+
+IDLE, RELEASING, EVICTING, OWN = range(4)
+
+#: A placer's taste: a model and the node of each replica of a gang, by what the models offer; or None.
+Chooser = Callable[[Cluster, Mapping[str, Layer], Demand], tuple[str, Sequence[int]] | None]
+#: A view's own holdings by their jobs.
+Pending = dict[tuple[JobId, ...], Holding]
+
+
+class Capacity:
+    """The GPUs a view may use. Changes as gangs are settled on it; `fork` gives a scratch copy."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        layers: Mapping[str, Sequence[Layer]],
+        evictable: Mapping[tuple[str, int], Sequence[tuple[Holding, Part]]],
+    ) -> None:
+        self.cluster = cluster
+        #: GPUs of each model that may still be handed out; None means all there are.
+        self.limits: dict[str, int] | None = None
+        #: Asked first where nobody is disturbed; None, or when it finds nothing: `packing` chooses.
+        self.chooser: Chooser | None = None
+        #: The view's own holdings that are neither kept nor dropped yet, the most important first.
+        self.pending: Pending = {}
+        #: Holdings that were stopped, by their own view or by one that reclaimed their GPUs.
+        self.dropped: set[Holding] = set()
+        self._layers = {model: list(offers) for model, offers in layers.items()}
+        self._evictable = evictable
+        #: Models of which the view has its own, with nobody to be evicted.
+        self._private: frozenset[str] = frozenset()
+        #: Holdings that were counted against the limits; and those that were, all at once.
+        self._counted: set[Holding] = set()
+        self._kept: Pending = {}
+        #: GPUs of the view's own holdings when nothing was settled yet, by model; and how many they were.
+        self._own: tuple[Mapping[str, int], int] = ({}, 0)
+        #: Jobs of those of the view's own holdings that stay whatever is decided.
+        self._pinned: frozenset[tuple[JobId, ...]] = frozenset()
+        #: Layers that no fork shares; others are copied before they are changed.
+        self._unshared: set[Layer] = set()
+
+    def fork(self) -> Capacity:
+        """Return a copy that can be changed without changing this one."""
+        twin = Capacity.__new__(Capacity)
+        twin.cluster, twin._evictable = self.cluster, self._evictable
+        twin.limits = None if self.limits is None else dict(self.limits)
+        twin.chooser, twin.pending = self.chooser, dict(self.pending)
+        twin._layers = {model: list(offers) for model, offers in self._layers.items()}
+        twin.dropped, twin._counted = set(self.dropped), set(self._counted)
+        twin._kept, twin._own, twin._private = self._kept, self._own, self._private
+        twin._pinned = self._pinned
+        self._unshared, twin._unshared = set(), set()
+        return twin
+
+    def narrowed(
+        self,
+        limits: Mapping[str, int] | None,
+        pending: Pending,
+        used: Mapping[str, int],
+        *,
+        may_evict: bool,
+    ) -> Capacity:
+        """Return the part of this capacity that a view may use.
+
+        Its jobs hold `pending` already, which are so many GPUs of each model.
+        """
+        view = self.fork()
+        view.limits, view._counted, view._kept = None if limits is None else dict(limits), set(), {}
+        view.pending, view._own, view._pinned = dict(pending), (used, len(pending)), frozenset()
+        if not may_evict:
+            view._layers = {model: offers[:EVICTING] for model, offers in view._layers.items()}
+        return view
+
+    def pinning(self, units: Collection[tuple[JobId, ...]]) -> Capacity:
+        """Return a copy in which these of the view's own stay: their GPUs are counted, and nobody gets them.
+
+        They are still pending, so that a policy sees what they have; to drop one is to keep it.
+        """
+        twin = self.fork()
+        twin._pinned = frozenset(units)
+        used = Counter(self._own[0])
+        for unit in units:
+            holding = twin.pending[unit]
+            used[holding.model] -= holding.gpus
+            twin._count(holding)
+        twin._own = used, len(twin.pending)
+        return twin
+
+    def beside(self, cluster: Cluster, layers: Mapping[str, Sequence[Layer]]) -> Capacity:
+        """Return the capacity in which layers of a view's own stand for those models of which it has them.
+
+        `cluster` has the fleets of these layers, and otherwise only fleets of this capacity.
+        """
+        twin = self.fork()
+        twin.cluster, twin._private = cluster, frozenset(layers)
+        twin._layers = {
+            model: list(layers[model] if model in layers else self._layers[model]) for model in cluster.models
+        }
+        return twin
+
+    def rank(self, grants: Iterable[Grant]) -> None:
+        """Order the pending holdings as they are granted, so that the last ones give way first."""
+        ranked = {grant.jobs: self.pending.pop(grant.jobs) for grant in grants if grant.jobs in self.pending}
+        self.pending = ranked | self.pending
+
+    # Questions
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return tuple(self._layers)
+
+    @property
+    def pinned(self) -> frozenset[tuple[JobId, ...]]:
+        """Whose holdings stay whatever is decided, by their jobs."""
+        return self._pinned
+
+    def may_stay(self, holding: Holding) -> bool:
+        """Whether the view may still hand out what one of its own has."""
+        return self._is_pinned(holding) or holding.gpus <= self.room(holding.model)
+
+    def idle(self, model: str) -> int:
+        """Return the GPUs of a model that nobody holds or was promised."""
+        return self._layers[model][IDLE].gpus
+
+    def idle_nodes(self) -> Iterator[tuple[int, int]]:
+        """Yield (idle GPUs, how many nodes have so many of them), model by model."""
+        for layers in self._layers.values():
+            for count, nodes in enumerate(layers[IDLE].by_count):
+                if count and nodes:
+                    yield count, nodes.bit_count()
+
+    def room(self, model: str) -> int:
+        """Return how many more GPUs of a model the view may hand out, were they all to be had."""
+        if self.limits is None:
+            return self.cluster.fleets[model].total
+        return self.limits.get(model, 0)
+
+    def offered(self, model: str) -> int:
+        """Return how many GPUs of a model could be handed out now, whoever has to stop for it."""
+        own, pinned = 0, 0
+        for holding in self.pending.values():
+            if holding.model == model:
+                own += holding.gpus
+                pinned += holding.gpus if self._is_pinned(holding) else 0
+        return min(self._layers[model][-1].gpus + own - pinned, self.room(model)) + pinned
+
+    def offered_by_group(self, model: str, rank: int | None) -> Counter[int]:
+        """Return how many nodes, or groups of nodes of a rank, offer each number of GPUs of a model.
+
+        What the view's own jobs hold that are not settled is left out.
+        """
+        layer, fleet = self._layers[model][-1], self.cluster.fleets[model]
+        if rank is None:
+            return Counter({gpus: nodes.bit_count() for gpus, nodes in enumerate(layer.by_count)})
+        groups = fleet.domains[rank - self.cluster.node_rank - 1]
+        return Counter([layer.gpus_in(group) for group in groups])
+
+    def find(self, demand: Demand) -> Fit | None:
+        """Return the best place for a gang, one that disturbs nobody if there is one; or None.
+
+        Where a view has cells of its own they are promised to it: it rather uses nodes there that it had
+        better avoid than none (decision 0016).
+        """
+        fit = self._search(demand)
+        if fit is None and demand.avoid and self._private:
+            own = tuple([model for model in demand.models if model in self._private])
+            fit = self._search(replace(demand, models=own, avoid=frozenset()))
+        return fit
+
+    def _search(self, demand: Demand) -> Fit | None:
+        models = [model for model in demand.models if demand.gpus <= self.room(model)]
+        for reach in range(OWN + 1):
+            if self.chooser is not None and reach <= RELEASING:
+                offers = {model: self._but(demand, model, self._layers[model][reach]) for model in models}
+                chosen = self.chooser(self.cluster, offers, demand)
+                if chosen is not None:
+                    return self._fit_in(offers[chosen[0]], chosen[0], demand, chosen[1])
+            for model in models:
+                offered = self._offered(model, reach)
+                if offered is None or offered.gpus < demand.gpus:
+                    continue
+                offered = self._but(demand, model, offered)
+                for rank in demand.ranks:
+                    fit = self._find(offered, model, reach, demand, rank)
+                    if fit is not None:
+                        return fit
+        return None
+
+    def fit_on(self, demand: Demand, placement: Placement, nodes: Sequence[int]) -> Fit:
+        """Return the fit at a place chosen elsewhere, given the node of each replica.
+
+        Raises PolicyError when some of it is not to be had.
+        """
+        model = placement.gpu_model
+        fleet, free = self.cluster.fleets[model], self._layers[model][RELEASING]
+        offered = self._offered(model, OWN) or self._layers[model][-1]
+        masks: dict[int, int] = {}
+        for node, replica in zip(nodes, placement.replicas, strict=True):
+            masks[node] = masks.get(node, 0) | sum([self.cluster.where[gpu][2] for gpu in replica])
+        holding = holding_at(fleet, demand, nodes, masks)
+        victims: dict[Holding, None] = {}
+        for part in holding.parts:
+            claimed = part.mask & ~free.masks[part.node]
+            cpus, memory = part.cpus - free.cpus[part.node], part.memory - free.memory[part.node]
+            others = []
+            for occupant, there in self._occupants(model, True, part.node):
+                if there.mask & claimed or occupant in victims:
+                    victims[occupant] = None
+                    cpus, memory = cpus - there.cpus, memory - there.memory
+                else:
+                    others.append((occupant, there))
+            # Some may have to leave for their CPUs or memory though nobody wants their GPUs.
+            leaving = fewest(others, Part(part.node, 0, cpus, memory), 0)
+            if part.mask & ~offered.masks[part.node] or leaving is None:
+                raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
+            victims.update((occupant, None) for occupant, _ in leaving)
+        return Fit(placement, holding, tuple(victims))
+
+    # Changes
+
+    def keep(self, holding: Holding) -> None:
+        """Leave one of the view's own holdings where it is."""
+        assert holding.running is not None
+        del self.pending[holding.running.jobs]
+        if not self._is_pinned(holding):
+            self._count(holding)
+
+    def keep_all(self, but: Collection[JobId] = ()) -> None:
+        """Leave the view's own holdings where they are, except those of the jobs named."""
+        used, untouched = self._own
+        if not but and len(self.pending) == untouched:
+            # The usual case, which every round of every view begins with: nothing is looked at one by one.
+            self._kept, self.pending = self.pending, {}
+            if self.limits is not None:
+                for model, gpus in used.items():
+                    self.limits[model] = self.limits.get(model, 0) - gpus
+            return
+        named = set(but)
+        for jobs, holding in list(self.pending.items()):
+            if named.isdisjoint(jobs):
+                self.keep(holding)
+
+    def drop(self, holding: Holding) -> None:
+        """Stop a holding: its GPUs come free as soon as their nodes say so. What is pinned stays."""
+        if self._is_pinned(holding):
+            assert holding.running is not None
+            self.pending.pop(holding.running.jobs, None)
+            return
+        is_counted = holding in self._counted
+        if holding.running is not None:
+            self.pending.pop(holding.running.jobs, None)
+            is_counted = is_counted or self._kept.get(holding.running.jobs) is holding
+        if is_counted and holding not in self.dropped:
+            self._counted.discard(holding)
+            if self.limits is not None:
+                self.limits[holding.model] += holding.gpus
+        self.dropped.add(holding)
+        usable = self.cluster.fleets[holding.model].usable
+        stop = EVICTING if holding.evictable else len(self._layers[holding.model])
+        for reach in range(RELEASING, stop):
+            layer = self._writable(holding.model, reach)
+            for part in holding.parts:
+                layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory)
+
+    def give_back(self, holding: Holding) -> bool:
+        """Let one of the view's own stay after all that was dropped, if nobody took its place."""
+        if self._is_pinned(holding):
+            return True
+        fleet, free = self.cluster.fleets[holding.model], self._layers[holding.model][RELEASING]
+        if holding not in self.dropped or holding.gpus > self.room(holding.model):
+            return False
+        for node, mask, cpus, memory in holding.parts:
+            mine = mask & fleet.usable[node]
+            if mine & ~free.masks[node] or cpus > free.cpus[node] or memory > free.memory[node]:
+                return False
+        self.dropped.remove(holding)
+        for reach in range(len(self._layers[holding.model])):
+            layer = self._writable(holding.model, reach)
+            for part in holding.parts:
+                layer.remove(part.node, part.mask, part.cpus, part.memory)
+        self._count(holding)
+        return True
+
+    def take(self, fit: Fit) -> None:
+        """Settle a gang on the place found for it; whoever is in its way is dropped."""
+        for victim in fit.victims:
+            self.drop(victim)
+        for reach in range(len(self._layers[fit.holding.model])):
+            layer = self._writable(fit.holding.model, reach)
+            for part in fit.holding.parts:
+                layer.remove(part.node, part.mask, part.cpus, part.memory)
+        self._count(fit.holding)
+
+    def _count(self, holding: Holding) -> None:
+        self._counted.add(holding)
+        if self.limits is not None:
+            self.limits[holding.model] = self.limits.get(holding.model, 0) - holding.gpus
+
+    def _writable(self, model: str, reach: int) -> Layer:
+        layer = self._layers[model][reach]
+        if layer not in self._unshared:
+            layer = self._layers[model][reach] = layer.copy()
+            self._unshared.add(layer)
+        return layer
+
+    # Searching
+
+    def _offered(self, model: str, reach: int) -> Layer | None:
+        """Return what is on offer at that reach; None where this view does not reach so far."""
+        layers = self._layers[model]
+        if reach < len(layers):
+            return layers[reach]
+        own = [held for held in self.pending.values() if held.model == model and not self._is_pinned(held)]
+        if reach < OWN or not own:
+            return None
+        layer, usable = layers[-1].copy(), self.cluster.fleets[model].usable
+        for holding in own:
+            for part in holding.parts:
+                layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory)
+        return layer
+
+    def _but(self, demand: Demand, model: str, offered: Layer) -> Layer:
+        """Return the layer without the nodes that will not do for the gang."""
+        if not demand.avoid:
+            return offered
+        left = offered.copy()
+        for number, node in enumerate(self.cluster.fleets[model].nodes):
+            if self.cluster.home_of(node) in demand.avoid:
+                left.set(number, 0, 0.0, 0.0)
+        return left
+
+    def _find(self, offered: Layer, model: str, reach: int, demand: Demand, rank: int) -> Fit | None:
+        fleet, node_rank = self.cluster.fleets[model], self.cluster.node_rank
+        if reach > RELEASING:
+            free = self._layers[model][RELEASING]
+            occupants = partial(self._occupants, model, reach == OWN)
+            return reclaim(fleet, free, offered, occupants, demand, rank, node_rank)
+        nodes = locate(offered, fleet, demand, rank, node_rank)
+        return None if nodes is None else self._fit_in(offered, model, demand, nodes)
+
+    def _fit_in(self, offered: Layer, model: str, demand: Demand, nodes: Sequence[int]) -> Fit:
+        fleet = self.cluster.fleets[model]
+        masks = {
+            node: fleet.layouts[node].nearest(offered.masks[node], gpus_of(needs))[1]
+            for node, needs in by_node(nodes, demand.needs).items()
+        }
+        return fit_at(fleet, demand, nodes, masks)
+
+    def _occupants(self, model: str, own: bool, node: int) -> list[tuple[Holding, Part]]:
+        """Return who may be asked to leave a node: who loses least first, the view's own jobs last."""
+        found = []
+        if len(self._layers[model]) > EVICTING and model not in self._private:
+            found = [pair for pair in self._evictable.get((model, node), ()) if pair[0] not in self.dropped]
+        if own:
+            for holding in reversed(self.pending.values()):
+                if holding.model == model and not self._is_pinned(holding):
+                    found += [(holding, part) for part in holding.parts if part.node == node]
+        return found
+
+    def _is_pinned(self, holding: Holding) -> bool:
+        return bool(self._pinned) and holding.running is not None and holding.running.jobs in self._pinned

@@ -1,0 +1,93 @@
+"""Whether a gang fits into the cells of a virtual cluster at all, were all of them sound and idle.
+
+Two cells may happen to lie side by side; nothing promises that they do. So each counts for itself: a replica
+must lie within one cell and, as everywhere, on one node.
+"""
+
+from __future__ import annotations
+
+from scheduler.core import wording
+from scheduler.core.cells.chains import Layout
+from scheduler.core.fitting.cluster import UNKNOWN, Cluster
+from scheduler.core.fitting.demand import Demand, Need
+from scheduler.core.fitting.packing import Layer, locate
+from scheduler.core.plan import Reason, Tier
+from scheduler.core.snapshot import Job
+
+
+def misfit_in_cells(job: Job, demand: Demand, model: str, layout: Layout, own: Cluster) -> Reason | None:
+    """Return why the gang can never be placed in the cells of its virtual cluster; None when it can be.
+
+    `own`: the cluster that its cells are (`own_clusters`).
+    """
+    fleet = own.fleets.get(model)
+    if fleet is None:
+        return _too_scattered(job, demand, model, layout)
+    largest = max(need.gpus for need in demand.needs)
+    if largest > fleet.largest_node:
+        return _too_large(job, largest, model, fleet.largest_node)
+    for need in demand.needs:
+        cpus, memory = need.gpus * fleet.cpus_per_gpu, need.gpus * fleet.memory_per_gpu
+        if need.cpus > cpus or need.memory_bytes > memory:
+            return _too_hungry(job, need, cpus, memory)
+    idle, node_rank = Layer.unclaimed(fleet, fleet.usable), own.node_rank
+    if locate(idle, fleet, demand, demand.ranks[-1], node_rank) is not None:
+        return None
+    if locate(idle, fleet, demand, len(own.levels), node_rank) is None:
+        return _too_scattered(job, demand, model, layout)
+    assert job.topology is not None
+    level = job.topology.level
+    return Reason(
+        code="exceeds_cells",
+        tier=Tier.NEVER,
+        message=f"No {model} cell of virtual cluster {job.virtual_cluster} promises {demand.gpus} GPUs within"
+        f" one {level}.",
+        blocking={"virtual_cluster": job.virtual_cluster, "level": level},
+        needed=demand.gpus,
+        hint=f"Make the topology level {level} preferred instead of required, or submit it as opportunistic.",
+    )
+
+
+def _too_hungry(job: Job, need: Need, cpus: float, memory: float) -> Reason:
+    known = [0.0 if each == UNKNOWN else each for each in (cpus, memory)]
+    return Reason(
+        code="exceeds_cells",
+        tier=Tier.NEVER,
+        message="A cell comes with its GPUs' share of the node, for"
+        f" {wording.gpus(need.gpus)} {wording.processors(*known)};"
+        f" one replica needs {wording.processors(need.cpus, need.memory_bytes)}.",
+        blocking={"virtual_cluster": job.virtual_cluster},
+        hint="Ask for fewer CPUs or less memory per replica, or submit it as opportunistic.",
+    )
+
+
+def _too_large(job: Job, gpus: int, model: str, largest: int) -> Reason:
+    return Reason(
+        code="exceeds_cells",
+        tier=Tier.NEVER,
+        message=f"The largest of the {model} cells of virtual cluster {job.virtual_cluster} has"
+        f" {wording.gpus(largest)} on one node; one replica needs {gpus}.",
+        blocking={"virtual_cluster": job.virtual_cluster},
+        needed=gpus,
+        available=largest,
+        hint=f"Use replicas of at most {wording.gpus(largest)}, submit it as opportunistic, or ask an"
+        " operator for larger cells.",
+    )
+
+
+def _too_scattered(job: Job, demand: Demand, model: str, layout: Layout) -> Reason:
+    owned = [
+        f"{count} {layout.chains[name].types[level]}"
+        for (name, level), count in layout.owned.get(job.virtual_cluster, {}).items()
+        if layout.chains[name].gpu_model == model
+    ]
+    largest = max(need.gpus for need in demand.needs)
+    return Reason(
+        code="exceeds_cells",
+        tier=Tier.NEVER,
+        message=f"The {model} cells of virtual cluster {job.virtual_cluster} ({wording.listed(owned)}) never"
+        f" hold {wording.replicas(len(demand.needs), largest)}, even if all of them are idle.",
+        blocking={"virtual_cluster": job.virtual_cluster},
+        needed=demand.gpus,
+        hint="Use smaller replicas, or submit it as opportunistic.",
+    )

@@ -1,0 +1,90 @@
+"""Who has what of each node of a cluster, and what that leaves on offer, kept up to date node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from scheduler.core.fitting.capacity import EVICTING, IDLE, RELEASING
+from scheduler.core.fitting.cluster import Cluster
+from scheduler.core.fitting.holding import Holding, Part
+from scheduler.core.fitting.packing import Layer
+from scheduler.core.snapshot import AllocationId
+
+_Place = tuple[str, int]
+
+
+class Claims:
+    """The layers of `capacity`, made from every claim on every node."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._layers: dict[str, list[Layer]] = {}
+        #: Who may be asked to leave each node, who loses least first.
+        self.evictable: dict[_Place, list[tuple[Holding, Part]]] = {}
+        #: What stays and what leaves of each node, by allocation.
+        self._claims: dict[_Place, dict[AllocationId, tuple[Part, bool]]] = {}
+        self._places: dict[AllocationId, list[_Place]] = {}
+        self._touched: dict[_Place, None] = {}
+        for model, fleet in cluster.fleets.items():
+            idle = Layer.unclaimed(fleet, fleet.usable)
+            self._layers[model] = [idle, idle.copy(), idle.copy()]
+
+    def drop(self, allocation: AllocationId) -> None:
+        """Forget what an allocation has, if anything."""
+        for place in self._places.pop(allocation, ()):
+            self._touched[place] = None
+            del self._claims[place][allocation]
+            occupants = self.evictable.get(place)
+            if occupants:
+                self.evictable[place] = [pair for pair in occupants if _allocation_of(pair[0]) != allocation]
+
+    def put(self, allocation: AllocationId, holding: Holding, *, leaves: bool) -> None:
+        """Note what an allocation has; `leaves`: it is on its way out."""
+        places = [(holding.model, part.node) for part in holding.parts]
+        self._places[allocation] = places
+        for place, part in zip(places, holding.parts, strict=True):
+            self._touched[place] = None
+            self._claims.setdefault(place, {})[allocation] = (part, leaves)
+            if holding.evictable and not leaves:
+                occupants = self.evictable.setdefault(place, [])
+                occupants.append((holding, part))
+                occupants.sort(key=lambda occupant: occupant[0].disturbance)
+
+    def layers(self) -> Mapping[str, Sequence[Layer]]:
+        """Return what the cluster offers now, by model."""
+        for model, node in self._touched:
+            self._settle(model, node)
+        self._touched.clear()
+        return self._layers
+
+    def _settle(self, model: str, number: int) -> None:
+        """Work out anew what one node offers in each layer."""
+        fleet = self._cluster.fleets[model]
+        usable, cpus, memory = fleet.usable[number], fleet.cpus[number], fleet.memory[number]
+        kept, all_claims = Part(number, 0, 0.0, 0.0), Part(number, 0, 0.0, 0.0)
+        for part, leaves in self._claims[model, number].values():
+            all_claims = _together(all_claims, part)
+            kept = kept if leaves else _together(kept, part)
+        evictable = Part(number, 0, 0.0, 0.0)
+        for _, part in self.evictable.get((model, number), ()):
+            evictable = _together(evictable, part)
+        layers = self._layers[model]
+        layers[IDLE].set(
+            number, usable & ~all_claims.mask, cpus - all_claims.cpus, memory - all_claims.memory
+        )
+        layers[RELEASING].set(number, usable & ~kept.mask, cpus - kept.cpus, memory - kept.memory)
+        layers[EVICTING].set(
+            number,
+            usable & (~kept.mask | evictable.mask),
+            cpus - kept.cpus + evictable.cpus,
+            memory - kept.memory + evictable.memory,
+        )
+
+
+def _together(one: Part, other: Part) -> Part:
+    return Part(one.node, one.mask | other.mask, one.cpus + other.cpus, one.memory + other.memory)
+
+
+def _allocation_of(holding: Holding) -> AllocationId:
+    assert holding.running is not None
+    return holding.running.allocation

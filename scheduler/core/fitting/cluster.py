@@ -1,0 +1,202 @@
+"""The cluster as sets. Nodes with GPUs of one model are a fleet; sets of things are plain integers.
+
+Bit n of a *node set* is the fleet's n-th node, bit g of a *GPU set* is the node's g-th GPU, both in
+topology order. Intersections and counts are then single operations even for thousands of nodes, and
+copying a set costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from scheduler.core.bits import members
+from scheduler.core.snapshot import GpuId, Job, JobId, Node, NodeId
+
+if TYPE_CHECKING:
+    from scheduler.core.fitting.demand import Demand
+
+NODE_LEVEL = "node"
+
+#: Where a GPU is: (model, node, the set of just this GPU).
+Place = tuple[str, int, int]
+
+#: Stands for CPUs and memory of which nobody said how much there is.
+UNKNOWN = float("inf")
+
+
+class Layout:
+    """Where a node's GPUs sit: groups of GPUs by level, the narrowest level first, the whole node last."""
+
+    __slots__ = ("_chosen", "levels")
+
+    def __init__(self, levels: tuple[tuple[int, ...], ...]) -> None:
+        self.levels = levels
+        self._chosen: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def nearest(self, available: int, count: int) -> tuple[int, int]:
+        """Choose `count` of the available GPUs, as near to each other as possible.
+
+        Returns (rank, GPU set): the rank is that of the narrowest level at which one group holds all
+        of them. Among groups of that level the fullest is broken into first, so big holes stay whole.
+        """
+        key = (available, count)
+        if key not in self._chosen:
+            self._chosen[key] = self._choose(available, count)
+        return self._chosen[key]
+
+    def _choose(self, available: int, count: int) -> tuple[int, int]:
+        if count == 0:
+            return 0, 0
+        rank, rooms = next(
+            (rank, rooms)
+            for rank, groups in enumerate(self.levels)
+            if (rooms := [part for group in groups if (part := available & group).bit_count() >= count])
+        )
+        room = min(rooms, key=int.bit_count)
+        if room.bit_count() == count:
+            return rank, room
+        if rank == 0:
+            return rank, sum(1 << gpu for gpu in list(members(room))[:count])
+        # No narrower group holds them all: take the largest one whole and the rest next to it.
+        part = max((room & group for group in self.levels[rank - 1]), key=int.bit_count)
+        return rank, part | self._choose(room & ~part, count - part.bit_count())[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fleet:
+    """The nodes with GPUs of one model, in topology order."""
+
+    model: str
+    nodes: tuple[Node, ...]
+    #: Per node: its GPUs in topology order.
+    gpus: tuple[tuple[GpuId, ...], ...]
+    #: Per node: the GPUs that may be newly taken, which are the healthy ones of a schedulable node.
+    usable: tuple[int, ...]
+    layouts: tuple[Layout, ...]
+    #: Per node: its CPUs, and its memory in bytes; infinity where nobody said.
+    cpus: tuple[float, ...]
+    memory: tuple[float, ...]
+    #: The most CPUs, and bytes of memory, that a node has for each of its GPUs.
+    cpus_per_gpu: float
+    memory_per_gpu: float
+    #: Node sets by level above the node, the narrowest first, all nodes last.
+    domains: tuple[tuple[int, ...], ...]
+    #: Most GPUs on one node.
+    largest_node: int
+    #: GPUs in all, and those that may be newly taken.
+    total: int
+    total_usable: int
+
+    @property
+    def everything(self) -> int:
+        """The set of all nodes."""
+        return self.domains[-1][0]
+
+
+class Cluster:
+    """Every fleet by GPU model, and where each GPU is.
+
+    The *rank* of a topology level counts from the narrowest: with the levels (rack, node, socket, switch)
+    a switch has rank 0, a node rank 2, a rack rank 3 and the whole cluster rank 4.
+    """
+
+    def __init__(self, nodes: Sequence[Node], levels: Sequence[str]) -> None:
+        fleets: dict[str, Fleet] = {}
+        where: dict[GpuId, Place] = {}
+        self._set(levels, fleets, where, {})
+        layouts: dict[tuple[tuple[str, ...], ...], Layout] = {}
+        in_order = sorted(nodes, key=lambda node: (node.gpu_model, node.path, node.name, node.id))
+        for model, group in groupby(in_order, key=lambda node: node.gpu_model):
+            fleets[model] = self._fleet(model, tuple(group), layouts, where)
+        self.models = tuple(fleets)
+
+    @classmethod
+    def of(
+        cls,
+        levels: Sequence[str],
+        fleets: Mapping[str, Fleet],
+        where: Mapping[GpuId, Place],
+        shapes: dict[JobId, tuple[Job, Hashable]],
+    ) -> Cluster:
+        """Return a cluster made of fleets that are known already."""
+        cluster = cls.__new__(cls)
+        cluster._set(levels, fleets, where, shapes)
+        return cluster
+
+    def _set(
+        self,
+        levels: Sequence[str],
+        fleets: Mapping[str, Fleet],
+        where: Mapping[GpuId, Place],
+        shapes: dict[JobId, tuple[Job, Hashable]],
+    ) -> None:
+        self.levels = tuple(levels)
+        self.ranks = {level: rank for rank, level in enumerate(reversed(self.levels))}
+        self.node_rank = self.ranks[NODE_LEVEL]
+        self.fleets, self.where, self.models = fleets, where, tuple(fleets)
+        #: What jobs ask of this cluster, filled by `demand_of`: thousands of jobs have few shapes.
+        self.demands: dict[object, Demand] = {}
+        #: Shapes of jobs, with the very facts they were made from.
+        self.shapes = shapes
+        #: On which node's hardware a node is: its own, unless it is virtual (`private_cluster`).
+        self.home_of: Callable[[Node], NodeId] = attrgetter("id")
+
+    def _fleet(
+        self,
+        model: str,
+        nodes: tuple[Node, ...],
+        layouts: dict[tuple[tuple[str, ...], ...], Layout],
+        where: dict[GpuId, Place],
+    ) -> Fleet:
+        gpus: list[tuple[GpuId, ...]] = []
+        usable: list[int] = []
+        shapes: list[Layout] = []
+        for number, node in enumerate(nodes):
+            devices = sorted(node.gpus, key=attrgetter("path", "index", "id"))
+            healthy = 0
+            for place, gpu in enumerate(devices):
+                where[gpu.id] = (model, number, 1 << place)
+                healthy |= gpu.healthy << place
+            gpus.append(tuple([gpu.id for gpu in devices]))
+            usable.append(healthy if node.schedulable else 0)
+            paths = tuple([gpu.path for gpu in devices])
+            if paths not in layouts:
+                layouts[paths] = Layout((*_groups(paths, self.node_rank), ((1 << len(paths)) - 1,)))
+            shapes.append(layouts[paths])
+        above = len(self.levels) - 1 - self.node_rank
+        sizes = [max(len(devices), 1) for devices in gpus]
+        everything = (1 << len(nodes)) - 1
+        return Fleet(
+            model=model,
+            nodes=nodes,
+            gpus=tuple(gpus),
+            usable=tuple(usable),
+            layouts=tuple(shapes),
+            cpus=tuple([node.cpus or UNKNOWN for node in nodes]),
+            memory=tuple([node.memory_bytes or UNKNOWN for node in nodes]),
+            cpus_per_gpu=max(
+                [(node.cpus or UNKNOWN) / size for node, size in zip(nodes, sizes, strict=True)]
+            ),
+            memory_per_gpu=max(
+                [(node.memory_bytes or UNKNOWN) / size for node, size in zip(nodes, sizes, strict=True)]
+            ),
+            domains=(*_groups(tuple(node.path for node in nodes), above), (everything,)),
+            largest_node=max(map(len, gpus)),
+            total=sum(map(len, gpus)),
+            total_usable=sum([mask.bit_count() for mask in usable]),
+        )
+
+
+def _groups(paths: tuple[tuple[str, ...], ...], depth: int) -> tuple[tuple[int, ...], ...]:
+    """Return the sets of things that share the first n steps of their path, for n = depth ... 1."""
+    levels = []
+    for steps in range(depth, 0, -1):
+        sets: dict[tuple[str, ...], int] = {}
+        for number, path in enumerate(paths):
+            sets[path[:steps]] = sets.get(path[:steps], 0) | 1 << number
+        levels.append(tuple(sets.values()))
+    return tuple(levels)

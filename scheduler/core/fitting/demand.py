@@ -1,0 +1,165 @@
+"""What a grant asks of the cluster: its replicas, the models it accepts, how near they must be."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from scheduler.core.errors import PolicyError
+from scheduler.core.fitting.cluster import NODE_LEVEL, Cluster
+from scheduler.core.plan import Grant, Locality
+from scheduler.core.snapshot import Job, JobId, NodeId
+
+
+class Need(NamedTuple):
+    """What one replica takes of the node it is on."""
+
+    gpus: int
+    cpus: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A gang to be placed whole, on GPUs of one model."""
+
+    needs: tuple[Need, ...]
+    gpus: int
+    #: Models to try, in this order.
+    models: tuple[str, ...]
+    #: Ranks of the topology levels to try in this order; the gang must fit into one group of that level.
+    ranks: tuple[int, ...]
+    #: Nodes that will not do.
+    avoid: frozenset[NodeId] = frozenset()
+
+
+def needs_of(job: Job, gpus: int) -> tuple[Need, ...]:
+    """Return the replicas of a gang of that many GPUs, in the order of the job's spec.
+
+    An elastic gang has one task, of which it runs more or fewer replicas. Raises PolicyError for a size
+    that the job cannot have.
+    """
+    if gpus == job.gpus:
+        return tuple(
+            [
+                need
+                for task in job.tasks
+                for need in (Need(task.gpus, task.cpus, task.memory_bytes),) * task.replicas
+            ]
+        )
+    if job.elastic is None or len(job.tasks) != 1:
+        raise PolicyError(f"job {job.id} needs {job.gpus} GPUs and was granted {gpus}")
+    least, most = job.elastic
+    task = job.tasks[0]
+    if not least <= gpus <= most or gpus % task.gpus:
+        raise PolicyError(
+            f"job {job.id} can run on {least} to {most} GPUs in steps of {task.gpus} and was granted {gpus}"
+        )
+    return (Need(task.gpus, task.cpus, task.memory_bytes),) * (gpus // task.gpus)
+
+
+def least_gpus(job: Job) -> int:
+    """Return the smallest size of a gang, in GPUs."""
+    return job.gpus if job.elastic is None else job.elastic[0]
+
+
+def sizes_of(job: Job) -> tuple[int, ...]:
+    """Return the sizes in GPUs to try, the job's own first and then smaller ones of an elastic gang."""
+    if job.elastic is None:
+        return (job.gpus,)
+    least, most = job.elastic
+    return tuple(range(max(least, min(job.gpus, most)), least - 1, -job.tasks[0].gpus))
+
+
+def shape_of(job: Job) -> Hashable:
+    """Return what decides whether a job fits somewhere: jobs of equal shape fit equally well."""
+    # Spelled out in plain values, which Python hashes and compares several times faster than dataclasses.
+    tasks = tuple([(task.replicas, task.gpus, task.cpus, task.memory_bytes) for task in job.tasks])
+    near = job.topology and (job.topology.level, job.topology.required)
+    return tasks, job.gpu_models, near, job.elastic, job.avoid, job.outlasts
+
+
+def shape_in(cluster: Cluster, job: Job) -> Hashable:
+    """Return the shape of a job that is asked for again and again: in every round that it waits."""
+    known = cluster.shapes.get(job.id)
+    if known is None or known[0] is not job:
+        known = cluster.shapes[job.id] = job, shape_of(job)
+    return known[1]
+
+
+def models_of(job: Job, cluster: Cluster) -> tuple[str, ...]:
+    """Return the models of this cluster that the job accepts, the preferred first.
+
+    A job that accepts any prefers those it is known to run faster on.
+    """
+    if job.gpu_models:
+        return tuple([model for model in job.gpu_models if model in cluster.fleets])
+    if not job.throughput:
+        return cluster.models
+    return tuple(sorted(cluster.models, key=lambda model: (-job.throughput.get(model, 0.0), model)))
+
+
+def demand_of(
+    job: Job,
+    cluster: Cluster,
+    gpus: int | None = None,
+    gpu_model: str | None = None,
+    locality: Locality = Locality.ANY,
+) -> Demand:
+    """Return what the job asks for when granted `gpus` GPUs (its own size unless told)."""
+    key = (shape_in(cluster, job), tuple(job.throughput.items()), gpus, gpu_model, locality)
+    if key not in cluster.demands:
+        size = job.gpus if gpus is None else gpus
+        cluster.demands[key] = Demand(
+            needs=needs_of(job, size),
+            gpus=size,
+            models=models_of(job, cluster) if gpu_model is None else (gpu_model,),
+            ranks=_ranks(job, cluster, locality),
+            avoid=_avoided(job),
+        )
+    return cluster.demands[key]
+
+
+def _avoided(job: Job) -> frozenset[NodeId]:
+    return frozenset(job.avoid + job.outlasts)
+
+
+def demand_of_grant(grant: Grant, jobs: Mapping[JobId, Job], cluster: Cluster) -> Demand:
+    """Return what a grant asks for; jobs that share GPUs must have replicas of the same sizes."""
+    first, *others = [jobs[job] for job in grant.jobs]
+    demand = demand_of(first, cluster, grant.gpus, grant.gpu_model, grant.locality)
+    if not others:
+        return demand
+    together = shared_needs([demand.needs, *(needs_of(job, grant.gpus) for job in others)])
+    models = tuple([m for m in demand.models if all(m in models_of(job, cluster) for job in others)])
+    avoid = demand.avoid.union(*(_avoided(job) for job in others))
+    return Demand(needs=together, gpus=demand.gpus, models=models, ranks=demand.ranks, avoid=avoid)
+
+
+def shared_needs(gangs: Sequence[tuple[Need, ...]]) -> tuple[Need, ...]:
+    """Return what gangs that share GPUs need together: the same GPUs, everyone's CPUs and memory."""
+    if len(gangs) == 1:
+        return gangs[0]
+    sizes = {tuple([need.gpus for need in gang]) for gang in gangs}
+    if len(sizes) != 1:
+        raise PolicyError(f"jobs with replicas of different sizes cannot share GPUs: {sorted(sizes)}")
+    return tuple(
+        [
+            Need(row[0].gpus, sum(need.cpus for need in row), sum(need.memory_bytes for need in row))
+            for row in zip(*gangs, strict=True)
+        ]
+    )
+
+
+def _ranks(job: Job, cluster: Cluster, locality: Locality) -> tuple[int, ...]:
+    """Return the widest groups that will do: the wished-for level first, then the one that must be."""
+    widest = len(cluster.levels)
+    if locality is Locality.NODE:
+        widest = cluster.ranks[NODE_LEVEL]
+    elif locality is Locality.RACK:
+        widest = cluster.ranks.get("rack", widest)
+    if job.topology is None:
+        return (widest,)
+    wished = min(cluster.ranks.get(job.topology.level, widest), widest)
+    return (wished,) if job.topology.required or wished == widest else (wished, widest)

@@ -1,0 +1,293 @@
+"""What can never run: used to refuse a job at submit, and to say so when the cluster was changed later.
+
+Failed GPUs and cordoned nodes count as whole here: they come back. What is asked of is the shape of the
+cluster, the virtual cluster's guarantee, membership and the tenant's quota.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from scheduler.core import wording
+from scheduler.core.cells.chains import Layout
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.fitting.cell_room import misfit_in_cells
+from scheduler.core.fitting.cluster import Cluster
+from scheduler.core.fitting.demand import Demand, demand_of, least_gpus, models_of, shape_of
+from scheduler.core.fitting.own_clusters import own_clusters
+from scheduler.core.fitting.packing import Layer, locate
+from scheduler.core.plan import Reason, Tier
+from scheduler.core.snapshot import Job, Snapshot, Tenant, VirtualCluster
+
+UNLIMITED = float("inf")
+
+
+def never_fits(job: Job, snapshot: Snapshot) -> Reason | None:
+    """Return why the job could never run on this snapshot's cluster, even if all of it were idle; or None."""
+    cluster = Cluster(snapshot.nodes, snapshot.levels)
+    tenants = {tenant.name: tenant for tenant in snapshot.tenants}
+    virtual_clusters = {vc.name: vc for vc in snapshot.virtual_clusters}
+    layout = None if snapshot.cells is None else compiled(snapshot.cells)
+    return Feasibility(cluster, tenants, virtual_clusters, layout).never_fits(job)
+
+
+class Feasibility:
+    """Answers `never_fits` for many jobs of one cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        tenants: Mapping[str, Tenant],
+        virtual_clusters: Mapping[str, VirtualCluster],
+        layout: Layout | None = None,
+    ) -> None:
+        self._layout = layout
+        self._own: Mapping[str, Cluster] | None = None
+        self.cluster, self.tenants, self.virtual_clusters = cluster, tenants, virtual_clusters
+        self.members = {
+            name: frozenset(member.tenant for member in vc.members) for name, vc in virtual_clusters.items()
+        }
+        self._empty: dict[str, Layer] = {}
+        #: By virtual cluster: what decides about its guaranteed jobs. Many own the same.
+        self._owned = {name: self._what_is_owned(vc) for name, vc in virtual_clusters.items()}
+        #: What is owned (None: opportunistic) and shapes of jobs that fit: most jobs are like others.
+        self._sound: set[object] = set()
+        self._misfits: dict[object, tuple[int, Reason] | None] = {}
+
+    def never_fits(self, job: Job) -> Reason | None:
+        """Return why the job could never run, or None."""
+        kind = (self._owned.get(job.virtual_cluster) if job.guaranteed else None, shape_of(job))
+        reason = self._membership(job)
+        if reason is None and kind not in self._sound:
+            reason = self._well_formed(job) or self._models(job) or self._containers(job)
+            reason = reason or self._guarantee(job) or self._room(job)
+            if reason is None:
+                self._sound.add(kind)
+        return reason or self._quota(job)
+
+    def _what_is_owned(self, vc: VirtualCluster) -> Hashable:
+        counts = tuple(sorted(vc.guaranteed.items()))
+        if self._layout is None:
+            return counts
+        pinned = [cell[:2] for cell in self._layout.pinned.get(vc.name, {}).values()]
+        return counts, tuple(self._layout.owned.get(vc.name, {}).items()), tuple(pinned)
+
+    def _membership(self, job: Job) -> Reason | None:
+        name = job.virtual_cluster
+        if name not in self.virtual_clusters:
+            return Reason(
+                code="unknown_virtual_cluster",
+                tier=Tier.NEVER,
+                message=f"There is no virtual cluster {name}.",
+                blocking={"virtual_cluster": name},
+                hint=f"Choose {wording.either(sorted(self.virtual_clusters)) or 'none: there are none yet'}.",
+            )
+        if job.tenant in self.members[name]:
+            return None
+        open_to = sorted(vc for vc, members in self.members.items() if job.tenant in members)
+        return Reason(
+            code="not_a_member",
+            tier=Tier.NEVER,
+            message=f"Tenant {job.tenant} is not a member of virtual cluster {name}.",
+            blocking={"virtual_cluster": name, "tenant": job.tenant},
+            hint=f"Submit it to {wording.either(open_to)}." if open_to else "Ask an operator for membership.",
+        )
+
+    def _well_formed(self, job: Job) -> Reason | None:
+        if not job.tasks or any(task.gpus < 1 or task.replicas < 1 for task in job.tasks):
+            return Reason(
+                code="no_gpus_requested",
+                tier=Tier.NEVER,
+                message="Every task needs at least one replica, and every replica at least one GPU.",
+                hint="Give each task `replicas` and `resources.gpu` of 1 or more.",
+            )
+        if job.topology is not None and job.topology.level not in self.cluster.levels:
+            return Reason(
+                code="unknown_topology_level",
+                tier=Tier.NEVER,
+                message=f"This cluster has no topology level {job.topology.level}.",
+                hint=f"Use {wording.either(self.cluster.levels)}.",
+            )
+        if job.elastic is None:
+            return None
+        least, most = job.elastic
+        step = job.tasks[0].gpus
+        if len(job.tasks) == 1 and 0 < least <= job.gpus <= most and least % step == most % step == 0:
+            return None
+        return Reason(
+            code="elastic_range_wrong",
+            tier=Tier.NEVER,
+            message=f"A gang of {job.gpus} GPUs cannot be elastic from {least} to {most} GPUs.",
+            hint=f"Use one task, and a range around its size in steps of {step} GPUs (one replica).",
+        )
+
+    def _models(self, job: Job) -> Reason | None:
+        if models_of(job, self.cluster):
+            return None
+        wanted = wording.either(job.gpu_models) or "GPU"
+        return Reason(
+            code="unknown_gpu_model",
+            tier=Tier.NEVER,
+            message=f"This cluster has no {wanted}.",
+            blocking={"gpu_models": list(job.gpu_models)},
+            needed=job.gpus,
+            available=0,
+            hint=f"It has {wording.listed(self.cluster.models)}." if self.cluster.models else "",
+        )
+
+    def _containers(self, job: Job) -> Reason | None:
+        """Whether it avoids every node; for their hardware alone it never avoids more than half of them."""
+        if not job.avoid:
+            return None
+        avoided, models = frozenset(job.avoid), models_of(job, self.cluster)
+        if any(node.id not in avoided for model in models for node in self.cluster.fleets[model].nodes):
+            return None
+        those = f"nodes with {wording.either(job.gpu_models)}" if job.gpu_models else "nodes"
+        return Reason(
+            code="no_containers",
+            tier=Tier.NEVER,
+            message=f"None of the {those} runs containers, which this job's image needs.",
+            blocking={"gpu_models": list(job.gpu_models)},
+            needed=job.gpus,
+            available=0,
+            hint="Leave the image out, or let an operator allow images in the nodes' agents.",
+        )
+
+    def _quota(self, job: Job) -> Reason | None:
+        quota = self.tenants[job.tenant].quota if job.tenant in self.tenants else {}
+        if not quota or least_gpus(job) <= min(quota.values()):
+            return None
+        models = models_of(job, self.cluster)
+        most = min(quota.get("*", UNLIMITED), max(quota.get(model, UNLIMITED) for model in models))
+        if least_gpus(job) <= most:
+            return None
+        return Reason(
+            code="exceeds_quota",
+            tier=Tier.NEVER,
+            message=f"Tenant {job.tenant} may hold at most {wording.gpus(int(most), job.gpu_models)} at once;"
+            f" this job needs {least_gpus(job)}.",
+            blocking={"tenant": job.tenant, "quota": dict(quota)},
+            needed=least_gpus(job),
+            available=int(most),
+            hint=f"Ask for at most {wording.gpus(int(most), job.gpu_models)}, or an operator for more quota.",
+        )
+
+    def _guarantee(self, job: Job) -> Reason | None:
+        if not job.guaranteed:
+            return None
+        guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
+        models = models_of(job, self.cluster)
+        most, model = max((guaranteed.get(model, 0), model) for model in models)
+        if least_gpus(job) <= most:
+            return None
+        owns = [wording.gpus(count, [model]) for model, count in sorted(guaranteed.items()) if count]
+        fewer = f"Ask for at most {wording.gpus(most, [model])}, or submit" if most else "Submit"
+        return Reason(
+            code="exceeds_guarantee",
+            tier=Tier.NEVER,
+            message=f"Virtual cluster {job.virtual_cluster} guarantees {wording.listed(owns) or 'no GPUs'};"
+            f" this guaranteed job needs {wording.gpus(least_gpus(job), job.gpu_models)}.",
+            blocking={"virtual_cluster": job.virtual_cluster},
+            needed=least_gpus(job),
+            available=most,
+            hint=f"{fewer} it as opportunistic.",
+        )
+
+    def _room(self, job: Job) -> Reason | None:
+        """Whether the gang fits onto an idle cluster; the reason is of the model that came closest."""
+        demand = demand_of(job, self.cluster, least_gpus(job))
+        guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
+        closest: tuple[int, Reason] | None = None
+        for model in demand.models:
+            if job.guaranteed and demand.gpus > guaranteed.get(model, 0):
+                continue
+            key = (demand.needs, demand.ranks, model)
+            if key not in self._misfits:
+                self._misfits[key] = self._misfit(job, demand, model)
+            found = self._misfits[key] or self._misfit_in_cells(job, demand, model)
+            if found is None:
+                return None
+            if closest is None or _nearness(found) > _nearness(closest):
+                closest = found
+        return closest[1] if closest else None
+
+    def _misfit_in_cells(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
+        """Return the same for the cells of its virtual cluster, where the model is divided by cells."""
+        if self._layout is None or not job.guaranteed or model not in self._layout.gpu_models:
+            return None
+        key = (job.virtual_cluster, demand.needs, demand.ranks, model)
+        if key not in self._misfits:
+            if self._own is None:
+                self._own = own_clusters(self._layout, self.cluster)
+            own = self._own.get(job.virtual_cluster) or Cluster((), self.cluster.levels)
+            reason = misfit_in_cells(job, demand, model, self._layout, own)
+            self._misfits[key] = (5, reason) if reason else None
+        return self._misfits[key]
+
+    def _misfit(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
+        """Return how far the gang came on an idle fleet, and what stopped it; None when it fits."""
+        fleet, layer = self.cluster.fleets[model], self._idle(model)
+        widest, largest = demand.ranks[-1], max(need.gpus for need in demand.needs)
+        if demand.gpus > layer.gpus:
+            return 0, Reason(
+                code="exceeds_cluster",
+                tier=Tier.NEVER,
+                message=f"The cluster has {wording.gpus(layer.gpus, [model])} in all;"
+                f" this job needs {demand.gpus}.",
+                needed=demand.gpus,
+                available=layer.gpus,
+                hint=f"Ask for at most {wording.gpus(layer.gpus, [model])}.",
+            )
+        if largest > fleet.largest_node:
+            return 1, Reason(
+                code="exceeds_node",
+                tier=Tier.NEVER,
+                message=f"A node has at most {wording.gpus(fleet.largest_node, [model])};"
+                f" one replica of this job needs {largest}, and a replica cannot span nodes.",
+                needed=largest,
+                available=fleet.largest_node,
+                hint=f"Split the task into replicas of at most {wording.gpus(fleet.largest_node)} each.",
+            )
+        for need in demand.needs:
+            if not any(layer.holds(node, (need,)) for node in range(len(fleet.nodes))):
+                return 2, Reason(
+                    code="exceeds_node_resources",
+                    tier=Tier.NEVER,
+                    message=f"No node with {model} has {wording.processors(need.cpus, need.memory_bytes)}"
+                    f" for one replica of {wording.gpus(need.gpus)}.",
+                    hint="Ask for fewer CPUs or less memory per replica.",
+                )
+        if locate(layer, fleet, demand, widest, self.cluster.node_rank) is not None:
+            return None
+        if locate(layer, fleet, demand, len(self.cluster.levels), self.cluster.node_rank) is not None:
+            assert job.topology is not None
+            level = job.topology.level
+            return 4, Reason(
+                code="exceeds_topology_level",
+                tier=Tier.NEVER,
+                message=f"No single {level} can hold the whole gang of {wording.gpus(demand.gpus, [model])}.",
+                needed=demand.gpus,
+                hint=f"Make the topology level {level} preferred instead of required, or choose a wider one.",
+            )
+        return 3, Reason(
+            code="exceeds_packing",
+            tier=Tier.NEVER,
+            message=f"The {len(demand.needs)} replicas do not fit onto the {len(fleet.nodes)} nodes"
+            f" with {model}, even if all of them were idle.",
+            needed=demand.gpus,
+            available=layer.gpus,
+            hint="Use smaller replicas, or fewer of them.",
+        )
+
+    def _idle(self, model: str) -> Layer:
+        """Return what the fleet would offer if all of it were healthy and idle."""
+        if model not in self._empty:
+            fleet = self.cluster.fleets[model]
+            whole = [layout.levels[-1][0] for layout in fleet.layouts]
+            self._empty[model] = Layer.unclaimed(fleet, whole)
+        return self._empty[model]
+
+
+def _nearness(misfit: tuple[int, Reason]) -> tuple[int, int]:
+    stage, reason = misfit
+    return stage, reason.available or 0

@@ -1,0 +1,99 @@
+"""What gangs hold of the cluster, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+from scheduler.core.bits import members
+from scheduler.core.fitting.cluster import Fleet
+from scheduler.core.fitting.demand import Demand, Need
+from scheduler.core.plan import Placement
+from scheduler.core.snapshot import Running
+
+
+class Part(NamedTuple):
+    """What a gang has of one node."""
+
+    node: int
+    mask: int
+    cpus: float
+    memory: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holding:
+    """What a gang holds, or would hold, of the cluster."""
+
+    model: str
+    gpus: int
+    parts: tuple[Part, ...]
+    #: The allocation behind it; None for a gang that was just found a place.
+    running: Running | None = None
+    #: Opportunistic: guaranteed views may reclaim it.
+    evictable: bool = False
+    #: Seconds of work lost when it is preempted.
+    cost_seconds: float = 0.0
+
+    @property
+    def disturbance(self) -> tuple[int, float, float, int]:
+        """Sort key: the holding that is cheapest to evict first, then the youngest."""
+        assert self.running is not None
+        return self.gpus, self.cost_seconds * self.gpus, -self.running.since, self.running.allocation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """A place that was found: the exact GPUs, and who would have to leave."""
+
+    placement: Placement
+    holding: Holding
+    victims: tuple[Holding, ...] = ()
+
+
+def by_node(nodes: Sequence[int], needs: Sequence[Need]) -> dict[int, list[Need]]:
+    """Return which replicas go to each node, given the node of each replica."""
+    grouped: dict[int, list[Need]] = {}
+    for node, need in zip(nodes, needs, strict=True):
+        grouped.setdefault(node, []).append(need)
+    return grouped
+
+
+def gpus_of(needs: Iterable[Need]) -> int:
+    return sum([need.gpus for need in needs])
+
+
+def processors_of(needs: Iterable[Need]) -> tuple[float, float]:
+    """Return the CPUs and the bytes of memory that replicas need together."""
+    cpus, memory = 0.0, 0.0
+    for need in needs:
+        cpus += need.cpus
+        memory += need.memory_bytes
+    return cpus, memory
+
+
+def holding_at(fleet: Fleet, demand: Demand, nodes: Sequence[int], masks: Mapping[int, int]) -> Holding:
+    """Return what the gang would hold on these nodes, with these GPUs of each."""
+    parts = [
+        Part(node, masks[node], *processors_of(needs)) for node, needs in by_node(nodes, demand.needs).items()
+    ]
+    return Holding(fleet.model, demand.gpus, tuple(parts))
+
+
+def fit_at(
+    fleet: Fleet,
+    demand: Demand,
+    nodes: Sequence[int],
+    masks: Mapping[int, int],
+    victims: tuple[Holding, ...] = (),
+) -> Fit:
+    """Hand out each node's GPUs to the replicas on it, in topology order."""
+    left = {node: members(mask) for node, mask in masks.items()}
+    replicas = [
+        tuple([fleet.gpus[node][gpu] for gpu in islice(left[node], need.gpus)])
+        for node, need in zip(nodes, demand.needs, strict=True)
+    ]
+    placement = Placement(gpu_model=fleet.model, replicas=tuple(replicas))
+    return Fit(placement, holding_at(fleet, demand, nodes, masks), victims)

@@ -1,0 +1,195 @@
+"""Which nodes hold a gang: fewest nodes, then nearest in the topology, then the tightest fit.
+
+Reservations, policies and placers all pack with this one module, so what a policy believes to fit is what
+can be placed. Packing nodes greedily from the fullest offer down is exact for gangs of equal replicas; for
+gangs of unequal ones it is first-fit decreasing, which may miss a packing that an exhaustive search finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from scheduler.core.bits import members
+from scheduler.core.fitting.cluster import Fleet
+from scheduler.core.fitting.demand import Demand, Need
+
+
+class Layer:
+    """GPUs, CPUs and memory that can be had of a fleet, indexed by how many GPUs each node offers."""
+
+    __slots__ = ("by_count", "cpus", "gpus", "masks", "memory")
+
+    def __init__(self, masks: list[int], cpus: list[float], memory: list[float], largest_node: int) -> None:
+        #: Per node: the set of its GPUs on offer.
+        self.masks = masks
+        self.cpus = cpus
+        self.memory = memory
+        #: By number of GPUs on offer: the set of the nodes that offer so many.
+        self.by_count = [0] * (largest_node + 1)
+        for node, mask in enumerate(masks):
+            self.by_count[mask.bit_count()] |= 1 << node
+        #: GPUs on offer in all.
+        self.gpus = sum(mask.bit_count() for mask in masks)
+
+    @classmethod
+    def unclaimed(cls, fleet: Fleet, masks: Sequence[int]) -> Layer:
+        """Return what a fleet offers of these GPUs of each node when nobody is there."""
+        return cls(list(masks), list(fleet.cpus), list(fleet.memory), fleet.largest_node)
+
+    def copy(self) -> Layer:
+        twin = Layer.__new__(Layer)
+        twin.masks, twin.cpus, twin.memory = self.masks.copy(), self.cpus.copy(), self.memory.copy()
+        twin.by_count, twin.gpus = self.by_count.copy(), self.gpus
+        return twin
+
+    def set(self, node: int, mask: int, cpus: float, memory: float) -> None:
+        self._replace(node, mask)
+        self.cpus[node], self.memory[node] = cpus, memory
+
+    def add(self, node: int, mask: int, cpus: float, memory: float) -> None:
+        self._replace(node, self.masks[node] | mask)
+        self.cpus[node] += cpus
+        self.memory[node] += memory
+
+    def remove(self, node: int, mask: int, cpus: float, memory: float) -> None:
+        self._replace(node, self.masks[node] & ~mask)
+        self.cpus[node] -= cpus
+        self.memory[node] -= memory
+
+    def _replace(self, node: int, mask: int) -> None:
+        before, after = self.masks[node].bit_count(), mask.bit_count()
+        self.masks[node] = mask
+        if before != after:
+            self.by_count[before] ^= 1 << node
+            self.by_count[after] ^= 1 << node
+            self.gpus += after - before
+
+    def holds(self, node: int, needs: Sequence[Need]) -> bool:
+        """Whether the node has GPUs, CPUs and memory for all of these replicas."""
+        return (
+            self.masks[node].bit_count() >= sum([need.gpus for need in needs])
+            and self.cpus[node] >= sum([need.cpus for need in needs])
+            and self.memory[node] >= sum([need.memory_bytes for need in needs])
+        )
+
+    def gpus_in(self, nodes: int) -> int:
+        """Return the GPUs on offer in a set of nodes."""
+        return sum([count * (same & nodes).bit_count() for count, same in enumerate(self.by_count)])
+
+
+def locate(
+    layer: Layer, fleet: Fleet, demand: Demand, rank: int, node_rank: int, easier: Layer | None = None
+) -> list[int] | None:
+    """Return a node for each replica of the gang inside one group of at most that rank, or None.
+
+    Among nodes that offer equally much, those that offer more in the `easier` layer come first.
+    """
+    if layer.gpus < demand.gpus:
+        return None
+    for _, node in single_nodes(layer, fleet, demand, rank, easier):
+        return [node] * len(demand.needs)
+    if rank <= node_rank or len(demand.needs) == 1:
+        return None
+    order = sorted(range(len(demand.needs)), key=lambda replica: -demand.needs[replica].gpus)
+    # Domains hold levels above the node, the narrowest first: rank node_rank + 1 is the first of them.
+    allowed = fleet.domains[: rank - node_rank]
+    best: tuple[tuple[int, int, int], list[int]] | None = None
+    for distance in range(len(allowed) - 1, -1, -1):
+        for domain in allowed[distance]:
+            room = layer.gpus_in(domain)
+            if room < demand.gpus:
+                continue
+            nodes = _spread(layer, demand, order, domain, easier)
+            if nodes is None:
+                continue
+            score = (len(set(nodes)), distance, room - demand.gpus)
+            if best is None or score < best[0]:
+                best = score, nodes
+        if best is None:
+            return None  # What does not fit into the wider groups does not fit into narrower ones.
+    return best[1] if best else None
+
+
+def single_nodes(
+    layer: Layer, fleet: Fleet, demand: Demand, rank: int, easier: Layer | None = None
+) -> Iterator[tuple[int, int]]:
+    """Yield (rank, node) for nodes that hold the whole gang, the best first.
+
+    A node on which the GPUs are as near to each other as they can ever be ends the search; other nodes
+    come nearest first, then tightest fit.
+    """
+    scattered: list[tuple[int, int, int, int]] = []
+    for count in range(demand.gpus, len(layer.by_count)):
+        for node in _by_ease(layer.by_count[count], easier):
+            if not layer.holds(node, demand.needs):
+                continue
+            layout = fleet.layouts[node]
+            found, _ = layout.nearest(layer.masks[node], demand.gpus)
+            ideal, _ = layout.nearest(layout.levels[-1][0], demand.gpus)
+            if found > rank:
+                continue
+            if found == ideal:
+                yield found, node
+            else:
+                scattered.append((found, count, len(scattered), node))
+    for found, _, _, node in sorted(scattered):
+        yield found, node
+
+
+def _by_ease(nodes: int, easier: Layer | None) -> Iterator[int]:
+    """Yield the nodes of a set, those that offer most in the easier layer first."""
+    if easier is None:
+        yield from members(nodes)
+        return
+    for same in reversed(easier.by_count):
+        yield from members(nodes & same)
+
+
+def _spread(
+    layer: Layer, demand: Demand, order: Sequence[int], domain: int, easier: Layer | None
+) -> list[int] | None:
+    """Return a node for each replica over as few nodes of the domain as possible, or None."""
+    needs, nodes = demand.needs, [0] * len(demand.needs)
+    rest, rest_gpus = list(order), demand.gpus
+    smallest = needs[rest[-1]].gpus
+    while rest:
+        node = _tightest(layer, [needs[replica] for replica in rest], rest_gpus, domain, easier)
+        if node is not None:
+            for replica in rest:
+                nodes[replica] = node
+            return nodes
+        node = _fullest(layer, domain, smallest, easier)
+        if node is None:
+            return None
+        domain ^= 1 << node
+        gpus, cpus, memory = layer.masks[node].bit_count(), layer.cpus[node], layer.memory[node]
+        left = []
+        for replica in rest:
+            need = needs[replica]
+            if need.gpus <= gpus and need.cpus <= cpus and need.memory_bytes <= memory:
+                nodes[replica] = node
+                gpus, cpus, memory = gpus - need.gpus, cpus - need.cpus, memory - need.memory_bytes
+                rest_gpus -= need.gpus
+            else:
+                left.append(replica)
+        rest = left
+    return nodes
+
+
+def _tightest(
+    layer: Layer, needs: Sequence[Need], gpus: int, domain: int, easier: Layer | None
+) -> int | None:
+    """Return the node of the domain that holds all these replicas and leaves least over, or None."""
+    for count in range(gpus, len(layer.by_count)):
+        for node in _by_ease(layer.by_count[count] & domain, easier):
+            if layer.holds(node, needs):
+                return node
+    return None
+
+
+def _fullest(layer: Layer, domain: int, least: int, easier: Layer | None) -> int | None:
+    """Return the node of the domain that offers the most GPUs, at least so many, or None."""
+    for count in range(len(layer.by_count) - 1, max(least, 1) - 1, -1):
+        for node in _by_ease(layer.by_count[count] & domain, easier):
+            return node
+    return None

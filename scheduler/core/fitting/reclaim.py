@@ -1,0 +1,117 @@
+"""A place for a gang where others must leave: chosen so that they lose as little as possible.
+
+The whole gang of a victim stops, so what counts is the GPUs of all of it, then the work it loses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from scheduler.core.fitting.cluster import Fleet
+from scheduler.core.fitting.demand import Demand
+from scheduler.core.fitting.holding import Fit, Holding, Part, by_node, fit_at, gpus_of, processors_of
+from scheduler.core.fitting.packing import Layer, locate, single_nodes
+
+#: Nodes compared for one gang; those with most GPUs to be had without an eviction come first.
+CANDIDATES = 64
+
+#: Who holds some of a node, the first to be asked to leave first.
+Occupants = Callable[[int], Sequence[tuple[Holding, Part]]]
+
+
+def reclaim(
+    fleet: Fleet, free: Layer, offered: Layer, occupants: Occupants, demand: Demand, rank: int, node_rank: int
+) -> Fit | None:
+    """Return the place that costs others least: one node if any will do, else as few as possible.
+
+    `free` is what can be had without an eviction, `offered` what can be had with any number of them.
+    """
+    single = islice(single_nodes(offered, fleet, demand, rank, free), CANDIDATES)
+    options: list[Sequence[int]] = [[node] * len(demand.needs) for _, node in single]
+    if not options:
+        spread = locate(offered, fleet, demand, rank, node_rank, free)
+        options = [] if spread is None else [spread]
+    found: list[tuple[int, float, int, Sequence[int], dict[int, int], list[Holding]]] = []
+    for nodes in options:
+        room = _make_room(fleet, free, offered, occupants, demand, nodes, min(rank, node_rank))
+        if room is not None:
+            masks, victims = room
+            gpus = sum([victim.gpus for victim in victims])
+            work = sum([victim.gpus * victim.cost_seconds for victim in victims])
+            found.append((gpus, work, len(found), nodes, masks, victims))
+    if not found:
+        return None
+    *_, nodes, masks, victims = min(found, key=lambda option: option[:3])
+    return fit_at(fleet, demand, nodes, masks, tuple(victims))
+
+
+def _make_room(
+    fleet: Fleet,
+    free: Layer,
+    offered: Layer,
+    occupants: Occupants,
+    demand: Demand,
+    nodes: Sequence[int],
+    rank: int,
+) -> tuple[dict[int, int], list[Holding]] | None:
+    """Choose whom to stop, and which GPUs to take then, to have the gang on these nodes."""
+    victims: list[Holding] = []
+    masks: dict[int, int] = {}
+    for node, needs in by_node(nodes, demand.needs).items():
+        layout, count, usable = fleet.layouts[node], gpus_of(needs), offered.masks[node]
+        had = free.masks[node]
+        cpus, memory = processors_of(needs)
+        cpus, memory = cpus - free.cpus[node], memory - free.memory[node]
+        staying = []
+        for holding, part in occupants(node):
+            if holding in victims:
+                had |= part.mask & usable
+                cpus, memory = cpus - part.cpus, memory - part.memory
+            else:
+                staying.append((holding, part))
+        choices: list[tuple[int, int, int, list[tuple[Holding, Part]]]] = []
+        for group in layout.levels[rank]:
+            lacking = count - (had & group).bit_count()
+            chosen = fewest(staying, Part(node, group & usable, cpus, memory), lacking)
+            if chosen is not None:
+                loss = sum([holding.gpus for holding, _ in chosen])
+                choices.append((loss, len(choices), group, chosen))
+        if not choices:
+            return None
+        *_, group, chosen = min(choices, key=lambda choice: choice[:2])
+        victims += [holding for holding, _ in chosen]
+        for _, part in chosen:
+            had |= part.mask & usable
+        masks[node] = layout.nearest(had & group, count)[1]
+    return masks, victims
+
+
+def fewest(
+    occupants: Sequence[tuple[Holding, Part]], lacking: Part, gpus: int
+) -> list[tuple[Holding, Part]] | None:
+    """Choose who must leave for so many GPUs of `lacking.mask`, and its CPUs and memory, to come free.
+
+    Takes occupants in their order until it is enough, then lets off those who turn out not to be needed,
+    the most expensive first. None when all of them together are not enough.
+    """
+
+    def enough(chosen: Sequence[tuple[Holding, Part]]) -> bool:
+        return (
+            sum([(part.mask & lacking.mask).bit_count() for _, part in chosen]) >= gpus
+            and sum([part.cpus for _, part in chosen]) >= lacking.cpus
+            and sum([part.memory for _, part in chosen]) >= lacking.memory
+        )
+
+    chosen: list[tuple[Holding, Part]] = []
+    for occupant in occupants:
+        if enough(chosen):
+            break
+        chosen.append(occupant)
+    if not enough(chosen):
+        return None
+    for occupant in reversed(chosen.copy()):
+        fewer = [other for other in chosen if other is not occupant]
+        if enough(fewer):
+            chosen = fewer
+    return chosen

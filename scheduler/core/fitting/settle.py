@@ -1,0 +1,103 @@
+"""Settling grants on a capacity: where the jobs are if they can stay there, else where there is room."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import demand_of_grant, shape_of
+from scheduler.core.fitting.holding import Fit, Holding
+from scheduler.core.plan import Grant, Locality, Placement
+from scheduler.core.snapshot import Job, JobId
+
+
+def settle(grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity) -> Placement | None:
+    """Use up the capacity for one grant and return its place, or None when it does not fit whole.
+
+    A job stays where it is if it may. One that is spread wider than its grant asks moves when that disturbs
+    nobody, and stays otherwise.
+    """
+    holding = capacity.pending.get(grant.jobs)
+    if holding is None:
+        fit = capacity.find(demand_of_grant(grant, jobs, capacity.cluster))
+    elif grant.jobs in capacity.pinned:
+        return _kept(holding, capacity)
+    elif not _may_stay(grant, jobs, holding.gpus, holding.model):
+        fit = _find_elsewhere(grant, jobs, holding, capacity)
+    elif holding.gpus > capacity.room(holding.model):
+        return None
+    else:
+        fit = None
+        if _is_wider(grant, holding, capacity):
+            fit = _find_elsewhere(grant, jobs, holding, capacity)
+        if fit is None or fit.victims:
+            return _kept(holding, capacity)
+    if fit is None:
+        return None
+    if holding is not None:
+        capacity.drop(holding)
+    capacity.take(fit)
+    return fit.placement
+
+
+def _kept(holding: Holding, capacity: Capacity) -> Placement:
+    capacity.keep(holding)
+    assert holding.running is not None
+    return Placement(gpu_model=holding.model, replicas=holding.running.replicas)
+
+
+def _find_elsewhere(
+    grant: Grant, jobs: Mapping[JobId, Job], holding: Holding, capacity: Capacity
+) -> Fit | None:
+    """Return a place for a gang whose own one counts as free."""
+    without = capacity.fork()
+    without.drop(holding)
+    return without.find(demand_of_grant(grant, jobs, capacity.cluster))
+
+
+def _is_wider(grant: Grant, holding: Holding, capacity: Capacity) -> bool:
+    """Whether a gang is spread over more than one node, or rack, and its grant asks for one."""
+    if grant.locality is Locality.ANY or len(holding.parts) == 1:
+        return False
+    if grant.locality is Locality.NODE:
+        return True
+    nodes = capacity.cluster.fleets[holding.model].nodes
+    return len({nodes[part.node].path for part in holding.parts}) > 1
+
+
+def _may_stay(grant: Grant, jobs: Mapping[JobId, Job], gpus: int, model: str) -> bool:
+    if grant.gpus != gpus or grant.gpu_model not in (None, model):
+        return False
+    return all(not jobs[job].gpu_models or model in jobs[job].gpu_models for job in grant.jobs)
+
+
+def settle_all(
+    grants: Sequence[Grant], jobs: Mapping[JobId, Job], capacity: Capacity
+) -> dict[int, Placement]:
+    """Settle grants in their order; return the places by position, leaving out what does not fit.
+
+    A job that has its place already is passed over, so a grant may be followed by its own fallbacks.
+    """
+    capacity.rank(grants)
+    placements: dict[int, Placement] = {}
+    settled: set[JobId] = set()
+    misfits: set[object] = set()
+    for position, grant in enumerate(grants):
+        if not settled.isdisjoint(grant.jobs):
+            continue
+        # Capacity only shrinks here, so what did not fit before will not fit again.
+        shape = _shape(grant, jobs) if grant.jobs not in capacity.pending else None
+        if shape is not None and shape in misfits:
+            continue
+        placement = settle(grant, jobs, capacity)
+        if placement is not None:
+            placements[position] = placement
+            settled.update(grant.jobs)
+        elif shape is not None:
+            misfits.add(shape)
+    return placements
+
+
+def _shape(grant: Grant, jobs: Mapping[JobId, Job]) -> object:
+    """Return what decides whether a grant fits: equal shapes ask for the same."""
+    return tuple([shape_of(jobs[job]) for job in grant.jobs]), grant.gpus, grant.gpu_model, grant.locality

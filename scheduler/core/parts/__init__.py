@@ -1,0 +1,1 @@
+"""What policies and placers are made of: orders, shares, run times, turns."""

@@ -1,0 +1,49 @@
+"""A promise to the head of a queue, and which jobs may start ahead of it without breaking it.
+
+EASY backfilling: D. Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995; A. Mu'alem and D. Feitelson,
+"Utilization, Predictability, Workloads, and User Runtime Estimates in Scheduling the IBM SP2 with
+Backfilling", IEEE TPDS 12(6), 2001. Only the first job that does not fit gets a promise. Deviations:
+
+- Fitting is by nodes and topology, as for placements, not by a count of processors.
+- A job gets the place where the placer would put it or none: if that one is in the head's way it waits,
+  though it might have been put elsewhere.
+- A job that outlives its estimate is taken to end one round from now, again and again.
+- When the head would not fit even after all jobs of its view had ended (what it waits for is held by
+  other views, or broken), no instant can be promised and nothing is held back for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import Demand
+from scheduler.core.fitting.holding import Fit, Holding
+
+
+class Promise:
+    """The earliest instant at which a gang fits, by what is known of the jobs that run."""
+
+    def __init__(self, demand: Demand, capacity: Capacity, ends: Iterable[tuple[float, Holding]]) -> None:
+        self._demand = demand
+        self._then = capacity.fork()
+        #: Unix seconds; None when no instant can be named.
+        self.starts_at: float | None = None
+        for end, holding in sorted(ends, key=lambda pair: pair[0]):
+            self._then.drop(holding)
+            if self._then.find(demand) is not None:
+                self.starts_at = end
+                break
+
+    def outlasts(self, ends_at: float) -> bool:
+        """Whether a job that would end then is out of the way when the promise falls due."""
+        return self.starts_at is None or ends_at <= self.starts_at
+
+    def spares(self, fit: Fit) -> bool:
+        """Whether a job may hold these GPUs for ever; if so, it is counted as holding them."""
+        then = self._then.fork()
+        then.take(fit)
+        if then.find(self._demand) is None:
+            return False
+        self._then = then
+        return True

@@ -1,0 +1,1 @@
+"""How far a policy may go in displacing those that run."""
