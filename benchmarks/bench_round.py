@@ -138,8 +138,8 @@ def fill(gpus: int, jobs: int) -> None:
 
 def divide() -> None:
     from scheduler.core.cells.document import to_document
-    from scheduler.services.cell_proposal import cells_proposal
-    from scheduler.services.cells import cells_apply
+    from scheduler.services.cells.dividing import cells_apply
+    from scheduler.services.cells.proposal import cells_proposal
 
     cells_apply(document=to_document(cells_proposal()), version=0, actor="bench")
 

@@ -15,17 +15,13 @@ from scheduler.hints import ask_for_round, round_begins
 from scheduler.rounds import advising, answers, comparisons, fairness, forecasting
 from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
-from scheduler.services import (
-    anomalies,
-    budgets,
-    draining,
-    housekeeping,
-    leases,
-    node_health,
-    settling,
-    watching,
-)
+from scheduler.services import budgets, housekeeping
+from scheduler.services.attempts import watching
+from scheduler.services.cells import anomalies
+from scheduler.services.market import settling
 from scheduler.services.metrics.rolling import metrics_roll_up
+from scheduler.services.nodes import draining, leases
+from scheduler.services.nodes import health as node_health
 from scheduler.services.notices import telling
 from scheduler.simulation import sweep
 from scheduler.simulation.errors import InputError

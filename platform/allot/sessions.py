@@ -198,10 +198,11 @@ async def _send_input(line: Line) -> None:
 
 
 async def _send_sizes(line: Line) -> None:
-    """Tell of every change of the window's size."""
+    """Tell of every change of the window's size, and of one that came while the session was being opened."""
     changed = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGWINCH, changed.set)
+    changed.set()
     try:
         while True:
             await changed.wait()

@@ -14,8 +14,8 @@ from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from scheduler import stream
 from scheduler.models import Node
 from scheduler.selectors import job_visible
-from scheduler.services.ledger_reading import Sight
-from scheduler.services.nodes import node_of_token
+from scheduler.services.market.ledger_reading import Sight
+from scheduler.services.nodes.managing import node_of_token
 from tenants.selectors import Viewer, viewer_of_scope
 
 #: Tells a page that the server was restarted, so that it refetches at once.

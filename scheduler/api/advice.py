@@ -17,7 +17,7 @@ from scheduler.api.cells import cells_answer
 from scheduler.api.lists import RepresentedList
 from scheduler.models import Advice
 from scheduler.rounds.advising import represented
-from scheduler.services.advice import DAYS, advice_apply, advice_ask, advice_get
+from scheduler.services.cells.advice import DAYS, advice_apply, advice_ask, advice_get
 from tenants.api.strict import StrictSerializer
 from tenants.selectors import Viewer, viewer
 

@@ -11,9 +11,9 @@ from django.views.decorators.csrf import csrf_exempt
 
 from nodeagent.messages import LogBatch, MessageError, decode, encode
 from scheduler.models import Node
-from scheduler.services.logs import logs_append
-from scheduler.services.nodes import node_of_token
-from scheduler.services.reports import report_apply, report_read
+from scheduler.services.logs.storing import logs_append
+from scheduler.services.nodes.managing import node_of_token
+from scheduler.services.nodes.reports import report_apply, report_read
 
 T = TypeVar("T")
 

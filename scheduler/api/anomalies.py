@@ -10,7 +10,7 @@ from scheduler.api import advice_schemas as schemas
 from scheduler.models import AnomalyReport
 from scheduler.rounds.comparisons import represented
 from scheduler.selectors import virtual_cluster_get
-from scheduler.services.anomalies import HOURS, MOST_HOURS, comparison_ask
+from scheduler.services.cells.anomalies import HOURS, MOST_HOURS, comparison_ask
 from tenants.api.strict import StrictSerializer
 from tenants.selectors import viewer
 

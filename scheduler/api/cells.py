@@ -23,8 +23,8 @@ from scheduler.lending.in_force import market_now
 from scheduler.models import CellSpecification
 from scheduler.rounds.cell_effects import effects_of
 from scheduler.selectors import virtual_cluster_get
-from scheduler.services.cell_proposal import cells_proposal
-from scheduler.services.cells import cells_apply, cells_check, hardware_problems
+from scheduler.services.cells.dividing import cells_apply, cells_check, hardware_problems
+from scheduler.services.cells.proposal import cells_proposal
 from tenants.api.strict import StrictSerializer
 from tenants.errors import NotFound
 from tenants.selectors import viewer

@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 
 from scheduler.core.failures.site_rules import Retry, Severity
 from scheduler.core.failures.taxonomy import CLASSES, Layer
-from scheduler.services.failure_rules import (
+from scheduler.services.attempts.failure_rules import (
     TEXT_CHARACTERS_MOST,
     rules_in_force,
     rules_replace,

@@ -18,8 +18,8 @@ from scheduler.core.lifecycle import JobState
 from scheduler.models import Job
 from scheduler.rounds.preview import preview
 from scheduler.selectors import job_get, jobs_visible
-from scheduler.services import jobs as services
-from scheduler.services.submission import Submission, warnings_for
+from scheduler.services.jobs import control as services
+from scheduler.services.jobs.submission import Submission, warnings_for
 from tenants.errors import ApplicationError, FieldError, Invalid
 from tenants.models import Role
 from tenants.selectors import viewer

@@ -21,8 +21,8 @@ from scheduler.api.exports import exported
 from scheduler.models import LedgerLine
 from scheduler.rounds.replay import replay
 from scheduler.selectors import job_visible
-from scheduler.services.ledger import FIELDS
-from scheduler.services.ledger_reading import Sight, line_get, lines_of_party, lines_visible
+from scheduler.services.market.ledger import FIELDS
+from scheduler.services.market.ledger_reading import Sight, line_get, lines_of_party, lines_visible
 from tenants.selectors import viewer
 
 

@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 from django.http import StreamingHttpResponse
 
 from scheduler.models import Attempt
-from scheduler.services.log_reading import all_chunks
+from scheduler.services.logs.reading import all_chunks
 
 
 def text_file(name: str, attempt: Attempt, rank: int) -> StreamingHttpResponse:

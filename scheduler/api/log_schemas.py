@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from scheduler.services.log_search import LONGEST_PATTERN_CHARACTERS, SEARCH_SECONDS
+from scheduler.services.logs.search import LONGEST_PATTERN_CHARACTERS, SEARCH_SECONDS
 
 _LARGEST = 2**31 - 1
 MOST_CONTEXT_LINES = 20

@@ -20,7 +20,8 @@ from scheduler.api.log_files import text_file, zip_file
 from scheduler.core.lifecycle import AttemptState
 from scheduler.models import Attempt, Job
 from scheduler.selectors import attempt_of, job_get, log_is_full
-from scheduler.services import log_reading, log_search
+from scheduler.services.logs import reading as log_reading
+from scheduler.services.logs import search as log_search
 from tenants.errors import Conflict
 from tenants.selectors import viewer
 

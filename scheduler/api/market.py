@@ -22,11 +22,11 @@ from scheduler.models import CreditTransfer, Loan, MarketRule, Offer
 from scheduler.models.market import OVER_AT, OfferState, RuleKind
 from scheduler.rounds.market_use import require_unused
 from scheduler.selectors import loan_get, offer_get, virtual_cluster_get
-from scheduler.services.credits import allowance_remove, allowance_set, credits_grant
-from scheduler.services.loans import loan_end, offer_take
-from scheduler.services.market_rules import Borrowing, Lending, rule_make, rule_remove
-from scheduler.services.market_terms import Terms
-from scheduler.services.offers import offer_make, offer_withdraw
+from scheduler.services.market.credits import allowance_remove, allowance_set, credits_grant
+from scheduler.services.market.loans import loan_end, offer_take
+from scheduler.services.market.offers import offer_make, offer_withdraw
+from scheduler.services.market.rules import Borrowing, Lending, rule_make, rule_remove
+from scheduler.services.market.terms import Terms
 from tenants.errors import NotFound
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer, viewer

@@ -10,8 +10,8 @@ from scheduler.api.virtual_cluster_schemas import Lot
 from scheduler.core.lending import terms as core
 from scheduler.lending.objects import LOAN_STATES
 from scheduler.models.market import OfferState, RuleKind, TransferKind
-from scheduler.services.credits import MOST_MILLICREDITS
-from scheduler.services.market_terms import LONGEST, MOST_PRICE
+from scheduler.services.market.credits import MOST_MILLICREDITS
+from scheduler.services.market.terms import LONGEST, MOST_PRICE
 from tenants.api.strict import StrictSerializer
 
 STATES = [(state, state) for state in LOAN_STATES]

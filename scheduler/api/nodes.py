@@ -18,8 +18,8 @@ from scheduler.clock import database_now
 from scheduler.models import Node
 from scheduler.models.inventory import NODE_NAME
 from scheduler.selectors import node_get
-from scheduler.services.draining import node_drain
-from scheduler.services.nodes import (
+from scheduler.services.nodes.draining import node_drain
+from scheduler.services.nodes.managing import (
     NewToken,
     node_change,
     node_create,

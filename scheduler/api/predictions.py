@@ -9,7 +9,7 @@ from rest_framework.views import APIView
 
 from scheduler.api import what_if_schemas as schemas
 from scheduler.rounds.answers import represented
-from scheduler.services.questions import ask, question_get
+from scheduler.services.jobs.questions import ask, question_get
 from tenants.selectors import viewer
 
 

@@ -9,7 +9,7 @@ from rest_framework.views import APIView
 from scheduler.api.job_details import checked
 from scheduler.represent import iso
 from scheduler.selectors import job_get, virtual_cluster_get
-from scheduler.services.preemption_cost import preemptions_of_job, preemptions_of_virtual_cluster
+from scheduler.services.attempts.preemption_cost import preemptions_of_job, preemptions_of_virtual_cluster
 from tenants.selectors import viewer
 
 MOST_HOURS = 30 * 24

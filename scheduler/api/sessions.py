@@ -11,7 +11,7 @@ from rest_framework.views import APIView
 from controlplane.job_pages import NoPages, page_address
 from scheduler.models import Session
 from scheduler.selectors import job_get
-from scheduler.services.port_passes import ticket_issue
+from scheduler.services.sessions.port_passes import ticket_issue
 from tenants.errors import Conflict
 from tenants.selectors import viewer
 

@@ -21,9 +21,9 @@ from scheduler.core.perf.tables import MOST_GPUS
 from scheduler.models import SpeedCorrection
 from scheduler.models.inventory import GPU_MODEL_NAME
 from scheduler.selectors import gpu_models, job_get
-from scheduler.services.job_speeds import job_speeds
-from scheduler.services.speed_files import Change, speeds_export, speeds_import
-from scheduler.services.speeds import (
+from scheduler.services.speeds.files import Change, speeds_export, speeds_import
+from scheduler.services.speeds.of_jobs import job_speeds
+from scheduler.services.speeds.rows import (
     KIND_NAME,
     Cell,
     Row,

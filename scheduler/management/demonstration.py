@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from scheduler.core.lending.terms import Lot
-from scheduler.services.market_rules import Lending
+from scheduler.services.market.rules import Lending
 
 GIB = 2**30
 

@@ -44,7 +44,7 @@ class Advice(models.Model):
     id = models.UUIDField(default=uuid4, unique=True)
     asked_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     asked_at = models.DateTimeField()
-    #: Checked already: see `scheduler.services.advice`.
+    #: Checked already: see `scheduler.services.cells.advice`.
     question = models.JSONField()
     state = models.CharField(max_length=7, choices=WorkState.choices, default=WorkState.WAITING)
     #: Why there is no answer: a sentence, and the fields that are wrong.

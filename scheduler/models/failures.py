@@ -7,7 +7,7 @@ from django.db.models import Q
 class FailureRules(models.Model):
     """One row, or none while there are no rules: they are changed all at once, since their order counts."""
 
-    #: Each as it was given, in the form of `services.failure_rules`.
+    #: Each as it was given, in the form of `services.attempts.failure_rules`.
     rules = models.JSONField(default=list)
     changed_at = models.DateTimeField()
     changed_by = models.CharField(max_length=200)

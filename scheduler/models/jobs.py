@@ -56,7 +56,7 @@ class Job(models.Model):
     #: on it may borrow GPUs again.
     short_runs = models.PositiveIntegerField(default=0)
     may_borrow_at = models.DateTimeField(null=True)
-    #: What a preemption costs it, by its own attempts (`services.preemption_cost`); None: not known.
+    #: What a preemption costs it, by its own attempts (`services.attempts.preemption_cost`); None: not known.
     preemption_cost_seconds = models.FloatField(null=True)
     #: Nodes, by id, on which it is not to be started again: their hardware failed it.
     avoid_nodes = ArrayField(models.BigIntegerField(), default=list)
@@ -147,7 +147,7 @@ class Attempt(models.Model):
     #: Which of the site's rules it matched, and what that said then (`core.failures.site_rules`).
     matched_rule = models.JSONField(null=True)
     message = models.CharField(max_length=500, blank=True)
-    #: Work that was thrown away when it was stopped before its job was done (`services.lost_work`).
+    #: Work that was thrown away when it was stopped before its job was done (`services.attempts.lost_work`).
     lost_seconds = models.FloatField(null=True)
 
     planned_at = models.DateTimeField()
@@ -160,7 +160,7 @@ class Attempt(models.Model):
     step = models.BigIntegerField(null=True)
     total_steps = models.BigIntegerField(null=True)
     throughput = models.FloatField(null=True)
-    #: Time stamp of the progress line at which the last measured window ended (`services.measuring`).
+    #: Time stamp of the progress line at which the last measured window ended (`services.speeds.measuring`).
     measured_at = models.DateTimeField(null=True)
 
     class Meta:

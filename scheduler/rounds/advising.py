@@ -21,7 +21,7 @@ from scheduler.models.anomalies import WorkState
 from scheduler.rounds.history import known_run_times
 from scheduler.rounds.past import PastJob, read_past
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.services.advice import base_of, demands_of, is_given_up
+from scheduler.services.cells.advice import base_of, demands_of, is_given_up
 
 #: The newest jobs of all virtual clusters that are read.
 MOST_JOBS = 30_000

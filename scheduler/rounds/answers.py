@@ -28,7 +28,7 @@ from scheduler.rounds.forecasting import instant
 from scheduler.rounds.history import known_run_times
 from scheduler.rounds.looking_ahead import facts_ahead
 from scheduler.rounds.speeds import submitted_now
-from scheduler.services.questions import expires_at, is_given_up
+from scheduler.services.jobs.questions import expires_at, is_given_up
 from tenants.selectors import Viewer
 
 #: Jobs of one tenant that are named in each list; all are counted.

@@ -27,8 +27,8 @@ from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, wri
 from scheduler.rounds.ledger import write_lines
 from scheduler.rounds.market import carry_out
 from scheduler.rounds.regrade import problem_with_regrade, regrade
-from scheduler.services.attempts import attempt_stop
-from scheduler.services.holds import touch_nodes
+from scheduler.services.attempts.holds import touch_nodes
+from scheduler.services.attempts.life import attempt_stop
 from tenants.models import VirtualCluster
 
 # The task's name of each rank: rank by rank, as a job's replicas are numbered.

@@ -13,7 +13,7 @@ from scheduler.models import AnomalyReport
 from scheduler.models.anomalies import WorkState
 from scheduler.rounds.forecasting import instant
 from scheduler.rounds.private import MOST_JOBS, Compared, compare_with_private, evidence_for
-from scheduler.services.anomalies import HOURS, is_given_up
+from scheduler.services.cells.anomalies import HOURS, is_given_up
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
 

@@ -12,7 +12,7 @@ from scheduler.core.plan import LedgerLine as Line
 from scheduler.core.plan import Plan
 from scheduler.models import LedgerLine
 from scheduler.rounds.copying import copy_rows, reserve_ids
-from scheduler.services.ledger import FIELDS, publish_lines, row_of
+from scheduler.services.market.ledger import FIELDS, publish_lines, row_of
 
 _JSON = frozenset({"gpus", "given", "details"})
 #: What the database adds to what the policy said.

@@ -14,10 +14,10 @@ from scheduler.clock import database_now
 from scheduler.core.lending.terms import MarketAction
 from scheduler.core.plan import Plan
 from scheduler.models.market import OfferState, RuleKind
-from scheduler.services.loans import loan_write
-from scheduler.services.market_rules import rule_in_force
-from scheduler.services.market_terms import Terms
-from scheduler.services.offers import offer_close, offer_write, open_offer
+from scheduler.services.market.loans import loan_write
+from scheduler.services.market.offers import offer_close, offer_write, open_offer
+from scheduler.services.market.rules import rule_in_force
+from scheduler.services.market.terms import Terms
 from scheduler.services.virtual_clusters import try_lock_guarantees
 from tenants.errors import ApplicationError, Conflict
 from tenants.models import VirtualCluster

@@ -9,7 +9,7 @@ from scheduler.core.plan import Action
 from scheduler.core.reserve import SPARE
 from scheduler.core.snapshot import AllocationId
 from scheduler.models import Allocation, Attempt, Event
-from scheduler.services.steps import job_event, touch_job
+from scheduler.services.attempts.steps import job_event, touch_job
 
 LAPSED = "guarantee.lapsed"
 RETURNED = "guarantee.returned"

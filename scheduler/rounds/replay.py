@@ -14,7 +14,7 @@ from scheduler.models import LedgerLine, Round
 from scheduler.rounds.ledger import values_of
 from scheduler.rounds.run import solver
 from scheduler.rounds.solver import Budget
-from scheduler.services.ledger import row_of
+from scheduler.services.market.ledger import row_of
 from tenants.errors import Conflict, TooManyRequests
 
 #: A page waits no longer than this: for a round to be decided again, and for all that its policies compute.

@@ -21,7 +21,7 @@ from scheduler.rounds.leadership import Fenced, give_up, hold_fence, take_number
 from scheduler.rounds.overruns import Overruns
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.solver import Budget, Limits, Solver
-from scheduler.services.holds import promote_overdue
+from scheduler.services.attempts.holds import promote_overdue
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from scheduler.core.parts.pace import measured_seconds
 from scheduler.core.perf.speed import kind_of
 from scheduler.models import Job
 from scheduler.rounds.speeds import known_speeds
-from scheduler.services.pacing import pace_of
+from scheduler.services.attempts.pacing import pace_of
 
 #: Who is further off than this part of what is measured is told so.
 TOLERATED = 0.2

@@ -6,7 +6,7 @@ from scheduler.core import snapshot as core
 from scheduler.core.market.reported import Reported
 from scheduler.core.parts.run_time import relative_rates
 from scheduler.models.training import TrainingProgress
-from scheduler.services.training import reported_of
+from scheduler.services.attempts.training import reported_of
 
 _UNENDED = ("queued", "running")
 

@@ -12,7 +12,7 @@ from django.db.models.functions import TruncMinute
 from scheduler.models import CreditTransfer, FairnessSample, FairnessViolation
 from scheduler.models.market import TransferKind
 from scheduler.selectors import OTHERS
-from scheduler.services.ledger_reading import ANOTHER_TENANT
+from scheduler.services.market.ledger_reading import ANOTHER_TENANT
 from tenants.models import VirtualClusterMember
 from tenants.selectors import Viewer
 

@@ -18,14 +18,14 @@ from scheduler.models import (
     UsageSample,
     WhatIf,
 )
-from scheduler.services.ledger import prune_ledger
-from scheduler.services.log_retention import prune_logs
-from scheduler.services.measuring import prune_measurements
+from scheduler.services.jobs.questions import KEPT
+from scheduler.services.logs.retention import prune_logs
+from scheduler.services.market.ledger import prune_ledger
 from scheduler.services.metrics.rolling import metrics_prune
 from scheduler.services.notices.telling import prune_deliveries
-from scheduler.services.port_passes import prune_passes
-from scheduler.services.questions import KEPT
-from scheduler.services.sessions import prune_sessions
+from scheduler.services.sessions.opening import prune_sessions
+from scheduler.services.sessions.port_passes import prune_passes
+from scheduler.services.speeds.measuring import prune_measurements
 
 _USAGE_KEPT = timedelta(days=7)
 #: Samples of fairness, one a minute, and violations after their end.

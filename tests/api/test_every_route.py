@@ -21,7 +21,7 @@ from django.utils import timezone
 from scheduler.core.plan import LedgerLine as Line
 from scheduler.models import Advice, Allowance, AnomalyReport, Event, Job, LogChunk, Round, WhatIf
 from scheduler.rounds.comparisons import nothing_found
-from scheduler.services.ledger import ledger_write
+from scheduler.services.market.ledger import ledger_write
 from tenants.models import Role, Token, User, VirtualCluster
 from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error
 from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS, QUERIES

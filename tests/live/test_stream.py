@@ -10,8 +10,8 @@ from nodeagent.messages import GpuSample
 from scheduler import stream
 from scheduler.clock import database_now
 from scheduler.core.plan import LedgerLine as Line
-from scheduler.services.ledger import publish_lines, row_of
-from scheduler.services.nodes import node_create
+from scheduler.services.market.ledger import publish_lines, row_of
+from scheduler.services.nodes.managing import node_create
 from tenants.models import Membership, Token
 from tenants.tokens import USER_PREFIX, new_secret
 from tests.live.sockets import Socket

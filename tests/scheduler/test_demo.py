@@ -19,8 +19,8 @@ from scheduler.management import demonstration as demo
 from scheduler.management.commands import demo as command
 from scheduler.models import CreditAccount, Job, MarketRule, Node, Offer
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.services.nodes import node_of_token
-from scheduler.services.reports import report_apply
+from scheduler.services.nodes.managing import node_of_token
+from scheduler.services.nodes.reports import report_apply
 from tenants.models import Guarantee
 from tests.scheduler.builders import make_user
 

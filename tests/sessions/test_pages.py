@@ -12,7 +12,7 @@ from websockets.exceptions import InvalidStatus
 
 from controlplane.sessions import pages
 from scheduler.models import PortPass, Session
-from scheduler.services.jobs import job_cancel
+from scheduler.services.jobs.control import job_cancel
 from tenants.models import Token
 from tests.sessions.conftest import Site
 

@@ -21,8 +21,8 @@ from django.conf import settings
 from controlplane.sessions.relay import Broken, Event, Relay, problem_frame
 from controlplane.sessions.wanted import wanted_of
 from nodeagent.frames import EXIT, FROM_JOB, TAKEN, TOWARDS_JOB
-from scheduler.services.nodes import node_of_token
-from scheduler.services.sessions import (
+from scheduler.services.nodes.managing import node_of_token
+from scheduler.services.sessions.opening import (
     session_end,
     session_is_open,
     session_join,

@@ -8,7 +8,7 @@ from django.conf import settings
 from controlplane.limits import Scope
 from tenants.tokens import USER_PREFIX
 
-#: The browser's pass to one port of one job (`scheduler.services.port_passes`).
+#: The browser's pass to one port of one job (`scheduler.services.sessions.port_passes`).
 COOKIE = "allot_pass"
 Headers = list[tuple[bytes, bytes]]
 

@@ -29,7 +29,13 @@ from controlplane.sessions.filters import (
 )
 from controlplane.sessions.tunnel import NoTunnel, TunnelBackend
 from controlplane.sessions.upgrade import pass_on_socket
-from scheduler.services.port_passes import PASS_VALID, PassHeld, pass_held, pass_held_still, ticket_exchange
+from scheduler.services.sessions.port_passes import (
+    PASS_VALID,
+    PassHeld,
+    pass_held,
+    pass_held_still,
+    ticket_exchange,
+)
 
 log = logging.getLogger(__name__)
 

@@ -23,13 +23,13 @@ from scheduler.core.lifecycle import JobState
 from scheduler.management import demonstration as demo
 from scheduler.models import GpuModel, Job, MarketRule, Node
 from scheduler.models.inventory import NodeState
-from scheduler.services.cells import cells_apply
-from scheduler.services.credits import allowance_set
-from scheduler.services.jobs import job_hold, job_submit
-from scheduler.services.market_rules import rule_make
-from scheduler.services.market_terms import Terms
-from scheduler.services.nodes import node_create, node_token_rotate
-from scheduler.services.offers import offer_make
+from scheduler.services.cells.dividing import cells_apply
+from scheduler.services.jobs.control import job_hold, job_submit
+from scheduler.services.market.credits import allowance_set
+from scheduler.services.market.offers import offer_make
+from scheduler.services.market.rules import rule_make
+from scheduler.services.market.terms import Terms
+from scheduler.services.nodes.managing import node_create, node_token_rotate
 from scheduler.services.virtual_clusters import Wanted, virtual_cluster_create
 from tenants.models import Membership, Role, Tenant, User, VirtualCluster
 from tenants.selectors import Viewer, viewer_of

@@ -34,7 +34,7 @@ def _no_history(monkeypatch):
 def asked(monkeypatch, django_capture_on_commit_callbacks):
     """What workers were asked to work out."""
     ids = []
-    monkeypatch.setattr("scheduler.services.advice.ask_for_advice", ids.append)
+    monkeypatch.setattr("scheduler.services.cells.advice.ask_for_advice", ids.append)
     return ids
 
 
@@ -219,7 +219,7 @@ def test_what_nobody_works_out_is_given_up(operator):
 
 def test_members_have_their_virtual_cluster_compared(asked, monkeypatch, django_capture_on_commit_callbacks):
     names = []
-    monkeypatch.setattr("scheduler.services.anomalies.ask_for_comparison", names.append)
+    monkeypatch.setattr("scheduler.services.cells.anomalies.ask_for_comparison", names.append)
     member, viewer = make_user("mia"), make_user("val")
     tenant = make_tenant("vision", members={member: "member", viewer: "viewer"})
     make_vc("research", members=[tenant])

@@ -8,7 +8,7 @@ from django.utils import timezone
 from scheduler.core import codec
 from scheduler.core.plan import Action, ActionKind, Placement, Plan
 from scheduler.models import Event, Node, NodeCheck, Round, UsageSample
-from scheduler.services.nodes import node_of_token
+from scheduler.services.nodes.managing import node_of_token
 from tests.api.caller import is_error
 from tests.scheduler.api.conftest import World
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant

@@ -8,7 +8,7 @@ import pytest
 from scheduler.api import exports
 from scheduler.clock import database_now
 from scheduler.core.plan import LedgerLine as Line
-from scheduler.services.ledger import ledger_write
+from scheduler.services.market.ledger import ledger_write
 from tests.api.caller import caller, is_error
 from tests.scheduler.api.conftest import World
 from tests.scheduler.builders import make_job, make_member, make_tenant, make_vc

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from scheduler.models import GpuModel, PolicyMemory, SpeedCorrection, SpeedMeasurement
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.services import speeds
+from scheduler.services.speeds import rows as speeds
 from tenants.models import AuditEntry, Tenant
 from tests.api.caller import Caller, caller, is_error
 from tests.scheduler.api.conftest import World, spec
@@ -259,7 +259,7 @@ def test_of_a_file_with_wrong_lines_nothing_is_taken_over(world: World, admin: C
 
 
 def test_too_large_a_file_is_refused(world: World, admin: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.services.speed_files.MOST_CORRECTIONS_PER_TENANT", 2)
+    monkeypatch.setattr("scheduler.services.speeds.files.MOST_CORRECTIONS_PER_TENANT", 2)
     content = HEADER + "".join(f"a{n},1,V100,1,,\n" for n in range(3))
     is_error(send(admin, content), 409, "quota_exceeded")
     assert not SpeedCorrection.objects.exists()

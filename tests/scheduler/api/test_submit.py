@@ -145,7 +145,7 @@ def test_bulk_refuses_fields_it_does_not_know(world: World) -> None:
 
 
 def test_a_queue_has_an_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.services.submission.MAX_QUEUED_PER_TENANT", 3)
+    monkeypatch.setattr("scheduler.services.jobs.submission.MAX_QUEUED_PER_TENANT", 3)
     assert world.member.post("/jobs/bulk", {"jobs": [spec()] * 3}).status_code == 201
     is_error(world.member.post("/jobs", spec()), 409, "quota_exceeded")
     assert Job.objects.count() == 3

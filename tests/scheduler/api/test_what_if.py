@@ -7,7 +7,7 @@ from django.conf import settings
 from scheduler.models import WhatIf
 from scheduler.rounds import answers, history
 from scheduler.rounds.forecasting import run_forecast
-from scheduler.services import questions
+from scheduler.services.jobs import questions
 from tests.api.caller import Caller, caller, is_error
 from tests.scheduler.api.conftest import World, spec
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_member, make_tenant, make_vc

@@ -14,8 +14,8 @@ from scheduler.core.snapshot import GpuId, Snapshot
 from scheduler.models import Attempt, AttemptPart, Job, Node, Round
 from scheduler.models.jobs import PartState, StopCause
 from scheduler.rounds.run import run_round
-from scheduler.services.attempts import part_exited, part_ready, part_running
-from scheduler.services.jobs import job_cancel, job_submit
+from scheduler.services.attempts.life import part_exited, part_ready, part_running
+from scheduler.services.jobs.control import job_cancel, job_submit
 from tenants.models import Tenant, User
 from tenants.selectors import viewer_of
 from tests.scheduler.builders import make_member

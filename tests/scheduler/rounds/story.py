@@ -15,9 +15,9 @@ from scheduler.core.sim.workload import Truth
 from scheduler.core.snapshot import JobId, Snapshot
 from scheduler.models import Node as NodeRow
 from scheduler.models.inventory import NodeState
-from scheduler.services.draining import drain_overdue, node_drain
-from scheduler.services.leases import expire_leases
-from scheduler.services.nodes import node_change
+from scheduler.services.nodes.draining import drain_overdue, node_drain
+from scheduler.services.nodes.leases import expire_leases
+from scheduler.services.nodes.managing import node_change
 from tenants.models import Tenant
 from tenants.selectors import viewer_of
 from tenants.services import quota_set

@@ -8,7 +8,7 @@ from scheduler.core.plan import Action, ActionKind, Placement, Plan, Reason, Tie
 from scheduler.models import Event, Explanation, PolicyMemory, QueueOrder
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.services.holds import release_gpus
+from scheduler.services.attempts.holds import release_gpus
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 pytestmark = pytest.mark.django_db

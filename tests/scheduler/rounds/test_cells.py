@@ -13,7 +13,7 @@ from scheduler.core.cells.document import from_document
 from scheduler.models import Attempt, Event, Job, Node, PolicyMemory, Round
 from scheduler.rounds.cell_effects import effects_of
 from scheduler.rounds.run import run_round
-from scheduler.services.cells import cells_apply
+from scheduler.services.cells.dividing import cells_apply
 from tenants.models import Tenant, VirtualCluster
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 

@@ -17,7 +17,7 @@ from scheduler.rounds import replay as replaying
 from scheduler.rounds import run
 from scheduler.rounds.replay import replay
 from scheduler.rounds.run import run_round
-from scheduler.services.ledger import ledger_write, prune_ledger
+from scheduler.services.market.ledger import ledger_write, prune_ledger
 from tenants.errors import Conflict, TooManyRequests
 from tests.scheduler.builders import make_job, make_member, make_node, make_tenant, make_vc
 

@@ -10,7 +10,7 @@ from scheduler.models import Allocation, AnomalyReport, Event, Job
 from scheduler.rounds import comparisons, history
 from scheduler.rounds.past import read_past
 from scheduler.rounds.private import compare_with_private
-from scheduler.services.anomalies import outdated
+from scheduler.services.cells.anomalies import outdated
 from tenants.selectors import viewer_of
 from tests.scheduler.builders import (
     gpus_of,
@@ -38,7 +38,9 @@ def asked(monkeypatch, django_capture_on_commit_callbacks):
     """The virtual clusters whose comparison was asked for."""
     names = []
     monkeypatch.setattr(hints, "ask_for_comparison", lambda name, **_: names.append(name))
-    monkeypatch.setattr("scheduler.services.anomalies.ask_for_comparison", lambda name: names.append(name))
+    monkeypatch.setattr(
+        "scheduler.services.cells.anomalies.ask_for_comparison", lambda name: names.append(name)
+    )
     return names
 
 

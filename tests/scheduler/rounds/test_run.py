@@ -15,9 +15,9 @@ from scheduler.core.plan import Plan
 from scheduler.models import AllocatedGpu, Allocation, Attempt, Explanation, Leadership, Node, Round
 from scheduler.rounds import run
 from scheduler.rounds.run import run_round
-from scheduler.services.attempts import part_exited, part_running
-from scheduler.services.holds import release_gpus
-from scheduler.services.reports import desired_parts
+from scheduler.services.attempts.holds import release_gpus
+from scheduler.services.attempts.life import part_exited, part_running
+from scheduler.services.nodes.reports import desired_parts
 from tests.scheduler.builders import (
     gpus_of,
     make_attempt,

@@ -20,7 +20,7 @@ from scheduler.core.snapshot import Snapshot
 from scheduler.models import Attempt, Loan, MarketRule, Offer
 from scheduler.models.jobs import StopCause
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.services.cells import cells_apply
+from scheduler.services.cells.dividing import cells_apply
 from tenants.models import VirtualCluster
 from tests.scheduler.builders import (
     make_account,

@@ -12,7 +12,7 @@ from scheduler.core.parts.pace import Pace
 from scheduler.core.round import decide
 from scheduler.models import ClusterSettings, PolicyMemory, Restraint, TrainingProgress
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.services import known_speeds
+from scheduler.services.speeds import on_record as known_speeds
 from tests.scheduler.builders import (
     gpus_of,
     make_attempt,

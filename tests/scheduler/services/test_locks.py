@@ -6,10 +6,10 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from scheduler.services import jobs
-from scheduler.services.attempts import part_exited
-from scheduler.services.deadlocks import repeated_on_deadlock
-from scheduler.services.jobs import job_cancel
+from scheduler.services.attempts.deadlocks import repeated_on_deadlock
+from scheduler.services.attempts.life import part_exited
+from scheduler.services.jobs import control as jobs
+from scheduler.services.jobs.control import job_cancel
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 

@@ -20,14 +20,15 @@ from scheduler.core.lending.terms import Lot
 from scheduler.lending.in_force import market_now
 from scheduler.models import CreditAccount, CreditTransfer, Event, LedgerLine, Loan, MarketRule, Offer
 from scheduler.models.market import BANK
-from scheduler.services import credits, settling, virtual_clusters
-from scheduler.services.cells import cells_apply
-from scheduler.services.credits import balance_of
-from scheduler.services.loans import loan_end, offer_take
-from scheduler.services.market_rules import Borrowing, Lending, rule_make, rule_remove
-from scheduler.services.market_terms import MOST_OPEN_OFFERS, Terms
-from scheduler.services.offers import offer_make, offer_withdraw
-from scheduler.services.settling import market_settle
+from scheduler.services import virtual_clusters
+from scheduler.services.cells.dividing import cells_apply
+from scheduler.services.market import credits, settling
+from scheduler.services.market.credits import balance_of
+from scheduler.services.market.loans import loan_end, offer_take
+from scheduler.services.market.offers import offer_make, offer_withdraw
+from scheduler.services.market.rules import Borrowing, Lending, rule_make, rule_remove
+from scheduler.services.market.settling import market_settle
+from scheduler.services.market.terms import MOST_OPEN_OFFERS, Terms
 from scheduler.services.virtual_clusters import Wanted, virtual_cluster_delete, virtual_cluster_set
 from tenants.errors import ApplicationError, Conflict, Invalid, NotAllowed, NotFound
 from tenants.models import Membership, Tenant, VirtualCluster
@@ -148,7 +149,7 @@ def test_what_is_borrowed_is_not_lent_on_and_each_has_so_many_offers(market, mon
     with pytest.raises(Invalid, match="vision owns 0 P100"):
         market.offer(by=market.vera, vc=market.vision)
     make_lots = [make_offer(market.speech, {"P100": 1}) for _ in range(2)]
-    monkeypatch.setattr("scheduler.services.market_terms.MOST_OPEN_OFFERS", len(make_lots))
+    monkeypatch.setattr("scheduler.services.market.terms.MOST_OPEN_OFFERS", len(make_lots))
     assert len(make_lots) < MOST_OPEN_OFFERS
     with pytest.raises(Conflict, match="has 2 open offers; withdraw some"):
         market.offer(lot=Lot(gpus={"P100": 1}), starts_at=in_hours(3), ends_at=in_hours(4))

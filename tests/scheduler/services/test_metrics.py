@@ -16,7 +16,7 @@ from scheduler.services.metrics.idleness import idle_gpu_seconds
 from scheduler.services.metrics.reading import finest_kept, node_rows, part_rows
 from scheduler.services.metrics.rolling import metrics_prune, metrics_roll_up
 from scheduler.services.metrics.storing import readings_store
-from scheduler.services.reports import report_apply
+from scheduler.services.nodes.reports import report_apply
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 decimals = st.lists(st.none() | st.floats(0, 2**36).map(figure_of), max_size=40)

@@ -3,7 +3,7 @@
 import pytest
 
 from nodeagent.messages import OLDEST_PROTOCOL, PROTOCOL, MessageError, Report
-from scheduler.services.reports import report_read
+from scheduler.services.nodes.reports import report_read
 
 
 def test_what_a_newer_agent_of_the_same_protocol_adds_is_passed_over():

@@ -8,8 +8,8 @@ from scheduler.core.plan import Action, ActionKind, Placement, Plan
 from scheduler.models import Allocation, Attempt, Event, Job, Node
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.services.attempts import part_exited, part_running
-from scheduler.services.reports import desired_parts
+from scheduler.services.attempts.life import part_exited, part_running
+from scheduler.services.nodes.reports import desired_parts
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 
 pytestmark = pytest.mark.django_db

@@ -6,7 +6,7 @@ from nodeagent.messages import Turn
 from scheduler import represent
 from scheduler.models import Allocation, Attempt
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.services.reports import desired_parts
+from scheduler.services.nodes.reports import desired_parts
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 pytestmark = pytest.mark.django_db

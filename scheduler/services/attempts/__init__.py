@@ -1,0 +1,1 @@
+"""Attempts from their start to their end, and what is made of the end."""

@@ -1,0 +1,1 @@
+"""Dividing the cluster by cells, and advice on it."""

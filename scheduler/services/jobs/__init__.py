@@ -1,0 +1,1 @@
+"""What people ask of jobs, from their submission on."""

@@ -1,0 +1,207 @@
+"""From a written specification to one that may be submitted: who submits, where to, and could it ever run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from scheduler.core import wording
+from scheduler.core.plan import Reason
+from scheduler.core.snapshot import Job as CoreJob
+from scheduler.jobspec import JobSpec, did_you_mean, parse
+from scheduler.services.jobs.feasibility import Judge
+from scheduler.services.jobs.queue_room import queue_takes
+from scheduler.services.jobs.submission_facts import SubmissionFacts, VirtualClusterFacts, submission_facts
+from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed, NotFound, QuotaExceeded
+from tenants.models import Role
+from tenants.selectors import Viewer
+
+#: Reasons of the core that a quota or a guarantee stands behind.
+_QUOTA_CODES = frozenset({"exceeds_quota", "exceeds_guarantee"})
+MAX_QUEUED_PER_TENANT = 20_000
+_PROBLEMS_REPORTED = 100
+_TENANTS_NAMED = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A specification with its virtual cluster filled in, that could run if the cluster were idle."""
+
+    spec: JobSpec
+    tenant: str
+    virtual_cluster: VirtualClusterFacts
+
+    def core_job(self) -> CoreJob:
+        return self.spec.core_job(tenant=self.tenant)
+
+
+class Submission:
+    """Checks specifications of one tenant; what they have in common is looked up once."""
+
+    def __init__(self, viewer: Viewer, tenant: str | None) -> None:
+        self.facts = _facts_for_submit(viewer, tenant)
+        self._feasibility = Judge(self.facts)
+        usable = list(self.facts.virtual_clusters.values())
+        private = [one for one in usable if one.is_private]
+        #: Where a job goes that says nothing: the tenant's own, or the only one it can use.
+        self._default = next((few[0] for few in (private, usable) if len(few) == 1), None)
+
+    def check_room(self, more: int) -> None:
+        """Raise QuotaExceeded when the tenant's queue could not take so many more."""
+        if not queue_takes(self.facts.tenant_id, more, most=MAX_QUEUED_PER_TENANT):
+            raise QuotaExceeded(
+                f"Tenant {self.facts.tenant} would have more than {MAX_QUEUED_PER_TENANT} queued jobs; wait"
+                " for some to start, or cancel some."
+            )
+
+    def check(self, raw: object, *, where: str = "") -> Checked:
+        """Return the checked specification; raise Invalid or QuotaExceeded with every wrong field."""
+        spec = parse(raw, where=where)
+        virtual_cluster = self._virtual_cluster(spec, where)
+        spec = replace(spec, virtual_cluster=virtual_cluster.name)
+        self._check_models(spec, where)
+        self._check_throughput(spec, where)
+        checked = Checked(spec=spec, tenant=self.facts.tenant, virtual_cluster=virtual_cluster)
+        reason = self._feasibility.never_fits(checked.core_job())
+        if reason is not None:
+            raise _refusal(reason, spec, where)
+        return checked
+
+    def check_all(self, raws: Sequence[object], *, where: str) -> list[Checked]:
+        """Check many; the errors of all of them are raised together."""
+        checked: list[Checked] = []
+        problems: list[FieldError] = []
+        refusals: list[ApplicationError] = []
+        for number, raw in enumerate(raws):
+            try:
+                checked.append(self.check(raw, where=f"{where}.{number}"))
+            except ApplicationError as error:
+                refusals.append(error)
+                problems.extend(error.fields)
+                if len(problems) >= _PROBLEMS_REPORTED:
+                    break
+        if refusals:
+            only_quota = all(isinstance(error, QuotaExceeded) for error in refusals)
+            message = f"No job was submitted, because {len(refusals)} can not be. {refusals[0].message}"
+            raise (QuotaExceeded if only_quota else Invalid)(message, problems[:_PROBLEMS_REPORTED])
+        return checked
+
+    def _virtual_cluster(self, spec: JobSpec, where: str) -> VirtualClusterFacts:
+        names = list(self.facts.virtual_clusters)
+        if spec.virtual_cluster in self.facts.virtual_clusters:
+            return self.facts.virtual_clusters[spec.virtual_cluster]
+        if not spec.virtual_cluster and self._default is not None:
+            return self._default
+        tenant = self.facts.tenant
+        if not names:
+            problem = f"tenant {tenant} is not a member of any virtual cluster"
+            expected = "an operator makes it a member of one"
+        else:
+            expected = f"one of: {', '.join(names)}"
+            problem = f"tenant {tenant} can use several, so say which"
+        if spec.virtual_cluster and names:
+            hint = did_you_mean(spec.virtual_cluster, names)
+            problem = (
+                f"{spec.virtual_cluster!r} does not exist, or tenant {tenant} is not a member of it{hint}"
+            )
+        field = _join(where, "virtual_cluster")
+        raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+
+    def _check_models(self, spec: JobSpec, where: str) -> None:
+        """Refuse unknown models even beside known ones: a misspelt preference would be lost silently."""
+        known = self._feasibility.cluster.models
+        unknown = [model for model in spec.gpu_models if model not in known]
+        if not unknown:
+            return
+        problem = f"there is no GPU model {unknown[0]!r} in this cluster{did_you_mean(unknown[0], known)}"
+        field = _join(where, "tasks.0.resources.gpu_model")
+        expected = (
+            f"any, or one or more of: {', '.join(known)}" if known else "no GPUs have been reported yet"
+        )
+        raise Invalid(f"{problem[0].upper()}{problem[1:]}.", [FieldError(field, problem, expected)])
+
+    def _check_throughput(self, spec: JobSpec, where: str) -> None:
+        """Refuse a job that by its own word runs on no model that it accepts."""
+        known = self._feasibility.cluster.models
+        accepted = spec.gpu_models or known
+        if not accepted or any(spec.throughput.get(model) != 0 for model in accepted):
+            return
+        field = _join(where, "throughput")
+        problem = f"is 0 on {wording.either(accepted)}, so that the job runs on no GPU model that it accepts"
+        expected = f"a speed above 0 for one of: {', '.join(accepted)}; or another gpu_model"
+        raise Invalid(f"{field} {problem}.", [FieldError(field, problem, expected)])
+
+
+def _facts_for_submit(viewer: Viewer, name: str | None) -> SubmissionFacts:
+    """Return the facts about the tenant to submit for: the one named, or the viewer's only one."""
+    mine = [held.tenant for held in viewer.held if viewer.may(held.tenant_id, Role.MEMBER)]
+    if name is None:
+        if viewer.is_operator:
+            mine = _every_tenant(viewer)
+        if len(mine) != 1:
+            raise _which_tenant(viewer, mine)
+        name = mine[0]
+    facts = submission_facts(name)
+    if facts is None or not viewer.may(facts.tenant_id, Role.VIEWER):
+        problem = f"there is no tenant {name[:80]!r}, or you are not a member of it"
+        raise NotFound(f"tenant: {problem}.", [FieldError("tenant", problem, _one_of(mine))])
+    if not viewer.may(facts.tenant_id, Role.MEMBER):
+        raise NotAllowed(f"A viewer of tenant {name} can not submit jobs; its admins can make you a member.")
+    return facts
+
+
+def _which_tenant(viewer: Viewer, mine: Sequence[str]) -> ApplicationError:
+    if viewer.held and not mine:
+        return NotAllowed("A viewer can not submit jobs; an admin of the tenant can make you a member.")
+    problem = "is missing, and you can submit for several tenants" if mine else "is missing"
+    return Invalid(f"tenant: {problem}.", [FieldError("tenant", problem, _one_of(mine))])
+
+
+def _every_tenant(viewer: Viewer) -> list[str]:
+    return list(viewer.tenants().order_by("name").values_list("name", flat=True)[:_TENANTS_NAMED])
+
+
+def _one_of(tenants: Sequence[str]) -> str:
+    return f"one of: {', '.join(sorted(tenants))}" if tenants else "a tenant that you are a member of"
+
+
+def _refusal(reason: Reason, spec: JobSpec, where: str) -> ApplicationError:
+    kind = QuotaExceeded if reason.code in _QUOTA_CODES else Invalid
+    return kind(
+        f"This job could never run. {reason.message}",
+        [FieldError(_join(where, _field_of(reason, spec)), reason.message, reason.hint)],
+    )
+
+
+def _field_of(reason: Reason, spec: JobSpec) -> str:
+    """Return the field that a person would change."""
+    if reason.code == "exceeds_topology_level":
+        return "topology"
+    largest = max(range(len(spec.tasks)), key=lambda number: spec.tasks[number].gpus)
+    if reason.code == "exceeds_node":
+        return f"tasks.{largest}.resources.gpu"
+    if reason.code == "exceeds_node_resources":
+        return f"tasks.{largest}.resources"
+    only = spec.tasks[0]
+    if len(spec.tasks) > 1:
+        return "tasks"
+    return "tasks.0.replicas" if only.replicas > 1 else "tasks.0.resources.gpu"
+
+
+def _join(where: str, field: str) -> str:
+    return f"{where}.{field}" if where else field
+
+
+def warnings_for(checked: Checked) -> list[str]:
+    """Return what is allowed, but perhaps not meant."""
+    warnings = []
+    if checked.spec.time_limit_seconds is None:
+        hours = checked.virtual_cluster.default_time_limit_seconds / 3600
+        warnings.append(
+            f"There is no time_limit, so backfill reckons with {hours:g} hours; a shorter limit lets the job"
+            " slip into gaps."
+        )
+    if not checked.spec.guaranteed and checked.spec.grace_seconds == 0:
+        warnings.append(
+            "An opportunistic job can be stopped at any time, and checkpoint.grace_seconds of 0 leaves it no"
+            " time to write a checkpoint."
+        )
+    return warnings

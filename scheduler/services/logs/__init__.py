@@ -1,0 +1,1 @@
+"""What jobs write: stored, read, searched, and removed in the end."""

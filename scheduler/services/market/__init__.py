@@ -1,0 +1,1 @@
+"""Lending between virtual clusters: offers, loans, rules, credits, and the ledger of all of it."""

@@ -1,0 +1,1 @@
+"""Ways into running attempts."""

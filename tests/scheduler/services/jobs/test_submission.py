@@ -1,0 +1,120 @@
+"""The statements behind a submit: few, and right about order and limits."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from scheduler.models import Event, Job, Node
+from scheduler.services.jobs.control import job_submit, jobs_submit_bulk
+from tenants.errors import Invalid, QuotaExceeded
+from tenants.selectors import Viewer, viewer_of
+from tests.scheduler.builders import make_cells, make_job, make_member, make_node, make_tenant, make_vc
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def member() -> Viewer:
+    tenant = make_tenant("vision")
+    make_node(gpus=8)
+    make_vc("research", members=[tenant], guaranteed={"V100": 8})
+    return viewer_of(make_member(tenant))
+
+
+def spec(**fields: object) -> dict:
+    return {"name": "train", "command": ["true"], "gpus": 1, **fields}
+
+
+def test_a_submit_costs_few_statements_and_a_thousand_cost_no_more(
+    member: Viewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.services.jobs.queue_room.COUNT_KEPT_SECONDS", 1e9)
+    job_submit(viewer=member, tenant=None, spec=spec())
+
+    def statements(count: int) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            jobs_submit_bulk(viewer=member, tenant=None, specs=[spec()] * count)
+        return len(captured)
+
+    # The queue is not counted again: savepoint, facts, insert, release.
+    assert statements(2) == statements(500) <= 4
+
+
+def test_what_no_cell_ever_holds_is_refused(member: Viewer) -> None:
+    make_cells(
+        {
+            "types": {
+                "SWITCH": {"of": "V100", "count": 2},
+                "NODE": {"of": "SWITCH", "count": 4, "node": True},
+            },
+            "physical": [{"type": "NODE", "nodes": [Node.objects.get().name]}],
+            "virtual_clusters": {"research": {"cells": {"SWITCH": 3}}},
+        }
+    )
+    with pytest.raises(Invalid, match="has 2 GPUs on one node; one replica needs 3"):
+        job_submit(viewer=member, tenant=None, spec=spec(gpus=3))
+    assert job_submit(viewer=member, tenant=None, spec=spec(gpus=2, replicas=3)).gpus == 6
+    assert job_submit(viewer=member, tenant=None, spec=spec(gpus=3, guarantee="opportunistic")).gpus == 3
+
+
+def test_ids_follow_the_order_of_the_request(member: Viewer) -> None:
+    names = [f"job-{number:03d}" for number in range(300)]
+    jobs = jobs_submit_bulk(viewer=member, tenant=None, specs=[spec(name=name) for name in names])
+    assert [job.id for job in jobs] == sorted(job.id for job in jobs)
+    assert list(Job.objects.order_by("id").values_list("name", flat=True)) == names
+    events = Event.objects.filter(kind="job.submitted").order_by("id")
+    assert list(events.values_list("job_id", flat=True)) == [job.id for job in jobs]
+
+
+def test_what_is_stored_equals_what_the_orm_would_store(member: Viewer) -> None:
+    wanted = spec(
+        name="all",
+        gpus=2,
+        gpu_model=["V100"],
+        env={"TEXT": 'quotes " and \\ and ü'},
+        priority=-3,
+        time_limit="90s",
+        labels={"a": "b"},
+        topology={"level": "node"},
+    )
+    given = job_submit(viewer=member, tenant="vision", spec=wanted)
+    stored = Job.objects.get(id=given.id)
+    for field in Job._meta.concrete_fields:
+        assert getattr(stored, field.attname) == getattr(given, field.attname), field.name
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"throughput": {"V100": 0}},
+        {"throughput": {"V100": 0, "K80": 5}, "gpu_model": ["V100"]},
+    ],
+)
+def test_a_job_that_runs_on_no_model_is_refused(member: Viewer, wanted: dict) -> None:
+    with pytest.raises(Invalid) as refused:
+        job_submit(viewer=member, tenant="vision", spec=spec(**wanted))
+    (field,) = refused.value.fields
+    assert field.field == "throughput"
+    assert "runs on no GPU model that it accepts" in field.problem
+    assert "V100" in field.expected
+
+
+def test_a_job_that_runs_on_one_of_its_models_is_taken(member: Viewer) -> None:
+    make_node(gpu_model="K80")
+    job = job_submit(viewer=member, tenant="vision", spec=spec(throughput={"V100": 0}, deadline="2h"))
+    assert job.shape["throughput"] == {"V100": 0.0}
+    assert job.shape["deadline_seconds"] == 7_200.0
+
+
+def test_the_queue_limit_counts_what_a_bulk_adds(member: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.services.jobs.submission.MAX_QUEUED_PER_TENANT", 5)
+    jobs_submit_bulk(viewer=member, tenant=None, specs=[spec()] * 3)
+    with pytest.raises(QuotaExceeded):
+        jobs_submit_bulk(viewer=member, tenant=None, specs=[spec()] * 3)
+    jobs_submit_bulk(viewer=member, tenant=None, specs=[spec()] * 2)
+    with pytest.raises(QuotaExceeded):
+        job_submit(viewer=member, tenant=None, spec=spec())
+    make_job()
+    assert Job.objects.filter(tenant__name="vision").count() == 5
+    Job.objects.filter(tenant__name="vision").first().delete()
+    job_submit(viewer=member, tenant=None, spec=spec())
