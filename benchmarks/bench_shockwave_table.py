@@ -28,8 +28,9 @@ from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.result import Result
 from scheduler.simulation.clusters import parse_cluster
+from scheduler.simulation.experiment import Experiment
 from scheduler.simulation.joining import join
-from scheduler.simulation.run import Experiment, simulate
+from scheduler.simulation.run import simulate
 from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.registry import read_trace
 

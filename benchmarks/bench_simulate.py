@@ -38,8 +38,8 @@ from scheduler.core.sim.engine import Engine  # noqa: E402
 from scheduler.core.sim.workload import Arrival, Truth, Workload  # noqa: E402
 from scheduler.core.snapshot import Job, JobId, Task  # noqa: E402
 from scheduler.simulation.clusters import parse_cluster  # noqa: E402
+from scheduler.simulation.experiment import Experiment  # noqa: E402
 from scheduler.simulation.joining import join  # noqa: E402
-from scheduler.simulation.run import Experiment  # noqa: E402
 from scheduler.simulation.sweep import Case, prepare, run_case  # noqa: E402
 
 TRACE = ROOT.parent / "shared" / "data" / "traces" / "philly" / "philly_jobs_merged.csv"

@@ -18,8 +18,8 @@ from scheduler.core.sim.recommending import DAY_SECONDS, Figures, Recommendation
 from scheduler.simulation.arguments import number_of, pair_of
 from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.experiment import ROUND_SECONDS
 from scheduler.simulation.report.quantities import number, time_unit
-from scheduler.simulation.run import ROUND_SECONDS
 from scheduler.simulation.sweep import Case, prepare
 from scheduler.simulation.traces.registry import FORMATS
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.experiment import ROUND_SECONDS
 from scheduler.simulation.gavel_rounds import ROUND_SECONDS as GAVEL_SECONDS
-from scheduler.simulation.run import ROUND_SECONDS
 from scheduler.simulation.sweep import Case, expand
 from scheduler.simulation.traces.registry import FORMATS
 

@@ -20,9 +20,10 @@ from scheduler.core.sim.result import Result
 from scheduler.simulation.arguments import Order, understand
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.ledger_file import LedgerFile
 from scheduler.simulation.replay import replay_scenario
-from scheduler.simulation.run import Experiment, Milestone, simulate
+from scheduler.simulation.run import simulate
 from scheduler.simulation.sweep import Case, prepare, read_workload, run_all
 from scheduler.simulation.traces.native import write_native
 

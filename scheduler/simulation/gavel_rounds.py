@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from scheduler.core.sim.gavel.choices import DEPARTURES, rules_named, shares_named
 from scheduler.core.sim.gavel.jobs import Cluster, RoundJob, Standing, Unit
@@ -19,11 +18,9 @@ from scheduler.core.sim.result import JobRecord, Result, Sample, Stay, StayEnd
 from scheduler.core.sim.workload import Arrival
 from scheduler.core.snapshot import GpuId, NodeId
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.rates import ThroughputTable
-
-if TYPE_CHECKING:
-    from scheduler.simulation.run import Experiment, Milestone
 
 #: Seconds of a round unless told otherwise.
 ROUND_SECONDS = 360.0
@@ -36,8 +33,6 @@ def simulate_rounds(
     is_interrupted: Callable[[], bool],
 ) -> Result:
     """Run to the end, or until `is_interrupted`; raise InputError for what these rounds do not know."""
-    from scheduler.simulation.run import Milestone
-
     table = experiment.rules.speeds.tables
     if not isinstance(table, ThroughputTable) or not table.reference:
         raise InputError("--rounds gavel needs rates by GPU model: give --throughputs")

@@ -15,8 +15,9 @@ from scheduler.core.plan import Action, ActionKind, Plan
 from scheduler.core.serve import Served
 from scheduler.core.sim.engine import Engine
 from scheduler.core.snapshot import JobId
+from scheduler.simulation.experiment import Experiment
 from scheduler.simulation.joining import join
-from scheduler.simulation.run import Experiment, simulate
+from scheduler.simulation.run import simulate
 from scheduler.simulation.scenario import Happening, Scenario, read_scenario
 from scheduler.simulation.sweep import Case
 

@@ -4,107 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from scheduler.core import wording
-from scheduler.core.guarantees.binding import CELLS
 from scheduler.core.plan import Plan
-from scheduler.core.registry import make_placer, make_policy
-from scheduler.core.reserve import SPARE
 from scheduler.core.serve import Served
-from scheduler.core.sim.engine import Engine, Scripted
-from scheduler.core.sim.floor import Rules
-from scheduler.core.sim.gavel.choices import rules_named, shares_named
+from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.result import Result
-from scheduler.core.sim.workload import Arrival, Workload
-from scheduler.core.snapshot import PairSpeeds, Snapshot
+from scheduler.core.sim.workload import Arrival
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.gavel_rounds import simulate_rounds
-from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.private import PrivateClusters
-from scheduler.simulation.rates import ThroughputTable
-
-#: Seconds between rounds unless told otherwise; a minute is what most papers use.
-ROUND_SECONDS = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment:
-    """What is simulated. Cluster and workload must know each other: see `joining.join`."""
-
-    cluster: ClusterSpec
-    workload: Workload
-    #: Of every virtual cluster and the spare GPUs; empty: as the cluster says.
-    policy: str = "fifo"
-    placer: str = ""
-    rules: Rules = field(default_factory=Rules)
-    #: 0: a round whenever something happens.
-    round_seconds: float = ROUND_SECONDS
-    #: Empty: the platform's rounds; else Gavel's own, as `core.sim.gavel.choices.rules_named` reads it.
-    rounds: str = ""
-    #: First index and end of the jobs that are measured; the simulation ends with the last of them.
-    window: tuple[int, int] | None = None
-    script: Sequence[Scripted] = ()
-    #: Simulate each virtual cluster's private cluster too, and compare.
-    private: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.round_seconds < float("inf"):
-            raise InputError(f"round_seconds is {self.round_seconds}; it must be a number of at least 0")
-        if self.rounds:
-            rules_named(self.rounds, round_seconds=self.round_seconds, seed=self.rules.seed)
-            shares_named(self.policy)
-        elif self.policy:
-            make_policy(self.policy)
-        if self.placer:
-            make_placer(self.placer)
-
-    def facts(self) -> Snapshot:
-        """Return how things stand at the beginning: the cluster, and nobody on it."""
-        clusters = self.cluster.virtual_clusters
-        taken = [vc.name for vc in clusters if vc.name in (SPARE, CELLS)]
-        if taken:
-            raise InputError(
-                f"a virtual cluster cannot be called {taken[0]}: the simulator uses that name itself"
-            )
-        if self.policy:
-            clusters = tuple(replace(vc, policy=self.policy, policy_parameters={}) for vc in clusters)
-        if self.placer:
-            clusters = tuple(replace(vc, placer=self.placer) for vc in clusters)
-        return Snapshot(
-            round_number=0,
-            now=0.0,
-            round_seconds=self.round_seconds,
-            nodes=self.cluster.nodes,
-            tenants=self.cluster.tenants,
-            virtual_clusters=clusters,
-            cells=self.cluster.cells,
-            prices=self.cluster.prices,
-            preemptions_per_round=self.cluster.bounds.preemptions_per_round,
-            backoff_seconds=self.cluster.bounds.backoff_seconds,
-            most_backoff_seconds=self.cluster.bounds.most_backoff_seconds,
-            pair_speeds=self._pair_speeds(),
-            spare_policy=self.policy or "fifo",
-            spare_placer=self.placer or "consolidate",
-        )
-
-    def _pair_speeds(self) -> tuple[PairSpeeds, ...]:
-        """Return what is known of the workload's applications on the same GPUs, for policies that use it."""
-        tables = self.rules.speeds.tables
-        if not isinstance(tables, ThroughputTable):
-            return ()
-        applications = {arrival.job.application for arrival in self.workload.arrivals}
-        return tables.pair_speeds(applications, sorted(self.cluster.gpus_by_model))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Milestone:
-    """How far a simulation has come."""
-
-    ended_jobs: int
-    jobs: int
-    #: Virtual time.
-    now: float
 
 
 def simulate(

@@ -25,13 +25,14 @@ from scheduler.simulation import gavel_rounds
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.experiment import ROUND_SECONDS, Experiment
 from scheduler.simulation.gavel_workload import generate_gavel, is_gavel, parse_gavel
 from scheduler.simulation.generate import generate
 from scheduler.simulation.generator_spec import read_generator
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.joining import join
 from scheduler.simulation.rates import ThroughputTable
-from scheduler.simulation.run import ROUND_SECONDS, Experiment, simulate
+from scheduler.simulation.run import simulate
 from scheduler.simulation.throughputs import read_throughputs
 from scheduler.simulation.traces.options import TraceOptions, parse_options
 from scheduler.simulation.traces.registry import node_size, read_trace

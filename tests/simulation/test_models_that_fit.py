@@ -11,8 +11,9 @@ from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Arrival, Truth, Workload
 from scheduler.simulation.clusters import parse_cluster
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.experiment import Experiment
 from scheduler.simulation.joining import join
-from scheduler.simulation.run import Experiment, simulate
+from scheduler.simulation.run import simulate
 from scheduler.simulation.throughputs import read_throughputs
 from tests.builders import make_job
 
