@@ -35,8 +35,11 @@ _FORECASTING = "allot:forecasting"
 _FORECASTING_MS = 75_000
 
 
-#: One round at an instant that a plan waits for, however many rounds before it see that instant.
-_DUE = "allot:round-due:{:.3f}"
+#: The instant at which a round is to start because a plan waits for it.
+_DUE = "allot:round-due"
+#: Such rounds keep this many times the distance that one takes: on a large cluster, where somebody's instant
+#: is always near, the ticks are enough.
+_ROUND_PART = 10.0
 #: Accounting for fairness, likewise.
 _ACCOUNT_HINTED = "allot:account-hinted"
 _ACCOUNT_RECENT = "allot:account-recent"
@@ -57,17 +60,18 @@ def ask_for_round() -> None:
     current_app.send_task("scheduler.tasks.run_round", countdown=wait_ms / 1_000 if wait_ms > 0 else None)
 
 
-def ask_for_round_in(wait_seconds: float, *, of: float) -> None:
-    """Let a round start when so long has passed, because of an instant of a plan, unless a tick comes first.
+def ask_for_round_at(instant: float, *, now: float, took_seconds: float) -> None:
+    """Let a round start at an instant that a plan waits for, unless a tick comes first; it took so long.
 
-    Without it a lease would end up to a tick late. Rounds before it that wait for the same instant cost none.
+    Without it a lease would end up to a tick late. One such round is due at a time, the earliest.
     """
-    wait_seconds = max(wait_seconds, _DISTANCE_MS / 1_000)
-    if wait_seconds >= settings.CONFIG.round_seconds:
+    instant = max(instant, now + max(_DISTANCE_MS / 1_000, _ROUND_PART * took_seconds))
+    wait_seconds = instant - now
+    due = _redis().get(_DUE)
+    if wait_seconds >= settings.CONFIG.round_seconds or (due is not None and float(due) <= instant):
         return
-    # Forgotten by then: a round that came early, because clocks differ, may ask again.
-    if _redis().set(_DUE.format(of), 1, nx=True, px=int(wait_seconds * 1_000)):
-        current_app.send_task("scheduler.tasks.run_round", countdown=wait_seconds)
+    _redis().set(_DUE, instant, px=int(wait_seconds * 1_000))
+    current_app.send_task("scheduler.tasks.run_round", countdown=wait_seconds)
 
 
 def round_begins() -> None:

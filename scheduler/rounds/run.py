@@ -13,7 +13,7 @@ from scheduler.core import codec
 from scheduler.core.collection import put_off
 from scheduler.core.plan import Plan
 from scheduler.core.round import decide
-from scheduler.hints import ask_for_account, ask_for_forecast, ask_for_round_in
+from scheduler.hints import ask_for_account, ask_for_forecast, ask_for_round_at
 from scheduler.models import Round
 from scheduler.models.rounds import RoundState
 from scheduler.rounds.apply import Applied, apply_plan
@@ -92,8 +92,13 @@ def _run(number: int) -> None:
             transaction.on_commit(ask_for_forecast, robust=True)
         transaction.on_commit(ask_for_account, robust=True)
         if plan.wake_at is not None and plan.wake_at > snapshot.now:
-            wait_seconds = plan.wake_at - applied.at.timestamp()
-            transaction.on_commit(partial(ask_for_round_in, wait_seconds, of=plan.wake_at), robust=True)
+            wake = partial(
+                ask_for_round_at,
+                plan.wake_at,
+                now=applied.at.timestamp(),
+                took_seconds=time.perf_counter() - began,
+            )
+            transaction.on_commit(wake, robust=True)
     for view, problem in plan.degraded.items():
         # Said once for each attempt, and not in every round that does without one.
         if view not in overruns.skipped:

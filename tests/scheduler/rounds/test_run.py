@@ -270,14 +270,27 @@ def test_a_stopping_gang_gives_its_gpus_back_node_by_node(research):
     assert {job.attempts.get().state for job in nexts} == {"starting"}
 
 
+@pytest.fixture
+def rounds_asked_for(monkeypatch) -> list[float]:
+    """After how many seconds rounds were asked for; none is due at first."""
+    with hints._redis() as client:
+        client.delete("allot:round-due")
+    waits = []
+
+    def send(name: str, countdown: float | None = None, **options) -> None:
+        if name == "scheduler.tasks.run_round":
+            waits.append(countdown)
+
+    monkeypatch.setattr(hints.current_app, "send_task", send)
+    return waits
+
+
 @pytest.mark.parametrize(("round_seconds", "asked"), [(5.0, 1), (1.0, 0)])
 def test_a_round_is_asked_for_when_a_lease_ends_unless_a_tick_comes_first(
-    research, settings, monkeypatch, django_capture_on_commit_callbacks, round_seconds, asked
+    research, settings, rounds_asked_for, django_capture_on_commit_callbacks, round_seconds, asked
 ):
     """Once for each lease, however many rounds see its end coming."""
     settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": round_seconds})
-    sent = []
-    monkeypatch.setattr(hints.current_app, "send_task", lambda name, **options: sent.append((name, options)))
     _, vc = research
     vc.policy, vc.policy_parameters = "gandiva_fair", {"quantum_seconds": 3.0, "interval_seconds": 3.0}
     vc.save()
@@ -286,6 +299,11 @@ def test_a_round_is_asked_for_when_a_lease_ends_unless_a_tick_comes_first(
     with django_capture_on_commit_callbacks(execute=True):
         run_round()
         run_round()
-    waits = [options["countdown"] for name, options in sent if name == "scheduler.tasks.run_round"]
-    assert len(waits) == asked
-    assert all(2 < wait <= 3 for wait in waits)
+    assert len(rounds_asked_for) == asked
+    assert all(2 < wait <= 3 for wait in rounds_asked_for)
+
+
+def test_only_the_earliest_round_is_due_and_rounds_that_take_long_keep_their_distance(rounds_asked_for):
+    for instant, took in ((103.0, 0.01), (104.0, 0.01), (102.0, 0.01), (101.0, 0.15), (101.0, 0.6)):
+        hints.ask_for_round_at(instant, now=100.0, took_seconds=took)
+    assert rounds_asked_for == [3.0, 2.0, 1.5]
