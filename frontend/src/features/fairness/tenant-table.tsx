@@ -31,6 +31,8 @@ export function TenantTable({ tenants }: { tenants: readonly TenantFairness[] })
 }
 
 function Row({ tenant, scales }: { tenant: TenantFairness; scales: ReadonlyMap<string, number> }) {
+  const gain = gainText(tenant);
+  const unknown = <span className={muted}>–</span>;
   return (
     <tr>
       <th scope="row">
@@ -45,11 +47,15 @@ function Row({ tenant, scales }: { tenant: TenantFairness; scales: ReadonlyMap<s
         <Bars tenant={tenant} scales={scales} />
       </td>
       <td>
-        <strong className={tenant.better_off_alone ? styles.worse : undefined}>{gainText(tenant)}</strong>
+        {gain === null ? (
+          unknown
+        ) : (
+          <strong className={tenant.better_off_alone ? styles.worse : undefined}>{gain}</strong>
+        )}
       </td>
       <td className={oneLine}>
         {tenant.rho_worst === null ? (
-          <span className={muted}>–</span>
+          unknown
         ) : (
           <>
             {figure(tenant.rho_worst)} at worst
@@ -59,7 +65,7 @@ function Row({ tenant, scales }: { tenant: TenantFairness; scales: ReadonlyMap<s
         )}
       </td>
       <td className={oneLine}>
-        {tenant.envy > 0 ? percent(tenant.envy) : "none"}
+        {gain === null ? unknown : tenant.envy > 0 ? percent(tenant.envy) : "none"}
         {tenant.envies && (
           <>
             <br />
@@ -67,7 +73,7 @@ function Row({ tenant, scales }: { tenant: TenantFairness; scales: ReadonlyMap<s
           </>
         )}
       </td>
-      <td>{dealingsText(tenant) || <span className={muted}>–</span>}</td>
+      <td>{dealingsText(tenant) || unknown}</td>
     </tr>
   );
 }

@@ -32,17 +32,19 @@ const tenant = (given: Partial<TenantFairness>): TenantFairness => ({
 
 describe("fairness in words", () => {
   it("says what sharing brings, or costs", () => {
-    const said = (gain: number | null, isWorse = false) => gainText({ gain, better_off_alone: isWorse });
+    const said = (gain: number | null, isWorse = false, wanted = 0) =>
+      gainText({ gain, better_off_alone: isWorse, demand_gpus: wanted });
     expect([said(1.12), said(1.001), said(2.5), said(0.97)]).toEqual([
       "12 % more than alone",
       "as much as alone",
       "2.5 times as much as alone",
       "3 % less than alone",
     ]);
-    expect([said(0.8, true), said(0, true), said(null)]).toEqual([
+    expect([said(0.8, true), said(0, true), said(null), said(null, false, 5)]).toEqual([
       "would be better off alone by 25 %",
       "would be better off alone",
       "wants nothing now",
+      null,
     ]);
     const traded = tenant({ borrowed: 2, traded_in: { V100: 1 }, traded_out: { K80: 4 }, paid: 6 });
     expect(dealingsText(traded)).toBe("borrowed 2 GPUs; got 1 V100 for 4 K80; paid 6 credits");

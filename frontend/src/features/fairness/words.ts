@@ -9,9 +9,16 @@ import { creditsText } from "@/components/lot";
 /** Below this part nobody could tell the difference. */
 const NEGLIGIBLE = 0.005;
 
-/** What sharing brings a tenant or costs it, against its own part of the virtual cluster alone. */
-export function gainText({ gain, better_off_alone: isWorse }: Pick<TenantFairness, "gain" | "better_off_alone">) {
-  if (gain === null) return "wants nothing now";
+/**
+ * What sharing brings a tenant or costs it, against its own part of the virtual cluster alone; null where nobody
+ * knows: several tenants are shown as one, or it has only just come.
+ */
+export function gainText({
+  gain,
+  better_off_alone: isWorse,
+  demand_gpus: wanted,
+}: Pick<TenantFairness, "gain" | "better_off_alone" | "demand_gpus">): string | null {
+  if (gain === null) return wanted > 0 ? null : "wants nothing now";
   if (isWorse) return gain > 0 ? `would be better off alone by ${percent(1 / gain - 1)}` : "would be better off alone";
   if (Math.abs(gain - 1) < NEGLIGIBLE) return "as much as alone";
   if (gain >= 2) return `${figure(gain)} times as much as alone`;
