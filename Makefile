@@ -64,7 +64,7 @@ format: setup-dev ## Put the code into the one format
 	$(VENV)/ruff format .
 
 bench: setup-dev ## Run every benchmark and print its raw numbers
-	@for script in $(filter-out benchmarks/machine.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(VENV)/python $$script || exit 1; done
+	@for script in $(wildcard benchmarks/bench_*.py); do echo "== $$script"; $(VENV)/python $$script || exit 1; done
 
 dashboard: frontend/dist/index.html ## Build the dashboard
 

@@ -7,22 +7,14 @@ Starts its own PostgreSQL in a temporary folder. *New* is the first round after 
 """
 
 import argparse
-import os
-import secrets
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 
 from bench_round import fill
 from machine import describe_machine
-
-from controlplane.embedded import ports
-from controlplane.embedded.postgres import Postgres
-from controlplane.embedded.redis import Redis
-from controlplane.embedded.running import running
+from servers import servers
 
 
 def main() -> None:
@@ -31,18 +23,8 @@ def main() -> None:
     arguments.add_argument("--runs", type=int, default=7)
     options = arguments.parse_args()
     print(describe_machine())
-    with tempfile.TemporaryDirectory(prefix="allotment-bench-") as folder:
-        postgres = Postgres(data=Path(folder) / "pg", password=secrets.token_urlsafe(), port=ports.pick())
-        redis = Redis(folder=Path(folder) / "redis", password=secrets.token_urlsafe(), port=ports.pick())
-        os.environ.update(
-            DATABASE_URL=postgres.url,
-            REDIS_URL=redis.url,
-            ALLOT_HOME=folder,
-            ALLOT_SECRET_KEY=secrets.token_urlsafe(40),
-            DJANGO_SETTINGS_MODULE="controlplane.settings",
-        )
-        with running(postgres), running(redis):
-            measure(options.jobs, options.runs)
+    with servers():
+        measure(options.jobs, options.runs)
 
 
 def measure(jobs: int, runs: int) -> None:

@@ -14,21 +14,13 @@ since neighbours on the machine do not count in it.
 
 import argparse
 import gc
-import os
-import secrets
 import statistics
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 from machine import describe_machine
-
-from controlplane.embedded import ports
-from controlplane.embedded.postgres import Postgres
-from controlplane.embedded.redis import Redis
-from controlplane.embedded.running import running
+from servers import servers
 
 GPUS_PER_NODE, VIRTUAL_CLUSTERS, STARTS = 8, 200, 1_000
 MODELS = ("V100", "P100", "K80")
@@ -51,19 +43,9 @@ def main() -> None:
     arguments.add_argument("--cells", action="store_true")
     options = arguments.parse_args()
     print(describe_machine())
-    with tempfile.TemporaryDirectory(prefix="allotment-bench-") as folder:
-        postgres = Postgres(data=Path(folder) / "pg", password=secrets.token_urlsafe(), port=ports.pick())
-        redis = Redis(folder=Path(folder) / "redis", password=secrets.token_urlsafe(), port=ports.pick())
-        os.environ.update(
-            DATABASE_URL=postgres.url,
-            REDIS_URL=redis.url,
-            ALLOT_HOME=folder,
-            ALLOT_SECRET_KEY=secrets.token_urlsafe(40),
-            DJANGO_SETTINGS_MODULE="controlplane.settings",
-        )
-        with running(postgres), running(redis):
-            for gpus in options.gpus:
-                measure(gpus, options.runs, options.steady, in_cells=options.cells)
+    with servers():
+        for gpus in options.gpus:
+            measure(gpus, options.runs, options.steady, in_cells=options.cells)
 
 
 def measure(gpus: int, runs: int, steady: int, *, in_cells: bool) -> None:
