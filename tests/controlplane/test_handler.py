@@ -1,13 +1,14 @@
 """Where requests are worked on, and for how long."""
 
 import asyncio
+import io
 import threading
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 from django.core.signals import request_finished, request_started
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import path
 
 from controlplane.handler import Handler
@@ -35,7 +36,11 @@ def endless(request: HttpRequest) -> StreamingHttpResponse:
     return StreamingHttpResponse(pieces())
 
 
-urlpatterns = [path("thread", thread), path("endless", endless)]
+def script(request: HttpRequest) -> FileResponse:
+    return FileResponse(io.BytesIO(bytes(3 * Handler.chunk_size)))
+
+
+urlpatterns = [path("thread", thread), path("endless", endless), path("script", script)]
 
 
 @pytest.fixture
@@ -62,19 +67,30 @@ async def test_a_request_begins_and_ends_in_the_thread_of_its_view_which_serves_
     assert seen == ["request_0"] * 6
 
 
-async def test_a_file_is_made_for_no_longer_than_somebody_reads_it(seen):
-    ended.clear()
+async def sent_for(address: str, incoming: list[dict]) -> list[dict]:
+    """What is sent in answer to a request, and to what comes after it."""
     sent = []
-    incoming = [{"type": "http.request", "body": b""}, {"type": "http.disconnect"}]
 
     async def send(message):
         sent.append(message)
 
     async def receive():
-        return incoming.pop(0)
+        return incoming.pop(0) if incoming else await asyncio.Future()
 
-    scope = {"type": "http", "method": "GET", "path": "/endless", "headers": [(b"host", b"localhost")]}
+    scope = {"type": "http", "method": "GET", "path": address, "headers": [(b"host", b"localhost")]}
     await Handler()(scope | {"query_string": b""}, receive, send)
+    return sent
+
+
+async def test_a_file_is_made_for_no_longer_than_somebody_reads_it(seen):
+    ended.clear()
+    sent = await sent_for("/endless", [{"type": "http.request", "body": b""}, {"type": "http.disconnect"}])
     assert sent[1]["body"] == PIECE
     assert ended == ["file"]
     assert len(seen) == 2
+
+
+async def test_a_file_goes_out_in_large_pieces(seen):
+    _, *pieces = await sent_for("/script", [{"type": "http.request", "body": b""}])
+    sizes = [len(piece["body"]) for piece in pieces if piece.get("body")]
+    assert sizes == [Handler.chunk_size] * 3
