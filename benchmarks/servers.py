@@ -20,7 +20,7 @@ def servers() -> Iterator[None]:
         postgres = Postgres(data=Path(folder) / "pg", password=secrets.token_urlsafe(), port=ports.pick())
         redis = Redis(folder=Path(folder) / "redis", password=secrets.token_urlsafe(), port=ports.pick())
         os.environ.update(
-            DATABASE_URL=postgres.url,
+            DATABASE_URL=postgres.owner_url,
             REDIS_URL=redis.url,
             ALLOT_HOME=folder,
             ALLOT_SECRET_KEY=secrets.token_urlsafe(40),

@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import psycopg
 
 from controlplane.embedded import ports
-from controlplane.embedded.postgres import Postgres
+from controlplane.embedded.postgres import APPLICATION, OWNER, Postgres
 from controlplane.embedded.redis import Redis
 from controlplane.embedded.running import Server, running
 
@@ -43,7 +44,8 @@ if "DATABASE_URL" not in os.environ:
     SERVERS["postgres"] = Postgres(
         data=HOME / "postgres", password=secrets.token_urlsafe(16), port=ports.pick(), durable=False
     )
-    os.environ["DATABASE_URL"] = SERVERS["postgres"].url
+    # The owner's, who makes the tables and empties them; tests/api walks the routes as the application.
+    os.environ["DATABASE_URL"] = SERVERS["postgres"].owner_url
 if "REDIS_URL" not in os.environ:
     SERVERS["redis"] = Redis(folder=HOME / "redis", password=secrets.token_urlsafe(16), port=ports.pick())
     os.environ["REDIS_URL"] = SERVERS["redis"].url
@@ -61,6 +63,11 @@ def started(name: str) -> Iterator[None]:
         yield
         return
     with running(SERVERS[name]):
+        if name == "postgres":
+            with psycopg.connect(SERVERS[name].administrator_url, autocommit=True) as connection:
+                # Who runs the tests makes the test database, and takes the application's part in some.
+                connection.execute(f"ALTER ROLE {OWNER} CREATEDB")
+                connection.execute(f"GRANT {APPLICATION} TO {OWNER}")
         yield
 
 

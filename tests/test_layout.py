@@ -3,6 +3,7 @@
 import ast
 import json
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -121,3 +122,12 @@ def test_the_core_may_draw_from_a_generator_it_was_given() -> None:
     assert (
         impurities("from random import Random\ndef f(rng: Random) -> float:\n    return rng.random()") == []
     )
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "docker-compose.yml"])
+def test_images_of_others_are_pinned_by_digest(name: str) -> None:
+    """A tag is whatever its owner, or whoever took his place, says today."""
+    images = re.findall(r"^(?:FROM|\s*image:) (\S+)", (ROOT / name).read_text(), re.MULTILINE)
+    others = [image for image in images if not image.startswith("allotment:")]
+    assert others
+    assert [image for image in others if not re.search(r"@sha256:[0-9a-f]{64}$", image)] == []

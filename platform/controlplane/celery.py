@@ -10,12 +10,15 @@ from celery import Celery
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
+from controlplane import server_urls
 from controlplane.config import config
 
 CONFIG = config()
 
-app = Celery("allotment", broker=CONFIG.redis_url)
+app = Celery("allotment", broker=CONFIG.redis_url.partition("?")[0])
 app.conf.update(
+    # Of a rediss:// address without options Celery would make a plain connection.
+    broker_use_ssl=server_urls.redis_tls(CONFIG.redis_url) or False,
     task_serializer="json",
     accept_content=["json"],
     task_ignore_result=True,

@@ -13,6 +13,8 @@ from django.core.exceptions import ImproperlyConfigured
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from controlplane import server_urls
+
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 #: How mail servers are spoken to, with their usual ports.
 MAIL_PORTS = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
@@ -30,6 +32,9 @@ class Config(BaseSettings):
 
     database_url: str = Field(validation_alias="DATABASE_URL")
     redis_url: str = Field(validation_alias="REDIS_URL")
+    # By which `manage.py migrate` reaches the same database, as the role that owns the tables; empty: as
+    # DATABASE_URL does.
+    migration_database_url: str = ""
     # Signs sessions, and keys the hashes of API and node tokens: changing it signs everybody out.
     secret_key: SecretStr
     debug: bool = False
@@ -90,6 +95,19 @@ class Config(BaseSettings):
     operators_enter_jobs: bool = False
     # Reads GET /metrics and nothing else, for a collector that has no account; empty: operators only.
     metrics_token: SecretStr = SecretStr("")
+
+    @field_validator("database_url", "migration_database_url")
+    @classmethod
+    def _database_server(cls, value: str, known: ValidationInfo) -> str:
+        if value or known.field_name == "database_url":
+            server_urls.database(value)
+        return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_server(cls, value: str) -> str:
+        server_urls.redis_tls(value)
+        return value
 
     @field_validator("solver_budget_seconds")
     @classmethod

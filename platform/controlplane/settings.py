@@ -3,6 +3,7 @@
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from controlplane import server_urls
 from controlplane.config import MAIL_PORTS, PROJECT_ROOT, config
 
 CONFIG = config()
@@ -52,22 +53,10 @@ REQUEST_THREADS = 12
 DATABASE_CONNECTIONS = REQUEST_THREADS + 4
 
 
-def _database(url: str) -> dict:
-    parts = urlsplit(url)
-    if parts.scheme not in ("postgres", "postgresql") or not parts.path.strip("/"):
-        raise ValueError("DATABASE_URL must look like postgresql://user:password@host:port/name")
-    query = dict(pair.split("=", 1) for pair in parts.query.split("&") if "=" in pair)
-    return {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": parts.path.lstrip("/"),
-        "USER": unquote(parts.username or ""),
-        "PASSWORD": unquote(parts.password or ""),
-        # The embedded server listens on a Unix socket: postgresql://user@/name?host=/folder
-        "HOST": unquote(query.get("host", parts.hostname or "")),
-        "PORT": str(parts.port or query.get("port", "")),
-        "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {"pool": {"min_size": 0, "max_size": DATABASE_CONNECTIONS, "timeout": 10, "max_idle": 60}},
-    }
+def _database(url: str) -> dict[str, Any]:
+    database = server_urls.database(url)
+    pool = {"min_size": 0, "max_size": DATABASE_CONNECTIONS, "timeout": 10, "max_idle": 60}
+    return database | {"CONN_HEALTH_CHECKS": True, "OPTIONS": database["OPTIONS"] | {"pool": pool}}
 
 
 DATABASES = {"default": _database(CONFIG.database_url)}

@@ -22,6 +22,27 @@ from controlplane import config as module
         ),
         ({"ALLOT_SOLVER_MEMORY_BYTES": "1000"}, "ALLOT_SOLVER_MEMORY_BYTES: "),
         ({"ALLOT_SOLVER_RECYCLE_CALLS": "0"}, "ALLOT_SOLVER_RECYCLE_CALLS: "),
+        ({"DATABASE_URL": "mysql://a@h/b"}, "DATABASE_URL: must look like postgresql://"),
+        ({"DATABASE_URL": "postgresql://a@h"}, "DATABASE_URL: names no database"),
+        (
+            {"DATABASE_URL": "postgresql://a@h/b?sslmod=require"},
+            'DATABASE_URL: invalid URI query parameter: "sslmod"',
+        ),
+        (
+            {"DATABASE_URL": "postgresql://a@h/b?sslmode=yes"},
+            "DATABASE_URL: sslmode=yes is unknown; use one of disable, allow, prefer, require",
+        ),
+        (
+            {"DATABASE_URL": "postgresql://a@h/b?sslmode=verify-full&sslrootcert=/no/such.pem"},
+            "DATABASE_URL: sslrootcert=/no/such.pem: there is no such file",
+        ),
+        ({"REDIS_URL": "http://h"}, "REDIS_URL: must look like rediss://"),
+        (
+            {"REDIS_URL": "rediss://h?ssl_ca=/x"},
+            "REDIS_URL: option ssl_ca is unknown; there are ssl_ca_certs",
+        ),
+        ({"REDIS_URL": "redis://h?ssl_cert_reqs=none"}, "REDIS_URL: option ssl_cert_reqs needs TLS"),
+        ({"REDIS_URL": "rediss://h?ssl_cert_reqs=no"}, "REDIS_URL: ssl_cert_reqs=no is unknown"),
         ({"ALLOT_PUBLIC_URL": "gpus.example.org"}, "ALLOT_PUBLIC_URL: must look like https://"),
         ({"ALLOT_EMAIL_URL": "mail.example.org:25"}, "ALLOT_EMAIL_URL: must look like smtp+starttls://"),
         ({"ALLOT_METRICS_TOKEN": "short"}, "ALLOT_METRICS_TOKEN: needs at least 16 characters, or none"),
@@ -45,3 +66,13 @@ def test_a_token_is_not_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     found = module.config.__wrapped__()
     assert found.metrics_token.get_secret_value() == "a-token-for-metrics"
     assert "a-token" not in repr(found)
+
+
+def test_a_password_that_cannot_be_read_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALLOT_HOME", str(tmp_path))
+    monkeypatch.setenv("DATABASE_URL", "postgresql://ann:my secret@h/b")
+    with pytest.raises(ImproperlyConfigured, match="percent-encoded") as refused:
+        module.config.__wrapped__()
+    assert "secret@" not in str(refused.value)

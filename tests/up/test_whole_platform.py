@@ -108,7 +108,9 @@ def test_with_servers_of_ones_own_no_embedded_one_is_started(tmp_path: Path) -> 
         process = subprocess.Popen(
             [sys.executable, "manage.py", "up", "--no-demo", "--home", str(home), "--port", str(port)],
             cwd=ROOT,
-            env=os.environ | {"DATABASE_URL": postgres.url, "REDIS_URL": redis.url},
+            env=os.environ
+            | {"DATABASE_URL": postgres.url, "REDIS_URL": redis.url}
+            | {"ALLOT_MIGRATION_DATABASE_URL": postgres.owner_url},
             stdout=output,
         )
         try:

@@ -1,12 +1,13 @@
-"""The embedded PostgreSQL: its data folder, its command line, and whether it answers."""
+"""The embedded PostgreSQL: its data folder, its command line, its roles, and whether it answers."""
 
+import hashlib
+import hmac
 import os
 import re
 import shutil
 import signal
 import subprocess
 import tempfile
-from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,11 +15,14 @@ from urllib.parse import quote
 
 import psutil
 
+from controlplane import database_roles
 from controlplane.embedded import ports
 from controlplane.embedded.spawn import Spawn, unprivileged_account
 
-USER = "allotment"
 DATABASE = "allotment"
+# The superuser, with whom we set up the server and nothing else; the owner of the tables, who migrates
+# them; and whom the platform itself connects as.
+ADMINISTRATOR, OWNER, APPLICATION = "allotment", "allotment_owner", "allotment_app"
 # `ready` is the eighth line of postmaster.pid, as pg_ctl reads it.
 STATUS_LINE = 7
 LEFT_BEHIND_SECONDS = 20.0
@@ -40,7 +44,10 @@ def binaries() -> Path:
 
 @dataclass(frozen=True)
 class Postgres:
-    """One server over one data folder. `durable=False` is for tests: a power cut may lose all."""
+    """One server over one data folder. `durable=False` is for tests: a power cut may lose all.
+
+    `password` is the administrator's; those of the other roles are derived from it.
+    """
 
     data: Path
     password: str
@@ -52,7 +59,21 @@ class Postgres:
 
     @property
     def url(self) -> str:
-        return f"postgresql://{USER}:{quote(self.password, safe='')}@127.0.0.1:{self.port}/{DATABASE}"
+        return self._url(APPLICATION)
+
+    @property
+    def owner_url(self) -> str:
+        return self._url(OWNER)
+
+    @property
+    def administrator_url(self) -> str:
+        return self._url(ADMINISTRATOR)
+
+    def _url(self, role: str) -> str:
+        password = self.password
+        if role != ADMINISTRATOR:
+            password = hmac.new(password.encode(), role.encode(), hashlib.sha256).hexdigest()
+        return f"postgresql://{role}:{quote(password, safe='')}@127.0.0.1:{self.port}/{DATABASE}"
 
     def spawn(self) -> Spawn:
         settings = {
@@ -65,6 +86,9 @@ class Postgres:
             "random_page_cost": 1.1,
             "timezone": "UTC",
             "log_checkpoints": "off",
+            # A statement that fails, and what it says of the row, may hold a password's hash.
+            "log_min_error_statement": "panic",
+            "log_error_verbosity": "terse",
             "jit": "off",
         }
         if not self.durable:
@@ -88,14 +112,8 @@ class Postgres:
         return said and not ports.is_free(self.port)
 
     def finish(self) -> None:
-        """Create our database; needed once, after the very first start."""
-        import psycopg
-
-        server = self.url.removesuffix(DATABASE) + "postgres"
-        with closing(psycopg.connect(server, autocommit=True)) as connection:
-            found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE])
-            if found.fetchone() is None:
-                connection.execute(f"CREATE DATABASE {DATABASE}")
+        """Make our database and its roles; what an earlier version left is changed to that."""
+        database_roles.prepare(self.administrator_url, self.owner_url, self.url)
 
     def _initialise(self) -> None:
         if self.data.exists():
@@ -112,7 +130,7 @@ class Postgres:
                 os.chown(password_file.name, account.pw_uid, account.pw_gid)
             spawn = self._spawn(
                 "initdb",
-                *("-D", str(self.data), "--username", USER, "--pwfile", password_file.name),
+                *("-D", str(self.data), "--username", ADMINISTRATOR, "--pwfile", password_file.name),
                 *("--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C"),
                 *("--locale-provider", "builtin", "--builtin-locale", "C.UTF-8", "--no-instructions"),
                 *([] if self.durable else ["--no-sync"]),
@@ -156,4 +174,5 @@ class Postgres:
             environment=environment,
             death_signal=self.stop_signal,
             account=unprivileged_account(),
+            needs=[binaries().parent, self.data],
         )

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
-from controlplane.embedded.spawn import Spawn
+from controlplane.embedded.spawn import Spawn, unprivileged_account
 
 MEMORY_LIMIT = "256mb"
 
@@ -41,6 +41,8 @@ class Redis:
             argv=[str(server_binary()), str(self.folder / "redis.conf")],
             cwd=self.folder,
             death_signal=self.stop_signal,
+            account=unprivileged_account(),
+            needs=[server_binary().parent, self.folder],
         )
 
     def prepare(self) -> None:
@@ -59,6 +61,10 @@ class Redis:
         path = self.folder / "redis.conf"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write("\n".join(lines) + "\n")
+        account = unprivileged_account()
+        if account is not None:
+            for owned in (self.folder, path):
+                os.chown(owned, account.pw_uid, account.pw_gid)
 
     def is_ready(self) -> bool:
         try:

@@ -15,7 +15,7 @@ from controlplane.up.child import ChildSpec
 
 DATABASES, SERVER, AGENTS = 0, 1, 2
 # What node agents, and so the jobs below them, must not inherit.
-SERVER_ONLY = ("DATABASE_URL", "REDIS_URL")
+SERVER_ONLY = ("DATABASE_URL", "ALLOT_MIGRATION_DATABASE_URL", "REDIS_URL")
 
 
 def python_environment(home: Path, host: str) -> dict[str, str]:

@@ -94,6 +94,7 @@ class _Start:
                 port=ports.pick(_port_of(values.get("DATABASE_URL"))),
             )
             addresses["DATABASE_URL"] = postgres.url
+            addresses["ALLOT_MIGRATION_DATABASE_URL"] = postgres.owner_url
         if not addresses["REDIS_URL"]:
             chosen["Redis"] = redis = Redis(
                 folder=self.home.path / "redis",
@@ -101,7 +102,9 @@ class _Start:
                 port=ports.pick(_port_of(values.get("REDIS_URL"))),
             )
             addresses["REDIS_URL"] = redis.url
-        self.home.write_environment(values | addresses)
+        self.home.write_environment(
+            {name: value for name, value in (values | addresses).items() if value is not None}
+        )
         return chosen
 
     async def _start_ticking(self, databases: dict[str, Postgres | Redis]) -> None:

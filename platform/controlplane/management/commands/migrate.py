@@ -1,0 +1,51 @@
+"""Django's `migrate`, run as the role that owns the tables where there is one (decision 0031)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.conf import settings
+from django.core.management.commands import migrate
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.postgresql.base import DatabaseWrapper
+
+from controlplane import database_roles, server_urls
+
+
+class Command(migrate.Command):
+    def handle(self, *args: Any, **options: Any) -> None:
+        url = settings.CONFIG.migration_database_url
+        if not url:
+            super().handle(*args, **options)
+            self._warn_of_superuser()
+            return
+        with _connected_to(url):
+            super().handle(*args, **options)
+            if not options["check_unapplied"] and not options["plan"]:
+                application = settings.DATABASES[DEFAULT_DB_ALIAS]["USER"]
+                database_roles.grant(connections[DEFAULT_DB_ALIAS], application)
+        self._warn_of_superuser()
+
+    def _warn_of_superuser(self) -> None:
+        """A superuser in the application's place can read the server's files and end every guard."""
+        with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
+            cursor.execute("SELECT current_user FROM pg_roles WHERE rolname = current_user AND rolsuper")
+            for (name,) in cursor.fetchall():
+                self.stderr.write(
+                    f"DATABASE_URL's role {name} is a superuser. "
+                    "`manage.py prepare_database` makes one that is not.",
+                    self.style.WARNING,
+                )
+
+
+@contextmanager
+def _connected_to(url: str) -> Iterator[None]:
+    """Let the default connection be another one, without a pool, for the length of the block."""
+    database = server_urls.database(url)
+    application = connections[DEFAULT_DB_ALIAS]
+    connections[DEFAULT_DB_ALIAS] = DatabaseWrapper(application.settings_dict | database, DEFAULT_DB_ALIAS)
+    try:
+        yield
+    finally:
+        connections[DEFAULT_DB_ALIAS].close()
+        connections[DEFAULT_DB_ALIAS] = application
