@@ -68,7 +68,7 @@ async def measure_sampling(folder: Path, jobs: int) -> None:
     from tests.agent.builders import make_part, shell
     from tests.agent.runtime_node import RuntimeNode
 
-    node = RuntimeNode(folder, sandbox="off")
+    node = RuntimeNode(folder, sandbox="off", users=None)
     parts = []
     for attempt in range(1, jobs + 1):
         wish = make_part(shell("sleep 600 & sleep 600", gpu_indexes=(attempt % 4,)), attempt=attempt)

@@ -97,7 +97,12 @@ class Agent:
         self.changed = asyncio.Event()
         self.leaving = asyncio.Event()
         self.monitor = Monitor(
-            checks_of(configuration, self.devices, lambda: self.client.clock_ahead_seconds)
+            checks_of(
+                configuration,
+                self.devices,
+                lambda: self.client.clock_ahead_seconds,
+                self.runtime.problem,
+            )
         )
         self.inventory = self.read_inventory()
         self.known_inventory: Inventory | None = None

@@ -119,11 +119,12 @@ class Configuration:
     examples_folder: str | None = None
     #: An interpreter whose folder comes first on the jobs' PATH.
     python: str | None = None
-    #: bubblewrap around each attempt: where it works, or not at all, or no attempt without it.
-    sandbox: Literal["auto", "required", "off"] = "auto"
-    #: Folders that jobs can read in the sandbox, beside the system's.
+    #: What keeps jobs apart, bubblewrap or else Landlock: no attempt without it, or wherever it works, or
+    #: nothing at all. "auto" is what "preferred" was called once.
+    sandbox: Literal["required", "preferred", "off", "auto"] = "required"
+    #: Folders that jobs can read, beside the system's.
     readable_folders: tuple[str, ...] = ()
-    #: As whom jobs run when the agent is root; None: as root.
+    #: As whom jobs run when the agent is root; None, which takes sandbox "off": as root.
     users: UserRange | None = UserRange()
     limits: Limits = Limits()
     #: None: jobs that name an image do not run here.
@@ -279,6 +280,10 @@ def _check_limits(path: Path, configuration: Configuration) -> None:
                 f"{path}: readable_folders: must be absolute paths of folders, not {folder!r}"
             )
     numbers = configuration.users
+    if numbers is None and configuration.sandbox != "off":
+        raise ConfigurationError(
+            f'{path}: users: may be null, which lets jobs be root, only together with "sandbox": "off"'
+        )
     if numbers is not None and (
         numbers.first < 1 or numbers.count < 1 or numbers.first + numbers.count > 2**32 - 2
     ):

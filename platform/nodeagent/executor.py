@@ -36,6 +36,10 @@ class Runtime(Protocol):
         """What is really enforced on jobs."""
 
     @property
+    def problem(self) -> str:
+        """Why no job starts on this node as it is; "" when they do. Does not change."""
+
+    @property
     def inventory_seconds(self) -> float:
         """How often it is worth asking the devices how they are."""
 

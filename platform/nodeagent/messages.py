@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -33,6 +34,25 @@ T = TypeVar("T")
 
 class MessageError(ValueError):
     """A message does not have the agreed form; says which field and what would be right."""
+
+
+#: What keeps a node's jobs from other jobs and the node, strongest first: namespaces (bubblewrap), Landlock,
+#: nothing; unknown before the node has said. A job with an image has its container instead.
+IsolationLevel = Literal["sandbox", "landlock", "none", "unknown"]
+
+
+def isolation_level(isolation: Mapping[str, bool]) -> IsolationLevel:
+    """Return the level of what an inventory says is enforced."""
+    if not isolation:
+        return "unknown"
+    if isolation.get("sandbox"):
+        return "sandbox"
+    return "landlock" if isolation.get("landlock") else "none"
+
+
+def runs_unisolated(isolation: Mapping[str, bool]) -> bool:
+    """Whether such a node starts jobs that nothing keeps from others' files."""
+    return isolation_level(isolation) == "none" and not isolation.get("required")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +79,8 @@ class Inventory:
     #: Where the other nodes of a gang reach this one.
     address: str
     agent_version: str
-    #: What the runtime really enforces here, e.g. {"cpu": true, "memory": false, "sandbox": true}.
+    #: What the runtime really enforces here, e.g. {"cpu": true, "memory": false, "sandbox": true}; of
+    #: "required" true, nothing starts without a sandbox or Landlock.
     isolation: dict[str, bool] = field(default_factory=dict)
 
 

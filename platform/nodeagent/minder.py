@@ -25,6 +25,7 @@ from nodeagent.minding.disk import DiskWatch
 from nodeagent.minding.enclosure import Enclosure, EnclosureError
 from nodeagent.minding.freezing import Freezer
 from nodeagent.minding.guest import Guests
+from nodeagent.minding.landlock import Confinement, ConfinementError
 from nodeagent.minding.replica import CommandNotStarted, OutputFile, RunningReplica
 from nodeagent.minding.turns import Turns
 from nodeagent.procfs import (
@@ -65,6 +66,8 @@ class Minder:
         self.turns = Turns.read(read_json(folder.turns))
         sandbox = spec["sandbox"]
         self.enclosure = Enclosure(sandbox) if sandbox else None
+        landlock = spec.get("landlock")
+        self.confinement = Confinement(landlock) if landlock else None
         has_containers = any(replica["container"] for replica in spec["replicas"])
         self.kill_margin_seconds = CONTAINER_KILL_MARGIN_SECONDS if has_containers else KILL_MARGIN_SECONDS
         limit = spec["disk_bytes"]
@@ -97,13 +100,15 @@ class Minder:
     def start_replicas(self) -> None:
         for spec in self.spec["replicas"]:
             output = OutputFile(self.folder.log(spec["rank"]), self.spec["log_bytes"])
-            replica = RunningReplica(spec, output, self.enclosure)
+            replica = RunningReplica(spec, output, self.enclosure, self.confinement)
             self.replicas.append(replica)
             try:
                 if self.enclosure is not None and not self.enclosure.pid:
                     self.enclosure.open()
+                if self.confinement is not None and not self.confinement.is_open:
+                    self.confinement.open()
                 replica.start()
-            except (CommandNotStarted, EnclosureError) as error:
+            except (CommandNotStarted, EnclosureError, ConfinementError) as error:
                 self.problem = str(error)
                 self.first_failed = replica.rank
                 output.write(f"[allotment] {error}\n".encode())

@@ -12,6 +12,7 @@ import time
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -25,11 +26,11 @@ def boot_clock_seconds() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def prctl(option: int, value: int) -> None:
-    """Call prctl(2); raise OSError when the kernel refuses."""
+def prctl(option: int, value: int, pointer: Any = 0) -> None:
+    """Call prctl(2), `pointer` being one of ctypes; raise OSError when the kernel refuses."""
     import ctypes  # Costs milliseconds and memory the agent itself need not spend.
 
-    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, pointer, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl refused")
 
 

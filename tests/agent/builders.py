@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from nodeagent.machine import ALIVE, Exited
 from nodeagent.messages import DesiredPart, Replica, encode
 from nodeagent.process.environment import stray_mark
 from nodeagent.process.runtime import ProcessRuntime
+from nodeagent.process.users import closed_folder
 from nodeagent.procfs import processes_with_setting
 
 PLATFORM = Path(__file__).resolve().parents[2] / "platform"
@@ -55,8 +57,15 @@ def shell(script: str, rank: int = 0, **changes: Any) -> Replica:
     return make_replica("sh", "-c", script, rank=rank, **changes)
 
 
-def python(script: str, rank: int = 0, **changes: Any) -> Replica:
-    return make_replica(sys.executable, "-I", "-S", "-u", "-c", script, rank=rank, **changes)
+def python(script: str, rank: int = 0, interpreter: str = sys.executable, **changes: Any) -> Replica:
+    return make_replica(interpreter, "-I", "-S", "-u", "-c", script, rank=rank, **changes)
+
+
+def everybodys_python() -> str:
+    """An interpreter that other users get to: this one may be in root's own folder."""
+    if not closed_folder(sys.executable):
+        return sys.executable
+    return shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
 
 
 def make_configuration(

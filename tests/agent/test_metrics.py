@@ -71,7 +71,7 @@ def test_what_the_machine_hides_is_not_told(tmp_path: Path) -> None:
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[RuntimeNode]:
-    node = RuntimeNode(tmp_path, sandbox="off", metrics_seconds=0.0)
+    node = RuntimeNode(tmp_path, sandbox="off", users=None, metrics_seconds=0.0)
     yield node
     await node.clean_up()
 
@@ -116,7 +116,7 @@ async def test_processes_are_measured_and_simulated_gpus_are_as_busy(
 
 
 def test_readings_wait_for_the_server(tmp_path: Path) -> None:
-    node = RuntimeNode(tmp_path, sandbox="off", metrics_seconds=0.0)
+    node = RuntimeNode(tmp_path, sandbox="off", users=None, metrics_seconds=0.0)
     sampler = Sampler(node.configuration, node.runtime.devices, node.runtime.folder)
     for _ in range(70):
         sampler.step([])
@@ -131,7 +131,7 @@ def test_readings_wait_for_the_server(tmp_path: Path) -> None:
 
 
 def test_a_reading_is_the_mean_of_its_samples(tmp_path: Path) -> None:
-    node = RuntimeNode(tmp_path, sandbox="off", metrics_seconds=3600.0)
+    node = RuntimeNode(tmp_path, sandbox="off", users=None, metrics_seconds=3600.0)
     sampler = Sampler(node.configuration, node.runtime.devices, node.runtime.folder)
     for percent in (100.0, 0.0, 20.0):
         sampler.since_reading.append(

@@ -44,7 +44,7 @@ async def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     daemon.chmod(0o755)
     monkeypatch.setenv("PATH", f"{daemon.parent}{os.pathsep}{os.environ['PATH']}")
     node = RuntimeNode(tmp_path, mps=True)
-    if not node.runtime.sandbox.is_used or node.runtime.users is None:
+    if not node.runtime.isolated.has_sandbox or node.runtime.users is None:
         pytest.skip("jobs have no sandbox or no users of their own here")
     yield node
     await node.clean_up()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.configuration import UserRange
-from nodeagent.process.users import NoUserLeft, Users, is_reachable, make_folder
+from nodeagent.process.users import NoUserLeft, Users, closed_folder, make_folder
 
 
 def test_tenants_never_share_a_number_and_all_nodes_agree(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_what_earlier_attempts_left_is_taken_over_but_no_second_name_of_a_strang
 
 def test_a_folder_is_reached_if_everybody_may_pass(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    assert is_reachable("/usr/bin")
+    assert closed_folder("/usr/bin") == ""
     (tmp_path / "closed" / "inside").mkdir(parents=True)
     (tmp_path / "closed").chmod(0o700)
-    assert not is_reachable(str(tmp_path / "closed" / "inside"))
+    assert closed_folder(str(tmp_path / "closed" / "inside")) == str(tmp_path / "closed")

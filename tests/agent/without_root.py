@@ -1,4 +1,7 @@
-"""What a job is under an agent that is not root: run by test_hostile.py as another user, prints JSON."""
+"""What a job is under an agent that is not root: run by test_hostile.py as another user, prints JSON.
+
+without_root.py FOLDER sandbox|landlock
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ import signal
 import sys
 from pathlib import Path
 
+from nodeagent.messages import isolation_level
+from nodeagent.process import sandbox
 from tests.agent.builders import make_part, python, shell
+from tests.agent.hostile_job import attacked
 from tests.agent.runtime_node import RuntimeNode
 
 CANNOT = 77
@@ -21,32 +27,30 @@ time.sleep(60)
 """
 
 
-async def main(folder: Path) -> None:
+async def main(folder: Path, level: str) -> None:
+    if level == "landlock":
+        sandbox.bubblewraps = lambda: []
     node = RuntimeNode(folder)
-    if node.runtime.sandbox.problem:
-        print(node.runtime.sandbox.problem, file=sys.stderr)
+    if node.runtime.isolated.problem or isolation_level(node.runtime.isolation) != level:
+        print(f"{node.runtime.isolated.warning()} {node.runtime.isolation}", file=sys.stderr)
         sys.exit(CANNOT)
-    (folder / "node-1" / "secret").write_text("seen")
-    script = "id -u; grep CapBnd /proc/self/status; "
-    script += f"cat {folder}/node-1/secret 2>/dev/null || echo no secret; exit 3"
-    outcome = await node.run(make_part(shell(script)))
-    await node.start(make_part(python(IGNORES), attempt=2))
-    await node.line("up", 2)
+    attack = await attacked(node, folder)
+    outcome = await node.run(make_part(shell("exit 3"), attempt=4))
     # The minder dies, and what it minded is found by its mark.
-    node.runtime.minded[2].signal(signal.SIGKILL)
-    await node.end_of(2)
-    left = node.alive(2)
+    node.runtime.minded[1].signal(signal.SIGKILL)
+    await node.end_of(1)
+    left = node.alive(1)
     await node.start(make_part(python(IGNORES), attempt=3))
     await node.line("up", 3)
     node.restart()
     node.runtime.stop(3, 0.1)
     stopped = await node.end_of(3)
-    isolation = {kind: node.runtime.isolation[kind] for kind in ("sandbox", "user", "processes")}
+    isolation = {kind: node.runtime.isolation[kind] for kind in ("signals", "user", "processes")}
     print(
         json.dumps(
             {
                 "exit_code": outcome.exit_code,
-                "text": node.text(),
+                "attack": attack,
                 "stopped": stopped.category,
                 "left": left + node.alive(3),
                 "isolation": isolation,
@@ -57,4 +61,4 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))

@@ -100,7 +100,14 @@ class BatchRuntime:
     @property
     def isolation(self) -> dict[str, bool]:
         """What the newest outpost found on the node; nothing is known before the first."""
-        return read(self.known_isolation)
+        found = read(self.known_isolation)
+        if not found and self.configuration.sandbox != "required":
+            return {"required": False}  # It may turn out to be that nothing isolates there.
+        return found
+
+    @property
+    def problem(self) -> str:
+        return ""  # The outposts on the node say so, of each attempt.
 
     @property
     def inventory_seconds(self) -> float:

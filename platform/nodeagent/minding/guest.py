@@ -186,6 +186,7 @@ def _become_guest(
         os.chdir(replica.spec["cwd"])
         for source, target in zip(handed, (0, 1, 2), strict=True):
             os.dup2(source, target)
+        replica.confine()
         _execute(command, environment)
     except OSError as error:
         guest.tell(problem=f"{command[0]} could not be started: {error}")

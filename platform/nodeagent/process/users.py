@@ -85,11 +85,11 @@ def make_file(path: str, owner: int) -> None:
         os.close(descriptor)
 
 
-def is_reachable(path: str) -> bool:
-    """Whether users without rights can get to the folder: everybody may pass through all above it."""
+def closed_folder(path: str) -> str:
+    """Return the folder above this one that lets no users without rights pass; "" if all do."""
     path = os.path.realpath(path)
     while path != "/":
         path = os.path.dirname(path)
         if not os.stat(path).st_mode & stat.S_IXOTH:
-            return False
-    return True
+            return path
+    return ""

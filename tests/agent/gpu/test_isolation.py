@@ -79,8 +79,8 @@ async def test_a_job_finds_its_own_device_by_its_identity(real: RuntimeNode) -> 
 
 
 async def test_in_the_sandbox_no_setting_opens_another_device(real: RuntimeNode) -> None:
-    if not real.runtime.sandbox.is_used:
-        pytest.skip(real.runtime.sandbox.problem)
+    if not real.runtime.isolated.has_sandbox:
+        pytest.skip(real.runtime.isolated.warning())
     uuids = [gpu.uuid for gpu in NvmlDevices().gpus()]
     for attempt, uuid in enumerate(uuids, start=1):
         assert await found_by_a_job(real, attempt, (attempt - 1,), UNSET) == [uuid]
