@@ -55,6 +55,7 @@ WRITE_RETRY_SECONDS = 20.0
 class Client:
     """One signed-in user of one server. Not for use by several threads at once.
 
+    `insecure`: whether plain http may go to another machine.
     `read_retry_seconds`: for how long reads are repeated while the server cannot be reached.
     `on_retry`: told the problem before each repetition.
     """
@@ -64,6 +65,7 @@ class Client:
         url: str,
         *,
         token: str | None = None,
+        insecure: bool = False,
         read_retry_seconds: float = 0.0,
         write_retry_seconds: float = WRITE_RETRY_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
@@ -73,7 +75,7 @@ class Client:
         self.read_retry_seconds = read_retry_seconds
         self.write_retry_seconds = write_retry_seconds
         self.sleep = sleep
-        self._transport = Transport(url, token=token, sleep=sleep, on_retry=on_retry)
+        self._transport = Transport(url, token=token, insecure=insecure, sleep=sleep, on_retry=on_retry)
 
     @classmethod
     def from_environment(
@@ -81,7 +83,13 @@ class Client:
     ) -> Client:
         """The server and token of ALLOT_URL and ALLOT_TOKEN, or of the last `allot login`."""
         account = find_account()
-        return cls(account.url, token=account.token, read_retry_seconds=read_retry_seconds, on_retry=on_retry)
+        return cls(
+            account.url,
+            token=account.token,
+            insecure=account.insecure,
+            read_retry_seconds=read_retry_seconds,
+            on_retry=on_retry,
+        )
 
     def close(self) -> None:
         self._transport.close()

@@ -1,13 +1,16 @@
 """Where the command line keeps who one is: a file that only its owner can read.
 
     {"current": "https://gpu.example.org",
-     "servers": {"https://gpu.example.org": {"token": "alt_...", "username": "ann", "made_here": true}}}
+     "servers": {"https://gpu.example.org": {"token": "alt_...", "username": "ann", "made_here": true,
+                                             "insecure": false}}}
 
-`ALLOT_URL` and `ALLOT_TOKEN` win over the file. A token kept for one server is never sent to another.
+`ALLOT_URL` and `ALLOT_TOKEN` win over the file. A token kept for one server is never sent to another,
+and none over plain http to another machine, unless one asked for that.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import tempfile
@@ -19,8 +22,6 @@ from urllib.parse import urlsplit
 
 from allot.errors import NoServer, WrongUse
 
-LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
-
 
 @dataclass(frozen=True, slots=True)
 class Account:
@@ -29,6 +30,8 @@ class Account:
     url: str
     token: str | None
     source: str
+    #: Whether plain http to another machine was asked for.
+    insecure: bool = False
 
 
 class Server(TypedDict):
@@ -37,6 +40,7 @@ class Server(TypedDict):
     token: str
     username: str
     made_here: bool
+    insecure: bool
 
 
 @dataclass(slots=True)
@@ -62,7 +66,7 @@ def normalised_url(text: str) -> str:
     text = text.strip()
     if "://" not in text:
         host = urlsplit(f"//{text}").hostname
-        text = f"{'http' if host in LOCAL_HOSTS else 'https'}://{text}"
+        text = f"{'http' if _is_this_machine(host) else 'https'}://{text}"
     parts = urlsplit(text)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise WrongUse(
@@ -76,7 +80,23 @@ def normalised_url(text: str) -> str:
 def is_plain_http_to_elsewhere(url: str) -> bool:
     """Whether a password sent there can be read on the way."""
     parts = urlsplit(url)
-    return parts.scheme == "http" and parts.hostname not in LOCAL_HOSTS
+    return parts.scheme == "http" and not _is_this_machine(parts.hostname)
+
+
+def require_encryption(url: str, *, insecure: bool) -> None:
+    """Raise WrongUse where a token would cross a network in the clear and nobody asked for that."""
+    if is_plain_http_to_elsewhere(url) and not insecure:
+        raise WrongUse(
+            f"{url} is not encrypted: others on the way could read your token. Use https://, or, where you "
+            "trust the network, sign in by `allot login --insecure` or set ALLOT_INSECURE=1."
+        )
+
+
+def _is_this_machine(host: str | None) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
 
 
 def load(path: Path) -> Credentials:
@@ -94,6 +114,7 @@ def load(path: Path) -> Credentials:
                 token=str(entry["token"]),
                 username=str(entry["username"]),
                 made_here=bool(entry["made_here"]),
+                insecure=bool(entry.get("insecure", False)),
             )
             for url, entry in content["servers"].items()
         }
@@ -133,7 +154,7 @@ def find_account(environment: Mapping[str, str] = os.environ) -> Account:
             "Not signed in: no server is known yet. Sign in with `allot login URL`, "
             "or set ALLOT_URL and ALLOT_TOKEN."
         )
-    if token := environment.get("ALLOT_TOKEN"):
-        return Account(url=url, token=token, source=source)
     kept = credentials.servers.get(url)
-    return Account(url=url, token=kept["token"] if kept else None, source=source)
+    insecure = environment.get("ALLOT_INSECURE", "") not in ("", "0") or bool(kept and kept["insecure"])
+    token = environment.get("ALLOT_TOKEN") or (kept["token"] if kept else None)
+    return Account(url=url, token=token, source=source, insecure=insecure)

@@ -21,7 +21,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-from allot.credentials import Account
+from allot.credentials import Account, require_encryption
 from allot.errors import AllotError, NotAllowed, NotFound, NotSignedIn, Unreachable
 from nodeagent.frames import (
     DATA_BYTES,
@@ -100,6 +100,7 @@ class Line:
 @contextlib.asynccontextmanager
 async def session(account: Account, job_id: int, wanted: Mapping[str, Any]) -> Any:
     """Enter a job; what the block gets is a Line on which what was wanted has begun."""
+    require_encryption(account.url, insecure=account.insecure)
     url = f"ws{account.url.removeprefix('http')}/ws/jobs/{job_id}/session"
     try:
         socket = await connect(

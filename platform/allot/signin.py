@@ -20,10 +20,15 @@ def token_name() -> str:
 
 
 def create_token(
-    url: str, *, username: str, password: str, expires_in_days: int | None = None
+    url: str,
+    *,
+    username: str,
+    password: str,
+    expires_in_days: int | None = None,
+    insecure: bool = False,
 ) -> tuple[Me, CreatedToken]:
     """Sign in, create a token, sign out. The token is the only thing left on the server."""
-    with Transport(url, token=None) as transport:
+    with Transport(url, token=None, insecure=insecure) as transport:
         # No retries: each try counts against the limit on wrong passwords.
         me = cast(
             Me, transport.request("POST", "/session", body={"username": username, "password": password})

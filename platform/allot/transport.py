@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 
+from allot.credentials import require_encryption
 from allot.errors import (
     Busy,
     FieldProblem,
@@ -39,17 +40,22 @@ LONGEST_DELAY_SECONDS = 5.0
 
 
 class Transport:
-    """Speaks JSON with one server. `on_retry(problem)` is told before each repetition."""
+    """Speaks JSON with one server. `on_retry(problem)` is told before each repetition.
+
+    Raises WrongUse for plain http to another machine, unless it is told to be `insecure`.
+    """
 
     def __init__(
         self,
         url: str,
         *,
         token: str | None,
+        insecure: bool = False,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
         on_retry: Callable[[str], None] = lambda problem: None,
     ) -> None:
+        require_encryption(url, insecure=insecure)
         self.url = url
         self.on_retry = on_retry
         self._sleep = sleep

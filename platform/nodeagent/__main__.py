@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nodeagent.agent import Agent, AlreadyRunning, keep_going
-from nodeagent.configuration import Configuration, ConfigurationError, Slurm, read_configurations
+from nodeagent.configuration import (
+    Configuration,
+    ConfigurationError,
+    Slurm,
+    read_configurations,
+    require_encryption,
+)
 from nodeagent.devices.nvml import NoDriver
 
 
@@ -24,6 +30,11 @@ def main() -> int:
         action="store_true",
         help="stop the attempts too when the agent is stopped; otherwise they go on and are found again",
     )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="allow http:// to another machine, where others on the way can read the node's token",
+    )
     arguments = parser.parse_args()
     if sys.platform != "linux":
         print("nodeagent: the node agent runs on Linux only", file=sys.stderr)
@@ -31,6 +42,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         configurations = read_configurations(arguments.config)
+        require_encryption(configurations[0], insecure=arguments.insecure)
         asyncio.run(_run(configurations, stop_jobs_on_exit=arguments.stop_jobs_on_exit))
     except (ConfigurationError, NoDriver, AlreadyRunning) as error:
         print(f"nodeagent: {error}", file=sys.stderr)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from nodeagent.messages import MessageError, decode
 
@@ -164,6 +166,25 @@ def read_configurations(path: Path) -> tuple[Configuration, ...]:
     if not isinstance(nodes, dict) or not nodes or not all(isinstance(one, str) for one in nodes.values()):
         raise ConfigurationError(f"{path}: slurm.nodes: must name at least one node, each with its token")
     return tuple(_checked(path, _of_node(path, value, name, token)) for name, token in nodes.items())
+
+
+def require_encryption(configuration: Configuration, *, insecure: bool) -> None:
+    """Raise ConfigurationError where the token would cross a network in the clear and nobody asked for it."""
+    parts = urlsplit(configuration.server_url)
+    if parts.scheme == "https" or insecure or _is_this_machine(parts.hostname or ""):
+        return
+    raise ConfigurationError(
+        f"{configuration.file}: server_url: over http:// to another machine others on the way can read the "
+        "node's token and its jobs' output; use https://, or start the agent with --insecure where you "
+        "trust the network"
+    )
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _of_node(path: Path, value: dict[str, Any], name: str, token: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.configuration import ConfigurationError, read_configuration
+from nodeagent.configuration import ConfigurationError, read_configuration, require_encryption
 from tests.agent.builders import PLATFORM
 
 GOOD: dict[str, Any] = {
@@ -118,3 +118,18 @@ def test_the_agent_needs_no_django_and_the_minder_needs_next_to_nothing() -> Non
     script = f"import sys; sys.path.append({str(PLATFORM)!r}); import nodeagent.minder; print(*sys.modules)"
     minder = set(subprocess.check_output([sys.executable, "-I", "-S", "-c", script], text=True).split())
     assert not heavy & minder
+
+
+def test_a_token_does_not_cross_a_network_in_the_clear(tmp_path: Path) -> None:
+    elsewhere = write(tmp_path, server_url="http://gpu.example.org")
+    started = subprocess.run(
+        [sys.executable, "-m", "nodeagent", "--config", elsewhere],
+        env={"PYTHONPATH": str(PLATFORM)},
+        capture_output=True,
+        text=True,
+    )
+    assert started.returncode == 2
+    assert "server_url: over http:// to another machine" in started.stderr
+    require_encryption(read_configuration(elsewhere), insecure=True)
+    for server in ("http://127.0.0.1:8000", "http://localhost", "https://gpu.example.org"):
+        require_encryption(read_configuration(write(tmp_path, server_url=server)), insecure=False)

@@ -1,8 +1,18 @@
 """Addresses of servers as people type them."""
 
+from pathlib import Path
+
 import pytest
 
-from allot.credentials import is_plain_http_to_elsewhere, normalised_url
+from allot.client import Client
+from allot.credentials import (
+    Credentials,
+    Server,
+    find_account,
+    is_plain_http_to_elsewhere,
+    normalised_url,
+    save,
+)
 from allot.errors import WrongUse
 
 
@@ -31,4 +41,23 @@ def test_what_is_no_address_is_refused(typed: str) -> None:
 def test_plain_http_is_safe_only_on_this_machine() -> None:
     assert is_plain_http_to_elsewhere("http://gpu.example.org")
     assert not is_plain_http_to_elsewhere("https://gpu.example.org")
-    assert not is_plain_http_to_elsewhere("http://localhost:8000")
+    for here in ("localhost:8000", "127.0.0.1", "127.1.2.3:80", "[::1]:8000"):
+        assert not is_plain_http_to_elsewhere(f"http://{here}")
+    assert is_plain_http_to_elsewhere("http://127.0.0.1.example.org")
+
+
+def test_a_token_does_not_cross_a_network_in_the_clear() -> None:
+    with pytest.raises(WrongUse, match="not encrypted"):
+        Client("http://gpu.example.org", token="alt_a_b")
+    Client("http://gpu.example.org", token="alt_a_b", insecure=True).close()
+    Client("https://gpu.example.org", token="alt_a_b").close()
+
+
+def test_the_environment_and_an_earlier_login_can_allow_it(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    kept = Server(token="alt_a_b", username="ann", made_here=True, insecure=True)
+    save(file, Credentials(current="http://trusted", servers={"http://trusted": kept}))
+    told = {"ALLOT_CONFIG": str(file)}
+    assert find_account(told).insecure
+    assert not find_account(told | {"ALLOT_URL": "http://other", "ALLOT_TOKEN": "alt_a_b"}).insecure
+    assert find_account(told | {"ALLOT_URL": "http://other", "ALLOT_INSECURE": "1"}).insecure

@@ -36,6 +36,7 @@ def test_login_keeps_a_token_that_only_the_owner_can_read(
         "token": "alt_made1_secret",
         "username": "ann",
         "made_here": True,
+        "insecure": False,
     }
     assert PASSWORD not in path.read_text()
     # The session lived only for the making of the token.

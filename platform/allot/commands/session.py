@@ -31,6 +31,15 @@ def login(
     expires_in_days: Annotated[
         int | None, typer.Option(min=1, help="Let the created token expire.", show_default=False)
     ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure",
+            envvar="ALLOT_INSECURE",
+            show_envvar=False,
+            help="Allow http:// to another machine, in the clear, from now on.",
+        ),
+    ] = False,
 ) -> None:
     """Sign in to a server and remember it.
 
@@ -40,8 +49,8 @@ def login(
     from allot.client import Client
 
     chosen = credentials.normalised_url(url) if url else credentials.find_account().url
-    if credentials.is_plain_http_to_elsewhere(chosen):
-        say(f"allot: warning: {chosen} is not encrypted; others on the way can read what you send.")
+    # Before a password is asked for.
+    credentials.require_encryption(chosen, insecure=insecure)
     made_here = token is None
     if token is None:
         from allot.signin import create_token
@@ -50,21 +59,25 @@ def login(
         password = _password(username, from_stdin=password_stdin)
         try:
             me, created = create_token(
-                chosen, username=username, password=password, expires_in_days=expires_in_days
+                chosen,
+                username=username,
+                password=password,
+                expires_in_days=expires_in_days,
+                insecure=insecure,
             )
         except NotSignedIn as error:
             # Not to be answered with advice to sign in.
             raise NotAllowed(str(error), status=error.status, code=error.code) from None
         token = created["token"]
     else:
-        with Client(chosen, token=token) as client:
+        with Client(chosen, token=token, insecure=insecure) as client:
             me = client.me()
     path = credentials.config_path()
     kept = credentials.load(path)
     earlier = kept.servers.get(chosen)
     kept.current = chosen
     kept.servers[chosen] = credentials.Server(
-        token=token, username=me["user"]["username"], made_here=made_here
+        token=token, username=me["user"]["username"], made_here=made_here, insecure=insecure
     )
     credentials.save(path, kept)
     if earlier is not None:
@@ -84,7 +97,7 @@ def _revoke(url: str, server: credentials.Server) -> None:
     if not server["made_here"] or key is None:
         return
     try:
-        with Client(url, token=server["token"]) as client:
+        with Client(url, token=server["token"], insecure=server["insecure"]) as client:
             client.revoke_token(key)
     except NotSignedIn:
         # The token is dead already, which is what was wanted.

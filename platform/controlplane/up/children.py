@@ -80,13 +80,16 @@ def beat(environment: dict[str, str]) -> ChildSpec:
 
 
 def agents(environment: dict[str, str], folder: Path) -> Sequence[ChildSpec]:
-    """One node agent for each configuration file in `folder`."""
+    """One node agent for each configuration file in `folder`, beside the server on this machine."""
     own = {name: value for name, value in environment.items() if name not in SERVER_ONLY}
     return [
         ChildSpec(
             name=path.stem,
             spawn=Spawn(
-                _module("nodeagent", "--config", str(path), "--stop-jobs-on-exit"), PROJECT_ROOT, own
+                # What they say to the server's address, whichever it is, does not leave the machine.
+                _module("nodeagent", "--config", str(path), "--stop-jobs-on-exit", "--insecure"),
+                PROJECT_ROOT,
+                own,
             ),
             ready_line=re.compile("The control plane answers"),
             layer=AGENTS,
