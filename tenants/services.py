@@ -19,6 +19,7 @@ from django.utils import timezone
 from tenants import tokens
 from tenants.errors import Conflict, FieldError, Invalid, NotAllowed, NotFound
 from tenants.models import AuditEntry, Membership, Quota, Role, Tenant, Token, User
+from tenants.rights import tell_changed
 from tenants.selectors import RANK, Viewer, quota_of
 
 TOKENS_PER_USER = 50
@@ -89,6 +90,7 @@ def member_set(*, by: Viewer, tenant: Tenant, username: str, role: Role) -> tupl
     membership.save()
     if before != role:
         audit(by, "member.set", username, before=before, after=role, tenant=tenant)
+        tell_changed()
     return membership, before is None
 
 
@@ -103,6 +105,7 @@ def member_remove(*, by: Viewer, tenant: Tenant, username: str) -> None:
     _keep_an_admin(by, tenant, membership)
     membership.delete()
     audit(by, "member.remove", username, before=membership.role, tenant=tenant)
+    tell_changed()
 
 
 @transaction.atomic
@@ -201,6 +204,7 @@ def user_change(
     if changed or password is not None:
         note = {"password": "set"} if password is not None else {}
         audit(by, "user.change", username, before=before, after=changed | note)
+        tell_changed()
     return user
 
 
@@ -212,6 +216,7 @@ def password_change(*, by: Viewer, new: str) -> User:
     user.set_password(new)
     user.save(update_fields=["password"])
     audit(by, "user.password", user.username)
+    tell_changed()
     return user
 
 
@@ -274,6 +279,7 @@ def token_revoke(*, by: Viewer, key: str) -> None:
         raise NotFound(f"You have no token with the key {key!r}.")
     token.delete()
     audit(by, "token.revoke", key, before={"name": token.name, "user": token.user.username})
+    tell_changed()
 
 
 def _taken(field: str, message: str) -> Conflict:

@@ -14,9 +14,11 @@ from django.conf import settings
 from django.core import signals
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
+from django.db import close_old_connections
 from django.http import FileResponse, HttpResponseBase
 from django.urls import set_script_prefix
 
+from controlplane import rights
 from controlplane.limits import Receive, Scope, Send
 
 
@@ -55,19 +57,25 @@ class Handler(ASGIHandler):
             response.block_size = self.chunk_size
         if not response.streaming:
             response.close()
+            return response
+        # It ends elsewhere, and later: what this thread held goes back now.
+        close_old_connections()
+        response.reader = rights.reader_of(request) if request is not None else None
         return response
 
     async def _stream(self, response: HttpResponseBase, receive: Receive, send: Send) -> None:
-        """Send the response piece by piece, as long as there is somebody who reads it."""
+        """Send the response piece by piece, as long as there is somebody who reads it, and may."""
         sending = asyncio.ensure_future(self.send_response(response, send))
         # After its body a request has nothing to say but that it is gone.
-        leaving = asyncio.ensure_future(receive())
+        tasks = [sending, asyncio.ensure_future(receive())]
+        if response.reader is not None:
+            tasks.append(asyncio.ensure_future(rights.lost(response.reader)))
         try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 sending.result()
         finally:
-            sending.cancel()
-            leaving.cancel()
-            await asyncio.wait({sending, leaving})
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             await sync_to_async(response.close)()

@@ -1,9 +1,11 @@
 """The two WebSockets: pages that watch, and node agents that wait to be woken.
 
-A page is authorised when it joins a group and again once a minute, so that a right taken away ends
-its stream. Whatever is lost on the way is refetched by REST: nothing here keeps state for anybody.
+A page hears what its viewer may see when it connects. When his rights change, its stream ends within ten
+seconds; if he has any left it connects again, and hears what he may see then. Whatever is lost on the way is
+refetched by REST: nothing here keeps state for anybody.
 """
 
+import asyncio
 import time
 from typing import Any
 from uuid import uuid4
@@ -11,38 +13,67 @@ from uuid import uuid4
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 
+from controlplane import rights
 from scheduler import stream
 from scheduler.models import Node
 from scheduler.selectors import job_visible
 from scheduler.services.market.ledger_reading import Sight
 from scheduler.services.nodes.managing import node_of_token
-from tenants.selectors import Viewer, viewer_of_scope
+from tenants.selectors import Viewer
 
 #: Tells a page that the server was restarted, so that it refetches at once.
 SERVER = uuid4().hex
-_RECHECK_SECONDS = 60.0
+_SIGHT_SECONDS = 60.0
 _MESSAGE_BYTES = 4_096
 _WATCHED_JOBS = 16
 
 #: Close codes, in the range that RFC 6455 leaves to applications.
-NOT_SIGNED_IN, TOO_LARGE = 4401, 4413
+RIGHTS_CHANGED, NOT_SIGNED_IN, TOO_LARGE = 4001, 4401, 4413
 
 
 class LiveConsumer(AsyncJsonWebsocketConsumer):
     """A page's stream of whole objects: those of its viewer's tenants, or everything for an operator."""
 
+    right: rights.Right | None = None
+    ending: asyncio.Task[None] | None = None
+    has_ended = False
+
     async def connect(self) -> None:
         self.joined: set[str] = set()
         self.watched: set[int] = set()
         await self.accept()
-        viewer = await viewer_of_scope(self.scope)
-        if viewer is None:
+        self.right = await rights.hold_of_scope(self.scope)
+        if self.right is None or self.right.viewer is None:
             await self.close(NOT_SIGNED_IN)
             return
-        await self._join_groups(viewer)
+        self.viewer = self.right.viewer
+        await self._look_around()
+        self.joined = _groups_of(self.viewer)
+        for group in self.joined:
+            await self.channel_layer.group_add(group, self.channel_name)
         await self.send_json({"type": "hello", "version": 1, "server": SERVER})
+        self.ending = asyncio.create_task(self._end_with(self.right))
 
     async def disconnect(self, code: int) -> None:
+        if self.ending is not None:
+            self.ending.cancel()
+        if self.right is not None:
+            self.right.release()
+        await self._leave_groups()
+
+    async def _end_with(self, right: rights.Right) -> None:
+        viewer = await right.changed()
+        # First: a page that does not take in what it is sent does not hear the end of it either.
+        self.has_ended = True
+        await self._leave_groups()
+        await self.close(NOT_SIGNED_IN if viewer is None else RIGHTS_CHANGED)
+
+    async def _look_around(self) -> None:
+        """See which tenants there are whose names are to be hidden."""
+        self.looked_at = time.monotonic()
+        self.sight = await database_sync_to_async(Sight.of)(self.viewer)
+
+    async def _leave_groups(self) -> None:
         for group in self.joined | {stream.log_group(job) for job in self.watched}:
             await self.channel_layer.group_discard(group, self.channel_name)
 
@@ -54,43 +85,20 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             content = await self.decode_json(text_data or "")
         except ValueError:
             content = None
-        if isinstance(content, dict):
+        if isinstance(content, dict) and not self.has_ended:
             await self.receive_json(content)
 
     async def receive_json(self, content: dict[str, Any], **_: Any) -> None:
         match content:
             case {"type": "ping"}:
-                if time.monotonic() - self.checked_at > _RECHECK_SECONDS and not await self._recheck():
-                    return
                 await self.send_json({"type": "pong"})
             case {"type": "watch_log", "job": int(job)} if len(self.watched) < _WATCHED_JOBS:
-                if await database_sync_to_async(job_visible)(self.viewer, job):
+                if await database_sync_to_async(job_visible)(self.viewer, job) and not self.has_ended:
                     self.watched.add(job)
                     await self.channel_layer.group_add(stream.log_group(job), self.channel_name)
             case {"type": "unwatch_log", "job": int(job)} if job in self.watched:
                 self.watched.discard(job)
                 await self.channel_layer.group_discard(stream.log_group(job), self.channel_name)
-
-    async def _recheck(self) -> bool:
-        viewer = await viewer_of_scope(self.scope)
-        if viewer is None:
-            await self.close(NOT_SIGNED_IN)
-            return False
-        await self._join_groups(viewer)
-        return True
-
-    async def _join_groups(self, viewer: Viewer) -> None:
-        self.viewer, self.checked_at = viewer, time.monotonic()
-        self.sight = await database_sync_to_async(Sight.of)(viewer)
-        entitled = {stream.EVERYONE} | {stream.tenant_group(name) for name in viewer.tenant_names}
-        if viewer.is_operator:
-            # Everything goes to the operators' group; a tenant's as well would come twice.
-            entitled = {stream.EVERYONE, stream.OPERATORS}
-        for group in self.joined - entitled:
-            await self.channel_layer.group_discard(group, self.channel_name)
-        for group in entitled - self.joined:
-            await self.channel_layer.group_add(group, self.channel_name)
-        self.joined = entitled
 
     async def live_objects(self, event: dict[str, Any]) -> None:
         await self._forward(event)
@@ -105,9 +113,11 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         await self._forward(event)
 
     async def live_ledger(self, event: dict[str, Any]) -> None:
+        if time.monotonic() - self.looked_at > _SIGHT_SECONDS:
+            await self._look_around()
         owners = {int(job): tenant for job, tenant in event["owners"].items()}
         lines = [self.sight.line(line, owners) for line in event["lines"]]
-        await self.send_json({"type": "ledger", "lines": lines})
+        await self._forward({"type": "live.ledger", "lines": lines})
 
     async def live_samples(self, event: dict[str, Any]) -> None:
         await self._forward(event)
@@ -116,7 +126,8 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         await self._forward(event)
 
     async def _forward(self, event: dict[str, Any]) -> None:
-        await self.send_json({**event, "type": event["type"].removeprefix("live.")})
+        if not self.has_ended:
+            await self.send_json({**event, "type": event["type"].removeprefix("live.")})
 
 
 class AgentConsumer(AsyncJsonWebsocketConsumer):
@@ -146,3 +157,10 @@ class AgentConsumer(AsyncJsonWebsocketConsumer):
 
     async def agent_session(self, event: dict[str, Any]) -> None:
         await self.send_json({"type": "session", "session": event["session"]})
+
+
+def _groups_of(viewer: Viewer) -> set[str]:
+    if viewer.is_operator:
+        # Everything goes to the operators' group; a tenant's as well would come twice.
+        return {stream.EVERYONE, stream.OPERATORS}
+    return {stream.EVERYONE} | {stream.tenant_group(name) for name in viewer.tenant_names}

@@ -73,8 +73,10 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 SESSION_COOKIE_NAME = "allot_session"
 SESSION_COOKIE_SAMESITE = "Lax"
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = CONFIG.secure
-CSRF_COOKIE_NAME = "allot_csrf"
+SESSION_COOKIE_SECURE = CONFIG.secure
+# Kept with the session, and told to the page by GET /session: cookies know no ports, so that pages of jobs at
+# another port of this host could read one.
+CSRF_USE_SESSIONS = True
 CSRF_FAILURE_VIEW = "controlplane.errors.csrf_failure"
 # Behind a proxy that ends TLS, requests arrive here as http while pages name https as their origin.
 CSRF_TRUSTED_ORIGINS = [f"https://{host}" for host in ALLOWED_HOSTS] if CONFIG.secure else []

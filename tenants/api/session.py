@@ -16,6 +16,7 @@ from rest_framework.views import APIView
 
 from tenants.api.strict import StrictSerializer
 from tenants.models import Role
+from tenants.rights import tell_changed
 from tenants.selectors import Viewer, viewer, viewer_of
 from tenants.services import password_change
 from tenants.signin import confirm_password, sign_in
@@ -98,6 +99,7 @@ class SessionView(APIView):
     def delete(self, request: Request) -> Response:
         """Sign out; with a token there is nothing to end."""
         logout(request._request)
+        tell_changed()
         return Response(status=204)
 
 

@@ -12,7 +12,7 @@ from scheduler.clock import database_now
 from scheduler.core.plan import LedgerLine as Line
 from scheduler.services.market.ledger import publish_lines, row_of
 from scheduler.services.nodes.managing import node_create
-from tenants.models import Membership, Token
+from tenants.models import Token
 from tenants.tokens import USER_PREFIX, new_secret
 from tests.live.sockets import Socket
 from tests.scheduler.builders import (
@@ -196,20 +196,6 @@ async def test_a_flood_from_a_page_ends_its_stream():
     page = await watch(member)
     await page.say_text("x" * 5_000)
     assert await page.closed_with() == TOO_LARGE
-
-
-async def test_a_right_taken_away_ends_what_is_heard(monkeypatch):
-    monkeypatch.setattr("controlplane.live._RECHECK_SECONDS", -1.0)
-    ours, _, member, _ = await world()
-    page = await watch(member)
-    await Membership.objects.filter(user=member).adelete()
-    await page.say({"type": "ping"})
-    assert await page.receive() == {"type": "pong"}
-    await publish((stream.publish_jobs, [ours.id]))
-    assert await page.hears_nothing()
-    await Token.objects.all().adelete()
-    await page.say({"type": "ping"})
-    assert await page.closed_with() == NOT_SIGNED_IN
 
 
 async def test_an_agent_hears_its_own_wake_and_nothing_else():

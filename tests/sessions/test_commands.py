@@ -6,6 +6,7 @@ import contextlib
 import pytest
 from asgiref.sync import sync_to_async
 
+from controlplane import rights
 from controlplane.sessions import consumers
 from nodeagent import frames
 from nodeagent.frames import EXIT, INPUT, OUTPUT, PROBLEM, WINDOW
@@ -79,6 +80,7 @@ async def test_only_its_submitter_and_admins_get_in_and_no_longer_than_they_may(
     site: Site, tmp_path, monkeypatch
 ):
     token = await running(site, tmp_path)
+    monkeypatch.setattr(rights, "RECHECK_SECONDS", 0.05)
     monkeypatch.setattr(consumers, "RECHECK_SECONDS", 0.05)
     monkeypatch.setattr(consumers, "JOIN_SECONDS", 0.5)
 

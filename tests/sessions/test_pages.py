@@ -81,7 +81,7 @@ async def test_a_page_is_shown_to_who_may_see_it_and_to_nobody_else(site: Site, 
         # Until the program listens, it is said so.
         while (answer := await browser.get(f"{path}lab?x=1&y=%2F")).status_code == 502:
             assert "listens" in answer.text
-        mine = {**dict(browser.cookies), "allot_session": "s", "allot_csrf": "c", "theirs": "1"}
+        mine = {**dict(browser.cookies), "allot_session": "s", "theirs": "1"}
         headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in mine.items())}
         answer = await browser.get(
             f"{path}lab?x=1&y=%2F", headers={**headers, "Authorization": f"Bearer {token}"}

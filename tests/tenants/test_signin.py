@@ -41,6 +41,20 @@ def test_a_session_from_beginning_to_end():
     is_error(client.get("/api/v1/session"), 401, "not_signed_in")
 
 
+def test_no_page_at_another_port_of_this_host_can_read_what_our_pages_send():
+    """Cookies know no ports, and pages of jobs are tenants' code."""
+    make_user("ann", password=PASSWORD)
+    client = Client(enforce_csrf_checks=True)
+    token = sign_in("ann", PASSWORD, client).json()["csrf_token"]
+    assert [name for name, cookie in client.cookies.items() if not cookie["httponly"]] == []
+    # Nor can such a page bring along a cookie and a header that fit together.
+    theirs = Client(enforce_csrf_checks=True)
+    sign_in("ann", PASSWORD, theirs)
+    for name in ("allot_csrf", "csrftoken"):
+        theirs.cookies[name] = token
+    is_error(theirs.delete("/api/v1/session", headers={"X-CSRFToken": token}), 403, "not_allowed")
+
+
 def test_the_session_key_changes_at_sign_in():
     make_user("ann", password=PASSWORD)
     make_user("ben", password=PASSWORD)

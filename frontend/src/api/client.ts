@@ -51,7 +51,7 @@ type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 export async function request<T>(method: Method, path: string, options: RequestOptions = {}): Promise<T> {
   const headers: Record<string, string> = { Accept: "application/json" };
   if (options.body !== undefined) headers["Content-Type"] = "application/json";
-  if (method !== "GET") headers["X-CSRFToken"] = csrfToken || csrfCookie();
+  if (method !== "GET") headers["X-CSRFToken"] = csrfToken;
   if (options.idempotencyKey) headers["Idempotency-Key"] = options.idempotencyKey;
 
   let response: Response;
@@ -85,10 +85,6 @@ function refusal(status: number, answer: unknown): ApiError {
     message ?? `The server answered with status ${status} and no explanation.`,
     fields ?? [],
   );
-}
-
-function csrfCookie(): string {
-  return /(?:^|; )allot_csrf=([^;]*)/.exec(document.cookie)?.[1] ?? "";
 }
 
 /** Build `?a=b&c=d` from what is set; empty when nothing is. */

@@ -3,7 +3,7 @@
     user    WebSocket /ws/jobs/N/session     first a JSON text (`Wanted`), then frames
     agent   WebSocket /ws/agent/sessions/ID  frames
 
-Whether the user may still be there is looked at every minute; the agent ends what is inside when its
+A session ends within ten seconds of its user's right to be there; the agent ends what is inside when its
 socket closes.
 """
 
@@ -17,7 +17,9 @@ from uuid import UUID
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
+from django.db import Error as DatabaseError
 
+from controlplane import rights
 from controlplane.sessions.relay import Broken, Event, Relay, problem_frame
 from controlplane.sessions.wanted import wanted_of
 from nodeagent.frames import EXIT, FROM_JOB, TAKEN, TOWARDS_JOB
@@ -30,11 +32,10 @@ from scheduler.services.sessions.opening import (
     session_problem,
 )
 from tenants.errors import ApplicationError
-from tenants.selectors import viewer_of_scope
 
 log = logging.getLogger(__name__)
 
-#: How often it is looked at whether the user may still be there.
+#: How often it is looked at whether anybody is still there.
 RECHECK_SECONDS = 60.0
 #: Within which an agent that is awake has opened its socket.
 JOIN_SECONDS = 10.0
@@ -83,6 +84,9 @@ class SessionEnd(AsyncWebsocketConsumer):
             relay.close()
             if not is_told:
                 await relay.leave(problem)
+        await self.say_goodbye(problem, code)
+
+    async def say_goodbye(self, problem: str, code: int) -> None:
         await self.close(code)
 
     async def disconnect(self, code: int) -> None:
@@ -100,11 +104,14 @@ class UserSession(SessionEnd):
     kinds = TOWARDS_JOB
     session_id: UUID | None = None
     exit_code: int | None = None
+    right: rights.Right | None = None
+    ending: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
         self.used_at = time.monotonic()
         await self.accept()
-        if await viewer_of_scope(self.scope) is None:
+        self.right = await rights.hold_of_scope(self.scope)
+        if self.right is None:
             await self.close(NOT_SIGNED_IN)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
@@ -126,19 +133,22 @@ class UserSession(SessionEnd):
         if self.relay is not None:
             self.relay.peer = event["address"]
 
-    async def end(self, problem: str, code: int, *, is_told: bool = False) -> None:
+    async def say_goodbye(self, problem: str, code: int) -> None:
         if problem:
             await self.send(bytes_data=problem_frame(problem))
-        await super().end(problem, code, is_told=is_told)
+        await super().say_goodbye(problem, code)
 
     async def disconnect(self, code: int) -> None:
+        if self.ending is not None:
+            self.ending.cancel()
+        if self.right is not None:
+            self.right.release()
         await super().disconnect(code)
         if self.session_id is not None:
             await database_sync_to_async(session_end)(self.session_id, exit_code=self.exit_code)
 
     async def _begin(self, text: str) -> None:
-        viewer = await viewer_of_scope(self.scope)
-        if viewer is None:
+        if self.right is None or (viewer := self.right.viewer) is None:
             await self.close(NOT_SIGNED_IN)
             return
         self.relay = Relay(self.channel_name, self.dispatch)
@@ -155,9 +165,21 @@ class UserSession(SessionEnd):
             return
         self.session_id = session.id
         self.watch = asyncio.create_task(self._watch(session.id))
+        self.ending = asyncio.create_task(self._end_with(self.right, session.id))
+
+    async def _end_with(self, right: rights.Right, session_id: UUID) -> None:
+        """End the session when its user may be there no longer."""
+        problem = ""
+        while not problem:
+            viewer = await right.changed()
+            try:
+                problem = await database_sync_to_async(session_problem)(session_id, viewer)
+            except DatabaseError:
+                problem = "It cannot be looked up whether you may still be here."
+        await self.end(problem, OVER)
 
     async def _watch(self, session_id: UUID) -> None:
-        """End the session when its agent does not come, or its user may be there no longer."""
+        """End the session when its agent does not come, or nothing is said for long."""
         await asyncio.sleep(JOIN_SECONDS)
         if self.relay is not None and not self.relay.peer:
             await self.end("The node's agent does not answer; is it there, and up to date?", OVER)
@@ -168,7 +190,7 @@ class UserSession(SessionEnd):
             elif self.relay.passed_bytes > settings.CONFIG.session_bytes:
                 await self.end("More went through this session than one may carry.", OVER)
             else:
-                viewer = await viewer_of_scope(self.scope)
+                viewer = self.right and self.right.viewer
                 if problem := await database_sync_to_async(session_problem)(session_id, viewer):
                     await self.end(problem, OVER)
             await asyncio.sleep(RECHECK_SECONDS)

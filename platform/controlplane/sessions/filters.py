@@ -31,7 +31,7 @@ _OF_SOCKETS = b"sec-websocket-"
 
 
 def our_cookies() -> frozenset[str]:
-    return frozenset({COOKIE, settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME})
+    return frozenset({COOKIE, settings.SESSION_COOKIE_NAME})
 
 
 def request_headers(scope: Scope) -> Headers:

@@ -18,8 +18,9 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 from django.http.request import split_domain_port
 
+from controlplane import rights
 from controlplane.job_pages import TICKET, Place, host_of, is_for_pages, place_of
-from controlplane.limits import AsgiApplication, Receive, Scope, Send
+from controlplane.limits import AsgiApplication, Message, Receive, Scope, Send
 from controlplane.sessions.filters import (
     COOKIE,
     cookie_header,
@@ -45,21 +46,23 @@ MOST_CONNECTIONS = 16
 REST_SECONDS = 30.0
 #: Nothing was asked for so long: a browser that comes back is let in again by its cookie.
 FORGET_SECONDS = 300.0
+_NO_PASS = "Open this page from the job's own page: your pass for it has ended, or the job has."
 _CONTENT_POLICY = b"default-src 'none'; frame-ancestors 'none'"
 
 
 class Visit:
     """One browser at one port: its connections, closed when its pass is good no longer."""
 
-    def __init__(self, held: PassHeld) -> None:
+    def __init__(self, held: PassHeld, right: rights.Right) -> None:
         self.held = held
+        self.right = right
         self.pool = httpcore.AsyncConnectionPool(
             network_backend=TunnelBackend(held),
             max_connections=MOST_CONNECTIONS,
             keepalive_expiry=REST_SECONDS,
         )
         self.used_at = asyncio.get_running_loop().time()
-        #: Set when it is over, for WebSockets.
+        #: Set when it is over, for what is under way.
         self.over = asyncio.Event()
         self.sockets = 0
 
@@ -91,12 +94,11 @@ class JobPages:
         elif scope["type"] == "http" and (ticket := _ticket(scope)):
             await self._let_in(scope, receive, send, place, ticket)
         elif (visit := await self._visit(_cookie(headers), place)) is None:
-            said = "Open this page from the job's own page: your pass for it has ended, or the job has."
-            await _refuse(scope, receive, send, 403, said)
+            await _refuse(scope, receive, send, 403, _NO_PASS)
         elif scope["type"] == "websocket":
             await self._pass_on_socket(visit, scope, receive, send)
         else:
-            await _pass_on(visit, scope, receive, send)
+            await self._pass_on(visit, scope, receive, send)
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send, place: Place, ticket: str) -> None:
         """Take the ticket for a cookie, and lead on to the address without it."""
@@ -127,14 +129,17 @@ class JobPages:
         visit = self.visits.get(secret)
         if visit is None or visit.over.is_set():
             held = await database_sync_to_async(pass_held)(secret, job_id=place.job_id, port=place.port)
-            if held is None:
+            right = await rights.hold(held.sign_in) if held is not None else None
+            if held is None or right is None:
                 return None
-            visit = self.visits.get(secret)  # Another request may have been quicker.
-        if visit is None or visit.over.is_set():
-            visit = self.visits[secret] = Visit(held)
-            watch = asyncio.create_task(self._watch(secret, visit))
-            self.watches.add(watch)
-            watch.add_done_callback(self.watches.discard)
+            visit = self.visits.get(secret)
+            if visit is None or visit.over.is_set():
+                visit = self.visits[secret] = Visit(held, right)
+                watch = asyncio.create_task(self._watch(secret, visit))
+                self.watches.add(watch)
+                watch.add_done_callback(self.watches.discard)
+            else:
+                right.release()  # Another request was quicker.
         if (visit.held.job_id, visit.held.port) != (place.job_id, place.port):
             return None
         visit.used_at = asyncio.get_running_loop().time()
@@ -145,13 +150,42 @@ class JobPages:
         clock = asyncio.get_running_loop().time
         try:
             while visit.sockets or clock() - visit.used_at < FORGET_SECONDS:
-                await asyncio.sleep(RECHECK_SECONDS)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(RECHECK_SECONDS):
+                        await visit.right.changed()
+                if visit.right.viewer is None:
+                    return
                 if await database_sync_to_async(pass_held_still)(visit.held.id) is None:
                     return
         finally:
+            visit.right.release()
             self.visits.pop(secret, None)
             visit.over.set()
             await visit.pool.aclose()
+
+    async def _pass_on(self, visit: Visit, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on a request and its answer while the visit lasts: a browser may take its time to read."""
+        has_started = False
+
+        async def noted(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
+            await send(message)
+
+        passing = asyncio.ensure_future(_pass_on(visit, scope, receive, noted))
+        ending = asyncio.ensure_future(visit.over.wait())
+        try:
+            await asyncio.wait({passing, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if passing.done():
+                passing.result()
+        finally:
+            is_over = not passing.done()
+            passing.cancel()
+            ending.cancel()
+            await asyncio.wait({passing, ending})
+        if is_over and not has_started:
+            await _refuse(scope, receive, send, 403, _NO_PASS)
+        # Otherwise the server closes the connection: this answer is not complete.
 
     async def _pass_on_socket(self, visit: Visit, scope: Scope, receive: Receive, send: Send) -> None:
         visit.sockets += 1

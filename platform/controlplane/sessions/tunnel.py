@@ -85,6 +85,9 @@ class Tunnel(httpcore.AsyncNetworkStream):
             await self._send(frame)
 
     async def aclose(self) -> None:
+        # Who still waits for what the job says hears the end.
+        self._end("")
+        self._news.set()
         self._listening.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._listening

@@ -16,7 +16,8 @@ from scheduler.selectors import job_get
 from scheduler.services.sessions.opening import attempt_open, require_may_enter, require_port
 from tenants import tokens
 from tenants.errors import ApplicationError
-from tenants.selectors import Viewer, viewer_again
+from tenants.rights import SignIn, viewer_now
+from tenants.selectors import Viewer
 
 #: A ticket is in an address, which browsers and proxies write down: it is good for once, and soon.
 TICKET_VALID = timedelta(minutes=1)
@@ -30,6 +31,7 @@ class PassHeld:
 
     id: int
     viewer: Viewer
+    sign_in: SignIn
     job_id: int
     attempt_id: int
     port: str
@@ -87,14 +89,22 @@ def _held(found: PortPass) -> PassHeld | None:
     attempt = found.attempt
     if attempt.state == AttemptState.ENDED or found.expires_at <= database_now():
         return None
-    viewer = viewer_again(session_key=found.session_key, token_id=found.token_id)
-    if viewer is None or viewer.user.pk != found.user_id:
+    sign_in = SignIn(found.user_id, found.token_id, found.session_key)
+    viewer = viewer_now(sign_in)
+    if viewer is None:
         return None
     try:
         require_may_enter(viewer, attempt.job)
     except ApplicationError:
         return None
-    return PassHeld(id=found.pk, viewer=viewer, job_id=attempt.job_id, attempt_id=attempt.pk, port=found.port)
+    return PassHeld(
+        id=found.pk,
+        viewer=viewer,
+        sign_in=sign_in,
+        job_id=attempt.job_id,
+        attempt_id=attempt.pk,
+        port=found.port,
+    )
 
 
 def prune_passes() -> None:

@@ -1,0 +1,225 @@
+"""Rights that end, end what rests on them: streams, watched logs, sessions in jobs, their pages, downloads.
+
+Each of them holds a `Right` for as long as it is open, and waits for it to change. One watch in each process
+asks the database about all of them with one statement, at once when somebody says that something changed
+(`tenants.rights.tell_changed`), and otherwise every few seconds: a message that is lost costs no more than
+that. When the database cannot be asked, what was right a while ago is not right any more.
+(docs/decisions/0026)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from channels.db import database_sync_to_async
+from channels.layers import get_channel_layer
+from django.db import Error as DatabaseError
+from django.http import HttpRequest
+from redis.exceptions import RedisError
+
+from tenants.rights import GROUP, SignIn, facts_of, viewer_now
+from tenants.selectors import Viewer, viewer_of_scope
+
+log = logging.getLogger(__name__)
+
+#: How often it is looked, when nobody says that something changed.
+RECHECK_SECONDS = 3.0
+#: Between two looks, however often somebody says so.
+PAUSE_SECONDS = 0.25
+#: How long after it was seen to be good a right is served, when it cannot be looked at again. A right that
+#: ends has ended everywhere after this at the latest.
+LONGEST_UNSEEN_SECONDS = 9.0
+
+#: A thread of its own: neither requests nor other sockets can make it wait.
+_thread = ThreadPoolExecutor(1, thread_name_prefix="rights")
+
+
+class Right:
+    """What somebody may do who has something open; `release` it when that is closed."""
+
+    def __init__(self, watch: _Watch, sign_in: SignIn, viewer: Viewer, facts: bytes, seen_at: float) -> None:
+        self.sign_in = sign_in
+        #: Who he is, and what he may do now; None: nothing any more.
+        self.viewer: Viewer | None = viewer
+        self.facts: bytes | None = facts
+        #: When it was last seen in the database, by the event loop's clock.
+        self.seen_at = seen_at
+        self._watch = watch
+        self._news = asyncio.Event()
+
+    async def changed(self) -> Viewer | None:
+        """Wait until the rights are not those that this last told of, and return them; None: they ended."""
+        await self._news.wait()
+        if self.viewer is not None:
+            self._news.clear()
+        return self.viewer
+
+    def release(self) -> None:
+        self._watch.rights.discard(self)
+
+    def become(self, viewer: Viewer | None) -> None:
+        if viewer is None:
+            self.release()
+        if not _same(viewer, self.viewer):
+            self.viewer = viewer
+            self._news.set()
+
+
+async def hold(sign_in: SignIn) -> Right | None:
+    """Begin to watch what somebody signed in with; None when it is not good (any more)."""
+    seen_at = asyncio.get_running_loop().time()
+    ((facts, viewer),) = await database_sync_to_async(_look)([sign_in], [None])
+    if facts is None or viewer is None:
+        return None
+    return _watch_here().add(sign_in, viewer, facts, seen_at)
+
+
+async def hold_of_scope(scope: Mapping[str, Any]) -> Right | None:
+    """The same for who opened a WebSocket."""
+    viewer = await viewer_of_scope(scope)
+    if viewer is None:
+        return None
+    session = scope.get("session")
+    return await hold(SignIn.of(viewer, session and session.session_key))
+
+
+class Reader(NamedTuple):
+    """Who asked for an answer that takes its time, as what he was when he asked."""
+
+    viewer: Viewer
+    sign_in: SignIn
+
+
+def reader_of(request: HttpRequest) -> Reader | None:
+    """Return who is answered; None where it was not asked who that is."""
+    viewer = getattr(request, "auth", None)
+    if not isinstance(viewer, Viewer):
+        return None
+    return Reader(viewer, SignIn.of(viewer, request.session.session_key))
+
+
+async def lost(reader: Reader) -> None:
+    """Wait until he may no longer read what he could read when he asked."""
+    # Most answers are complete by then, and cost nothing.
+    await asyncio.sleep(RECHECK_SECONDS)
+    right = await hold(reader.sign_in)
+    if right is None:
+        return
+    try:
+        viewer = right.viewer
+        while viewer is not None and _sees_all_of(viewer, reader.viewer):
+            viewer = await right.changed()
+    finally:
+        right.release()
+
+
+class _Watch:
+    """Looks after the rights that are held on one event loop, as long as there are any."""
+
+    def __init__(self) -> None:
+        self.rights: set[Right] = set()
+        self._said = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, sign_in: SignIn, viewer: Viewer, facts: bytes, seen_at: float) -> Right:
+        right = Right(self, sign_in, viewer, facts, seen_at)
+        self.rights.add(right)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        return right
+
+    async def _run(self) -> None:
+        listening = asyncio.create_task(self._listen())
+        try:
+            while self.rights:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(RECHECK_SECONDS):
+                        await self._said.wait()
+                self._said.clear()
+                await self._look_again()
+                await asyncio.sleep(PAUSE_SECONDS)
+        finally:
+            self._task = None
+            listening.cancel()
+            # None is left, but where this watch broke down: then nobody is served who is not watched.
+            for right in list(self.rights):
+                right.become(None)
+
+    async def _look_again(self) -> None:
+        rights = list(self.rights)
+        if not rights:
+            return
+        clock = asyncio.get_running_loop().time
+        begun_at = clock()
+        try:
+            async with asyncio.timeout_at(min(right.seen_at for right in rights) + LONGEST_UNSEEN_SECONDS):
+                found = await _look_in_thread([r.sign_in for r in rights], [r.facts for r in rights])
+        except (DatabaseError, TimeoutError) as error:
+            log.warning("It cannot be looked up who may still do what: %s", error or "no answer in time")
+            for right in rights:
+                if clock() >= right.seen_at + LONGEST_UNSEEN_SECONDS:
+                    right.become(None)
+            self._said.set()
+            return
+        for right, (facts, viewer) in zip(rights, found, strict=True):
+            if facts is None:
+                right.become(None)
+            elif facts != right.facts:
+                right.become(viewer)
+            right.facts, right.seen_at = facts, begun_at
+
+    async def _listen(self) -> None:
+        """Hear that something changed; without Redis there is nobody to hear, and looking is enough."""
+        layer = get_channel_layer()
+        while True:
+            channel = None
+            try:
+                channel = await layer.new_channel("rights")
+                await layer.group_add(GROUP, channel)
+                while True:
+                    await layer.receive(channel)
+                    self._said.set()
+            except (RedisError, OSError):
+                await asyncio.sleep(RECHECK_SECONDS)
+            finally:
+                if channel is not None:
+                    with contextlib.suppress(RedisError, OSError):
+                        await layer.group_discard(GROUP, channel)
+
+
+def _look(
+    sign_ins: Sequence[SignIn], known: Sequence[bytes | None]
+) -> list[tuple[bytes | None, Viewer | None]]:
+    """Return the facts of each, and the viewer of those whose facts are not the known ones."""
+    # The facts first: what changes in between is then seen the next time.
+    facts = facts_of(sign_ins)
+    return [
+        (now, viewer_now(sign_in) if now is not None and now != before else None)
+        for sign_in, now, before in zip(sign_ins, facts, known, strict=True)
+    ]
+
+
+_look_in_thread = database_sync_to_async(_look, thread_sensitive=False, executor=_thread)
+
+_watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
+
+
+def _watch_here() -> _Watch:
+    return _watches.setdefault(asyncio.get_running_loop(), _Watch())
+
+
+def _same(one: Viewer | None, other: Viewer | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    # Users are compared by their numbers alone.
+    return one == other and one.is_operator == other.is_operator
+
+
+def _sees_all_of(now: Viewer, before: Viewer) -> bool:
+    return now.is_operator or (not before.is_operator and now.roles.keys() >= before.roles.keys())

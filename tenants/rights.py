@@ -1,0 +1,79 @@
+"""Whether what somebody signed in with is still good, and for how much: for who has something open for long.
+
+Whoever takes a right away says so (`tell_changed`), and everybody who serves it looks again at once
+(`controlplane.rights`). That is for speed alone: they look every few seconds in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from channels.layers import get_channel_layer
+from django.db import connection, transaction
+
+from tenants.selectors import Viewer, viewer_again
+
+#: The group of those who look again when somebody's rights have changed.
+GROUP = "rights"
+
+
+class SignIn(NamedTuple):
+    """What stands for somebody who can not be asked again: a token, or else the session of a browser."""
+
+    user_id: int
+    token_id: int | None
+    session_key: str
+
+    @classmethod
+    def of(cls, viewer: Viewer, session_key: str | None) -> SignIn:
+        """What this viewer signed in with; a session's key says nothing about who showed a token."""
+        return cls(viewer.user.pk, viewer.token_id, "" if viewer.token_id else session_key or "")
+
+
+#: One digest for each: of all in the database that says who he is and what he may. A column that is added to
+#: users or tokens is in it by itself; those that every use writes are not.
+_FACTS = """
+SELECT CASE WHEN u.is_active AND (k.id IS NOT NULL OR s.session_key IS NOT NULL) THEN sha256(convert_to(
+    concat_ws(' ', to_jsonb(u) - 'last_login', m.roles, to_jsonb(k) - %s::text[], s.session_data), 'UTF8'
+)) END
+FROM unnest(%s::bigint[], %s::bigint[], %s::text[])
+    WITH ORDINALITY AS asked(user_id, token_id, session_key, place)
+LEFT JOIN tenants_user u ON u.id = asked.user_id
+LEFT JOIN tenants_token k ON k.id = asked.token_id AND k.user_id = u.id
+    AND (k.expires_at IS NULL OR k.expires_at > now())
+LEFT JOIN django_session s ON asked.token_id IS NULL AND s.session_key = asked.session_key
+    AND s.expire_date > now()
+LEFT JOIN LATERAL (
+    SELECT string_agg(concat(tenant_id, ':', role), ' ' ORDER BY tenant_id) AS roles
+    FROM tenants_membership WHERE user_id = u.id
+) m ON true
+ORDER BY asked.place
+"""
+_WRITTEN_BY_USE = ["first_used_at", "first_used_from", "last_used_at", "last_used_from"]
+
+
+def facts_of(sign_ins: Sequence[SignIn]) -> list[bytes | None]:
+    """Return for each a digest of what its rights rest on, by one statement; None: it is good no longer."""
+    columns = [list(column) for column in zip(*sign_ins, strict=True)]
+    if not columns:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(_FACTS, [_WRITTEN_BY_USE, *columns])
+        return [digest and bytes(digest) for (digest,) in cursor.fetchall()]
+
+
+def viewer_now(sign_in: SignIn) -> Viewer | None:
+    """Return who signed in with it, and what he may do now."""
+    viewer = viewer_again(session_key=sign_in.session_key, token_id=sign_in.token_id)
+    return viewer if viewer is not None and viewer.user.pk == sign_in.user_id else None
+
+
+def tell_changed() -> None:
+    """Let who serves anybody for long look again, once this transaction is committed."""
+    transaction.on_commit(partial(_tell, {"type": "rights.changed"}), robust=True)
+
+
+def _tell(message: dict[str, str]) -> None:
+    get_channel_layer().send_all([((GROUP,), message)])

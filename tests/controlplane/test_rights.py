@@ -1,0 +1,183 @@
+"""When it is noticed that a right has ended: said by who takes it, found by looking, or not to be found."""
+
+import asyncio
+import time
+from datetime import timedelta
+
+import pytest
+import redis
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.contrib.sessions.backends.db import SessionStore
+from django.db import OperationalError
+from django.test import Client
+from django.utils import timezone
+
+from controlplane import rights
+from tenants.models import Membership, Role, Token, User
+from tenants.rights import SignIn
+from tenants.selectors import viewer_of
+from tenants.services import member_remove, member_set, token_revoke, user_change
+from tests.api.caller import make_token
+from tests.scheduler.builders import make_member, make_tenant, make_user
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PROMISED_SECONDS = 10.0
+NEVER_SECONDS = 600.0
+
+
+@sync_to_async
+def somebody() -> tuple[User, Token]:
+    user = make_member(make_tenant("vision"), "ann")
+    make_token(user)
+    return user, Token.objects.get(user=user)
+
+
+async def held() -> tuple[User, Token, rights.Right]:
+    user, token = await somebody()
+    right = await rights.hold(SignIn(user.id, token.id, ""))
+    assert right is not None
+    assert right.viewer is not None
+    return user, token, right
+
+
+def test_what_is_promised_is_kept_without_a_word_from_anybody():
+    assert rights.RECHECK_SECONDS + rights.PAUSE_SECONDS < rights.LONGEST_UNSEEN_SECONDS < PROMISED_SECONDS
+
+
+async def test_who_takes_a_right_away_says_so_and_nobody_waits(monkeypatch):
+    """Said by Redis, so that all processes hear it."""
+    monkeypatch.setattr(rights, "RECHECK_SECONDS", NEVER_SECONDS)
+    monkeypatch.setattr(rights, "LONGEST_UNSEEN_SECONDS", NEVER_SECONDS)
+    user, token, right = await held()
+    operator = await sync_to_async(lambda: viewer_of(make_user(operator=True)))()
+    tenant = await sync_to_async(lambda: user.memberships.get().tenant)()
+    # The watch has begun to listen.
+    while not await sync_to_async(listeners)():
+        await asyncio.sleep(0.01)
+
+    def change(service, **arguments):
+        return sync_to_async(service)(by=operator, **arguments)
+
+    async with asyncio.timeout(PROMISED_SECONDS):
+        await change(member_set, tenant=tenant, username="ann", role=Role.ADMIN)
+        assert (await right.changed()).roles == {tenant.id: "admin"}
+        await change(member_remove, tenant=tenant, username="ann")
+        assert not (await right.changed()).roles
+        await change(user_change, username="ann", is_operator=True)
+        assert (await right.changed()).is_operator
+        # What is no right is no news.
+        await change(user_change, username="ann", email="ann@example.org")
+        await change(token_revoke, key=token.key)
+        assert await right.changed() is None
+    assert await right.changed() is None
+
+
+def listeners() -> int:
+    with redis.Redis.from_url(settings.REDIS_URL) as client:
+        return dict(client.pubsub_numsub("allot__group__rights"))[b"allot__group__rights"]
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda user: Token.objects.filter(user=user).delete(),
+        lambda user: Token.objects.filter(user=user).update(expires_at=timezone.now()),
+        lambda user: User.objects.filter(id=user.id).update(is_active=False),
+        lambda user: user.delete(),
+    ],
+    ids=["revoked", "expired", "disabled", "deleted"],
+)
+async def test_a_right_that_nobody_spoke_of_is_found_to_have_ended(take, monkeypatch):
+    monkeypatch.setattr(rights, "RECHECK_SECONDS", 0.05)
+    user, _token, right = await held()
+    await sync_to_async(take)(user)
+    async with asyncio.timeout(PROMISED_SECONDS):
+        assert await right.changed() is None
+
+
+@pytest.mark.parametrize("end", ["signed out", "expired", "another password"])
+async def test_a_session_ends_for_what_it_opened(end, monkeypatch):
+    monkeypatch.setattr(rights, "RECHECK_SECONDS", 0.05)
+    user, _token = await somebody()
+
+    @sync_to_async
+    def signed_in() -> str:
+        client = Client()
+        client.force_login(user)
+        return client.session.session_key
+
+    @sync_to_async
+    def take() -> None:
+        if end == "signed out":
+            SessionStore(key).flush()
+        elif end == "expired":
+            SessionStore(key).model.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
+        else:
+            user.set_password("another-one-9")
+            user.save()
+
+    key = await signed_in()
+    right = await rights.hold(SignIn(user.id, None, key))
+    assert right is not None
+    await take()
+    async with asyncio.timeout(PROMISED_SECONDS):
+        assert await right.changed() is None
+
+
+async def test_what_cannot_be_looked_up_is_not_served_for_longer_than_promised(monkeypatch):
+    monkeypatch.setattr(rights, "RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr(rights, "LONGEST_UNSEEN_SECONDS", 1.0)
+    _user, _token, right = await held()
+    failures = 0
+
+    def fails(sign_ins):
+        nonlocal failures
+        failures += 1
+        raise OperationalError("the database is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(rights, "facts_of", fails)
+        while failures < 2:
+            await asyncio.sleep(0.01)
+    # It was away for less: nothing ended.
+    assert right.viewer is not None
+    monkeypatch.setattr(rights, "facts_of", fails)
+    async with asyncio.timeout(PROMISED_SECONDS):
+        assert await right.changed() is None
+    assert failures > 3
+
+
+async def test_a_database_that_does_not_answer_counts_as_away(monkeypatch):
+    monkeypatch.setattr(rights, "RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr(rights, "LONGEST_UNSEEN_SECONDS", 0.5)
+    _user, _token, right = await held()
+    answered = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hangs(sign_ins):
+        until = time.monotonic() + PROMISED_SECONDS
+        while not answered.is_set() and time.monotonic() < until:
+            time.sleep(0.01)
+        return [b""] * len(sign_ins)
+
+    monkeypatch.setattr(rights, "facts_of", hangs)
+    begun_at = loop.time()
+    assert await right.changed() is None
+    assert loop.time() - begun_at < PROMISED_SECONDS / 2
+    answered.set()
+
+
+async def test_many_are_looked_after_by_one_statement(monkeypatch, django_assert_num_queries):
+    user, token = await somebody()
+    sign_ins = [SignIn(user.id, token.id, "")] * 500
+
+    @sync_to_async
+    def looked():
+        known = [facts for facts, _ in rights._look(sign_ins[:1], [None])] * len(sign_ins)
+        with django_assert_num_queries(1):
+            return rights._look(sign_ins, known)
+
+    assert all(facts is not None and viewer is None for facts, viewer in await looked())
+    assert await Membership.objects.filter(user=user).aexists()
