@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import lru_cache
 
 import redis
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
 ANSWER_SECONDS = 2.0
+#: Anybody may ask, so nobody makes the servers work for more than one answer in so many seconds.
+FRESH_SECONDS = 1.0
+#: More than a page holds, so that the disk must have room for one. It is taken back: what is left of it is
+#: free again with the next vacuum.
+_WRITE = "INSERT INTO controlplane_readiness (filling) SELECT repeat('x', 1900) FROM generate_series(1, 8)"
 
 
 @require_safe
@@ -21,21 +28,33 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """The process can work: database and Redis answer."""
-    parts = {"database": _works(_ask_database), "redis": _works(_ask_redis)}
-    ready = all(parts.values())
-    body = {
-        "status": "ok" if ready else "unavailable",
-        "parts": {name: "ok" if works else "unavailable" for name, works in parts.items()},
-    }
+    """The process can work: database and Redis answer, and both can be written to."""
+    parts = _parts(int(time.monotonic() / FRESH_SECONDS))
+    ready = set(parts.values()) == {"ok"}
+    body = {"status": "ok" if ready else "unavailable", "parts": parts}
     return JsonResponse(body, status=200 if ready else 503)
 
 
-def _works(ask: Callable[[], object]) -> bool:
+@lru_cache(maxsize=1)
+def _parts(instant: int) -> dict[str, str]:
+    """Return the state of each part in this instant."""
+    return {
+        "database": _state(_ask_database, _write_database),
+        "redis": _state(_ask_redis, _write_redis),
+    }
+
+
+def _state(ask: Callable[[], object], write: Callable[[], object]) -> str:
+    """Whatever the reason, the answer is "no"; the reason is for the log of who uses the part."""
+    if not _works(ask):
+        return "unavailable"
+    return "ok" if _works(write) else "not writable"
+
+
+def _works(attempt: Callable[[], object]) -> bool:
     try:
-        ask()
+        attempt()
     except Exception:
-        # Whatever the reason, the answer is "no"; the reason is for the log of who uses the part.
         return False
     return True
 
@@ -45,8 +64,25 @@ def _ask_database() -> None:
         cursor.execute("SELECT 1")
 
 
+def _write_database() -> None:
+    """Fails where the database takes only reads, as a standby does, and where its disk is full."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_WRITE)
+        transaction.set_rollback(True)
+
+
 def _ask_redis() -> None:
-    with redis.Redis.from_url(
-        settings.REDIS_URL, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS
-    ) as client:
+    with _redis() as client:
         client.ping()
+
+
+def _write_redis() -> None:
+    """Fails on a replica, where memory is used up, and where Redis could not save what it holds."""
+    with _redis() as client:
+        client.set("allot:readiness", "ok", ex=60)
+
+
+def _redis() -> redis.Redis:
+    return redis.Redis.from_url(
+        settings.REDIS_URL, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS
+    )

@@ -22,3 +22,9 @@ class IdempotentAnswer(models.Model):
             models.UniqueConstraint(fields=["user", "key"], name="one_answer_per_key"),
         ]
         indexes = [models.Index(fields=["created_at"], name="idempotent_by_age")]
+
+
+class Readiness(models.Model):
+    """Always empty: whether a row can be written is what `GET /readyz` tries."""
+
+    filling = models.TextField()

@@ -82,6 +82,8 @@ class Schema(AutoSchema):
             errors |= {409: "The state of the thing, or a quota, does not allow it."}
         if self.method in ("POST", "PUT", "PATCH"):
             errors |= {413: "The body is too large.", 415: "The body is not application/json."}
+        # What only this view refuses, such as a read of something that is not there yet.
+        errors |= getattr(self.view, "refusals", {})
         if self.method == "POST" and not self._is_public():
             errors[422] = f"This {HEADER} was used for another request."
         return errors

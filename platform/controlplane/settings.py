@@ -186,5 +186,7 @@ LOGGING = {
         "uvicorn.access": {"level": "WARNING"},
         # A refused request is the caller's affair; a failed one is ours.
         "django.request": {"level": "ERROR"},
+        # So is a Host that is none of ours, which anybody may send as often as he likes.
+        "django.security.DisallowedHost": {"level": "CRITICAL"},
     },
 }

@@ -30,6 +30,8 @@ def _endpoint(
             return _error(401, "not_signed_in", "Send this node's token: Authorization: Bearer altn_...")
         try:
             return JsonResponse(encode(apply(node, read(json.loads(request.body)))))
+        except RecursionError:
+            return _error(400, "malformed", "The JSON is nested too deeply.")
         except (MessageError, ValueError) as error:
             return _error(400, "malformed", str(error))
 

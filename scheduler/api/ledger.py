@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db.models import QuerySet
@@ -116,6 +116,10 @@ class LedgerDetail(APIView):
 
 
 class LedgerReplay(APIView):
+    refusals: ClassVar = {
+        409: "The line is what a person did, or its round is no longer kept, or takes too long."
+    }
+
     @extend_schema(responses=Replay)
     def get(self, request: Request, line_id: int) -> Response:
         """Decide the line's round again from the facts that were kept, and compare.

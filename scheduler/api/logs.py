@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.http import StreamingHttpResponse
@@ -103,6 +103,8 @@ class JobLogsSearch(APIView):
 
 
 class JobLogsDownload(APIView):
+    refusals: ClassVar = {409: "The job has not started yet, or its output was removed."}
+
     @extend_schema(
         parameters=[schemas.DownloadQuery],
         responses={

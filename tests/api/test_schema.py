@@ -67,3 +67,8 @@ def test_every_post_by_somebody_takes_an_idempotency_key(operations):
         names = {parameter["name"] for parameter in operation.get("parameters", ())}
         takes = method == "post" and path != "/api/v1/session"
         assert ("Idempotency-Key" in names) == takes, (method, path)
+
+
+@pytest.mark.parametrize("path", ["/ledger/{line_id}/replay", "/jobs/{job_id}/logs/download"])
+def test_reads_that_depend_on_a_state_say_so(operations, path):
+    assert "409" in operations["get", f"/api/v1{path}"]["responses"]

@@ -11,10 +11,12 @@ from rest_framework import serializers
 
 from controlplane.errors import describe
 from scheduler.core.errors import InvalidTransition
+from scheduler.models import Node
+from tenants import tokens
 from tenants.api.strict import StrictSerializer
 from tenants.errors import ApplicationError, FieldError, Invalid, TooManyRequests
 from tests.api.caller import Caller, caller, is_error
-from tests.scheduler.builders import make_user
+from tests.scheduler.builders import make_node, make_user
 
 
 class Part(StrictSerializer):
@@ -126,6 +128,24 @@ def test_what_the_framework_refuses_has_the_format_too():
     is_error(plain, 415, "unsupported_media_type")
     is_error(ann.get("/tenants", headers={"Accept": "text/csv"}), 406, "not_acceptable")
     is_error(ann.get("/tenants", headers={"Host": "evil.example"}), 400, "malformed")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/", "/api/v1/tenants", "/readyz", "/api/agent/v1/sync"])
+def test_a_host_that_is_none_of_ours_is_refused_without_a_traceback(path, caplog):
+    with caplog.at_level(logging.INFO):
+        is_error(Caller().client.get(path, headers={"Host": "evil.example"}), 400, "malformed")
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/api/agent/v1/sync", "/api/agent/v1/logs"])
+def test_deep_json_of_an_agent_is_malformed(path):
+    secret = tokens.new_secret(tokens.NODE_PREFIX)
+    node = make_node(gpus=1)
+    Node.objects.filter(id=node.id).update(token_key=secret.key, token_digest=secret.digest)
+    is_error(Caller(secret.text).post(path, b"[" * 100_000), 400, "malformed")
+    is_error(Caller(secret.text).post(path, b'{"protocol":' * 100_000), 400, "malformed")
 
 
 @pytest.mark.django_db

@@ -1,11 +1,18 @@
 """Liveness and readiness, with parts that work and parts that do not."""
 
 import pytest
-from django.db import OperationalError
+import redis
+from django.db import OperationalError, connection
 from django.test import Client
 
 from controlplane import health
 from controlplane.embedded import ports
+
+
+@pytest.fixture(autouse=True)
+def nothing_known():
+    """No answer of a test before."""
+    health._parts.cache_clear()
 
 
 def test_alive_needs_neither_database_nor_redis(django_db_blocker):
@@ -26,6 +33,28 @@ def test_not_ready_without_redis(settings):
     response = Client().get("/readyz")
     assert response.status_code == 503
     assert response.json()["parts"] == {"database": "ok", "redis": "unavailable"}
+
+
+@pytest.mark.django_db
+def test_not_ready_while_the_database_takes_only_reads():
+    with connection.cursor() as cursor:
+        cursor.execute("SET transaction_read_only = on")
+    response = Client().get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["parts"] == {"database": "not writable", "redis": "ok"}
+
+
+@pytest.mark.django_db
+def test_not_ready_while_redis_takes_only_reads(settings):
+    with redis.Redis.from_url(settings.REDIS_URL) as client:
+        # What a full disk does to one that saves: writes are refused while too few replicas have them.
+        client.config_set("min-replicas-to-write", 1)
+        try:
+            response = Client().get("/readyz")
+        finally:
+            client.config_set("min-replicas-to-write", 0)
+    assert response.status_code == 503
+    assert response.json()["parts"] == {"database": "ok", "redis": "not writable"}
 
 
 @pytest.mark.django_db
