@@ -1,4 +1,4 @@
-"""What is left of deadlocks: promoting a successor locks a second job, out of order (decision 0004)."""
+"""What a person asked for is done again when PostgreSQL ended it for a deadlock (decision 0004)."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -54,26 +54,38 @@ def promote_overdue() -> None:
     busy = AllocatedGpu.objects.filter(named, phase=HoldPhase.HELD)
     overdue = Allocation.objects.filter(Exists(planned), ~Exists(busy)).order_by("id")
     for allocation_id in list(overdue.values_list("id", flat=True)):
-        with transaction.atomic():
-            promote(allocation_id, at=database_now())
+        _promote_alone(allocation_id)
 
 
-def promote(allocation_id: int, *, at: datetime) -> bool:
-    """Turn a planned allocation into a held one if all its GPUs are free and its jobs have stopped."""
+def promote(allocation_id: int, *, at: datetime) -> None:
+    """Turn a planned allocation into a held one if all its GPUs are free and its jobs have stopped.
+
+    The caller has locked another job, so to wait for these could close a circle (decision 0004). Where
+    somebody else has one of them, it is done after the commit, in a transaction that holds nothing yet.
+    """
+    if not _promote(allocation_id, at=at, waits=False):
+        transaction.on_commit(partial(_promote_alone, allocation_id), robust=True)
+
+
+@transaction.atomic
+def _promote_alone(allocation_id: int) -> None:
+    _promote(allocation_id, at=database_now(), waits=True)
+
+
+def _promote(allocation_id: int, *, at: datetime, waits: bool) -> bool:
+    """Return whether all its jobs could be locked: then it is promoted, or not to be."""
     rows = AllocatedGpu.objects.filter(allocation_id=allocation_id, phase=HoldPhase.PLANNED)
+    planned = Attempt.objects.filter(allocation_id=allocation_id, state=AttemptState.PLANNED)
+    job_ids = list(planned.values_list("job_id", flat=True))
+    if len(lock_jobs(job_ids, waits=waits)) < len(job_ids):
+        return False
+    # Looked at under the locks: whoever had them may have changed all of it.
+    attempts = list(planned.select_related("job").order_by("job_id"))
     predecessor = AllocatedGpu.objects.filter(gpu=OuterRef("gpu"), phase=HoldPhase.HELD)
-    if rows.filter(Exists(predecessor)).exists():
-        return False
-    attempts = list(
-        Attempt.objects.filter(allocation_id=allocation_id, state=AttemptState.PLANNED)
-        .select_related("job")
-        .order_by("job_id")
-    )
-    job_ids = [attempt.job_id for attempt in attempts]
-    lock_jobs(job_ids)
     # A job that is being moved must have left its old place first.
-    if not attempts or Attempt.objects.filter(job_id__in=job_ids, state__in=ATTEMPT_LIVE).exists():
-        return False
+    moving = Attempt.objects.filter(job_id__in=job_ids, state__in=ATTEMPT_LIVE)
+    if not attempts or rows.filter(Exists(predecessor)).exists() or moving.exists():
+        return True
     rows.update(phase=HoldPhase.HELD)
     Allocation.objects.filter(id=allocation_id).update(phase=HoldPhase.HELD, held_at=at)
     nodes: set[int] = set()

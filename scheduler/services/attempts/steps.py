@@ -15,9 +15,12 @@ from scheduler.models import Attempt, Event, Job, Node
 from tenants.errors import Conflict
 
 
-def lock_jobs(ids: list[int]) -> dict[int, Job]:
-    """Lock the jobs in id order, without blocking inserts that refer to them; return them by id."""
-    rows = Job.objects.select_for_update(no_key=True).filter(id__in=ids).order_by("id")
+def lock_jobs(ids: list[int], *, waits: bool = True) -> dict[int, Job]:
+    """Lock the jobs in id order, without blocking inserts that refer to them; return them by id.
+
+    Without `waits` those that somebody else has locked are left out.
+    """
+    rows = Job.objects.select_for_update(no_key=True, skip_locked=not waits).filter(id__in=ids).order_by("id")
     return {job.id: job for job in rows}
 
 

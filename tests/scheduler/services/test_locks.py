@@ -31,6 +31,28 @@ def test_the_end_of_an_attempt_holds_no_node_while_it_may_wait_for_a_job():
     assert node.version > before
 
 
+@pytest.mark.django_db(transaction=True)
+def test_the_end_of_an_attempt_never_waits_for_its_successors_job():
+    """Whoever holds that job may want the one that ends: both would wait for ever (decision 0004)."""
+    node = make_node(gpus=1)
+    ending = make_attempt(make_job(), gpus_of(node), state="stopping", stop_cause="preempted")
+    successor = make_attempt(make_job(), gpus_of(node), state="planned", phase="planned")
+    part = ending.parts.select_related("attempt__job", "attempt__allocation", "node").get()
+
+    url = os.environ["DATABASE_URL"].rpartition("/")[0] + "/" + connection.settings_dict["NAME"]
+    with psycopg.connect(url) as other:
+        other.execute("SELECT id FROM scheduler_job WHERE id = %s FOR NO KEY UPDATE", [successor.job_id])
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SET LOCAL lock_timeout = '2s'")
+            part_exited(part, exit_code=143, category="stopped", message="", at=ending.planned_at, actor="me")
+            successor.refresh_from_db()
+            assert successor.state == "planned"
+            other.commit()
+    successor.refresh_from_db()
+    assert successor.state == "starting"
+
+
 def deadlock() -> OperationalError:
     error = OperationalError("deadlock detected")
     error.__cause__ = psycopg.errors.DeadlockDetected()
