@@ -14,6 +14,9 @@ SLUG = RegexValidator(
     "Use 1 to 63 lower-case letters, digits and hyphens, with a letter or digit at both ends.",
 )
 
+#: Whose a secret is; where a job does not say which, its user's own comes first.
+SECRET_SCOPES = ("user", "tenant")
+
 #: The key of a quota line that caps all GPU models together.
 ANY_MODEL = "*"
 
@@ -67,6 +70,43 @@ class Token(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
+
+
+class Secret(models.Model):
+    """A value that jobs are given and that is never shown again: a tenant's, or one user's own."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, null=True, related_name="secrets")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, related_name="secrets")
+    name = models.CharField(max_length=63)
+    #: The value under the key `key_id` of the settings (`tenants.sealing`).
+    sealed = models.BinaryField()
+    key_id = models.CharField(max_length=16)
+    created_at = models.DateTimeField(auto_now_add=True)
+    changed_at = models.DateTimeField()
+    #: Username of whoever gave it the value that it has.
+    changed_by = models.CharField(max_length=150)
+    #: When a node was last given it for a job.
+    last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(tenant__isnull=True) ^ Q(user__isnull=True), name="secret_has_one_owner"
+            ),
+            models.UniqueConstraint(fields=["tenant", "name"], name="one_secret_per_name_in_tenant"),
+            models.UniqueConstraint(fields=["user", "name"], name="one_secret_per_name_of_user"),
+        ]
+
+    @property
+    def scope(self) -> str:
+        """Whose it is: one of `SECRET_SCOPES`."""
+        return "user" if self.tenant_id is None else "tenant"
+
+    @property
+    def owner(self) -> str:
+        """To whom and to which name its value is bound."""
+        number = self.user_id if self.tenant_id is None else self.tenant_id
+        return f"{self.scope} {number} {self.name}"
 
 
 class Quota(models.Model):

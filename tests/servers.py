@@ -22,6 +22,7 @@ from controlplane.embedded import ports
 from controlplane.embedded.postgres import APPLICATION, OWNER, Postgres
 from controlplane.embedded.redis import Redis
 from controlplane.embedded.running import Server, running
+from tenants.sealing import new_key
 
 PREFIX = "allotment-test-"
 
@@ -54,6 +55,7 @@ os.environ["ALLOT_TEST_SETTLED"] = " ".join(
 )
 os.environ["ALLOT_HOME"] = str(HOME)
 os.environ["ALLOT_SECRET_KEY"] = "only-for-tests-" + secrets.token_urlsafe(32)
+os.environ["ALLOT_SECRETS_KEYS"] = new_key()
 
 
 @contextmanager

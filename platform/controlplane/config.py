@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from controlplane import server_urls
+from tenants.sealing import read_keys
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 #: How mail servers are spoken to, with their usual ports.
@@ -37,6 +38,9 @@ class Config(BaseSettings):
     migration_database_url: str = ""
     # Signs sessions, and keys the hashes of API and node tokens: changing it signs everybody out.
     secret_key: SecretStr
+    # Seal the secrets of jobs, which the database holds: base64 of 32 bytes each, separated by commas. The
+    # first one seals, all of them open (docs/secrets.md). Empty: nobody can store a secret.
+    secrets_keys: SecretStr = SecretStr("")
     debug: bool = False
     # Names by which browsers and agents reach this server, comma-separated (Host and Origin allow-list).
     hosts: str = "localhost,127.0.0.1,[::1]"
@@ -138,6 +142,12 @@ class Config(BaseSettings):
     def _empty_or_long_enough(cls, value: SecretStr) -> SecretStr:
         if value.get_secret_value() and len(value.get_secret_value()) < 16:
             raise ValueError("needs at least 16 characters, or none")
+        return value
+
+    @field_validator("secrets_keys")
+    @classmethod
+    def _keys(cls, value: SecretStr) -> SecretStr:
+        read_keys(value.get_secret_value())
         return value
 
     @field_validator("secret_key")

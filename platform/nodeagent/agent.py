@@ -33,6 +33,7 @@ from nodeagent.machine import (
     LeaseChecked,
     Leaving,
     Part,
+    Phase,
     Prepare,
     Release,
     Start,
@@ -41,7 +42,17 @@ from nodeagent.machine import (
     TakeTurns,
     step,
 )
-from nodeagent.messages import PROTOCOL, Finding, GpuSample, Inventory, PartReport
+from nodeagent.messages import (
+    NO_SECRETS,
+    PROTOCOL,
+    DesiredPart,
+    Finding,
+    GpuSample,
+    Inventory,
+    PartReport,
+    SecretsAnswer,
+    SecretsRequest,
+)
 from nodeagent.messages import Report as ReportMessage
 from nodeagent.metrics.exposition import Figures, keep_exposing
 from nodeagent.metrics.jobs import agent_usage
@@ -93,6 +104,8 @@ class Agent:
         self.state = State(lease_deadline=self.runtime.lease_deadline())
         self.events: deque[Event] = deque()
         self.is_stepping = False
+        #: Those whose secrets are being asked for, by attempt.
+        self.starting: dict[int, asyncio.Task[None]] = {}
         self.report_seconds = FIRST_REPORT_SECONDS
         self.changed = asyncio.Event()
         self.leaving = asyncio.Event()
@@ -133,6 +146,7 @@ class Agent:
             if stop_jobs_on_exit:
                 await self.stop_everything()
         finally:
+            tasks += self.starting.values()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -174,7 +188,10 @@ class Agent:
             case Release(attempt=attempt):
                 self.runtime.release(attempt)
             case Start(wish=wish):
-                self.runtime.start(wish)
+                if wish.has_secrets:
+                    self.starting[wish.attempt] = asyncio.create_task(self.start_with_secrets(wish))
+                else:
+                    self.runtime.start(wish)
                 self.shipper.follow(self.state.parts[wish.attempt])
             case Stop():
                 self.runtime.stop(
@@ -191,6 +208,26 @@ class Agent:
                 self.changed.set()
                 return
         log.info("%s", describe(instruction))
+
+    async def start_with_secrets(self, wish: DesiredPart) -> None:
+        """Ask for the attempt's secrets, for as long as it is to start at all, and start it with them."""
+        answer, backoff = NO_SECRETS, Backoff(RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS, random.random)
+        # One that is told to stop meanwhile is started too, without them: it ends at once, as every other.
+        while self.state.parts[wish.attempt].phase is Phase.STARTING:
+            try:
+                answer = await self.client.secrets(SecretsRequest(attempt=wish.attempt))
+                break
+            except Unreachable as error:
+                log.warning("The secrets of attempt %d are not to be had yet: %s", wish.attempt, error)
+                await asyncio.sleep(backoff.failed())
+            except Refused as error:
+                answer = SecretsAnswer(problem=f"The server did not hand out its secrets: {error}")
+                break
+        del self.starting[wish.attempt]
+        try:
+            self.runtime.start(wish, answer)
+        except OSError:
+            log.exception("Not carried out: %s", describe(Start(wish=wish)))
 
     # Reports
 

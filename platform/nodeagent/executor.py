@@ -13,7 +13,7 @@ from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices
 from nodeagent.folder import AttemptFolder
 from nodeagent.machine import Adopted, Event
-from nodeagent.messages import DesiredPart, Turn
+from nodeagent.messages import NO_SECRETS, DesiredPart, SecretsAnswer, Turn
 
 
 class Runtime(Protocol):
@@ -59,8 +59,11 @@ class Runtime(Protocol):
         """Give back what preparing took or takes: it will not be started. One still being prepared is
         posted as Prepared or Exited as always."""
 
-    def start(self, wish: DesiredPart) -> None:
-        """Start the replicas of a prepared attempt. Posts Started, and Exited at the end."""
+    def start(self, wish: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
+        """Start the replicas of a prepared attempt. Posts Started, and Exited at the end.
+
+        What is secret reaches its processes by way of memory only: nothing of it is written to a disk.
+        """
 
     def stop(self, attempt: int, grace_seconds: float, *, is_leaving: bool = False) -> None:
         """SIGTERM, and SIGKILL to what is left after the grace. May be called again with less grace."""

@@ -11,6 +11,7 @@
     rank-N.log    output of replica N; rank-N.sent says how much of it the server has
     environment-N what replica N's container gets as its environment
     progress-N    the file behind $ALLOT_PROGRESS; progress.sent says how far rank 0's was reported
+    secrets       where the job finds secrets that are files; what is there is on a tmpfs, where there is one
     work/N, tmp   working folder of replica N, and its TMPDIR
 
 Imported by the minder, so it imports nearly nothing.
@@ -42,6 +43,7 @@ class AttemptFolder:
         self.door = os.path.join(path, "door")
         self.progress_sent = os.path.join(path, "progress.sent")
         self.temporary = os.path.join(path, "tmp")
+        self.secrets = os.path.join(path, "secrets")
         self.works = os.path.join(path, "work")
 
     def log(self, rank: int) -> str:

@@ -6,6 +6,7 @@ harmless: there is no command to lose. Log text goes by LogBatch, numbered, and 
 
     POST /api/agent/v1/sync   Report   -> Desired
     POST /api/agent/v1/logs   LogBatch -> LogAnswer
+    POST /api/agent/v1/secrets   SecretsRequest -> SecretsAnswer
     GET  /ws/agent            WebSocket; the server sends {"type": "wake"} when there is something new,
                               and {"type": "session", "session": SessionOffer} when somebody wants in
     GET  /ws/agent/sessions/ID   WebSocket, opened for that; what goes over it is in `frames.py`
@@ -262,6 +263,8 @@ class DesiredPart:
     shares_gpus: bool = False
     #: When it may run, where those that share the GPUs run one at a time; None: always.
     turn: Turn | None = None
+    #: It is given secrets, which the agent asks for just before it starts.
+    has_secrets: bool = False
     #: Names of the ports at which each replica is to listen, and the number where it is given, else 0.
     ports: dict[str, int] = field(default_factory=dict)
 
@@ -276,6 +279,35 @@ class Desired:
     parts: tuple[DesiredPart, ...] = ()
     #: The server has no inventory of this boot: send it with the next report.
     want_inventory: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretsRequest:
+    """An attempt whose part on this node is about to start."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedSecret:
+    """A secret as the job's processes get it: as a variable, or else as a file in $ALLOT_SECRETS_DIR."""
+
+    value: str = field(repr=False)
+    env: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretsAnswer:
+    """All secrets of an attempt, or why it cannot have them. Kept in memory only, by all who pass it on."""
+
+    secrets: tuple[HandedSecret, ...] = ()
+    #: For people: why the attempt does not start.
+    problem: str = ""
+
+
+#: Of the attempts that are given none.
+NO_SECRETS = SecretsAnswer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from nodeagent.minding.freezing import Freezer
 from nodeagent.minding.guest import Guests
 from nodeagent.minding.landlock import Confinement, ConfinementError
 from nodeagent.minding.replica import CommandNotStarted, OutputFile, RunningReplica
+from nodeagent.minding.secrets import Mask, Secrets
 from nodeagent.minding.turns import Turns
 from nodeagent.procfs import (
     PR_SET_CHILD_SUBREAPER,
@@ -71,6 +72,8 @@ class Minder:
         has_containers = any(replica["container"] for replica in spec["replicas"])
         self.kill_margin_seconds = CONTAINER_KILL_MARGIN_SECONDS if has_containers else KILL_MARGIN_SECONDS
         limit = spec["disk_bytes"]
+        # What an earlier version of the agent wrote down has none.
+        self.secrets = Secrets.receive(spec.get("secrets"))
         self.disk = DiskWatch(folder.path, limit, lambda: descendants(os.getpid())) if limit else None
         self.first_failed: int | None = None
         self.reason = ""
@@ -94,12 +97,21 @@ class Minder:
         for replica in self.replicas:
             while replica.pump():
                 pass
+            replica.output.finish()
             replica.cgroup.remove()
+        self.secrets.remove()
         self.write_status(is_final=True)
 
     def start_replicas(self) -> None:
+        try:
+            self.secrets.hand_to(self.spec["replicas"])
+        except OSError as error:
+            self.problem = f"Its secrets could not be handed to it: {error}"
+            self.reason = "replica"
+            return
         for spec in self.spec["replicas"]:
-            output = OutputFile(self.folder.log(spec["rank"]), self.spec["log_bytes"])
+            mask = Mask(self.secrets.values)
+            output = OutputFile(self.folder.log(spec["rank"]), self.spec["log_bytes"], mask)
             replica = RunningReplica(spec, output, self.enclosure, self.confinement)
             self.replicas.append(replica)
             try:

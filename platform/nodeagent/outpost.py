@@ -22,12 +22,13 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from nodeagent.batch.errand import ErrandFolder, read
+from nodeagent.batch.sealing import OutpostKey
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices, find_devices
 from nodeagent.devices.loads import Load
 from nodeagent.folder import write_json
 from nodeagent.machine import NEVER_STARTED, Event, Exited, Outcome, Part, Phase, Prepared, Started
-from nodeagent.messages import DesiredPart, GpuSample, InventoryGpu, Turn, decode, encode
+from nodeagent.messages import NO_SECRETS, DesiredPart, GpuSample, InventoryGpu, Turn, decode, encode
 from nodeagent.metrics.sampling import Sampler
 from nodeagent.minding.cgroups import Cgroups
 from nodeagent.process.runtime import ProcessRuntime
@@ -94,8 +95,12 @@ class AssignedDevices:
 class Outpost:
     """Does one errand. `run` returns when nothing of it is alive."""
 
-    def __init__(self, folder: ErrandFolder, configuration: Configuration, wish: DesiredPart) -> None:
+    def __init__(
+        self, folder: ErrandFolder, name: str, configuration: Configuration, wish: DesiredPart
+    ) -> None:
         self.folder = folder
+        self.name = name
+        self.key = OutpostKey() if wish.has_secrets else None
         self.wish = wish
         planned = {index for replica in wish.replicas for index in replica.gpu_indexes}
         self.assigned = tuple(filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")))
@@ -187,8 +192,9 @@ class Outpost:
         is_ready = self.stage == "ready" and self.deadline is not None and stop is None
         if going is not None and is_ready and not self.is_going:
             self.is_going = True
-            self.runtime.start(decode(DesiredPart, going))
-
+            sealed = orders.get("secrets")
+            answer = NO_SECRETS if self.key is None or not sealed else self.key.open(sealed, self.name)
+            self.runtime.start(decode(DesiredPart, going), answer)
         turn = orders.get("turn")
         if turn is not None and turn != self.turn_order and self.is_going:
             self.turn_order = turn
@@ -218,6 +224,7 @@ class Outpost:
             "is_ended_by_system": self.is_ended_by_system and self.stop_order is None,
             "assigned": self.assigned,
             "isolation": self.runtime.isolation,
+            "public_key": "" if self.key is None else self.key.public,
             "samples": [encode(sample) for sample in self.sampler.gpus],
         }
         try:
@@ -242,6 +249,6 @@ def main() -> None:
     wish = decode(DesiredPart, errand["wish"])
 
     async def run() -> None:
-        await Outpost(folder, configuration, wish).run()
+        await Outpost(folder, name, configuration, wish).run()
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""The node agents' two endpoints. Plain views: a fixed message each, and no user to think of."""
+"""The node agents' three endpoints. Plain views: a fixed message each, and no user to think of."""
 
 import json
 from collections.abc import Callable
@@ -9,8 +9,9 @@ from django.http import HttpRequest, JsonResponse
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 
-from nodeagent.messages import LogBatch, MessageError, decode, encode
+from nodeagent.messages import LogBatch, MessageError, SecretsRequest, decode, encode
 from scheduler.models import Node
+from scheduler.services.attempts.secrets import secrets_hand_out
 from scheduler.services.logs.storing import logs_append
 from scheduler.services.nodes.managing import node_of_token
 from scheduler.services.nodes.reports import report_apply, report_read
@@ -45,4 +46,5 @@ def _error(status: int, code: str, message: str) -> JsonResponse:
 urlpatterns = [
     path("sync", _endpoint(report_read, report_apply), name="agent-sync"),
     path("logs", _endpoint(partial(decode, LogBatch), logs_append), name="agent-logs"),
+    path("secrets", _endpoint(partial(decode, SecretsRequest), secrets_hand_out), name="agent-secrets"),
 ]

@@ -5,6 +5,7 @@ from rest_framework import serializers
 from scheduler.core.lifecycle import JobState
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
 from scheduler.jobspec import NOTIFIED, TOPOLOGY_LEVELS, WATCHED_THEN
+from tenants.models import SECRET_SCOPES
 
 JOB_STATES = [state.value for state in JobState]
 GUARANTEES = [GUARANTEED, OPPORTUNISTIC]
@@ -106,6 +107,24 @@ class Port(serializers.Serializer):
     )
 
 
+class SecretUse(serializers.Serializer):
+    """A secret that all processes of the job get, by its name. As text alone: the variable of that name."""
+
+    name = serializers.CharField(max_length=63)
+    env = serializers.CharField(
+        required=False, allow_null=True, max_length=128, help_text="The variable in which it comes; or file."
+    )
+    file = serializers.CharField(
+        required=False, allow_null=True, max_length=63, help_text="The file in $ALLOT_SECRETS_DIR; or env."
+    )
+    scope = serializers.ChoiceField(
+        required=False,
+        allow_null=True,
+        choices=SECRET_SCOPES,
+        help_text="Whose it is; null: the submitter's own if he has one of that name, else the tenant's.",
+    )
+
+
 class JobSpec(serializers.Serializer):
     """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas`
     and `env` may stand here instead of in `tasks`."""
@@ -165,6 +184,7 @@ class JobSpec(serializers.Serializer):
     notebook = serializers.BooleanField(
         required=False, write_only=True, help_text="Short for a port of the name notebook."
     )
+    secrets = SecretUse(many=True, required=False)
     checkpoint = Checkpoint(required=False)
     throughput = serializers.DictField(child=serializers.FloatField(), required=False)
     labels = serializers.DictField(child=serializers.CharField(), required=False)

@@ -2,7 +2,7 @@
 
 from scheduler.jobspec.fields import Fields, did_you_mean
 from scheduler.jobspec.parsing import TOPOLOGY_LEVELS, parse
-from scheduler.jobspec.spec import ANY_MODEL, NOTIFIED, WATCHED_THEN, JobSpec, TaskSpec, in_order
+from scheduler.jobspec.spec import ANY_MODEL, NOTIFIED, WATCHED_THEN, JobSpec, SecretUse, TaskSpec, in_order
 
 __all__ = [
     "ANY_MODEL",
@@ -11,6 +11,7 @@ __all__ = [
     "WATCHED_THEN",
     "Fields",
     "JobSpec",
+    "SecretUse",
     "TaskSpec",
     "did_you_mean",
     "in_order",

@@ -175,3 +175,16 @@ class Fields:
             self.refuse(
                 short, f"is not a known field{did_you_mean(short, known)}", f"one of: {', '.join(known)}"
             )
+
+
+def is_mapping(fields: Fields, name: str, value: object, *, most: int) -> bool:
+    """Whether the value of a field is an object that is not too large; noted where it is another thing."""
+    if value is None:
+        return False
+    if not isinstance(value, Mapping):
+        fields.refuse(name, f"{described(value)} is not an object", "an object of names and values")
+    elif len(value) > most:
+        fields.refuse(name, f"has {len(value)} entries", f"at most {most}")
+    else:
+        return True
+    return False

@@ -9,9 +9,10 @@ from scheduler.core.failures.retrying import RetryRules
 from scheduler.core.failures.taxonomy import KNOWN_FAILURES
 from scheduler.core.perf.speed import HIGHEST, LARGEST_RATIO, too_far_apart
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Topology
-from scheduler.jobspec.fields import Fields, described, is_storable
+from scheduler.jobspec.fields import Fields, described, is_mapping, is_storable
 from scheduler.jobspec.ports import read_ports
 from scheduler.jobspec.quantities import bytes_of
+from scheduler.jobspec.secrets import read_secrets
 from scheduler.jobspec.spec import (
     ANY_MODEL,
     IDLE_BELOW_PERCENT,
@@ -22,6 +23,7 @@ from scheduler.jobspec.spec import (
     Trial,
     Watch,
 )
+from scheduler.jobspec.variables import read_env
 from tenants.errors import FieldError, Invalid
 
 #: Most characters of all commands, variables and labels of a job: all else is small by itself.
@@ -42,7 +44,6 @@ MAX_ATTEMPTS = 20
 MAX_RETRY_LINES = 20
 MAX_LABELS = 20
 MAX_WORDS = 1_000
-MAX_VARIABLES = 200
 MAX_MODELS = 16
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -53,22 +54,6 @@ _IMAGE = re.compile(
     r"(:[A-Za-z0-9._-]+)?(@sha256:[0-9a-f]{64})?"
 )
 _IMAGE_EXPECTED = "the name of a container image, such as registry.example/team/pytorch:2.5"
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-#: What the node agent sets last, whatever the user says (DESIGN section 6).
-_PLATFORM_VARIABLES = frozenset(
-    {
-        "CUDA_VISIBLE_DEVICES",
-        "NVIDIA_VISIBLE_DEVICES",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "NODE_RANK",
-        "NNODES",
-        "LOCAL_WORLD_SIZE",
-    }
-)
 #: Fields of a one-task job that may stand at the top instead of in `tasks`.
 _SHORTHAND = ("command", "gpus", "gpu_model", "resources", "replicas", "env")
 
@@ -129,6 +114,7 @@ def _job(fields: Fields) -> JobSpec:
         trial=_trial(fields, tasks),
         notify_email=_notify(fields),
         ports=read_ports(fields),
+        secrets=read_secrets(fields, tasks),
         grace_seconds=_only(
             fields.object("checkpoint"), "grace_seconds", default=30, least=0, most=MAX_GRACE_SECONDS
         ),
@@ -214,7 +200,7 @@ def _task(fields: Fields, *, is_only: bool) -> tuple[TaskSpec, tuple[str, ...] |
     cpus = resources.number("cpu", default=0.0, least=0, most=MAX_CPUS)
     memory_bytes = _memory(resources)
     resources.finish()
-    command, env = _command(fields), _env(fields)
+    command, env = _command(fields), read_env(fields)
     fields.finish()
     task = TaskSpec(
         name=name,
@@ -285,40 +271,6 @@ def _command(fields: Fields) -> tuple[str, ...]:
     if words[0] == "":
         fields.refuse("command.0", "is empty", "the program to run")
     return tuple(word for word in words if isinstance(word, str))
-
-
-def _env(fields: Fields) -> dict[str, str]:
-    value = fields.take("env")
-    if not _is_mapping(fields, "env", value, most=MAX_VARIABLES):
-        return {}
-    env = {}
-    for name, text in value.items():
-        where = f"env.{str(name)[:80]}"
-        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-            fields.refuse(
-                where, "is not a name of a variable", "letters, digits and '_', not beginning with a digit"
-            )
-        elif name in _PLATFORM_VARIABLES or name.startswith("ALLOT_"):
-            fields.refuse(where, "is set by the platform", "another name")
-        elif isinstance(text, bool) or not isinstance(text, str | int | float):
-            fields.refuse(where, f"{described(text)} is not text", "text; put it in quotes")
-        elif not is_storable(str(text)):
-            fields.refuse(where, "has a NUL or a broken character", "plain text")
-        else:
-            env[name] = str(text)
-    return env
-
-
-def _is_mapping(fields: Fields, name: str, value: object, *, most: int) -> bool:
-    if value is None:
-        return False
-    if not isinstance(value, Mapping):
-        fields.refuse(name, f"{described(value)} is not an object", "an object of names and values")
-    elif len(value) > most:
-        fields.refuse(name, f"has {len(value)} entries", f"at most {most}")
-    else:
-        return True
-    return False
 
 
 def _topology(fields: Fields) -> Topology | None:
@@ -439,7 +391,7 @@ def _notify(fields: Fields) -> tuple[str, ...] | None:
 def _attempts_by(fields: Fields, name: str, known: Collection[str] = ()) -> dict[str, int]:
     """Return numbers of attempts by one of the known words, or by any text where there are none."""
     value = fields.take(name)
-    if not _is_mapping(fields, name, value, most=MAX_RETRY_LINES):
+    if not is_mapping(fields, name, value, most=MAX_RETRY_LINES):
         return {}
     attempts: dict[str, int] = {}
     for key, count in value.items():
@@ -458,7 +410,7 @@ def _attempts_by(fields: Fields, name: str, known: Collection[str] = ()) -> dict
 
 def _throughput(fields: Fields) -> dict[str, float]:
     value = fields.take("throughput")
-    if not _is_mapping(fields, "throughput", value, most=MAX_MODELS):
+    if not is_mapping(fields, "throughput", value, most=MAX_MODELS):
         return {}
     speeds: dict[str, float] = {}
     for model, speed in value.items():
@@ -484,7 +436,7 @@ def _throughput(fields: Fields) -> dict[str, float]:
 
 def _labels(fields: Fields) -> dict[str, str]:
     value = fields.take("labels")
-    if not _is_mapping(fields, "labels", value, most=MAX_LABELS):
+    if not is_mapping(fields, "labels", value, most=MAX_LABELS):
         return {}
     labels = {}
     for name, text in value.items():

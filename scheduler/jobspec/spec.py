@@ -65,6 +65,28 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecretUse:
+    """A secret that all processes of a job get: as a variable, or as a file in $ALLOT_SECRETS_DIR."""
+
+    name: str
+    #: The variable's name; empty: it is a file.
+    env: str = ""
+    #: The file's name; empty: it is a variable.
+    file: str = ""
+    #: Whose it is, "user" or "tenant"; empty while that is not filled in.
+    scope: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the normal form, JSON-ready."""
+        return {
+            "name": self.name,
+            "env": self.env or None,
+            "file": self.file or None,
+            "scope": self.scope or None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """A checked specification. `virtual_cluster` is empty while its only possible value is not filled in."""
 
@@ -100,6 +122,7 @@ class JobSpec:
     notify_email: tuple[str, ...] | None = None
     #: By name, the ports at which people visit its programs; None: the node chooses the number.
     ports: Mapping[str, int | None] = field(default_factory=dict)
+    secrets: tuple[SecretUse, ...] = ()
     grace_seconds: float
     throughput: Mapping[str, float]
     labels: Mapping[str, str]
@@ -153,6 +176,7 @@ class JobSpec:
             ),
             "notify": None if self.notify_email is None else {"email": list(self.notify_email)},
             "ports": [{"name": name, "port": port} for name, port in self.ports.items()],
+            "secrets": [secret.to_dict() for secret in self.secrets],
             "checkpoint": {"grace_seconds": self.grace_seconds},
             "throughput": dict(self.throughput),
             "labels": dict(self.labels),
@@ -249,6 +273,7 @@ _FIELDS = (
     "trial",
     "notify",
     "ports",
+    "secrets",
     "checkpoint",
     "throughput",
     "labels",

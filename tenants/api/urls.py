@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from tenants.api.secrets import OwnSecretsView, OwnSecretView, TenantSecretsView, TenantSecretView
 from tenants.api.session import PasswordView, SessionView
 from tenants.api.tenants import MembersView, MemberView, QuotaView, TenantsView, TenantView
 from tenants.api.tokens import TokensView, TokenView
@@ -12,6 +13,8 @@ urlpatterns = [
     path("session/password", PasswordView.as_view()),
     path("tokens", TokensView.as_view()),
     path("tokens/<str:key>", TokenView.as_view()),
+    path("secrets", OwnSecretsView.as_view()),
+    path("secrets/<str:name>", OwnSecretView.as_view()),
     path("users", UsersView.as_view()),
     path("users/<str:username>", UserView.as_view()),
     path("audit", AuditView.as_view()),
@@ -19,5 +22,7 @@ urlpatterns = [
     path("tenants/<str:name>", TenantView.as_view()),
     path("tenants/<str:name>/members", MembersView.as_view()),
     path("tenants/<str:name>/members/<str:username>", MemberView.as_view()),
+    path("tenants/<str:name>/secrets", TenantSecretsView.as_view()),
+    path("tenants/<str:name>/secrets/<str:secret>", TenantSecretView.as_view()),
     path("tenants/<str:name>/quota", QuotaView.as_view()),
 ]

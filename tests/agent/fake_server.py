@@ -20,6 +20,8 @@ from nodeagent.messages import (
     PartReport,
     ProgressLine,
     Report,
+    SecretsAnswer,
+    SecretsRequest,
     decode,
     encode,
 )
@@ -46,6 +48,11 @@ class FakeServer:
         self.status: int | None = None
         #: Output of these attempts is answered with 500.
         self.chokes_on: set[int] = set()
+        #: What attempts are given; others are refused theirs.
+        self.secrets: dict[int, SecretsAnswer] = {}
+        self.secrets_asked: list[int] = []
+        #: While set, nothing is known of secrets.
+        self.is_without_secrets = False
         #: Reports that are answered with 400.
         self.refuses: Callable[[Report], bool] = lambda report: False
         self.changed = asyncio.Condition()
@@ -156,7 +163,16 @@ class FakeServer:
             report = decode(Report, json.loads(body))
             if self.refuses(report):
                 return 400, {"error": "malformed"}
-            answer = self.take_report(node, report)
+            answer: Any = self.take_report(node, report)
+        elif path == "/api/agent/v1/secrets":
+            attempt = decode(SecretsRequest, json.loads(body)).attempt
+            if attempt not in self.secrets_asked:
+                self.secrets_asked.append(attempt)
+            if self.is_without_secrets:
+                return 503, {"error": "down"}
+            if attempt not in self.secrets:
+                return 400, {"error": "malformed"}
+            answer = self.secrets[attempt]
         else:
             batch = decode(LogBatch, json.loads(body))
             if batch.attempt in self.chokes_on:

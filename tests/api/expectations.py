@@ -21,6 +21,9 @@ POST   /api/v1/session/password                   401    400      400    400    
 GET    /api/v1/tokens                             401    200      200    200    200   200      200       -
 POST   /api/v1/tokens                             401    201      201    201    201   201      403       403
 DELETE /api/v1/tokens/<str:key>                   401    404      404    204    404   204      403       403
+GET    /api/v1/secrets                            401    200      200    200    200   200      200       -
+PUT    /api/v1/secrets/<str:name>                 401    201      201    200    201   201      403       403
+DELETE /api/v1/secrets/<str:name>                 401    404      404    204    404   404      403       403
 GET    /api/v1/users                              401    403      403    403    403   200      200       -
 POST   /api/v1/users                              401    403      403    403    403   201      403       403
 PATCH  /api/v1/users/<str:username>               401    403      403    403    403   200      403       403
@@ -36,6 +39,11 @@ DELETE /api/v1/tenants/<str:name>/members/<str:username>
                                                   401    404      403    204    204   204      403       403
 GET    /api/v1/tenants/<str:name>/quota           401    404      200    200    200   200      200       -
 PUT    /api/v1/tenants/<str:name>/quota           401    404      403    403    403   200      403       403
+GET    /api/v1/tenants/<str:name>/secrets         401    404      200    200    200   200      200       -
+PUT    /api/v1/tenants/<str:name>/secrets/<str:secret>
+                                                  401    404      403    403    200   200      403       403
+DELETE /api/v1/tenants/<str:name>/secrets/<str:secret>
+                                                  401    404      403    403    204   204      403       403
 
 GET    /api/v1/jobs                               401    200      200    200    200   200      200       -
 POST   /api/v1/jobs                               401    404      403    201    201   201      403       403
@@ -174,6 +182,7 @@ GET    /api/schema                                401    200      200    200    
 GET    /api/docs                                  200    200      200    200    200   200      200       -
 POST   /api/agent/v1/sync                         401    401      401    401    401   401      401       401
 POST   /api/agent/v1/logs                         401    401      401    401    401   401      401       401
+POST   /api/agent/v1/secrets                      401    401      401    401    401   401      401       401
 GET    /metrics                                   401    403      403    403    403   200      200       -
 GET    /healthz                                   200    200      200    200    200   200      200       -
 GET    /readyz                                    200    200      200    200    200   200      200       -
@@ -207,6 +216,8 @@ BODIES = {
     ("POST", "/api/v1/session"): {"username": "nobody-at-all", "password": "wrong"},
     ("POST", "/api/v1/session/password"): {"current": "wrong", "new": "a-long-one-8231"},
     ("POST", "/api/v1/tokens"): {"name": "laptop"},
+    ("PUT", "/api/v1/secrets/<str:name>"): {"value": "a value"},
+    ("PUT", "/api/v1/tenants/<str:name>/secrets/<str:secret>"): {"value": "a value"},
     ("POST", "/api/v1/users"): {"username": "zoe"},
     ("PATCH", "/api/v1/users/<str:username>"): {"email": "mia@example.org"},
     ("POST", "/api/v1/tenants"): {"name": "green"},

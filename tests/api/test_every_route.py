@@ -22,7 +22,7 @@ from scheduler.core.plan import LedgerLine as Line
 from scheduler.models import Advice, Allowance, AnomalyReport, Event, Job, LogChunk, Round, WhatIf
 from scheduler.rounds.comparisons import nothing_found
 from scheduler.services.market.ledger import ledger_write
-from tenants.models import Role, Token, User, VirtualCluster
+from tenants.models import Role, Secret, Token, User, VirtualCluster
 from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error
 from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS, QUERIES
 from tests.scheduler.builders import (
@@ -162,6 +162,9 @@ def world(db, settings) -> World:
     account = make_account(shared, 5, reason=MARK)
     Allowance.objects.create(account=account, millicredits=1, every_seconds=60, next_at=timezone.now())
     token = Token.objects.create(user=people["member"], name=MARK, key="0123456789ab", digest=b"x" * 32)
+    kept = {"sealed": b"x", "key_id": "x", "changed_at": timezone.now(), "changed_by": MARK}
+    Secret.objects.create(tenant=red, name=MARK, **kept)
+    Secret.objects.create(user=people["member"], name="mine", **kept)
     webhook = make_webhook(red, title=MARK)
     delivery = make_delivery(webhook, body=MARK)
     parameters = {
@@ -169,6 +172,8 @@ def world(db, settings) -> World:
         "delivery_id": str(delivery.id),
         "tenants.name": "red",
         "tenants.username": "member",
+        "tenants.secret": MARK,
+        "secrets.name": "mine",
         "users.username": mia.username,
         "nodes.name": "spare",
         "virtual-clusters.name": "unused",

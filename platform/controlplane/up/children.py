@@ -16,6 +16,7 @@ from controlplane.up.child import ChildSpec
 DATABASES, SERVER, AGENTS = 0, 1, 2
 # What node agents, and so the jobs below them, must not inherit.
 SERVER_ONLY = ("DATABASE_URL", "ALLOT_MIGRATION_DATABASE_URL", "REDIS_URL")
+SERVER_KEYS = ("ALLOT_SECRET_KEY", "ALLOT_SECRETS_KEYS")
 
 
 def python_environment(home: Path, host: str) -> dict[str, str]:
@@ -81,7 +82,7 @@ def beat(environment: dict[str, str]) -> ChildSpec:
 
 def agents(environment: dict[str, str], folder: Path) -> Sequence[ChildSpec]:
     """One node agent for each configuration file in `folder`, beside the server on this machine."""
-    own = {name: value for name, value in environment.items() if name not in SERVER_ONLY}
+    own = {name: value for name, value in environment.items() if name not in SERVER_ONLY + SERVER_KEYS}
     return [
         ChildSpec(
             name=path.stem,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.up.errors import StartError
+from tenants.sealing import new_key
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Home:
         values = self._read()
         for name in ("ALLOT_SECRET_KEY", "ALLOT_EMBEDDED_POSTGRES_PASSWORD", "ALLOT_EMBEDDED_REDIS_PASSWORD"):
             values.setdefault(name, secrets.token_urlsafe(48))
+        values.setdefault("ALLOT_SECRETS_KEYS", new_key())
         return values
 
     def write_environment(self, values: dict[str, str]) -> None:

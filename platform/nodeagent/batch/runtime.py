@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.batch.errand import ErrandFolder, read
+from nodeagent.batch.sealing import seal
 from nodeagent.batch.system import BatchError, BatchJob, Errand
 from nodeagent.batch.watch import JOB_LISTS_PER_NODE_LIST, BatchDevices, BatchWatch
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.machine import NEVER_STARTED, Adopted, Event, Exited, Outcome, Part, Phase, Prepared, Started
-from nodeagent.messages import DesiredPart, GpuSample, Turn, decode, encode
+from nodeagent.messages import NO_SECRETS, DesiredPart, GpuSample, SecretsAnswer, Turn, decode, encode
 from nodeagent.outpost import Stage, lost
 from nodeagent.process.runtime import kept_wish, remove_tree
 from nodeagent.procfs import boot_clock_seconds
@@ -59,6 +60,8 @@ class Held:
     #: When the batch system took it, by this machine's clock; infinite: not yet; None: it has to be asked.
     submitted_at: float | None = None
     stage: Stage = "preparing"
+    #: By which secrets are sealed for the outpost; "" when it needs none, or has said nothing yet.
+    public_key: str = ""
     orders: dict[str, Any] = field(default_factory=dict)
     #: (when it was read, what the node's clock had shown), oldest first.
     beats: list[tuple[float, float]] = field(default_factory=list)
@@ -157,8 +160,12 @@ class BatchRuntime:
             self._end(held, NEVER_STARTED)
         self._cancel(held)
 
-    def start(self, wish: DesiredPart) -> None:
-        """Tell the outpost to go."""
+    def start(self, wish: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
+        """Tell the outpost to go; what is secret is sealed for it alone."""
+        if (held := self.held.get(wish.attempt)) is None:
+            return
+        if secrets != NO_SECRETS:
+            held.orders["secrets"] = seal(secrets, held.public_key, held.name)
         self._order(wish.attempt, "go", encode(wish))
 
     def stop(self, attempt: int, grace_seconds: float, *, is_leaving: bool = False) -> None:
@@ -225,7 +232,8 @@ class BatchRuntime:
         if wish is None:
             return None  # It was not handed to anybody yet. The server will ask for it again.
         state, orders = read(folder.state), read(folder.orders)
-        held = self.held[attempt] = Held(name=errand["name"], wish=wish, orders=orders)
+        key = state.get("public_key", "")
+        held = self.held[attempt] = Held(name=errand["name"], wish=wish, public_key=key, orders=orders)
         part = Part(wish=wish, master_port=state.get("master_port"))
         if "go" in orders:
             held.stage = "ready" if state.get("started_at") is None else "running"
@@ -286,6 +294,7 @@ class BatchRuntime:
         stage, before = state["stage"], held.stage
         if stage == before and stage != "ended":
             return
+        held.public_key = state.get("public_key", "")
         if before == "preparing" and stage in ("ready", "running"):
             if state["isolation"] != self.isolation:
                 write_json(self.known_isolation, state["isolation"])

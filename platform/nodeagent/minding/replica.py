@@ -16,6 +16,7 @@ import warnings  # noqa: F401 - os.execvpe loads it, which the job's user may no
 from nodeagent.minding.cgroups import CgroupOfReplica
 from nodeagent.minding.enclosure import Enclosure
 from nodeagent.minding.landlock import Confinement
+from nodeagent.minding.secrets import Mask
 from nodeagent.procfs import (
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
@@ -39,14 +40,25 @@ class CommandNotStarted(Exception):
 
 
 class OutputFile:
-    """What one replica wrote, up to a limit; what follows is read and dropped, so that it never blocks."""
+    """What one replica wrote, up to a limit; what follows is read and dropped, so that it never blocks.
 
-    def __init__(self, path: str, limit_bytes: int) -> None:
+    Secrets are masked before anything is on the disk.
+    """
+
+    def __init__(self, path: str, limit_bytes: int, mask: Mask) -> None:
+        self.mask = mask
         self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.left_bytes = limit_bytes
         self.limit_bytes = limit_bytes
 
     def write(self, data: bytes) -> None:
+        self._keep(self.mask.through(data))
+
+    def finish(self) -> None:
+        """Nothing follows: write what may have been the beginning of a secret."""
+        self._keep(self.mask.rest())
+
+    def _keep(self, data: bytes) -> None:
         if self.left_bytes <= 0:
             return
         kept = data[: self.left_bytes]

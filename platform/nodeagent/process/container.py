@@ -57,10 +57,12 @@ class Containers:
         replica: Replica,
         user: int,
         devices: Sequence[str],
+        secrets: str = "",
     ) -> dict[str, Any]:
         """Return the commands that run, enter, look at and remove it.
 
-        Its environment is in the file `folder.environment(rank)`: arguments can be seen by everybody.
+        Its environment is in the file `folder.environment(rank)`: arguments can be seen by everybody. That of
+        its secrets is in the folder `secrets`, which the minder makes; "" when there are none.
         """
         name = f"{self.unique}-attempt-{part.attempt}-rank-{replica.rank}"
         assert self.policy is not None
@@ -73,6 +75,10 @@ class Containers:
             *self._limits(replica),
             *self._mounts(folder, checkpoints, replica.rank),
         ]
+        if secrets:
+            source, target = os.path.join(secrets, "files"), folder.secrets
+            run += ["--env-file", os.path.join(secrets, "environment")]
+            run += ["--mount", f"type=bind,source={source},target={target},readonly"]
         for device in devices:
             run += ["--device", f"nvidia.com/gpu={device}"]
         if self._has_init():

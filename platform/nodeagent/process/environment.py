@@ -38,6 +38,8 @@ class Handed:
     containers: Containers
     #: Where the tenant's Multi-Process Service listens; "" when the GPUs are not shared by one.
     service: str = ""
+    #: The folder in which the minder lays out secrets; "" when the attempt is given none.
+    secrets: str = ""
     #: By rank and name, the numbers of the ports at which the job is to listen.
     ports: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
@@ -76,7 +78,9 @@ def replica_spec(
     # Simulated devices have no files, and no engine knows them.
     devices = [handed.devices[index] for index in replica.gpu_indexes if handed.has_device_files]
     checkpoints = checkpoint_folder(configuration, part)
-    container = handed.containers.commands(folder, checkpoints, part, replica, user, devices)
+    container = handed.containers.commands(
+        folder, checkpoints, part, replica, user, devices, secrets=handed.secrets
+    )
     return spec | {
         "command": container["run"],
         # Nothing of the job's: the engine's client has the agent's rights.
@@ -142,6 +146,9 @@ def replica_environment(
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",
     }
+    if handed.secrets:
+        hidden = os.path.join(handed.secrets, "files")
+        ours["ALLOT_SECRETS_DIR"] = folder.secrets if handed.is_sandboxed else hidden
     if handed.service:
         ours["CUDA_MPS_PIPE_DIRECTORY"] = handed.service
     ours |= store_environment(configuration, part)

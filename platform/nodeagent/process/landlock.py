@@ -51,11 +51,18 @@ class Landlock:
         ranks: Sequence[int],
         device_files: Iterable[str],
         shared: Iterable[str],
+        secrets: str = "",
     ) -> dict[str, Any]:
-        """Return what the minder makes an attempt's confinement of (`minding/landlock.py`)."""
+        """Return what the minder makes an attempt's confinement of (`minding/landlock.py`).
+
+        `secrets`: the folder that the minder makes for the attempt's, "" when it is given none.
+        """
         writable = [folder.works, folder.temporary, checkpoints, *shared]
         writable += [folder.progress(rank) for rank in ranks]
-        return self._rules(writable, [*DEVICES, *device_files], is_alone=len(ranks) == 1)
+        rules = self._rules(writable, [*DEVICES, *device_files], is_alone=len(ranks) == 1)
+        if secrets:
+            rules["readable"].append(os.path.join(secrets, "files"))
+        return rules
 
     def _rules(self, writable: Sequence[str], devices: Sequence[str], *, is_alone: bool) -> dict[str, Any]:
         configuration = self.configuration

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import IO
 
 from nodeagent.folder import AttemptFolder
+from nodeagent.messages import HandedSecret, encode
 from nodeagent.minder import RUNNING
 from nodeagent.programs import program
 
@@ -29,12 +32,23 @@ class Minded:
         self.pidfd = os.pidfd_open(pid)
 
     @classmethod
-    def start(cls, folder: AttemptFolder) -> Minded:
-        """Start a minder in a session of its own; raise OSError when that is not possible."""
+    def start(cls, folder: AttemptFolder, secrets: Sequence[HandedSecret] = ()) -> Minded:
+        """Start a minder in a session of its own; raise OSError when that is not possible.
+
+        It reads its secrets from a file without a name, in memory, that ends with it.
+        """
+        handed = os.memfd_create("secrets of an attempt")
+        with open(handed, "w+b") as memory:
+            memory.write(json.dumps([encode(secret) for secret in secrets]).encode())
+            memory.seek(0)
+            return cls._start(folder, memory)
+
+    @classmethod
+    def _start(cls, folder: AttemptFolder, handed: IO[bytes]) -> Minded:
         with open(folder.minder_log, "wb") as complaints:
             child = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", MINDER, folder.path],
-                stdin=subprocess.DEVNULL,
+                stdin=handed,
                 stdout=subprocess.PIPE,
                 stderr=complaints,
                 cwd="/",

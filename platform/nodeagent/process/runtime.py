@@ -22,11 +22,22 @@ from nodeagent.devices.inventory import Devices, find_devices
 from nodeagent.devices.nvml import INSTANCE
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.machine import Adopted, Event, Exited, Outcome, Part, Phase, Prepared, Started
-from nodeagent.messages import DesiredPart, MessageError, Replica, Turn, decode, encode
+from nodeagent.messages import (
+    NO_SECRETS,
+    DesiredPart,
+    MessageError,
+    Replica,
+    SecretsAnswer,
+    Turn,
+    decode,
+    encode,
+)
 from nodeagent.minding.cgroups import Cgroups, find_cgroups
+from nodeagent.minding.secrets import remove_folder
 from nodeagent.process.container import Containers
 from nodeagent.process.environment import Handed, checkpoint_folder, replica_spec, stray_mark
 from nodeagent.process.isolation import Isolation
+from nodeagent.process.memory import folder_for_secrets, forget_abandoned
 from nodeagent.process.minded import Minded
 from nodeagent.process.mps import Mps
 from nodeagent.process.outcome import read_outcome
@@ -75,6 +86,7 @@ class ProcessRuntime:
             log.warning("Jobs that name an image do not run here. %s", self.containers.problem)
         if self.mps.problem:
             log.warning("Jobs that share GPUs take turns. %s", self.mps.problem)
+        forget_abandoned()
         self.minded: dict[int, Minded] = {}
         self.ports = HeldPorts()
         self.tasks: set[asyncio.Task[None]] = set()
@@ -114,7 +126,7 @@ class ProcessRuntime:
         """Let go of the port; the folders go when the attempt is forgotten."""
         self.ports.release(attempt)
 
-    def start(self, wish: DesiredPart) -> None:
+    def start(self, wish: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
         """Start the minder, which starts the replicas."""
         folder = self.folder(wish.attempt)
         if not wish.master_port:
@@ -122,15 +134,16 @@ class ProcessRuntime:
             port = (read_json(folder.part) or {}).get("master_port") or 0
             wish = replace(wish, master_port=port, master_address="127.0.0.1")
         self.ports.release(wish.attempt)
-        if refusal := self._refusal(wish):
+        if refusal := secrets.problem or self._refusal(wish):
             self.post(_start_failed(wish.attempt, refusal))
             return
         try:
             write_json(folder.part, {"wish": encode(wish), "master_port": wish.master_port or None})
             if wish.turn is not None:
                 write_json(folder.turns, encode(wish.turn))
-            write_json(folder.spec, self._minder_spec(folder, wish))
-            minded = Minded.start(folder)
+            hidden = folder_for_secrets(folder) if secrets.secrets else ""
+            write_json(folder.spec, self._minder_spec(folder, wish, hidden))
+            minded = Minded.start(folder, secrets.secrets)
         except OSError as error:
             self.post(_start_failed(wish.attempt, f"The node could not start the attempt: {error}"))
             return
@@ -233,7 +246,7 @@ class ProcessRuntime:
                 )
         return ""
 
-    def _minder_spec(self, folder: AttemptFolder, wish: DesiredPart) -> dict[str, Any]:
+    def _minder_spec(self, folder: AttemptFolder, wish: DesiredPart, secrets: str) -> dict[str, Any]:
         indexes = sorted({index for replica in wish.replicas for index in replica.gpu_indexes})
         # Whoever the folder was prepared for; the record of users may be on a file system that hangs.
         owner = os.stat(folder.temporary).st_uid
@@ -250,6 +263,7 @@ class ProcessRuntime:
             has_device_files=bool(device_files),
             containers=self.containers,
             service="" if service is None else service.pipe,
+            secrets=secrets,
             ports={
                 replica.rank: {
                     name: number or self.ports.promise(wish.attempt) for name, number in wish.ports.items()
@@ -262,10 +276,12 @@ class ProcessRuntime:
         checkpoints = checkpoint_folder(self.configuration, wish)
         if self.isolated.has_sandbox and not has_image:
             shared = {} if service is None else {service.pipe: service.pipe, "/dev/shm": service.memory}
-            sandbox = self.isolated.sandbox.command(folder, checkpoints, ranks, device_files, shared)
+            sandbox = self.isolated.sandbox.command(
+                folder, checkpoints, ranks, device_files, shared, secrets
+            )
         elif self.isolated.landlock is not None and self.isolated.has_landlock and not has_image:
             pipes = [] if service is None else [service.pipe]
-            landlock = self.isolated.landlock.rules(folder, checkpoints, ranks, device_files, pipes)
+            landlock = self.isolated.landlock.rules(folder, checkpoints, ranks, device_files, pipes, secrets)
         return {
             "lease": self.lease,
             "lease_grace_seconds": min(wish.grace_seconds, self.lease_seconds * LEASE_GRACE_SHARE),
@@ -274,6 +290,7 @@ class ProcessRuntime:
             "disk_bytes": self.configuration.limits.disk_bytes,
             "sandbox": sandbox,
             "landlock": landlock,
+            "secrets": {"folder": secrets, "user": handed.user} if secrets else None,
             "replicas": [
                 replica_spec(self.configuration, self.cgroups, folder, wish, replica, handed)
                 for replica in wish.replicas
@@ -306,6 +323,8 @@ class ProcessRuntime:
                 if self._kill_strays(attempt, status):
                     self._finish_later(attempt)
                     return
+                if hidden := (read_json(folder.spec) or {}).get("secrets"):
+                    remove_folder(hidden["folder"])
                 self._begin(_remove_containers(folder))
                 # Told to stop before it began, it just ends. That is no accident.
                 stop = read_json(folder.stop) if not status.get("replicas") else None

@@ -63,10 +63,12 @@ class Sandbox:
         ranks: Iterable[int],
         device_files: Sequence[str],
         shared: Mapping[str, str],
+        secrets: str = "",
     ) -> list[str]:
         """Return bubblewrap and its arguments, without a command to run inside.
 
-        `shared`: folders that other attempts have too, by where they are seen in the sandbox.
+        `shared`: folders that other attempts have too, by where they are seen in the sandbox. `secrets`: the
+        folder that the minder makes for the attempt's, "" when it is given none.
         """
         configuration = self.configuration
         arguments = [self.program, *_namespaces(), *_system()]
@@ -86,6 +88,9 @@ class Sandbox:
         writable = [folder.works, checkpoints, *[folder.progress(rank) for rank in ranks]]
         for path, source in {**{path: path for path in writable}, **shared}.items():
             arguments += [*_parents(path), "--bind", source, path]
+        if secrets:
+            hidden = os.path.join(secrets, "files")
+            arguments += [*_parents(folder.secrets), "--ro-bind", hidden, folder.secrets]
         for path in (configuration.work_folder, configuration.checkpoint_folder, "/dev", "/"):
             arguments += ["--remount-ro", path]
         return arguments

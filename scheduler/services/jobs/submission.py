@@ -1,17 +1,19 @@
 """From a written specification to one that may be submitted: who submits, where to, and could it ever run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from scheduler.core import wording
 from scheduler.core.plan import Reason
 from scheduler.core.snapshot import Job as CoreJob
-from scheduler.jobspec import JobSpec, did_you_mean, parse
+from scheduler.jobspec import JobSpec, SecretUse, did_you_mean, parse
 from scheduler.services.jobs.feasibility import Judge
 from scheduler.services.jobs.queue_room import queue_takes
 from scheduler.services.jobs.submission_facts import SubmissionFacts, VirtualClusterFacts, submission_facts
 from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed, NotFound, QuotaExceeded
-from tenants.models import Role
+from tenants.models import SECRET_SCOPES, Role
+from tenants.secrets import scopes_by_name
 from tenants.selectors import Viewer
 
 #: Reasons of the core that a quota or a guarantee stands behind.
@@ -43,6 +45,12 @@ class Submission:
         private = [one for one in usable if one.is_private]
         #: Where a job goes that says nothing: the tenant's own, or the only one it can use.
         self._default = next((few[0] for few in (private, usable) if len(few) == 1), None)
+        self._submitter = viewer.user
+
+    @cached_property
+    def _scopes(self) -> Mapping[str, frozenset[str]]:
+        """Whose secrets there are, by name; most jobs name none."""
+        return scopes_by_name(self._submitter, self.facts.tenant_id)
 
     def check_room(self, more: int) -> None:
         """Raise QuotaExceeded when the tenant's queue could not take so many more."""
@@ -59,6 +67,7 @@ class Submission:
         spec = replace(spec, virtual_cluster=virtual_cluster.name)
         self._check_models(spec, where)
         self._check_throughput(spec, where)
+        spec = replace(spec, secrets=self._secrets(spec, where))
         checked = Checked(spec=spec, tenant=self.facts.tenant, virtual_cluster=virtual_cluster)
         reason = self._feasibility.never_fits(checked.core_job())
         if reason is not None:
@@ -103,6 +112,26 @@ class Submission:
                 f"{spec.virtual_cluster!r} does not exist, or tenant {tenant} is not a member of it{hint}"
             )
         field = _join(where, "virtual_cluster")
+        raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+
+    def _secrets(self, spec: JobSpec, where: str) -> tuple[SecretUse, ...]:
+        """Return the secrets with their scopes filled in: a user's own comes before the tenant's."""
+        return tuple(
+            replace(use, scope=self._scope(use, _join(where, f"secrets.{number}.name")))
+            for number, use in enumerate(spec.secrets)
+        )
+
+    def _scope(self, use: SecretUse, field: str) -> str:
+        there = self._scopes.get(use.name, frozenset())
+        scope = next((one for one in SECRET_SCOPES if one in there and use.scope in ("", one)), None)
+        if scope is not None:
+            return scope
+        whose = {"user": "of your own", "tenant": f"of tenant {self.facts.tenant}"}.get(
+            use.scope, f"of your own or of tenant {self.facts.tenant}"
+        )
+        known = sorted(self._scopes)
+        problem = f"there is no secret {use.name!r} {whose}{did_you_mean(use.name, known)}"
+        expected = f"one of: {', '.join(known)}" if known else "one that `allot secret set` has stored"
         raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
 
     def _check_models(self, spec: JobSpec, where: str) -> None:

@@ -296,6 +296,7 @@ def _desired_part(part: AttemptPart, turn: Turn | None) -> DesiredPart:
         log_bytes=settings.CONFIG.log_bytes_per_attempt,
         shares_gpus=part.sharers > 1,  # type: ignore[attr-defined]
         turn=turn,
+        has_secrets=bool(job.spec.get("secrets")),
         # Jobs of an earlier version say nothing of ports.
         ports={port["name"]: port["port"] or 0 for port in job.spec.get("ports") or []},
     )

@@ -128,17 +128,26 @@ def session_is_open(session_id: UUID, node_token_key: str) -> bool:
 def require_may_enter(viewer: Viewer, job: Job) -> None:
     """Raise NotAllowed unless the viewer may do inside the job what the job itself may.
 
-    That is its submitter while he is a member, and the admins of its tenant; operators where the
-    installation says so. Others of the tenant can see and cancel the job, but not act in its name.
+    That is its submitter while he is a member, and the admins of its tenant unless it has secrets of the
+    submitter's own; operators where the installation says so. Others of the tenant can see and cancel the job, but not act in its name.
     """
     if viewer.read_only:
         raise NotAllowed("This token is read-only: nobody gets into a job with it.")
     role = viewer.roles.get(job.tenant_id)
-    is_own = job.submitted_by_id == viewer.user.pk and (role == Role.MEMBER or viewer.is_operator)
+    is_own = job.submitted_by_id == viewer.user.pk and (
+        role in (Role.MEMBER, Role.ADMIN) or viewer.is_operator
+    )
+    if uses_own_secrets(job) and not is_own:
+        raise NotAllowed(f"Job {job.id} was given secrets of its submitter's own, so only he gets into it.")
     if role == Role.ADMIN or is_own or (viewer.is_operator and settings.CONFIG.operators_enter_jobs):
         return
     said = f"Only who submitted job {job.id} and the admins of tenant {job.tenant.name!r} get into it"
     raise NotAllowed(f"{said}{'; operators where ALLOT_OPERATORS_ENTER_JOBS is set' * viewer.is_operator}.")
+
+
+def uses_own_secrets(job: Job) -> bool:
+    """Whether whoever is in the job can read secrets that are not its tenant's."""
+    return any(use["scope"] == "user" for use in job.spec.get("secrets") or [])
 
 
 def require_port(job: Job, name: str) -> None:
