@@ -1,7 +1,7 @@
 """Values that the database keeps and cannot read: AES-256-GCM under keys that are in the settings only.
 
-The first key of `ALLOT_SECRETS_KEYS` seals, all of them open: a key is replaced by putting a new one before it
-and running `manage.py reseal_secrets`. What is sealed is bound to whom it belongs, so that a row whose
+The first key of `ALLOT_SECRETS_KEYS` seals, all of them open: a key is replaced by putting a new one before
+it and running `manage.py reseal_secrets`. What is sealed is bound to whom it belongs, so that a row whose
 ciphertext was exchanged for another's does not open.
 """
 

@@ -129,7 +129,8 @@ def require_may_enter(viewer: Viewer, job: Job) -> None:
     """Raise NotAllowed unless the viewer may do inside the job what the job itself may.
 
     That is its submitter while he is a member, and the admins of its tenant unless it has secrets of the
-    submitter's own; operators where the installation says so. Others of the tenant can see and cancel the job, but not act in its name.
+    submitter's own; operators where the installation says so. Others of the tenant can see and cancel the
+    job, but not act in its name.
     """
     if viewer.read_only:
         raise NotAllowed("This token is read-only: nobody gets into a job with it.")
