@@ -9,6 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,18 +122,17 @@ def node(new_node: Callable[..., RuntimeNode]) -> RuntimeNode:
     return new_node()
 
 
-@pytest.mark.parametrize("sandbox", ["preferred", "off"])
+@pytest.mark.parametrize("changes", [{}, {"sandbox": "off", "users": None}], ids=["sandboxed", "as root"])
 async def test_a_job_gets_its_secrets_and_nothing_of_them_is_on_a_disk(
-    tmp_path: Path, new_node: Callable[..., RuntimeNode], sandbox: str
+    tmp_path: Path, new_node: Callable[..., RuntimeNode], changes: dict[str, Any]
 ) -> None:
-    node = new_node(sandbox=sandbox)
+    node = new_node(**changes)
     assert await node.prepare(wish(""))
     node.runtime.start(wish(f"{SHOWS}\necho up; exec sleep 60"), GIVEN)
     await node.line("up")
     lines = node.text().splitlines()
     assert [line.split()[0] for line in lines[:3]] == [digest(TOKEN), digest(KEY), "400"]
-    # Without a sandbox jobs of an agent of root's may be root, whom no mode stops.
-    assert "read-only" in lines or sandbox == "off"
+    assert ("read-only" in lines) != ("users" in changes), "no mode stops root"
     assert lines[-4:] == ["the token is ***, and the key:", "***", "***", "up"]
     hidden = laid_out(node.runtime.folder(1))
     assert hidden.exists()

@@ -276,9 +276,7 @@ class ProcessRuntime:
         checkpoints = checkpoint_folder(self.configuration, wish)
         if self.isolated.has_sandbox and not has_image:
             shared = {} if service is None else {service.pipe: service.pipe, "/dev/shm": service.memory}
-            sandbox = self.isolated.sandbox.command(
-                folder, checkpoints, ranks, device_files, shared, secrets
-            )
+            sandbox = self.isolated.sandbox.command(folder, checkpoints, ranks, device_files, shared, secrets)
         elif self.isolated.landlock is not None and self.isolated.has_landlock and not has_image:
             pipes = [] if service is None else [service.pipe]
             landlock = self.isolated.landlock.rules(folder, checkpoints, ranks, device_files, pipes, secrets)
