@@ -5,10 +5,10 @@ Nothing here uses the structures that made the plan, so a mistake in those canno
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from scheduler.core.checks.cells import check_cells
+from scheduler.core.checks.cells import check_cells, undeclared
 from scheduler.core.checks.market import check_market
 from scheduler.core.errors import PlanError
 from scheduler.core.plan import Action, ActionKind, Plan
@@ -52,8 +52,10 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
         if running.allocation not in settled
     }
     _check_kept(kept, holder)
-    _check_guarantees(snapshot, plan, kept, jobs)
-    check_cells(snapshot, plan.memory.get("cells", {}).get("bound", {}), _guaranteed_uses(plan, kept, jobs))
+    nobodys = undeclared(snapshot)
+    _check_guarantees(snapshot, plan, kept, jobs, nobodys)
+    uses = _guaranteed_uses(plan, kept, jobs, nobodys)
+    check_cells(snapshot, plan.memory.get("cells", {}).get("bound", {}), uses)
     _check_quotas(snapshot, placed, kept, current)
     check_market(snapshot, plan)
     silent = [job for job in jobs if job not in placed and job not in kept and not plan.reasons.get(job)]
@@ -119,9 +121,13 @@ def _check_kept(kept: Mapping[JobId, Running], holder: Mapping[GpuId, Action]) -
 
 
 def _check_guarantees(
-    snapshot: Snapshot, plan: Plan, kept: Mapping[JobId, Running], jobs: Mapping[JobId, Job]
+    snapshot: Snapshot,
+    plan: Plan,
+    kept: Mapping[JobId, Running],
+    jobs: Mapping[JobId, Job],
+    nobodys: Collection[GpuId],
 ) -> None:
-    """A virtual cluster's guaranteed jobs stay within its guarantee."""
+    """A virtual cluster's guaranteed jobs stay within its guarantee, to which `nobodys` do not count."""
     used: dict[tuple[str, str], int] = {}
     for action in plan.actions:
         if action.guaranteed and action.placement is not None:
@@ -133,7 +139,7 @@ def _check_guarantees(
             continue
         if first.id in kept and kept[first.id].guaranteed:
             key = first.virtual_cluster, running.gpu_model
-            used[key] = used.get(key, 0) + _size(running.replicas)
+            used[key] = used.get(key, 0) + sum([gpu not in nobodys for gpu in running.gpus])
     guaranteed = {
         (vc.name, model): count for vc in snapshot.virtual_clusters for model, count in vc.guaranteed.items()
     }
@@ -145,13 +151,17 @@ def _check_guarantees(
 
 
 def _guaranteed_uses(
-    plan: Plan, kept: Mapping[JobId, Running], jobs: Mapping[JobId, Job]
+    plan: Plan, kept: Mapping[JobId, Running], jobs: Mapping[JobId, Job], nobodys: Collection[GpuId]
 ) -> dict[GpuId, str]:
-    """Return the virtual cluster of the guaranteed job on each GPU, those promised included."""
+    """Return the virtual cluster of the guaranteed job on each GPU, those promised included.
+
+    Of `nobodys` only those that somebody is newly given as guaranteed, or has nothing besides.
+    """
     uses: dict[GpuId, str] = {}
     for job, running in kept.items():
         if running.guaranteed and job in jobs and jobs[job].guaranteed:
-            uses.update(dict.fromkeys(running.gpus, jobs[job].virtual_cluster))
+            gpus = [gpu for gpu in running.gpus if gpu not in nobodys] or running.gpus
+            uses.update(dict.fromkeys(gpus, jobs[job].virtual_cluster))
     for action in plan.actions:
         if action.placement is not None and action.guaranteed:
             uses.update(dict.fromkeys(action.placement.gpus, action.virtual_cluster))

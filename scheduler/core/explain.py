@@ -119,6 +119,8 @@ class _Shortages:
         """Return why the job was not placed."""
         if self._outcome.failure:
             return (self._failed(),)
+        if job.id in self._outcome.unbound:
+            return (self._outcome.unbound[job.id],)
         shape = shape_in(self._facts.cluster, job)
         if shape not in self._known:
             lacks = self._lacks(job)

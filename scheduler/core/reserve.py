@@ -51,7 +51,7 @@ class Reservation:
         self._compute = compute
         self._parts: dict[str, _Part] = {SPARE: _Part()}
         self._view_of_job: dict[JobId, str] = {}
-        self._view_of_allocation: dict[AllocationId, tuple[str, Running]] = {}
+        self._view_of_allocation: dict[AllocationId, tuple[str, Running, int]] = {}
         #: Allocations that no single view decides about: their jobs are of several views.
         self.homeless: set[AllocationId] = set()
 
@@ -89,12 +89,12 @@ class Reservation:
     def _leave(self, allocation: AllocationId) -> None:
         if allocation not in self._view_of_allocation:
             return
-        view, running = self._view_of_allocation.pop(allocation)
+        view, running, gpus = self._view_of_allocation.pop(allocation)
         part = self._parts[view]
         del part.pending[running.jobs]
         for job in running.jobs:
             del part.running[job]
-        part.used[running.gpu_model] -= len(running.gpus)
+        part.used[running.gpu_model] -= gpus
 
     def _join(self, running: Running) -> None:
         """Let a view have the allocation if all its jobs are the view's and may be considered."""
@@ -104,14 +104,14 @@ class Reservation:
             if not running.stopping:
                 self.homeless.add(running.allocation)
             return
-        self._view_of_allocation[running.allocation] = view, running
         part = self._parts[view]
         holding = self._facts.holdings[running.allocation]
         if self._binding is not None and view != SPARE:
             running, holding = self._binding.seen(running) or (running, holding)
+        self._view_of_allocation[running.allocation] = view, running, holding.gpus
         part.pending[running.jobs] = holding
         part.running.update(dict.fromkeys(running.jobs, running))
-        part.used[running.gpu_model] = part.used.get(running.gpu_model, 0) + len(running.gpus)
+        part.used[running.gpu_model] = part.used.get(running.gpu_model, 0) + holding.gpus
 
     def order(self) -> Iterator[VirtualCluster]:
         """Yield the virtual clusters, those that use the smallest part of their guarantee first."""

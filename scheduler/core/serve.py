@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from scheduler.core.allocate import allocate
 from scheduler.core.computing import Overrun
@@ -11,7 +11,7 @@ from scheduler.core.errors import PolicyError, UnknownPlugin
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.parts.growing import with_growth
 from scheduler.core.place import place
-from scheduler.core.plan import Decision, Placement
+from scheduler.core.plan import Decision, Placement, Reason
 from scheduler.core.policy import View
 from scheduler.core.registry import make_placer, make_policy
 from scheduler.core.snapshot import JobId, Memory
@@ -40,6 +40,8 @@ class Served:
     capacity: Capacity
     #: Why the policy or the placer failed, if so.
     failure: str = ""
+    #: Jobs that were given cells for which there was no hardware, and why.
+    unbound: Mapping[JobId, Reason] = field(default_factory=dict)
     #: Whether the policy took too long, and a cheap one decided in its place.
     overran: bool = False
 

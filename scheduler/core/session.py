@@ -58,10 +58,10 @@ class Session:
             if self._binding is None:
                 cluster = outcome.capacity
             else:
-                placements, cluster = self._binding.realised(
+                placements, cluster, unbound = self._binding.realised(
                     view, outcome.decision, outcome.placements, outcome.capacity, cluster
                 )
-                outcome = replace(outcome, placements=placements)
+                outcome = replace(outcome, placements=placements, unbound=unbound)
             outcomes.append(outcome)
         view = self._reservation.spare(cluster)
         plugins = Plugins(policy=frame.spare_policy, policy_parameters={}, placer=frame.spare_placer)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler.core.plan import Action, ActionKind, Plan, Reason
+from scheduler.core.registry import POLICIES
 from scheduler.core.round import decide
 from scheduler.core.snapshot import Job, Node, Running, Snapshot, Topology
 from tests.builders import (
@@ -17,6 +18,7 @@ from tests.builders import (
     make_snapshot,
     make_virtual_cluster,
 )
+from tests.core.test_properties import under
 from tests.core.worlds_in_cells import hardware_of, in_cells, owning
 
 NODE, SOCKET, SWITCH, GPU = "V100-8-NODE", "V100-8-SOCKET", "V100-8-SWITCH", "V100"
@@ -164,6 +166,62 @@ class TestReconfiguration:
         lapsed = make_running(mine, [100, 101, 102, 103], guaranteed=False)
         action = the(decide(divided({"research": {SOCKET: 1}}, [mine], [lapsed])), ActionKind.REGRADE)
         assert (action.guaranteed, action.cause) == (True, "cells_back")
+
+    def test_a_gang_keeps_its_guarantee_for_what_remains_of_its_hardware(self) -> None:
+        """One of its two nodes leaves the specification, so that nobody can be owed that one."""
+        gang = make_job(1, 8, replicas=2, priority=10)
+        rival = make_job(2, 8, priority=0)
+        theirs = make_job(3, 8, virtual_cluster="products")
+        facts = divided(
+            {"research": {NODE: 1}, "products": {NODE: 1}},
+            [gang, rival, theirs],
+            [make_running(gang, [range(100, 108), range(300, 308)])],
+        )
+        facts = replace(facts, nodes=(*facts.nodes, make_node(3)))
+        plan = decide(facts)
+        assert the(plan, ActionKind.START).jobs == (3,), "nobody is stopped for the job of less priority"
+        assert len(plan.actions) == 1
+        assert plan.memory["cells"]["bound"]["research"] == [[NODE, 3, 0]]
+        assert why(plan, 2).code == "vc_guarantee_in_use"
+        for policy in sorted(POLICIES):
+            after = decide(under(policy, replace(facts, jobs=(gang, theirs), memory=plan.memory)))
+            assert (after.degraded, [action.jobs for action in after.actions]) == ({}, [(3,)]), policy
+
+    def test_without_any_of_its_hardware_it_lapses(self) -> None:
+        mine = make_job(1, 8)
+        facts = divided({"research": {NODE: 1}}, [mine], [make_running(mine, range(300, 308))])
+        plan = decide(replace(facts, nodes=(*facts.nodes, make_node(3))))
+        assert the(plan, ActionKind.REGRADE).cause == "cells_lost"
+
+    def test_of_jobs_for_which_there_are_too_few_cells_those_of_higher_priority_keep_theirs(self) -> None:
+        low, high = make_job(1, 8, priority=0), make_job(2, 8, priority=5)
+        facts = divided(
+            {"research": {NODE: 1}},
+            [low, high],
+            [make_running(low, range(100, 108)), make_running(high, range(200, 208))],
+        )
+        assert the(decide(facts), ActionKind.REGRADE).jobs == (1,)
+
+    def test_a_lapsed_job_makes_room_for_higher_priorities_of_its_own_virtual_cluster_only(self) -> None:
+        """It has two nodes and its virtual cluster owns one of them now; there is no other hardware."""
+        gang = make_job(1, 8, replicas=2, priority=5)
+        lapsed = make_running(gang, [range(100, 108), range(200, 208)], guaranteed=False)
+        for priority, starts in ((0, False), (5, False), (6, True)):
+            rival = make_job(2, 8, priority=priority)
+            plan = decide(divided({"research": {NODE: 1}}, [gang, rival], [lapsed]))
+            assert bool(plan.actions) is starts, priority
+            if not starts:
+                reason = why(plan, 2)
+                assert (reason.code, reason.blocking) == ("held_by_lapsed", {"jobs": [1]})
+                assert "only on GPUs of job 1, whose guarantee has lapsed" in reason.message
+            else:
+                assert the(plan, ActionKind.STOP).preempted_by == (2,)
+        others = make_job(2, 8, virtual_cluster="products")
+        facts = divided({"research": {}, "products": {NODE: 1}}, [gang, others], [lapsed])
+        assert the(decide(facts), ActionKind.STOP).preempted_by == (2,), "others take what is theirs"
+        rival = make_job(2, 8)
+        facts = divided({"research": {NODE: 1}}, [gang, rival], [lapsed], nodes=make_cluster(3))
+        assert nodes_of(the(decide(facts), ActionKind.START)) == {3}, "elsewhere it starts"
 
 
 class TestReasons:

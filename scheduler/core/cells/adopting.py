@@ -2,12 +2,13 @@
 
 Nothing is stopped. A guaranteed group keeps its guarantee when its virtual cluster owns cells on the very
 GPUs it has, and everybody else can still have all that is owed; else it runs on as opportunistic, until a
-later specification has cells for it again.
+later specification has cells for it again. GPUs that are no longer declared are left out of this: nobody can
+be owed them, so the guarantee for the others is all that the group needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.cells.adopter import Adopter
@@ -61,21 +62,21 @@ def _changed(running: list[Record], after: dict[int, Record], *, guaranteed: boo
 def _adopted(world: World, old: Record) -> Record:
     """Return the record of a group in a new world."""
     held: dict[str, list[int]] = {}
-    complete = True
+    pods: list[list[int]] = []
     for pod in old.placement.pods:
+        pods.append([])
         for gpu in pod.gpus:
             chain, leaf = world.layout.where.get(Leaf(pod.node, gpu), (None, 0))
-            if chain is None:
-                complete = False
-            else:
+            if chain is not None:
                 held.setdefault(chain.name, []).append(leaf)
+                pods[-1].append(leaf)
     record = Record(
         old.number,
         old.group,
         replace(old.placement, guaranteed=False),
         [(world.hardware[name], leaves) for name, leaves in held.items()],
     )
-    if complete and len(held) == 1:
+    if len(held) == 1:
         ((hardware, leaves),) = record.held
         record.placement = replace(
             record.placement,
@@ -84,14 +85,15 @@ def _adopted(world: World, old: Record) -> Record:
             within=lowest_cell(hardware, leaves),
         )
         if not old.group.opportunistic:
-            _bind(world, old, record)
+            _bind(world, old, record, [pod for pod in pods if pod])
+    record.keeps_priority = not record.guaranteed and (old.guaranteed or old.keeps_priority)
     for hardware, leaves in record.held:
         hardware.use(leaves, record)
     return record
 
 
-def _bind(world: World, old: Record, record: Record) -> None:
-    """Give a group back its guarantee, if its virtual cluster owns cells where it runs."""
+def _bind(world: World, old: Record, record: Record, pods: Iterable[Sequence[int]]) -> None:
+    """Give a group back its guarantee, if its virtual cluster owns cells where its pods run."""
     ((hardware, leaves),) = record.held
     group, model = old.group, hardware.chain.gpu_model
     if group.pinned_cell is None:
@@ -106,18 +108,10 @@ def _bind(world: World, old: Record, record: Record) -> None:
         ((was, had),) = old.held
         stood = {was.chain.leaves[leaf]: virtual for leaf, virtual in zip(had, old.virtual, strict=True)}
         hints = {leaf: stood[gpu] for leaf in leaves if (gpu := hardware.chain.leaves[leaf]) in stood}
-    if Adopter(hardware, space, hints, _old_level(old, space)).bind(_pods(old, leaves)):
+    if Adopter(hardware, space, hints, _old_level(old, space)).bind(pods):
         record.space, record.virtual = space, [hardware.twins[0][leaf] for leaf in leaves]
         record.placement = replace(record.placement, guaranteed=True)
         space.claim(record)
-
-
-def _pods(old: Record, leaves: list[int]) -> Iterator[list[int]]:
-    """Yield the GPUs of each pod."""
-    first = 0
-    for pod in old.placement.pods:
-        yield leaves[first : first + len(pod.gpus)]
-        first += len(pod.gpus)
 
 
 def _old_level(old: Record, space: Space) -> int | None:

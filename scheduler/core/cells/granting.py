@@ -45,6 +45,7 @@ class Guaranteed:
         """`usable`: the set of nodes that it may use, all where it is None."""
         self.group, self.number, self.hardware, self.space = group, number, hardware, space
         self.usable = usable
+        self.kept = hardware.kept_from(group)
 
     def grant(self, *, preempting: bool, reserve: bool) -> Granted | Preempt | None:
         """Let the group have cells; None when there are none for it.
@@ -70,8 +71,8 @@ class Guaranteed:
                     return self._take(pods, reserve=reserve, lapse=lapse)
                 except Unbindable as problem:
                     unbindable = self._equals(problem)
-            assert among is not None, "without a choice of nodes, what is owed can be bound"
-            among &= ~unbindable
+            everything = (1 << len(self.space.free)) - 1
+            among = (everything if among is None else among) & ~unbindable
 
     def _among(self) -> int | None:
         """Return the set of units that are not known to be on nodes which may not be used."""
@@ -106,7 +107,7 @@ class Guaranteed:
         occupants = in_order(space.occupants[leaf] for leaf in virtual)
         lazy = [each for each in occupants if each.group.lazy_preemption and not each.reserving]
         lapses = [Lapse(each) for each in lazy if lapse]
-        binder = Binder(hardware, space, self.usable)
+        binder = Binder(hardware, space, self.usable, self.kept)
         try:
             leaves = binder.bind(virtual)
         except Unbindable:

@@ -26,9 +26,12 @@ class Unbindable(Exception):
 class Binder:
     """Binds the virtual GPUs that a group needs, and all the cells they are part of."""
 
-    def __init__(self, hardware: Hardware, space: Space, usable: int | None = None) -> None:
-        """`usable`: the set of nodes that may be used, all where it is None."""
-        self.hardware, self.space, self.usable = hardware, space, usable
+    def __init__(self, hardware: Hardware, space: Space, usable: int | None = None, kept: int = 0) -> None:
+        """`usable`: the set of nodes that may be used, all where it is None.
+
+        `kept`: the set of GPUs that stay with those who have them.
+        """
+        self.hardware, self.space, self.usable, self.kept = hardware, space, usable, kept
         self.sizes = hardware.chain.sizes
         #: What has been bound.
         self.pairs: list[Pair] = []
@@ -122,12 +125,18 @@ class Binder:
         return {virtual: option for option, virtual in given.items()}
 
     def _fits(self, level: int, leaves: Sequence[int], physical: int) -> bool:
-        """Whether a physical cell in which nothing is bound has usable nodes for these GPUs of a cell."""
-        if self.usable is None:
+        """Whether a physical cell in which nothing is bound has room for these GPUs of a cell."""
+        if self.usable is None and not self.kept:
             return True
         chain = self.hardware.chain
         if level <= chain.node_level:
-            return bool(self.usable >> chain.above(level, physical, chain.node_level) & 1)
+            node = chain.above(level, physical, chain.node_level)
+            if self.usable is not None and not self.usable >> node & 1:
+                return False
+            if not self.kept & chain.set_within(level, physical, 0):
+                return True
+            if level == 0:
+                return False
         children = chain.within(level, physical, level - 1)
         return self._match(level - 1, self._by_child(level, leaves), children) is not None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from scheduler.core.cells.chains import Chain
+from scheduler.core.cells.groups import Group
 from scheduler.core.cells.placer import Interior
 from scheduler.core.cells.pool import Pool
 from scheduler.core.cells.records import Record
@@ -25,6 +26,8 @@ class Hardware:
         sizes, node = chain.sizes, chain.node_level
         nodes = chain.count(node)
         self.users: list[Record | None] = [None] * len(chain.leaves)
+        #: Those of them that keep their priority though their guarantee has lapsed, with their GPUs.
+        self.lapsed: dict[Record, Sequence[int]] = {}
         #: GPU -> the group that gets it when its user has left.
         self.reservers: dict[int, Record] = {}
         #: Node -> a set of its idle GPUs (0 for the first).
@@ -135,14 +138,30 @@ class Hardware:
             self.users[leaf] = record
             if self.reservers.get(leaf) is record:
                 del self.reservers[leaf]
+        if record.keeps_priority:
+            self.lapsed[record] = leaves
         self._changed(leaves, before)
 
     def vacate(self, leaves: Sequence[int]) -> None:
         """Let GPUs be used by nobody."""
         before = [self._kind(leaf) for leaf in leaves]
         for leaf in leaves:
+            user = self.users[leaf]
+            if user is not None:
+                self.lapsed.pop(user, None)
             self.users[leaf] = None
         self._changed(leaves, before)
+
+    def kept_from(self, group: Group) -> int:
+        """Return the set of GPUs that a guaranteed group may not have: those of lapsed ones of its own
+        virtual cluster that have no lower priority."""
+        return sum(
+            1 << leaf
+            for record, leaves in self.lapsed.items()
+            if record.group.virtual_cluster == group.virtual_cluster
+            and record.group.priority >= group.priority
+            for leaf in leaves
+        )
 
     def reserve(self, leaves: Sequence[int], record: Record) -> None:
         before = [self._kind(leaf) for leaf in leaves]

@@ -40,6 +40,21 @@ def why_guaranteed_waits(group: Group, spaces: Sequence[Space], hardware: dict[s
             f"It needs {_needs(group)}, and too much of {owner} is on broken hardware: {'; '.join(broken)}.",
         )
     if any(_holds(group, space.rooms_below(space.below(group.priority))) for space in spaces):
+        lapsed = {
+            record.number: record.group.name
+            for space in spaces
+            for record in hardware[space.chain.name].lapsed
+            if record.group.virtual_cluster == group.virtual_cluster
+            and record.group.priority >= group.priority
+        }
+        if lapsed and group.suggested_nodes is None:
+            return _wait(
+                group,
+                "held_by_lapsed",
+                f"The cells of {owner} would hold it, but only on GPUs of"
+                f" {_listed([name for _, name in sorted(lapsed.items())])}: their guarantee has lapsed, and"
+                " in their own virtual cluster they make room for higher priorities only.",
+            )
         return _wait(
             group,
             "nodes_not_suggested",

@@ -30,6 +30,9 @@ class Record:
     reserving: bool = False
     #: Virtual GPU -> the group that has it still, and gets it back when the reservation is withdrawn.
     displaced: dict[int, Record] = field(default_factory=dict)
+    #: Its cells were taken away by a change of the specification: in its own virtual cluster it makes room
+    #: for higher priorities only. (One that lapsed by lazy preemption makes room for all.)
+    keeps_priority: bool = False
 
     @property
     def guaranteed(self) -> bool:

@@ -17,6 +17,20 @@ from scheduler.core.snapshot import GpuId, Snapshot
 Owners = Mapping[str, list[str | None]]
 
 
+def undeclared(snapshot: Snapshot) -> frozenset[GpuId]:
+    """Return the GPUs of models divided by cells that are part of none: nobody is guaranteed them."""
+    if snapshot.cells is None:
+        return frozenset()
+    layout = compiled(snapshot.cells)
+    return frozenset(
+        gpu.id
+        for node in snapshot.nodes
+        if node.gpu_model in layout.gpu_models
+        for gpu in node.gpus
+        if Leaf(node.name, gpu.index) not in layout.where
+    )
+
+
 def check_cells(
     snapshot: Snapshot, bound: Mapping[str, Iterable[tuple[str, int, int]]], uses: Mapping[GpuId, str]
 ) -> None:

@@ -28,6 +28,7 @@ class Holding:
     """What a gang holds, or would hold, of the cluster."""
 
     model: str
+    #: What counts against a guarantee: GPUs that are outside of all cells do not.
     gpus: int
     parts: tuple[Part, ...]
     #: The allocation behind it; None for a gang that was just found a place.
@@ -36,6 +37,11 @@ class Holding:
     evictable: bool = False
     #: Seconds of work lost when it is preempted.
     cost_seconds: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """The GPUs of the gang, wherever they are."""
+        return self.gpus if self.running is None else sum(map(len, self.running.replicas))
 
     @property
     def disturbance(self) -> tuple[int, float, float, int]:

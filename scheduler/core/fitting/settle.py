@@ -22,7 +22,7 @@ def settle(grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity) -> Place
         fit = capacity.find(demand_of_grant(grant, jobs, capacity.cluster))
     elif grant.jobs in capacity.pinned:
         return _kept(holding, capacity)
-    elif not _may_stay(grant, jobs, holding.gpus, holding.model):
+    elif not _may_stay(grant, jobs, holding.size, holding.model):
         fit = _find_elsewhere(grant, jobs, holding, capacity)
     elif holding.gpus > capacity.room(holding.model):
         return None

@@ -8,7 +8,8 @@ always gets all that is owed, so what others do is never felt.
 What stands for what is remembered between rounds and may be lost without harm: a guaranteed job found
 outside the cells of its virtual cluster gets one bound around it if that is possible. If not (the cells were
 reconfigured), its guarantee *lapses*: it runs on as opportunistic, as after HiveD's lazy preemption, and
-gets its guarantee back once there is a cell around it. HiveD never gives it back.
+gets its guarantee back once there is a cell around it. HiveD never gives it back. In its own virtual cluster
+it goes on making room for higher priorities only.
 
 Differences from the published scheduler: pinned cells serve every job of their virtual cluster, not only
 those that name them; a gang may span the chains of one GPU model; a node with one broken GPU is broken as a
@@ -22,6 +23,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from scheduler.core import wording
 from scheduler.core.admit import Admission
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.health import fail
@@ -48,7 +50,7 @@ from scheduler.core.guarantees.bound_cells import (
 )
 from scheduler.core.guarantees.devices import Devices, Leaves
 from scheduler.core.guarantees.private_cluster import PrivateCluster, shared_cluster
-from scheduler.core.plan import Decision, Placement
+from scheduler.core.plan import Decision, Placement, Reason, Tier
 from scheduler.core.policy import View
 from scheduler.core.snapshot import AllocationId, GpuId, JobId, Memory, NodeId, Running
 
@@ -91,7 +93,7 @@ class Binding:
             self._remembered: dict[Space, Remembered] = {}
             self._changed: set[Space] = set()
             allocations = self._facts.running.keys()
-        changed = sorted(allocations)
+        changed = sorted(allocations, key=self._urgency)
         for allocation in changed:
             self._leave(allocation)
         for allocation in changed:
@@ -99,7 +101,7 @@ class Binding:
         for seats in self._promised:
             self._let_go(seats)
         self._promised.clear()
-        lapsed = sorted(self._lapsed)
+        lapsed = sorted(self._lapsed, key=self._urgency)
         for allocation in lapsed:
             running = self._facts.running[allocation]
             self._adopt(running, self._devices.leaves_of(running), {})
@@ -110,6 +112,18 @@ class Binding:
             self._show(allocation)
         regraded = [each for each in sorted({*changed, *lapsed}) if self._regrade(each)]
         return {job for allocation in regraded for job in self._facts.running[allocation].jobs}, changed
+
+    def _urgency(self, allocation: AllocationId) -> tuple[bool, int, AllocationId]:
+        """Sort key of who has cells first: who has them now, then the higher priority, then the older."""
+        running = self._facts.running.get(allocation)
+        if running is None:
+            return False, 0, allocation
+        return not running.guaranteed, -self._priority_of(running.jobs), allocation
+
+    def _priority_of(self, jobs: Sequence[JobId]) -> int:
+        """Return the priority of jobs that share GPUs: that of the most urgent."""
+        known = self._facts.jobs
+        return max([known[job].priority for job in jobs if job in known], default=0)
 
     def _build_privates(self) -> None:
         """Note what is broken, and make every virtual cluster's private cluster."""
@@ -215,11 +229,15 @@ class Binding:
                 gpu = gpus[space.twins[0][leaf]]
                 assert gpu is not None
                 stands_for[gpu] = private.gpu(space, leaf)
+        # GPUs that are in no cell any more keep their numbers, of which the private cluster knows nothing.
         seen = replace(
             running,
-            replicas=tuple([tuple([stands_for[gpu] for gpu in replica]) for replica in running.replicas]),
+            replicas=tuple(
+                [tuple([stands_for.get(gpu, gpu) for gpu in replica]) for replica in running.replicas]
+            ),
         )
-        private.seat(seen, self._facts.holding_on(private.cluster, seen), leaves=self._ends(running))
+        holding = replace(self._facts.holding_on(private.cluster, seen), gpus=len(stands_for))
+        private.seat(seen, holding, leaves=self._ends(running))
 
     def _regrade(self, allocation: AllocationId) -> bool:
         """Let the guarantee lapse or return, by whether there are cells around the allocation now."""
@@ -267,13 +285,14 @@ class Binding:
         placements: Mapping[int, Placement],
         left: Capacity,
         cluster: Capacity,
-    ) -> tuple[dict[int, Placement], Capacity]:
+    ) -> tuple[dict[int, Placement], Capacity, dict[JobId, Reason]]:
         """Bind what a view was given on its private cluster.
 
-        Returns the placements on real GPUs, and what is left of the cluster. A placement that can not be
-        carried out (CPUs or memory of the hardware are held by who may not be stopped) is left out.
+        Returns the placements on real GPUs, what is left of the cluster, and why jobs were left out whose
+        placement can not be carried out: hardware, or its CPUs or memory, is held by who is not stopped.
         """
         after, found = cluster.fork(), {}
+        unbound: dict[JobId, Reason] = {}
         for holding in view.capacity.pending.values():
             if holding in left.dropped and holding.running is not None:
                 after.drop(self._facts.holdings[holding.running.allocation])
@@ -285,30 +304,53 @@ class Binding:
                 found[position] = replace(placement, replicas=now.replicas)
                 continue
             demand = demand_of_grant(grant, view.jobs, after.cluster)
+            kept = self._kept_from(view.name, grant.jobs)
             try:
-                real = self._real(view.name, placement, demand.avoid)
+                real = self._real(view.name, placement, demand.avoid, kept)
             except Unbindable:
+                unbound.update((job, _held_by_lapsed(view.name, kept)) for job in grant.jobs if kept)
                 continue
             nodes = [after.cluster.where[replica[0]][1] for replica in real.replicas]
             try:
-                after.take(after.fit_on(demand, real, nodes))
+                fit = after.fit_on(demand, real, nodes)
+                if any(victim.running in kept for victim in fit.victims):
+                    raise PolicyError("its CPUs or memory are held by one that stays")
+                after.take(fit)
             except PolicyError:
                 self._let_go(self._promised.pop())
+                unbound.update((job, _held_by_lapsed(view.name, kept)) for job in grant.jobs if kept)
             else:
                 found[position] = real
-        return found, after
+        return found, after, unbound
 
-    def _real(self, vc: str, placement: Placement, avoid: Collection[NodeId]) -> Placement:
+    def _kept_from(self, vc: str, jobs: Sequence[JobId]) -> list[Running]:
+        """Return the lapsed allocations of a virtual cluster that make no room for these jobs of its own."""
+        if not self._lapsed:
+            return []
+        priority = self._priority_of(jobs)
+        lapsed = [self._facts.running[each] for each in sorted(self._lapsed)]
+        return [
+            running
+            for running in lapsed
+            if self._vc_of(running) == vc and self._priority_of(running.jobs) >= priority
+        ]
+
+    def _real(
+        self, vc: str, placement: Placement, avoid: Collection[NodeId], kept: Sequence[Running]
+    ) -> Placement:
         """Bind the virtual GPUs of a placement; return it with real ones."""
         if placement.gpu_model not in self.layout.gpu_models:
             self._promised.append([])
             return placement
         private = self._privates[vc]
         seats = private.seats(placement.gpus)
+        untouched = self._devices.sets_of(kept)
         stand_in = {
             private.gpu(space, leaf): (hardware.chain.name, number)
             for hardware, space, leaves in seats
-            for leaf, number in zip(leaves, self._bound(hardware, space, leaves, avoid), strict=True)
+            for leaf, number in zip(
+                leaves, self._bound(hardware, space, leaves, avoid, untouched), strict=True
+            )
         }
         self._hold(seats)
         self._promised.append(seats)
@@ -322,17 +364,23 @@ class Binding:
         return replace(placement, replicas=tuple(replicas))
 
     def _bound(
-        self, hardware: Hardware, space: Space, leaves: Sequence[int], avoid: Collection[NodeId]
+        self,
+        hardware: Hardware,
+        space: Space,
+        leaves: Sequence[int],
+        avoid: Collection[NodeId],
+        untouched: Mapping[str, int],
     ) -> list[int]:
         """Bind virtual GPUs to hardware, on other nodes than those to be avoided if there are any.
 
         What is owed outranks that: else it would depend on others what a virtual cluster gets.
         """
         usable = self._devices.without(hardware.chain, avoid) if avoid else None
+        kept = untouched.get(hardware.chain.name, 0)
         if usable is not None:
             with suppress(Unbindable):
-                return Binder(hardware, space, usable).bind(leaves)
-        return Binder(hardware, space).bind(leaves)
+                return Binder(hardware, space, usable, kept).bind(leaves)
+        return Binder(hardware, space, None, kept).bind(leaves)
 
     def cells_in_use(self, vc: str) -> Counter[tuple[str, int]]:
         """Return by chain and level how many cells of a virtual cluster are in use; pinned ones left out."""
@@ -351,3 +399,16 @@ class Binding:
             if found != self._memory:
                 self._memory = found
         return self._memory
+
+
+def _held_by_lapsed(vc: str, kept: Sequence[Running]) -> Reason:
+    """Return why a job waits though cells of its virtual cluster are free."""
+    jobs = [job for running in kept for job in running.jobs]
+    return Reason(
+        code="held_by_lapsed",
+        tier=Tier.GUARANTEE,
+        message=f"Virtual cluster {vc} has cells for it, but only on GPUs of {wording.jobs(jobs)}, whose"
+        " guarantee has lapsed. In their own virtual cluster they make room for higher priorities only.",
+        blocking={"jobs": jobs},
+        hint="It starts when they end, or when other hardware comes free.",
+    )

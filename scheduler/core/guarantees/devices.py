@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from scheduler.core.cells.chains import Chain, Layout
 from scheduler.core.fitting.cluster import Cluster
@@ -57,15 +57,26 @@ class Devices:
         return None if found.bit_count() == len(nodes) else found
 
     def leaves_of(self, running: Running) -> list[Leaves] | None:
-        """Return where the replicas of an allocation are; None when some GPU is in no chain."""
+        """Return where the replicas of an allocation are, as far as they are on declared hardware.
+
+        None when nothing is, or a replica is in two chains.
+        """
         found = []
         for replica in running.replicas:
             places = [self._leaves[gpu] for gpu in replica if gpu in self._leaves]
-            if len(places) < len(replica) or len({chain for chain, _ in places}) > 1:
+            if len({chain for chain, _ in places}) > 1:
                 return None
             if places:
                 found.append((places[0][0], [leaf for _, leaf in places]))
         return found or None
+
+    def sets_of(self, allocations: Iterable[Running]) -> dict[str, int]:
+        """Return the sets of GPUs that allocations have, by chain."""
+        found: dict[str, int] = {}
+        for running in allocations:
+            for name, leaves in self.by_chain(running).items():
+                found[name] = found.get(name, 0) | sum([1 << leaf for leaf in leaves])
+        return found
 
     def by_chain(self, running: Running) -> dict[str, list[int]]:
         """Return the numbers of an allocation's GPUs by chain, those in no chain left out."""

@@ -316,7 +316,7 @@ class _Turns:
         for job in jobs:
             accepted = self._view.jobs[job].gpu_models
             if accepted and holding.model not in accepted:
-                return self._move(Grant(jobs=jobs, gpus=holding.gpus))
+                return self._move(Grant(jobs=jobs, gpus=holding.size))
         if not capacity.may_stay(holding):
             return False
         capacity.keep(holding)

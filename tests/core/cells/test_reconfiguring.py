@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scheduler.core.cells import CellState, Reconfigured, SpecificationError, from_document
+from scheduler.core.cells import CellState, Reconfigured, Specification, SpecificationError, from_document
 from tests.core.cells.hierarchies import RACKS, group, opportunistic, racks
 from tests.core.cells.test_groups import nodes, placed, preempts, waits
 
@@ -134,3 +134,43 @@ def test_a_specification_that_is_wrong_changes_nothing() -> None:
     with pytest.raises(SpecificationError, match="9 V100-NODE are 1 too many"):
         state.reconfigure(racks(vision={"cells": {"V100-NODE": 9}}))
     assert state.dump() == before
+
+
+def without_node(name: str, **virtual_clusters: dict[str, object]) -> Specification:
+    """The well-known racks, those with the node left out."""
+    physical = [entry for entry in RACKS["physical"] if name not in entry["nodes"]]
+    return from_document(RACKS | {"physical": physical, "virtual_clusters": virtual_clusters})
+
+
+def test_a_group_keeps_its_guarantee_for_what_remains_of_its_hardware() -> None:
+    specification = racks(vision={"cells": {"V100-RACK": 2}})
+    state = CellState(specification)
+    first = placed(state, group("a", "vision", (4, 8)))
+    assert state.reconfigure(without_node("n0", vision={"cells": {"V100-RACK": 2}})) == Reconfigured(
+        lapsed=(), returned=(), withdrawn=()
+    )
+    state.check()
+    assert (state.groups["a"].guaranteed, state.groups["a"].pods) == (True, first.pods)
+    placed(state, group("b", "vision", (1, 8), priority=0))
+    assert waits(state, group("c", "vision", (2, 8), priority=0)).code == "cells_in_use"
+    state.delete("b")
+    assert state.reconfigure(specification).lapsed == ()
+    state.check()
+    assert waits(state, group("c", "vision", (1, 1), priority=0)).code == "cells_in_use"
+    state.delete("a")
+    assert state.dump() == CellState(specification).dump()
+
+
+def test_a_lapsed_group_makes_room_for_higher_priorities_of_its_own_virtual_cluster_only() -> None:
+    state = CellState(racks(vision={"cells": {"V100-NODE": 8}}))
+    placed(state, group("a", "vision", (8, 8), priority=5))
+    assert state.reconfigure(racks(vision={"cells": {"V100-NODE": 1}}, speech={"cells": {"V100-NODE": 1}}))
+    assert not state.groups["a"].guaranteed
+    before = state.dump()
+    for priority in (0, 5):
+        answer = waits(state, group("b", "vision", (1, 4), priority=priority))
+        assert answer.code == "held_by_lapsed"
+        assert "only on GPUs of a: their guarantee has lapsed" in answer.message
+    assert state.dump() == before
+    assert preempts(state, group("b", "vision", (1, 4), priority=6)).victims == ("a",)
+    assert preempts(state, group("c", "speech", (1, 4), priority=0)).victims == ("a",)

@@ -112,6 +112,10 @@ def could_be_placed(state: CellState, wanted: Group) -> bool | None:
     dump = state.dump()
     if wanted.opportunistic or wanted.suggested_nodes is not None:
         return None
+    for each in dump["groups"]:
+        own = each["virtual_cluster"] == wanted.virtual_cluster and each["priority"] >= wanted.priority
+        if own and not each["guaranteed"] and each["state"] != "preempting":
+            return None  # It has lapsed, and does not make room for this one.
     layout, own = state.layout, dump["virtual_clusters"][wanted.virtual_cluster]
     if wanted.pinned_cell is None:
         spaces = [(layout.chains[name], cells) for name, cells in own["cells"].items()]
