@@ -4,6 +4,7 @@
 started platform (`manage.py replay_round 7`) meets the same servers without exporting anything.
 """
 
+import ipaddress
 import os
 from functools import lru_cache
 from pathlib import Path
@@ -46,6 +47,9 @@ class Config(BaseSettings):
     hosts: str = "localhost,127.0.0.1,[::1]"
     # Served over https behind a proxy: cookies are then marked Secure.
     secure: bool = False
+    # Addresses and networks of proxies, comma-separated: what they say in X-Forwarded-For and
+    # X-Forwarded-Proto of the client is believed, and of nobody else. None: there is no proxy.
+    trusted_proxies: str = ""
 
     round_seconds: float = Field(default=5.0, gt=0)
     # How long a round may take before another may be started over it (it is then fenced).
@@ -120,6 +124,23 @@ class Config(BaseSettings):
         if lease_seconds is not None and value >= lease_seconds:
             raise ValueError(f"must be less than ALLOT_ROUND_LEASE_SECONDS, {lease_seconds:g}")
         return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _addresses(cls, value: str) -> str:
+        for proxy in filter(None, (part.strip() for part in value.split(","))):
+            try:
+                network = ipaddress.ip_network(proxy)
+            except ValueError:
+                said = "is no address or network; right is 10.0.0.5 or 10.0.0.0/24, and several with commas"
+                raise ValueError(f"{proxy!r} {said}") from None
+            if network.prefixlen == 0:
+                raise ValueError(f"{proxy!r} is everybody: name the proxies")
+        return value
+
+    @property
+    def proxies(self) -> list[str]:
+        return [part.strip() for part in self.trusted_proxies.split(",") if part.strip()]
 
     @field_validator("public_url")
     @classmethod

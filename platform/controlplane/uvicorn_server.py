@@ -7,6 +7,7 @@ apart by the port (`controlplane.sessions.pages`).
 import argparse
 import logging
 import socket
+from typing import Any
 
 import uvicorn
 
@@ -39,9 +40,15 @@ def main() -> None:
             # Longer than agents keep an idle connection (50 s): with the default of 5 s, which is also how
             # often they report, one report in twenty met its end.
             timeout_keep_alive=75,
+            **trusting(config().proxies),
         )
     )
     server.run(sockets=listeners)
+
+
+def trusting(proxies: list[str]) -> dict[str, Any]:
+    """Return uvicorn's options for believing these proxies; by itself it believes all of this machine."""
+    return {"proxy_headers": bool(proxies), "forwarded_allow_ips": proxies}
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -19,7 +19,7 @@ from tenants.models import Role
 from tenants.rights import tell_changed
 from tenants.selectors import Viewer, viewer, viewer_of
 from tenants.services import password_change
-from tenants.signin import confirm_password, sign_in
+from tenants.signin import confirm_password, remember_browser, sign_in
 
 #: An operator counts as admin of every tenant; his own page lists no more of them than this.
 TENANTS_LISTED = 200
@@ -93,7 +93,9 @@ class SessionView(APIView):
         given.is_valid(raise_exception=True)
         user = sign_in(request._request, **given.validated_data)
         login(request._request, user)
-        return Response(me(request, viewer_of(user)))
+        response = Response(me(request, viewer_of(user)))
+        remember_browser(request._request, response, user)
+        return response
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request) -> Response:

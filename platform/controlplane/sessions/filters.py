@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from controlplane.limits import Scope
+from tenants.signin import BROWSER_COOKIE
 from tenants.tokens import USER_PREFIX
 
 #: The browser's pass to one port of one job (`scheduler.services.sessions.port_passes`).
@@ -31,7 +32,7 @@ _OF_SOCKETS = b"sec-websocket-"
 
 
 def our_cookies() -> frozenset[str]:
-    return frozenset({COOKIE, settings.SESSION_COOKIE_NAME})
+    return frozenset({COOKIE, BROWSER_COOKIE, settings.SESSION_COOKIE_NAME})
 
 
 def request_headers(scope: Scope) -> Headers:

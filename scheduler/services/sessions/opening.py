@@ -1,7 +1,7 @@
 """Ways into running attempts: who may have one, where it leads, and what becomes of it.
 
-A session is a right that is looked at again every minute (`session_problem`). The bytes themselves never
-come here (`controlplane.sessions`).
+A session ends with the right to it: `session_problem` is asked when its user's rights change, and every
+minute for what else may end it. The bytes themselves never come here (`controlplane.sessions`).
 """
 
 from collections.abc import Mapping, Sequence
