@@ -5,6 +5,7 @@ checked by the scheduler's services, which write these rows.
 """
 
 from django.contrib.auth.models import AbstractUser
+from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
@@ -59,6 +60,19 @@ class Membership(models.Model):
         ]
 
 
+class Scope(models.TextChoices):
+    """What a token may be used for, within what its owner may do. Each of the others includes to read."""
+
+    READ = "read", "Read: whatever its owner may see"
+    SUBMIT = "submit", "Submit: jobs, and sessions inside them"
+    MANAGE = "manage", "Manage: tenants that its owner administers, and the account"
+    OPERATE = "operate", "Operate: the platform, as an operator"
+
+
+def every_scope() -> list[str]:
+    return list(Scope.values)
+
+
 class Token(models.Model):
     """An API token: `alt_<key>_<secret>`. Only a keyed hash of the secret is stored."""
 
@@ -66,10 +80,23 @@ class Token(models.Model):
     name = models.CharField(max_length=80)
     key = models.CharField(max_length=16, unique=True)
     digest = models.BinaryField(max_length=32)
-    read_only = models.BooleanField(default=False)
+    scopes = ArrayField(models.CharField(max_length=10), default=every_scope)
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True)
+    #: The token that takes its place; this one works until it expires.
+    replaced_by = models.OneToOneField("self", on_delete=models.SET_NULL, null=True, related_name="replaces")
+    first_used_at = models.DateTimeField(null=True)
+    first_used_from = models.GenericIPAddressField(null=True)
     last_used_at = models.DateTimeField(null=True)
+    last_used_from = models.GenericIPAddressField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(scopes__contained_by=Scope.values, scopes__contains=[Scope.READ]),
+                name="scopes_are_known",
+            ),
+        ]
 
 
 class Secret(models.Model):

@@ -16,8 +16,8 @@ from django.utils import timezone
 
 from tenants import tokens
 from tenants.callers import Held, token_with_user
-from tenants.errors import NotAllowed, NotFound, NotSignedIn
-from tenants.models import Membership, Quota, Role, Tenant, Token, User
+from tenants.errors import FieldError, NotAllowed, NotFound, NotSignedIn
+from tenants.models import Membership, Quota, Role, Scope, Tenant, Token, User
 
 #: Each role includes the ones before it.
 RANK: Mapping[str, int] = {Role.VIEWER: 1, Role.MEMBER: 2, Role.ADMIN: 3}
@@ -29,12 +29,16 @@ class Viewer:
 
     user: User
     held: tuple[Held, ...] = ()
-    #: Signed in by a token that may change nothing.
-    read_only: bool = False
+    #: What the token that was presented may be used for; a session may be used for everything.
+    scopes: frozenset[str] = frozenset(Scope.values)
     #: The token that was presented; None for a session.
     token_id: int | None = None
     #: When that token ends, if ever.
     token_expires_at: datetime | None = None
+    #: Whether the password came with the request, and was right.
+    gave_password: bool = False
+    #: False while a token without the scope to operate changes something: an operator is then one of many.
+    acts_as_operator: bool = True
     _roles: Mapping[int, Role] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -42,7 +46,7 @@ class Viewer:
 
     @property
     def is_operator(self) -> bool:
-        return self.user.is_operator
+        return self.user.is_operator and self.acts_as_operator
 
     @property
     def roles(self) -> Mapping[int, Role]:
@@ -77,8 +81,23 @@ class Viewer:
         )
 
     def require_operator(self) -> None:
-        if not self.is_operator:
-            raise NotAllowed("This is for operators of the platform only.")
+        if self.is_operator:
+            return
+        if self.user.is_operator:
+            self.require_scope(Scope.OPERATE)
+        raise NotAllowed("This is for operators of the platform only.")
+
+    def require_scope(self, scope: Scope) -> None:
+        if scope not in self.scopes:
+            has = ", ".join(one for one in Scope.values if one in self.scopes)
+            raise NotAllowed(f"This needs a token with the scope {scope.value}; this one has: {has}.")
+
+    def require_password(self, what: str) -> None:
+        """Raise when a token asks for what it takes the person, and the password, for."""
+        if self.token_id is not None and not self.gave_password:
+            expected = "the password of the token's owner"
+            problem = FieldError("your_password", "is missing", expected)
+            raise NotAllowed(f"A token alone can not {what}: send your_password too.", [problem])
 
     def tenants(self) -> QuerySet[Tenant]:
         """The tenants whose things the viewer may see."""
@@ -87,8 +106,8 @@ class Viewer:
         return Tenant.objects.filter(pk__in=list(self._roles))
 
 
-def viewer_of(user: User, *, token: Token | None = None) -> Viewer:
-    """The viewer for a user; free of queries when he carries his roles."""
+def viewer_of(user: User, *, token: Token | None = None, changes: bool = False) -> Viewer:
+    """The viewer for a user; free of queries when he carries his roles. `changes`: he changes something."""
     held = getattr(user, "held", None)
     if held is None:
         rows = Membership.objects.filter(user=user).order_by("tenant_id")
@@ -101,9 +120,10 @@ def viewer_of(user: User, *, token: Token | None = None) -> Viewer:
     return Viewer(
         user=user,
         held=held,
-        read_only=token.read_only,
+        scopes=frozenset(token.scopes),
         token_id=token.pk,
         token_expires_at=token.expires_at,
+        acts_as_operator=Scope.OPERATE in token.scopes or not changes,
     )
 
 

@@ -6,19 +6,22 @@ admin or the platform without an operator by mistake.
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from tenants import tokens
 from tenants.errors import Conflict, FieldError, Invalid, NotAllowed, NotFound
-from tenants.models import AuditEntry, Membership, Quota, Role, Tenant, Token, User
+from tenants.models import AuditEntry, Membership, Quota, Role, Scope, Tenant, Token, User
 from tenants.rights import tell_changed
 from tenants.selectors import RANK, Viewer, quota_of
 
@@ -155,6 +158,8 @@ def user_create(
     """A new user, and the password to tell him when none was given. `by` may name a program."""
     if isinstance(by, Viewer):
         by.require_operator()
+        if is_operator:
+            by.require_password("create operators")
     user = User(username=username, email=email, is_operator=is_operator)
     told = None
     if password is None:
@@ -180,9 +185,17 @@ def user_change(
     is_active: bool | None = None,
     is_operator: bool | None = None,
     password: str | None = None,
+    end_tokens: bool = True,
 ) -> User:
-    """Change what is not None. Who is made inactive is signed out at once, tokens included."""
+    """Change what is not None. Who is made inactive is signed out at once, tokens included.
+
+    With a new password all sessions must sign in again, and all tokens end unless `end_tokens` is False.
+    """
     by.require_operator()
+    if is_operator:
+        by.require_password("make operators")
+    if password is not None:
+        by.require_password("reset passwords")
     # All operators, in one order: two of them could otherwise demote each other at the same moment.
     operators = list(
         User.objects.select_for_update(no_key=True).filter(is_operator=True, is_active=True).order_by("pk")
@@ -197,27 +210,50 @@ def user_change(
     before = {name: getattr(user, name) for name in changed}
     for name, value in changed.items():
         setattr(user, name, value)
+    note: dict[str, Any] = {}
     if password is not None:
-        _check_password(password, user, "password")
-        user.set_password(password)
+        note = _set_password(user, password, field="password", end_tokens=end_tokens)
     user.save()
     if changed or password is not None:
-        note = {"password": "set"} if password is not None else {}
         audit(by, "user.change", username, before=before, after=changed | note)
         tell_changed()
     return user
 
 
 @transaction.atomic
-def password_change(*, by: Viewer, new: str) -> User:
-    """Change one's own password, after `signin.confirm_password`; all sessions must sign in again."""
-    user = User.objects.select_for_update(no_key=True).get(pk=by.user.pk)
-    _check_password(new, user, "new")
-    user.set_password(new)
+def password_reset(*, by: str, username: str, end_tokens: bool = True) -> str:
+    """Give a user a random password, and return it. `by` names the program that does it."""
+    user = User.objects.select_for_update(no_key=True).filter(username=username).first()
+    if user is None:
+        raise NotFound(f"There is no user {username!r}.")
+    password = secrets.token_urlsafe(15)
+    note = _set_password(user, password, field="password", end_tokens=end_tokens)
     user.save(update_fields=["password"])
-    audit(by, "user.password", user.username)
+    audit(by, "user.change", username, after=note)
+    tell_changed()
+    return password
+
+
+@transaction.atomic
+def password_change(*, by: Viewer, new: str, end_tokens: bool = True) -> User:
+    """Change one's own password, after `signin.confirm_password`; all sessions must sign in again, and all
+    tokens end unless `end_tokens` is False."""
+    user = User.objects.select_for_update(no_key=True).get(pk=by.user.pk)
+    note = _set_password(user, new, field="new", end_tokens=end_tokens)
+    user.save(update_fields=["password"])
+    audit(by, "user.password", user.username, after=note)
     tell_changed()
     return user
+
+
+def _set_password(user: User, password: str, *, field: str, end_tokens: bool) -> dict[str, Any]:
+    """Set it on the user, whom the caller saves; return what to write down of it."""
+    _check_password(password, user, field)
+    user.set_password(password)
+    mine = Token.objects.filter(user=user)
+    # What hangs on them is deleted and counted with them.
+    ended = mine.delete()[1].get(Token._meta.label, 0) if end_tokens else 0
+    return {"password": "set", "tokens_ended": ended}
 
 
 @transaction.atomic
@@ -245,41 +281,126 @@ def _check_password(password: str, user: User, field: str) -> None:
 
 @transaction.atomic
 def token_create(
-    *, by: Viewer, name: str, expires_in_days: int | None = None, read_only: bool = False
+    *,
+    by: Viewer,
+    name: str,
+    scopes: Collection[str] = (Scope.READ, Scope.SUBMIT),
+    expires_in_days: int | None = None,
+    never_expires: bool = False,
 ) -> tuple[Token, str]:
     """A new token of the viewer's own, and its text, which is not kept.
 
-    One made by means of a token does not outlive that one: a leaked token can not be made to last.
+    One made by means of a token alone is no wider and does not outlive that one: a leaked token can not be
+    made to last, or into a better one. Each includes the scope to read.
     """
-    ends = [timezone.now() + timedelta(days=expires_in_days)] if expires_in_days is not None else []
-    if by.token_expires_at is not None:
-        ends.append(by.token_expires_at)
+    wanted = {Scope.READ.value, *scopes}
+    _check_scopes(by, wanted)
+    days = _checked_days(expires_in_days, never_expires)
     User.objects.select_for_update(no_key=True).get(pk=by.user.pk)
-    if Token.objects.filter(user=by.user).count() >= TOKENS_PER_USER:
-        raise Conflict(f"You have {TOKENS_PER_USER} tokens, which is the most: revoke one first.")
-    secret = tokens.new_secret(tokens.USER_PREFIX)
-    token = Token.objects.create(
-        user=by.user,
-        name=name,
-        key=secret.key,
-        digest=secret.digest,
-        read_only=read_only,
-        expires_at=min(ends, default=None),
-    )
-    audit(by, "token.create", secret.key, after={"name": name, "read_only": read_only})
-    return token, secret.text
+    _check_room_for_token(by.user)
+    token, text = _token_new(by.user, name=name, scopes=wanted, expires_at=_end(by, days))
+    audit(by, "token.create", token.key, after={"name": name, "scopes": token.scopes})
+    return token, text
+
+
+@transaction.atomic
+def token_rotate(*, by: Viewer, key: str, overlap_seconds: float) -> tuple[Token, str]:
+    """A token in the place of one of the viewer's own, and its text; the old one works for the overlap only.
+
+    The new one lasts as long as the old one was made for, from now; where a token alone asks, no longer
+    than that token.
+    """
+    User.objects.select_for_update(no_key=True).get(pk=by.user.pk)
+    old = _own_token(by, Token.objects.filter(user=by.user), key)
+    now = timezone.now()
+    if old.replaced_by_id is not None or (old.expires_at is not None and old.expires_at <= now):
+        raise Conflict(f"The token {key!r} has ended or was replaced already: create a new one.")
+    scopes = set(old.scopes) if by.user.is_operator else {*old.scopes} - {Scope.OPERATE.value}
+    _check_scopes(by, scopes)
+    _check_room_for_token(by.user)
+    days = None
+    if old.expires_at is not None:
+        made_for = math.ceil((old.expires_at - old.created_at) / timedelta(days=1))
+        days = min(made_for, settings.CONFIG.token_days_most)
+    elif not settings.CONFIG.tokens_may_never_expire:
+        days = settings.CONFIG.token_days
+    token, text = _token_new(by.user, name=old.name, scopes=scopes, expires_at=_end(by, days))
+    old.replaced_by = token
+    old.expires_at = min(filter(None, (old.expires_at, now + timedelta(seconds=overlap_seconds))))
+    old.save(update_fields=["replaced_by", "expires_at"])
+    audit(by, "token.rotate", key, after={"replaced_by": token.key, "until": old.expires_at.isoformat()})
+    tell_changed()
+    return token, text
 
 
 @transaction.atomic
 def token_revoke(*, by: Viewer, key: str) -> None:
     """Revoke a token of one's own; an operator may revoke anybody's."""
     owned = Token.objects.all() if by.is_operator else Token.objects.filter(user=by.user)
-    token = owned.filter(key=key).select_related("user").first()
-    if token is None:
-        raise NotFound(f"You have no token with the key {key!r}.")
+    token = _own_token(by, owned.select_related("user"), key)
     token.delete()
     audit(by, "token.revoke", key, before={"name": token.name, "user": token.user.username})
     tell_changed()
+
+
+def _own_token(by: Viewer, owned: QuerySet[Token], key: str) -> Token:
+    """The token with this key. Without the scope to manage, a token is good for itself alone."""
+    token = owned.filter(key=key).first()
+    if token is None:
+        raise NotFound(f"You have no token with the key {key!r}.")
+    if token.pk != by.token_id:
+        by.require_scope(Scope.MANAGE)
+    return token
+
+
+def _check_scopes(by: Viewer, wanted: set[str]) -> None:
+    if Scope.OPERATE in wanted and not by.user.is_operator:
+        problem = FieldError("scopes", "operate is for operators", "scopes of what you may do yourself")
+        raise NotAllowed("Only an operator's token can have the scope operate.", [problem])
+    if not wanted <= by.scopes:
+        by.require_password("make one with more scopes than its own")
+
+
+def _checked_days(days: int | None, never: bool) -> int | None:
+    """For how many days a token is good; None for ever."""
+    most, may_never = settings.CONFIG.token_days_most, settings.CONFIG.tokens_may_never_expire
+    if never and not may_never:
+        problem, expected = "a token has to expire here", f"a whole number from 1 to {most}"
+    elif days is not None and days > most:
+        problem, expected = f"{days} days are too many", f"a whole number from 1 to {most}"
+    else:
+        return None if never else (days or settings.CONFIG.token_days)
+    raise Invalid(f"expires_in_days: {problem}", [FieldError("expires_in_days", problem, expected)])
+
+
+def _end(by: Viewer, days: int | None) -> datetime | None:
+    ends = [] if days is None else [timezone.now() + timedelta(days=days)]
+    if by.token_expires_at is not None and not by.gave_password:
+        ends.append(by.token_expires_at)
+    return min(ends, default=None)
+
+
+def _check_room_for_token(user: User) -> None:
+    """Raise Conflict where the user has too many; of those that have expired as many are kept."""
+    is_over = Q(expires_at__lte=timezone.now())
+    mine = Token.objects.filter(user=user)
+    if mine.exclude(is_over).count() >= TOKENS_PER_USER:
+        raise Conflict(f"You have {TOKENS_PER_USER} tokens, which is the most: revoke one first.")
+    kept = mine.filter(is_over).order_by("-expires_at")[:TOKENS_PER_USER]
+    mine.filter(is_over).exclude(pk__in=list(kept.values_list("pk", flat=True))).delete()
+
+
+def _token_new(user: User, *, name: str, scopes: set[str], expires_at: datetime | None) -> tuple[Token, str]:
+    secret = tokens.new_secret(tokens.USER_PREFIX)
+    token = Token.objects.create(
+        user=user,
+        name=name,
+        key=secret.key,
+        digest=secret.digest,
+        scopes=[scope for scope in Scope.values if scope in scopes],
+        expires_at=expires_at,
+    )
+    return token, secret.text
 
 
 def _taken(field: str, message: str) -> Conflict:

@@ -15,6 +15,7 @@ import math
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from tenants.errors import FieldError, Invalid, NotSignedIn, TooManyRequests
 from tenants.models import User
+from tenants.selectors import Viewer
 
 #: Wrong guesses after which each more waits: usually, and where there is an attack.
 FREE_GUESSES, FREE_GUESSES_UNDER_ATTACK = 5, 1
@@ -69,12 +71,20 @@ def sign_in(request: HttpRequest, *, username: str, password: str) -> User:
     return user
 
 
-def confirm_password(request: HttpRequest, *, user: User, password: str) -> None:
+def confirm_password(request: HttpRequest, *, user: User, password: str, field: str = "current") -> None:
     """Raise unless this is the user's password: who found an open browser is not yet the user."""
     with _guess(request, Guesser(_key("confirm", user.username, _network(request)))):
         if not user.check_password(password):
-            problem = FieldError("current", "is not your password", "the password that you signed in with")
-            raise Invalid("current: is not your password", [problem])
+            problem = FieldError(field, "is not your password", "the password that you signed in with")
+            raise Invalid(f"{field}: is not your password", [problem])
+
+
+def with_password(request: HttpRequest, viewer: Viewer, password: str | None) -> Viewer:
+    """The viewer, known to be the person whose password came in the field `your_password`, if it did."""
+    if password is None:
+        return viewer
+    confirm_password(request, user=viewer.user, password=password, field="your_password")
+    return replace(viewer, gave_password=True)
 
 
 def remember_browser(request: HttpRequest, response: HttpResponseBase, user: User) -> None:

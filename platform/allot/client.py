@@ -43,6 +43,7 @@ from allot.objects import (
     Why,
 )
 from allot.speed_objects import JobSpeeds, SpeedImport, SpeedRow
+from allot.token_client import Tokens
 from allot.transport import Transport
 from allot.usage_objects import JobMetrics, JobUsage, Metrics
 
@@ -107,8 +108,10 @@ class Client:
     def me(self) -> Me:
         return cast(Me, self._read("/session"))
 
-    def revoke_token(self, key: str) -> None:
-        self._transport.request("DELETE", f"/tokens/{quote(key, safe='')}")
+    def change_password(self, current: str, new: str, *, end_tokens: bool = True) -> None:
+        """Change one's own password; all tokens end with it, this one too, unless they are kept."""
+        body = {"current": current, "new": new, "end_tokens": end_tokens}
+        self._transport.request("POST", "/session/password", body=body)
 
     # Submitting
 
@@ -403,6 +406,10 @@ class Client:
     @property
     def notices(self) -> Notices:
         return Notices(read=self._read, write=self._write, pages=self._pages, send=self._transport.request)
+
+    @property
+    def tokens(self) -> Tokens:
+        return Tokens(pages=self._pages, send=self._transport.request)
 
     def _anomalies(self, virtual_cluster: str) -> str:
         return f"/virtual-clusters/{quote(virtual_cluster, safe='')}/anomalies"

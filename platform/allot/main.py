@@ -27,6 +27,7 @@ from allot.commands import (
     sessions,
     speeds,
     submit,
+    tokens,
     vc,
     what_if,
 )
@@ -109,6 +110,7 @@ fairness.register(app)
 notices.register(app)
 budgets.register(app)
 failures.register(app)
+tokens.register(app)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Sequence
 from typing import cast
 
 from allot.errors import Unreachable
@@ -24,10 +25,14 @@ def create_token(
     *,
     username: str,
     password: str,
+    scopes: Sequence[str] | None = None,
     expires_in_days: int | None = None,
     insecure: bool = False,
 ) -> tuple[Me, CreatedToken]:
-    """Sign in, create a token, sign out. The token is the only thing left on the server."""
+    """Sign in, create a token, sign out. The token is the only thing left on the server.
+
+    Without `scopes` it may do whatever the user may: it stands for the person at this machine.
+    """
     with Transport(url, token=None, insecure=insecure) as transport:
         # No retries: each try counts against the limit on wrong passwords.
         me = cast(
@@ -35,7 +40,8 @@ def create_token(
         )
         # A session needs the CSRF token, and over https Django also wants to know the page's origin.
         headers = {"X-CSRFToken": me["csrf_token"], "Origin": url, "Referer": url + "/"}
-        body: dict[str, object] = {"name": token_name()}
+        usual = ["read", "submit", "manage", *(["operate"] if me["is_operator"] else [])]
+        body: dict[str, object] = {"name": token_name(), "scopes": list(scopes or usual)}
         if expires_in_days is not None:
             body["expires_in_days"] = expires_in_days
         try:

@@ -6,20 +6,25 @@ answer is remembered on Django's request, because the idempotency middleware ask
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.backends import ModelBackend
 from django.db.models import Q
 from django.http import HttpRequest
 from django.utils import timezone
 from rest_framework import authentication
-from rest_framework.permissions import SAFE_METHODS
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from tenants.callers import user_with_roles
-from tenants.errors import NotAllowed
-from tenants.models import Token, User
+from tenants.models import Scope, Token, User
 from tenants.selectors import Viewer, token_of_header, viewer_of
+
+if TYPE_CHECKING:
+    from rest_framework.views import APIView
 
 LAST_USED_PRECISION = timedelta(minutes=1)
 
@@ -45,13 +50,10 @@ class TokenAuthentication(authentication.BaseAuthentication):
         viewer = getattr(django_request, "token_viewer", None)
         if viewer is None:
             token = token_of_header(header)
-            note_use(token)
-            viewer = viewer_of(token.user, token=token)
+            note_use(token, django_request.META.get("REMOTE_ADDR", ""))
+            changes = request.method not in SAFE_METHODS
+            viewer = viewer_of(token.user, token=token, changes=changes)
             django_request.token_viewer = viewer  # type: ignore[attr-defined]
-        if viewer.read_only and request.method not in SAFE_METHODS:
-            raise NotAllowed(
-                f"This token is read-only: it may not {request.method}. Use a token without read_only."
-            )
         return viewer.user, viewer
 
     def authenticate_header(self, request: Request) -> str:
@@ -69,10 +71,44 @@ class SessionAuthentication(authentication.SessionAuthentication):
         return user, viewer_of(user)
 
 
-def note_use(token: Token) -> None:
-    """Remember when the token was last used, to the minute: not a write on every request."""
-    due = timezone.now() - LAST_USED_PRECISION
-    if token.last_used_at is None or token.last_used_at <= due:
-        # Compared again in the database: of many requests at once only one writes.
-        stale = Q(last_used_at=None) | Q(last_used_at__lte=due)
-        Token.objects.filter(stale, pk=token.pk).update(last_used_at=timezone.now())
+class HasScope(BasePermission):
+    """Tokens change only what their scopes allow; to read, any of them will do.
+
+    A view says it by `scope`, for all of its changing methods or for each: {"POST": Scope.SUBMIT}. Where it
+    says nothing, only a token with every scope may.
+    """
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        if request.method not in SAFE_METHODS and isinstance(request.auth, Viewer):
+            for scope in scopes_needed(view, str(request.method)):
+                request.auth.require_scope(scope)
+        return True
+
+
+def scopes_needed(view: APIView | type[APIView], method: str) -> tuple[Scope, ...]:
+    """What a token needs for a changing method of a view."""
+    declared: Scope | Mapping[str, Scope] | None = getattr(view, "scope", None)
+    scope = declared.get(method) if isinstance(declared, Mapping) else declared
+    return tuple(Scope) if scope is None else (scope,)
+
+
+def note_use(token: Token, address: str) -> None:
+    """Remember when and from where the token was used, to the minute: not a write on every request."""
+    now = timezone.now()
+    due = now - LAST_USED_PRECISION
+    if token.last_used_at is not None and token.last_used_at > due:
+        return
+    # Compared again in the database: of many requests at once only one writes.
+    stale = Token.objects.filter(Q(last_used_at=None) | Q(last_used_at__lte=due), pk=token.pk)
+    used: dict[str, Any] = {"last_used_at": now, "last_used_from": _ip(address)}
+    if token.first_used_at is None:
+        used |= {"first_used_at": now, "first_used_from": _ip(address)}
+    stale.update(**used)
+
+
+def _ip(address: str) -> str | None:
+    """An address as the database takes it: a proxy may have told anything."""
+    try:
+        return str(ip_address(address))
+    except ValueError:
+        return None

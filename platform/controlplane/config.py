@@ -101,6 +101,11 @@ class Config(BaseSettings):
     sessions_per_user: int = Field(default=64, ge=1)
     sessions_per_job: int = Field(default=128, ge=1)
     operators_enter_jobs: bool = False
+    # How long API tokens last unless something else is chosen, the longest that can be chosen, and whether it
+    # can be chosen that one never expires.
+    token_days: int = Field(default=90, ge=1)
+    token_days_most: int = Field(default=365, ge=1, le=3_650, validate_default=True)
+    tokens_may_never_expire: bool = False
     # Reads GET /metrics and nothing else, for a collector that has no account; empty: operators only.
     metrics_token: SecretStr = SecretStr("")
 
@@ -141,6 +146,14 @@ class Config(BaseSettings):
     @property
     def proxies(self) -> list[str]:
         return [part.strip() for part in self.trusted_proxies.split(",") if part.strip()]
+
+    @field_validator("token_days_most")
+    @classmethod
+    def _not_below_the_usual(cls, value: int, known: ValidationInfo) -> int:
+        usual = known.data.get("token_days")
+        if usual is not None and value < usual:
+            raise ValueError(f"must be at least ALLOT_TOKEN_DAYS, {usual}")
+        return value
 
     @field_validator("public_url")
     @classmethod

@@ -11,8 +11,9 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
-from rest_framework.permissions import AllowAny
+from rest_framework.permissions import SAFE_METHODS, AllowAny
 
+from controlplane.auth import scopes_needed
 from controlplane.idempotency import HEADER, KEPT, KEY_CHARACTERS
 
 VERBS = {"GET": "get", "POST": "create", "PUT": "set", "PATCH": "change", "DELETE": "delete"}
@@ -76,7 +77,8 @@ class Schema(AutoSchema):
         if self._is_public():
             errors |= {401: "Wrong username or password.", 429: "Too many wrong passwords; see Retry-After."}
         else:
-            errors |= {401: "Not signed in.", 403: "Your role, or your token, does not allow it."}
+            refused = f"Your role, or your token, does not allow it.{self._scope()}"
+            errors |= {401: "Not signed in.", 403: refused}
         errors[404] = "There is no such thing, or you may not see it."
         if self.method in ("POST", "PUT", "PATCH", "DELETE"):
             errors |= {409: "The state of the thing, or a quota, does not allow it."}
@@ -87,6 +89,12 @@ class Schema(AutoSchema):
         if self.method == "POST" and not self._is_public():
             errors[422] = f"This {HEADER} was used for another request."
         return errors
+
+    def _scope(self) -> str:
+        if self.method in SAFE_METHODS:
+            return ""
+        needed = ", ".join(scopes_needed(self.view, self.method))
+        return f" A token needs the scope {needed}."
 
     def _is_public(self) -> bool:
         """Signing in: the one operation that is for nobody yet."""

@@ -136,7 +136,10 @@ REST_FRAMEWORK = {
         "controlplane.auth.TokenAuthentication",
         "controlplane.auth.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PERMISSION_CLASSES": [
+        "rest_framework.permissions.IsAuthenticated",
+        "controlplane.auth.HasScope",
+    ],
     "DEFAULT_PARSER_CLASSES": ["controlplane.limits.JSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "controlplane.pagination.NewestFirst",
@@ -156,6 +159,7 @@ SPECTACULAR_SETTINGS = {
     # Several things have a "state", each with words of its own.
     "ENUM_NAME_OVERRIDES": {
         "Role": "tenants.models.Role.choices",
+        "Scope": "tenants.models.Scope.choices",
         "JobState": "scheduler.api.schemas.JOB_STATES",
         "AttemptState": "scheduler.api.schemas.ATTEMPT_STATES",
         "NodeState": "scheduler.api.cluster_schemas.NODE_STATES",

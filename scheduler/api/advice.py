@@ -19,6 +19,7 @@ from scheduler.models import Advice
 from scheduler.rounds.advising import represented
 from scheduler.services.cells.advice import DAYS, advice_apply, advice_ask, advice_get
 from tenants.api.strict import StrictSerializer
+from tenants.models import Scope
 from tenants.selectors import Viewer, viewer
 
 MOST_DAYS = 31
@@ -68,6 +69,7 @@ def _represented(numbers: Iterable[int]) -> list[dict[str, Any]]:
 class Advices(RepresentedList):
     """Advice that was asked for, the newest first, without the specifications. For operators."""
 
+    scope = Scope.OPERATE
     queryset = Advice.objects.none()
     serializer_class = schemas.Advice
     ordering = "-number"
@@ -97,6 +99,8 @@ class AdviceDetail(APIView):
 
 
 class AdviceApply(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(request=None, responses=cell_schemas.Cells)
     def post(self, request: Request, advice_id: UUID) -> Response:
         """Divide the cluster as advised, unless its cells have changed since (then 409). For operators."""

@@ -12,6 +12,7 @@ from scheduler.rounds.comparisons import represented
 from scheduler.selectors import virtual_cluster_get
 from scheduler.services.cells.anomalies import HOURS, MOST_HOURS, comparison_ask
 from tenants.api.strict import StrictSerializer
+from tenants.models import Scope
 from tenants.selectors import viewer
 
 
@@ -22,6 +23,8 @@ class ComparisonQuestion(StrictSerializer):
 
 
 class Anomalies(APIView):
+    scope = Scope.SUBMIT
+
     @extend_schema(responses=schemas.Anomalies)
     def get(self, request: Request, name: str) -> Response:
         """The guaranteed jobs of a virtual cluster here and in its private cluster, as compared last. It is

@@ -11,6 +11,7 @@ from rest_framework.views import APIView
 from scheduler.models.budgets import BudgetAction, BudgetPeriod, BudgetUnit
 from scheduler.services.budgets import budget_remove, budget_set, budget_state
 from tenants.api.strict import StrictSerializer
+from tenants.models import Scope
 from tenants.selectors import tenant_get, viewer
 
 _MOST = 1e12
@@ -51,6 +52,8 @@ class BudgetInput(StrictSerializer):
 
 
 class TenantBudget(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(responses=BudgetState)
     def get(self, request: Request, name: str) -> Response:
         """A tenant's budget, what of it is used, and what is expected."""

@@ -27,6 +27,7 @@ from scheduler.services.cells.dividing import cells_apply, cells_check, hardware
 from scheduler.services.cells.proposal import cells_proposal
 from tenants.api.strict import StrictSerializer
 from tenants.errors import NotFound
+from tenants.models import Scope
 from tenants.selectors import viewer
 
 LONGEST_ADDRESS = 1_000
@@ -58,6 +59,8 @@ class TreeQuery(serializers.Serializer):
 
 
 class Cells(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(responses=cell_schemas.Cells)
     def get(self, request: Request) -> Response:
         """How GPUs are divided by cells, and what becomes of them, chain by chain."""
@@ -76,6 +79,8 @@ class Cells(APIView):
 
 
 class CellsCheck(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(request=SpecificationBody, responses={200: cell_schemas.CellsCheck})
     def post(self, request: Request) -> Response:
         """Say what is wrong with a specification, and what would change with it. For operators."""
@@ -95,6 +100,8 @@ class CellsCheck(APIView):
 
 
 class CellsProposal(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(request=None, responses={200: cell_schemas.CellsProposal})
     def post(self, request: Request) -> Response:
         """Propose a specification: today's hardware, and today's guarantees as cells. For operators."""

@@ -17,6 +17,7 @@ from scheduler.jobspec import WATCHED_THEN
 from scheduler.selectors import cluster_summary, gpu_models, usage_points
 from scheduler.services.cluster_settings import cluster_settings, cluster_settings_change
 from tenants.api.strict import StrictSerializer
+from tenants.models import Scope
 from tenants.selectors import viewer
 
 POINTS_MOST = 720
@@ -90,6 +91,8 @@ class ClusterSettingsChange(StrictSerializer):
 
 
 class ClusterSettings(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(responses=cluster_schemas.ClusterSettings)
     def get(self, request: Request) -> Response:
         """How the spare GPUs are handed out."""

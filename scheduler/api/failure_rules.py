@@ -20,6 +20,7 @@ from scheduler.services.attempts.failure_rules import (
     rules_written,
 )
 from tenants.api.strict import StrictSerializer
+from tenants.models import Scope
 from tenants.selectors import viewer
 
 
@@ -101,6 +102,8 @@ class FailureRulesFound(serializers.Serializer):
 
 
 class FailureRules(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(responses=FailureRuleList)
     def get(self, request: Request) -> Response:
         """The site's rules for failures, at most a hundred. They are tried before the built-in ones."""
@@ -117,6 +120,8 @@ class FailureRules(APIView):
 
 
 class FailureRulesTest(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(request=FailureRulesTrial, responses=FailureRulesFound)
     def post(self, request: Request) -> Response:
         """Try rules on the end of an output; nothing is changed. For operators."""

@@ -21,13 +21,14 @@ from scheduler.selectors import job_get, jobs_visible
 from scheduler.services.jobs import control as services
 from scheduler.services.jobs.submission import Submission, warnings_for
 from tenants.errors import ApplicationError, FieldError, Invalid
-from tenants.models import Role
+from tenants.models import Role, Scope
 from tenants.selectors import viewer
 
 
 class Jobs(RepresentedList):
     """The jobs of the caller's tenants, the newest first; operators see all."""
 
+    scope = Scope.SUBMIT
     queryset = Job.objects.none()
     serializer_class = schemas.Job
     filterset_class = JobFilter
@@ -45,6 +46,8 @@ class Jobs(RepresentedList):
 
 
 class JobsBulk(APIView):
+    scope = Scope.SUBMIT
+
     @extend_schema(request=job_spec_schemas.BulkSubmit, responses={201: job_spec_schemas.BulkSubmitted})
     def post(self, request: Request) -> Response:
         """Submit up to 1,000 jobs, all or none."""
@@ -70,6 +73,8 @@ def _short(job: Job) -> dict[str, Any]:
 
 
 class JobsCheck(APIView):
+    scope = Scope.SUBMIT
+
     @extend_schema(request=job_spec_schemas.JobSubmit, responses={200: job_spec_schemas.CheckAnswer})
     def post(self, request: Request) -> Response:
         """Say what is wrong with a specification, or else what would become of it. Submits nothing."""
@@ -136,6 +141,8 @@ def _action(request: Request, job_id: int, service: Callable[..., None]) -> Resp
 
 
 class JobCancel(APIView):
+    scope = Scope.SUBMIT
+
     @extend_schema(request=None, responses={200: schemas.Job})
     def post(self, request: Request, job_id: int) -> Response:
         """End a waiting job, or tell a running one to stop. 409 when it has ended otherwise already."""
@@ -143,6 +150,8 @@ class JobCancel(APIView):
 
 
 class JobHold(APIView):
+    scope = Scope.SUBMIT
+
     @extend_schema(request=None, responses={200: schemas.Job})
     def post(self, request: Request, job_id: int) -> Response:
         """Keep a waiting job from starting."""
@@ -150,6 +159,8 @@ class JobHold(APIView):
 
 
 class JobRelease(APIView):
+    scope = Scope.SUBMIT
+
     @extend_schema(request=None, responses={200: schemas.Job})
     def post(self, request: Request, job_id: int) -> Response:
         """Let a held job be considered again."""

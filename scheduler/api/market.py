@@ -28,11 +28,12 @@ from scheduler.services.market.offers import offer_make, offer_withdraw
 from scheduler.services.market.rules import Borrowing, Lending, rule_make, rule_remove
 from scheduler.services.market.terms import Terms
 from tenants.errors import NotFound
-from tenants.models import VirtualCluster
+from tenants.models import Scope, VirtualCluster
 from tenants.selectors import Viewer, viewer
 
 
 class Offers(ListAPIView):
+    scope = Scope.MANAGE
     queryset = Offer.objects.none()
     serializer_class = schemas.Offer
 
@@ -84,6 +85,8 @@ class OfferDetail(APIView):
 
 
 class OfferWithdraw(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(request=None, responses={200: schemas.Offer})
     def post(self, request: Request, offer_id: int) -> Response:
         """Take an offer back that nobody has taken. For its owners, and operators."""
@@ -93,6 +96,8 @@ class OfferWithdraw(APIView):
 
 
 class OfferTake(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(request=schemas.TakeInput, responses={201: schemas.Loan})
     def post(self, request: Request, offer_id: int) -> Response:
         """Borrow what is offered, and pay for its whole time. For owners of the virtual cluster that borrows,
@@ -140,6 +145,8 @@ class LoanDetail(APIView):
 
 
 class LoanEnd(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(request=None, responses={200: schemas.Loan})
     def post(self, request: Request, loan_id: int) -> Response:
         """End a loan now. Its borrower's owners give it back, and nothing is refunded; when operators end it,
@@ -150,6 +157,7 @@ class LoanEnd(APIView):
 
 
 class MarketRules(ListAPIView):
+    scope = Scope.MANAGE
     queryset = MarketRule.objects.none()
     serializer_class = schemas.MarketRule
 
@@ -190,6 +198,8 @@ def _wanted(said: dict[str, Any]) -> Lending | Borrowing:
 
 
 class MarketRuleDetail(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(responses={204: None})
     def delete(self, request: Request, rule_id: int) -> Response:
         """Remove a rule; offers that it made and nobody took are withdrawn. For owners, and operators."""
@@ -215,6 +225,8 @@ class CreditAccounts(ListAPIView):
 
 
 class CreditGrant(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(request=schemas.GrantInput, responses={200: schemas.CreditAccount})
     def post(self, request: Request, virtual_cluster: str) -> Response:
         """Grant credits, or take some back that are there. For operators."""
@@ -227,6 +239,8 @@ class CreditGrant(APIView):
 
 
 class CreditAllowanceView(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(request=schemas.AllowanceInput, responses=schemas.CreditAccount)
     def put(self, request: Request, virtual_cluster: str) -> Response:
         """Grant so much anew each period, the first at once. For operators."""

@@ -28,6 +28,7 @@ from scheduler.services.nodes.managing import (
 )
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid
+from tenants.models import Scope
 from tenants.selectors import Viewer, viewer
 
 LONGEST_DRAIN_SECONDS = 366 * 86_400
@@ -60,6 +61,7 @@ class DrainInput(StrictSerializer):
 class Nodes(RepresentedList):
     """All nodes, by name."""
 
+    scope = Scope.OPERATE
     queryset = Node.objects.none()
     serializer_class = cluster_schemas.Node
     ordering = "name"
@@ -78,6 +80,8 @@ class Nodes(RepresentedList):
 
 
 class NodeDetail(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(responses=cluster_schemas.Node)
     def get(self, request: Request, name: str) -> Response:
         """One node with its GPUs."""
@@ -109,6 +113,8 @@ class NodeDetail(APIView):
 
 
 class NodeDrain(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(request=DrainInput, responses={200: cluster_schemas.Node})
     def post(self, request: Request, name: str) -> Response:
         """Move the node's jobs away, with their grace period, at once or at a deadline. For operators.
@@ -125,6 +131,8 @@ class NodeDrain(APIView):
 
 
 class NodeToken(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(request=None, responses={200: cluster_schemas.NodeWithToken})
     def post(self, request: Request, name: str) -> Response:
         """Replace the node's token; the old one is worth nothing from now on. For operators."""

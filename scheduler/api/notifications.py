@@ -11,6 +11,7 @@ from rest_framework.views import APIView
 from scheduler.models.notifications import JobNotices
 from scheduler.services.notices.preferences import address_confirm, address_set, settings_change, settings_of
 from tenants.api.strict import StrictSerializer
+from tenants.models import Scope
 from tenants.selectors import viewer
 
 
@@ -53,6 +54,8 @@ class AddressToken(StrictSerializer):
 
 
 class Notifications(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(responses=NotificationSettings)
     def get(self, request: Request) -> Response:
         """What the caller wants to be told of by e-mail."""
@@ -67,6 +70,8 @@ class Notifications(APIView):
 
 
 class NotificationAddress(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(request=AddressInput, responses=AddressAnswer)
     def put(self, request: Request) -> Response:
         """Change the caller's own e-mail address; where mail can be sent, it has to be confirmed."""
@@ -77,6 +82,8 @@ class NotificationAddress(APIView):
 
 
 class NotificationAddressConfirm(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(request=AddressToken, responses=AddressAnswer)
     def post(self, request: Request) -> Response:
         """Confirm the address to which the link was sent."""

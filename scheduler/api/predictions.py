@@ -10,10 +10,13 @@ from rest_framework.views import APIView
 from scheduler.api import what_if_schemas as schemas
 from scheduler.rounds.answers import represented
 from scheduler.services.jobs.questions import ask, question_get
+from tenants.models import Scope
 from tenants.selectors import viewer
 
 
 class WhatIfs(APIView):
+    scope = Scope.SUBMIT
+
     @extend_schema(request=schemas.WhatIfQuestion, responses={202: schemas.WhatIf})
     def post(self, request: Request) -> Response:
         """Ask what would become of the queue if a waiting job were another one, if a new job came, or (for

@@ -13,6 +13,7 @@ from scheduler.models import Session
 from scheduler.selectors import job_get
 from scheduler.services.sessions.port_passes import ticket_issue
 from tenants.errors import Conflict
+from tenants.models import Scope
 from tenants.selectors import viewer
 
 
@@ -56,6 +57,8 @@ class JobSessions(ListAPIView):
 
 
 class JobPortOpen(APIView):
+    scope = Scope.SUBMIT
+
     @extend_schema(request=None, responses={200: PageAddress})
     def post(self, request: Request, job_id: int, port: str) -> Response:
         """Return the address of the pages that one of the job's programs serves, with a ticket in it."""

@@ -33,6 +33,7 @@ from scheduler.services.speeds.rows import (
     speed_correction_remove,
 )
 from tenants.api.strict import StrictSerializer
+from tenants.models import Scope
 from tenants.selectors import tenant_get, viewer
 
 CHANGES_SHOWN = 200
@@ -121,6 +122,8 @@ class SpeedList(GenericAPIView):
 
 
 class SpeedCorrectionView(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(request=CorrectionInput, responses=speed_schemas.SpeedRow)
     def put(self, request: Request) -> Response:
         """Say what a speed is, whatever was measured. For admins of the tenant, and operators."""
@@ -173,6 +176,8 @@ class SpeedExport(APIView):
 
 
 class SpeedImportView(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(request=ImportInput, responses={200: speed_schemas.SpeedImport})
     def post(self, request: Request) -> Response:
         """Take a file of speeds over as corrections, as a whole or not at all. For admins of the tenant, and
@@ -206,6 +211,8 @@ class JobSpeeds(APIView):
 
 
 class GpuModelDetail(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(request=PriceInput, responses=cluster_schemas.GpuModel)
     def patch(self, request: Request, name: str) -> Response:
         """Say what a GPU of this model costs for an hour. For operators."""

@@ -21,7 +21,7 @@ from scheduler.services.virtual_clusters import (
     virtual_cluster_set,
 )
 from tenants.api.strict import StrictSerializer
-from tenants.models import VirtualCluster
+from tenants.models import Scope, VirtualCluster
 from tenants.selectors import Viewer, viewer
 
 PLUGIN_MOST = 255
@@ -100,6 +100,7 @@ def _at_most(values: Any, most: int) -> Any:
 class VirtualClusters(RepresentedList):
     """All virtual clusters, by name."""
 
+    scope = Scope.OPERATE
     queryset = VirtualCluster.objects.none()
     serializer_class = schemas.VirtualCluster
     ordering = "name"
@@ -119,6 +120,8 @@ class VirtualClusters(RepresentedList):
 
 
 class VirtualClusterDetail(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(responses=schemas.VirtualCluster)
     def get(self, request: Request, name: str) -> Response:
         """One virtual cluster, with what it uses."""

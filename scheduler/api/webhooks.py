@@ -28,6 +28,7 @@ from scheduler.services.notices.webhooks import (
     webhook_test,
 )
 from tenants.api.strict import StrictSerializer
+from tenants.models import Scope
 from tenants.selectors import tenant_get, viewer
 
 _TOPICS = [(topic, topic) for topic in TOPICS]
@@ -135,6 +136,7 @@ class DeliveryQuery(serializers.Serializer):
 
 
 class Webhooks(ListAPIView):
+    scope = Scope.MANAGE
     queryset = Webhook.objects.none()
     serializer_class = WebhookOutput
 
@@ -164,6 +166,8 @@ class Webhooks(ListAPIView):
 
 
 class WebhookDetail(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(responses=WebhookOutput)
     def get(self, request: Request, webhook_id: int) -> Response:
         """One webhook. For admins of its tenant, and operators."""
@@ -186,6 +190,8 @@ class WebhookDetail(APIView):
 
 
 class WebhookSecret(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(request=None, responses=NewWebhookOutput)
     def post(self, request: Request, webhook_id: int) -> Response:
         """Make a new secret, shown once; the one of before signs beside it for a day."""
@@ -194,6 +200,8 @@ class WebhookSecret(APIView):
 
 
 class WebhookTest(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(request=None, responses={202: DeliveryOutput})
     def post(self, request: Request, webhook_id: int) -> Response:
         """Send a message that tells of nothing."""
@@ -219,6 +227,8 @@ class Deliveries(ListAPIView):
 
 
 class Redelivery(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(request=None, responses={202: DeliveryOutput})
     def post(self, request: Request, webhook_id: int, delivery_id: int) -> Response:
         """Send a message again, with the id that it had."""

@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid
-from tenants.models import SECRET_SCOPES, Secret, Tenant
+from tenants.models import SECRET_SCOPES, Scope, Secret, Tenant
 from tenants.secrets import secret_delete, secret_set, secrets_of
 from tenants.selectors import tenant_get, viewer
 
@@ -61,6 +61,8 @@ class OwnSecretsView(ListAPIView):
 
 
 class OwnSecretView(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(request=SecretInput, responses={200: SecretOutput, 201: SecretOutput})
     def put(self, request: Request, name: str) -> Response:
         """Keep a secret of one's own, in place of the one of that name."""
@@ -85,6 +87,8 @@ class TenantSecretsView(ListAPIView):
 
 
 class TenantSecretView(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(request=SecretInput, responses={200: SecretOutput, 201: SecretOutput})
     def put(self, request: Request, name: str, secret: str) -> Response:
         """Keep a secret for the jobs of a tenant, in place of the one of that name. For its admins."""

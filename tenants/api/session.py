@@ -9,13 +9,13 @@ from django.middleware.csrf import get_token
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.permissions import AllowAny, BasePermission, IsAuthenticated
+from rest_framework.permissions import AllowAny, BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from tenants.api.strict import StrictSerializer
-from tenants.models import Role
+from tenants.models import Role, Scope
 from tenants.rights import tell_changed
 from tenants.selectors import Viewer, viewer, viewer_of
 from tenants.services import password_change
@@ -33,6 +33,7 @@ class SignIn(StrictSerializer):
 class PasswordChange(StrictSerializer):
     current = serializers.CharField(max_length=200, trim_whitespace=False)
     new = serializers.CharField(max_length=200, trim_whitespace=False)
+    end_tokens = serializers.BooleanField(default=True, help_text="Whether one's API tokens end, too.")
 
 
 class MeUser(serializers.Serializer):
@@ -69,6 +70,8 @@ def me(request: Request, viewer: Viewer) -> dict[str, Any]:
 
 
 class SessionView(APIView):
+    scope = Scope.READ
+
     def get_authenticators(self) -> list[BaseAuthentication]:
         # Signing in looks at no earlier session, so that a stale cookie can not be in the way. Another
         # site can not sign a browser in as somebody else either: it would have to send JSON, for which
@@ -79,7 +82,7 @@ class SessionView(APIView):
 
     def get_permissions(self) -> list[BasePermission]:
         signing_in = self.request is not None and self.request.method == "POST"
-        return [AllowAny() if signing_in else IsAuthenticated()]
+        return [AllowAny()] if signing_in else super().get_permissions()
 
     @extend_schema(responses=Me)
     def get(self, request: Request) -> Response:
@@ -106,13 +109,16 @@ class SessionView(APIView):
 
 
 class PasswordView(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(request=PasswordChange, responses={204: None})
     def post(self, request: Request) -> Response:
-        """Change one's own password; other browsers must sign in again, tokens stay."""
+        """Change one's own password; other browsers must sign in again, and tokens end, or are kept."""
         given = PasswordChange(data=request.data)
         given.is_valid(raise_exception=True)
         by = viewer(request)
         confirm_password(request._request, user=by.user, password=given.validated_data["current"])
-        user = password_change(by=by, new=given.validated_data["new"])
+        wanted = given.validated_data
+        user = password_change(by=by, new=wanted["new"], end_tokens=wanted["end_tokens"])
         update_session_auth_hash(request._request, user)
         return Response(status=204)

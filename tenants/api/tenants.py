@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from tenants.api.strict import StrictSerializer
-from tenants.models import ANY_MODEL, SLUG, Membership, Role, Tenant
+from tenants.models import ANY_MODEL, SLUG, Membership, Role, Scope, Tenant
 from tenants.selectors import Viewer, quota_of, tenant_get, viewer
 from tenants.services import member_remove, member_set, quota_set, tenant_change, tenant_create
 
@@ -76,6 +76,7 @@ class Quota(StrictSerializer):
 class TenantsView(ListAPIView):
     """The caller's tenants, the newest first; operators see all."""
 
+    scope = Scope.OPERATE
     serializer_class = TenantOutput
     queryset = Tenant.objects.none()
 
@@ -96,6 +97,8 @@ class TenantsView(ListAPIView):
 
 
 class TenantView(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(responses=TenantOutput)
     def get(self, request: Request, name: str) -> Response:
         """One tenant."""
@@ -125,6 +128,8 @@ class MembersView(ListAPIView):
 
 
 class MemberView(APIView):
+    scope = Scope.MANAGE
+
     @extend_schema(request=MemberInput, responses={200: MemberOutput, 201: MemberOutput})
     def put(self, request: Request, name: str, username: str) -> Response:
         """Give a user a role, no higher than one's own. For admins of the tenant."""
@@ -147,6 +152,8 @@ class MemberView(APIView):
 
 
 class QuotaView(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(responses=Quota)
     def get(self, request: Request, name: str) -> Response:
         """The most GPUs that the tenant may hold at once."""

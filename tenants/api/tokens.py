@@ -1,8 +1,10 @@
-"""One's own API tokens."""
+"""API tokens: one's own, and for operators everybody's."""
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db.models import QuerySet
+from django_filters import rest_framework as filters
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
@@ -11,21 +13,76 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from tenants.api.strict import StrictSerializer
-from tenants.models import Token
+from tenants.models import Scope, Token
 from tenants.selectors import viewer
-from tenants.services import token_create, token_revoke
+from tenants.services import token_create, token_revoke, token_rotate
+from tenants.signin import with_password
+
+DAYS_MOST = 3_650
+OVERLAP_SECONDS, OVERLAP_SECONDS_MOST = 86_400, 7 * 86_400
 
 
 class TokenInput(StrictSerializer):
     name = serializers.CharField(max_length=80, help_text="What it is for.")
-    expires_in_days = serializers.IntegerField(min_value=1, max_value=3650, required=False, allow_null=True)
-    read_only = serializers.BooleanField(required=False, default=False)
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(choices=Scope.choices),
+        required=False,
+        max_length=len(Scope),
+        help_text="What it may be used for; each includes read. Left out: read and submit.",
+    )
+    expires_in_days = serializers.IntegerField(
+        min_value=1,
+        max_value=DAYS_MOST,
+        required=False,
+        allow_null=True,
+        help_text="Left out: the usual; null: never, where that is allowed (GET /tokens/terms).",
+    )
+    your_password = serializers.CharField(
+        max_length=200,
+        trim_whitespace=False,
+        required=False,
+        help_text="Lets a token make one that has more scopes than itself, or outlives it.",
+    )
+
+
+class Rotation(StrictSerializer):
+    overlap_seconds = serializers.IntegerField(
+        min_value=0,
+        max_value=OVERLAP_SECONDS_MOST,
+        default=OVERLAP_SECONDS,
+        help_text="How long the old one works beside the new one.",
+    )
+    your_password = serializers.CharField(
+        max_length=200,
+        trim_whitespace=False,
+        required=False,
+        help_text="Lets a token get one that outlives it.",
+    )
 
 
 class TokenOutput(serializers.ModelSerializer):
+    user = serializers.CharField(source="user.username")
+    scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.choices))
+    replaced_by = serializers.CharField(
+        source="replaced_by.key", allow_null=True, default=None, help_text="The key of the one in its place."
+    )
+
     class Meta:
         model = Token
-        fields = ["key", "name", "read_only", "created_at", "last_used_at", "expires_at"]
+        fields = [
+            "key",
+            "user",
+            "name",
+            "scopes",
+            "created_at",
+            "first_used_at",
+            "first_used_from",
+            "last_used_at",
+            "last_used_from",
+            "expires_at",
+            "replaced_by",
+        ]
+        read_only_fields = fields
 
 
 class NewTokenOutput(TokenOutput):
@@ -35,28 +92,98 @@ class NewTokenOutput(TokenOutput):
         fields = [*TokenOutput.Meta.fields, "token"]
 
 
-class TokensView(ListAPIView):
-    """The caller's own API tokens, the newest first."""
+class TokenTerms(serializers.Serializer):
+    default_days = serializers.IntegerField(help_text="How long one lasts that says nothing of it.")
+    most_days = serializers.IntegerField()
+    may_never_expire = serializers.BooleanField()
 
+
+class TokenFilter(filters.FilterSet):
+    user = filters.CharFilter(field_name="user__username", help_text="Those of one user. For operators.")
+    everybody = filters.BooleanFilter(
+        method="by_nobody", help_text="Those of all users, not one's own alone. For operators."
+    )
+
+    class Meta:
+        model = Token
+        fields: list[str] = []
+
+    def by_nobody(self, queryset: QuerySet[Token], name: str, value: bool) -> QuerySet[Token]:
+        return queryset
+
+
+class TokensView(ListAPIView):
+    """The caller's own API tokens, the newest first; for operators also those of others."""
+
+    scope = Scope.MANAGE
     serializer_class = TokenOutput
     queryset = Token.objects.none()
+    filterset_class = TokenFilter
 
     def get_queryset(self) -> QuerySet[Token]:
-        return Token.objects.filter(user=viewer(self.request).user)
+        by = viewer(self.request)
+        found = Token.objects.select_related("user", "replaced_by")
+        of_others = self.request.query_params.get("everybody", "").lower() == "true"
+        if not of_others and self.request.query_params.get("user", by.user.username) == by.user.username:
+            return found.filter(user=by.user)
+        by.require_operator()
+        return found
 
     @extend_schema(request=TokenInput, responses={201: NewTokenOutput})
     def post(self, request: Request) -> Response:
         """Create a token; its text is shown once."""
         given = TokenInput(data=request.data)
         given.is_valid(raise_exception=True)
-        token, text = token_create(by=viewer(request), **given.validated_data)
-        token.token = text  # type: ignore[attr-defined]
-        return Response(NewTokenOutput(token).data, status=201)
+        wanted = dict(given.validated_data)
+        by = with_password(request._request, viewer(request), wanted.pop("your_password", None))
+        # Left out and null say different things.
+        never = "expires_in_days" in wanted and wanted["expires_in_days"] is None
+        return _new(*token_create(by=by, never_expires=never, **wanted))
 
 
 class TokenView(APIView):
+    # A token may always end itself; the service asks more of one that ends others.
+    scope = Scope.READ
+
     @extend_schema(responses={204: None})
     def delete(self, request: Request, key: str) -> Response:
-        """Revoke a token; it ends at once."""
+        """Revoke a token; it ends at once. Operators may revoke anybody's.
+
+        A token without the scope manage revokes itself alone.
+        """
         token_revoke(by=viewer(request), key=key)
         return Response(status=204)
+
+
+class TokenRotation(APIView):
+    scope = Scope.READ
+
+    @extend_schema(request=Rotation, responses={201: NewTokenOutput})
+    def post(self, request: Request, key: str) -> Response:
+        """Make a new token in the place of one's own; for a while both work. Its text is shown once.
+
+        A token without the scope manage rotates itself alone, and what it gets ends when it would have ended.
+        """
+        given = Rotation(data=request.data)
+        given.is_valid(raise_exception=True)
+        by = with_password(request._request, viewer(request), given.validated_data.get("your_password"))
+        return _new(*token_rotate(by=by, key=key, overlap_seconds=given.validated_data["overlap_seconds"]))
+
+
+class TokenTermsView(APIView):
+    @extend_schema(responses=TokenTerms)
+    def get(self, request: Request) -> Response:
+        """How long a new token may last."""
+        config = settings.CONFIG
+        return Response(
+            {
+                "default_days": config.token_days,
+                "most_days": config.token_days_most,
+                "may_never_expire": config.tokens_may_never_expire,
+            }
+        )
+
+
+def _new(token: Token, text: str) -> Response:
+    token.token = text  # type: ignore[attr-defined]
+    return Response(NewTokenOutput(token).data, status=201)

@@ -5,14 +5,16 @@ from django.urls import path
 from tenants.api.secrets import OwnSecretsView, OwnSecretView, TenantSecretsView, TenantSecretView
 from tenants.api.session import PasswordView, SessionView
 from tenants.api.tenants import MembersView, MemberView, QuotaView, TenantsView, TenantView
-from tenants.api.tokens import TokensView, TokenView
+from tenants.api.tokens import TokenRotation, TokensView, TokenTermsView, TokenView
 from tenants.api.users import AuditView, UsersView, UserView
 
 urlpatterns = [
     path("session", SessionView.as_view()),
     path("session/password", PasswordView.as_view()),
     path("tokens", TokensView.as_view()),
+    path("tokens/terms", TokenTermsView.as_view()),
     path("tokens/<str:key>", TokenView.as_view()),
+    path("tokens/<str:key>/rotate", TokenRotation.as_view()),
     path("secrets", OwnSecretsView.as_view()),
     path("secrets/<str:name>", OwnSecretView.as_view()),
     path("users", UsersView.as_view()),

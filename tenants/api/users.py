@@ -12,14 +12,23 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from tenants.api.strict import StrictSerializer
-from tenants.models import AuditEntry, User
+from tenants.models import AuditEntry, Scope, User
 from tenants.selectors import viewer
 from tenants.services import user_change, user_create
+from tenants.signin import with_password
 
 USERNAME = RegexValidator(
     r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$",
     "Use 1 to 64 letters, digits and '.', '_', '@', '+', '-', with a letter or digit in front.",
 )
+
+
+class YourPassword(serializers.CharField):
+    """The operator's own; a token alone makes no operators and resets no passwords."""
+
+    def __init__(self) -> None:
+        text = "The caller's own; needed to make operators and reset passwords when signed in by a token."
+        super().__init__(max_length=200, trim_whitespace=False, required=False, help_text=text)
 
 
 class UserInput(StrictSerializer):
@@ -33,6 +42,7 @@ class UserInput(StrictSerializer):
         help_text="A random one is made, and told once, when this is absent.",
     )
     is_operator = serializers.BooleanField(default=False)
+    your_password = YourPassword()
 
 
 class UserChange(StrictSerializer):
@@ -40,6 +50,10 @@ class UserChange(StrictSerializer):
     is_active = serializers.BooleanField(required=False)
     is_operator = serializers.BooleanField(required=False)
     password = serializers.CharField(max_length=200, trim_whitespace=False, required=False)
+    end_tokens = serializers.BooleanField(
+        default=True, help_text="With a new password: whether the user's API tokens end, too."
+    )
+    your_password = YourPassword()
 
 
 class UserOutput(serializers.ModelSerializer):
@@ -66,6 +80,7 @@ class AuditOutput(serializers.ModelSerializer):
 class UsersView(ListAPIView):
     """All accounts, the newest first. For operators."""
 
+    scope = Scope.OPERATE
     serializer_class = UserOutput
     queryset = User.objects.none()
 
@@ -80,11 +95,15 @@ class UsersView(ListAPIView):
         by.require_operator()
         given = UserInput(data=request.data)
         given.is_valid(raise_exception=True)
-        user, password = user_create(by=by, **given.validated_data)
+        wanted = dict(given.validated_data)
+        by = with_password(request._request, by, wanted.pop("your_password", None))
+        user, password = user_create(by=by, **wanted)
         return Response({**UserOutput(user).data, "password": password}, status=201)
 
 
 class UserView(APIView):
+    scope = Scope.OPERATE
+
     @extend_schema(request=UserChange, responses=UserOutput)
     def patch(self, request: Request, username: str) -> Response:
         """Change an account; one that is made inactive is signed out at once, tokens included."""
@@ -92,7 +111,9 @@ class UserView(APIView):
         by.require_operator()
         given = UserChange(data=request.data)
         given.is_valid(raise_exception=True)
-        return Response(UserOutput(user_change(by=by, username=username, **given.validated_data)).data)
+        wanted = dict(given.validated_data)
+        by = with_password(request._request, by, wanted.pop("your_password", None))
+        return Response(UserOutput(user_change(by=by, username=username, **wanted)).data)
 
 
 class AuditView(ListAPIView):

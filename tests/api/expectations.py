@@ -10,17 +10,21 @@ no csrf    the operator's session, without the X-CSRFToken ("-" where nothing ch
 
 from datetime import UTC, datetime, timedelta
 
+from tenants.models import Scope
+
 COLUMNS = ("nobody", "stranger", "viewer", "member", "admin", "operator", "read-only", "no csrf")
 
 TABLE = """
                                                 nobody stranger viewer member admin operator read-only no-csrf
 GET    /api/v1/session                            401    200      200    200    200   200      200       -
 POST   /api/v1/session                            401    401      401    401    401   401      401       401
-DELETE /api/v1/session                            401    204      204    204    204   204      403       403
+DELETE /api/v1/session                            401    204      204    204    204   204      204       403
 POST   /api/v1/session/password                   401    400      400    400    400   400      403       403
 GET    /api/v1/tokens                             401    200      200    200    200   200      200       -
 POST   /api/v1/tokens                             401    201      201    201    201   201      403       403
-DELETE /api/v1/tokens/<str:key>                   401    404      404    204    404   204      403       403
+GET    /api/v1/tokens/terms                       401    200      200    200    200   200      200       -
+DELETE /api/v1/tokens/<str:key>                   401    404      404    204    404   204      404       403
+POST   /api/v1/tokens/<str:key>/rotate            401    404      404    201    404   404      404       403
 GET    /api/v1/secrets                            401    200      200    200    200   200      200       -
 PUT    /api/v1/secrets/<str:name>                 401    201      201    200    201   201      403       403
 DELETE /api/v1/secrets/<str:name>                 401    404      404    204    404   404      403       403
@@ -203,6 +207,23 @@ _TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
 
 _SETTING = {"tenant": "red", "application": "bert", "gpu_model": "V100", "gpus": 1}
 
+#: What a token needs where roles do not say it: what everybody does with his own account, a token with
+#: itself, and what depends on the thing that is asked for.
+OWN_SCOPES = {
+    ("DELETE", "/api/v1/session"): Scope.READ,
+    ("POST", "/api/v1/session/password"): Scope.MANAGE,
+    ("POST", "/api/v1/tokens"): Scope.MANAGE,
+    ("DELETE", "/api/v1/tokens/<str:key>"): Scope.READ,
+    ("POST", "/api/v1/tokens/<str:key>/rotate"): Scope.READ,
+    ("PUT", "/api/v1/secrets/<str:name>"): Scope.MANAGE,
+    ("DELETE", "/api/v1/secrets/<str:name>"): Scope.MANAGE,
+    ("DELETE", "/api/v1/tenants/<str:name>/members/<str:username>"): Scope.MANAGE,
+    ("PATCH", "/api/v1/notifications"): Scope.MANAGE,
+    ("PUT", "/api/v1/notifications/address"): Scope.MANAGE,
+    ("POST", "/api/v1/notifications/address/confirm"): Scope.MANAGE,
+    ("POST", "/api/v1/virtual-clusters/<str:name>/anomalies"): Scope.SUBMIT,
+}
+
 #: The query parameters of routes that need some.
 QUERIES = {
     ("GET", "/api/v1/webhooks"): {"tenant": "red"},
@@ -215,7 +236,8 @@ QUERIES = {
 BODIES = {
     ("POST", "/api/v1/session"): {"username": "nobody-at-all", "password": "wrong"},
     ("POST", "/api/v1/session/password"): {"current": "wrong", "new": "a-long-one-8231"},
-    ("POST", "/api/v1/tokens"): {"name": "laptop"},
+    ("POST", "/api/v1/tokens"): {"name": "laptop", "scopes": ["read"]},
+    ("POST", "/api/v1/tokens/<str:key>/rotate"): {},
     ("PUT", "/api/v1/secrets/<str:name>"): {"value": "a value"},
     ("PUT", "/api/v1/tenants/<str:name>/secrets/<str:secret>"): {"value": "a value"},
     ("POST", "/api/v1/users"): {"username": "zoe"},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
@@ -18,13 +18,14 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
+from controlplane.auth import scopes_needed
 from scheduler.core.plan import LedgerLine as Line
 from scheduler.models import Advice, Allowance, AnomalyReport, Event, Job, LogChunk, Round, WhatIf
 from scheduler.rounds.comparisons import nothing_found
 from scheduler.services.market.ledger import ledger_write
-from tenants.models import Role, Secret, Token, User, VirtualCluster
+from tenants.models import Role, Scope, Secret, Tenant, Token, User, VirtualCluster
 from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error
-from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS, QUERIES
+from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS, OWN_SCOPES, QUERIES
 from tests.scheduler.builders import (
     make_account,
     make_attempt,
@@ -94,7 +95,7 @@ class World:
 
         return re.sub(r"<\w+:(\w+)>", value, route)
 
-    def send(self, who: str, method: str, route: str):
+    def send(self, who: str, method: str, route: str, *, scopes: Collection[Scope] = tuple(Scope)):
         body = BODIES.get((method, route))
         path = self.path(route)
         if query := QUERIES.get((method, route)):
@@ -107,7 +108,8 @@ class World:
         if who == "nobody":
             return Caller().send(method, path, body)
         person = self.people["operator" if who == "read-only" else who]
-        return caller(person, read_only=who == "read-only").send(method, path, body)
+        scopes = {Scope.READ} if who == "read-only" else scopes
+        return caller(person, scopes=[scope.value for scope in scopes]).send(method, path, body)
 
 
 @pytest.fixture
@@ -249,6 +251,44 @@ def test_who_may(world: World, method: str, route: str):
             is_error(answer, answer.status_code, answer.json()["error"])
         if answer.status_code == 204:
             assert answer.content == b""
+
+
+def scope_by_role(statuses: dict[str, int]) -> Scope | None:
+    """The scope that a route needs by who may use it; None where that is no matter of roles."""
+    refused = (401, 403, 404)
+    roles = (("viewer", None), ("member", Scope.SUBMIT), ("admin", Scope.MANAGE), ("operator", Scope.OPERATE))
+    return next((scope for role, scope in roles if statuses[role] not in refused), None)
+
+
+def changing_routes() -> Iterator[tuple[str, str, Scope]]:
+    """Method, route and declared scope of all that a user's token can be used for, but to read."""
+    for route, view in routes():
+        for method in CHANGING:
+            if view is not None and EXPECTED.get((method, route), {"operator": 401})["operator"] != 401:
+                scopes = scopes_needed(view, method)
+                assert len(scopes) == 1, f"say by `scope` what a token needs to {method} {route}"
+                yield method, route, scopes[0]
+
+
+def test_every_changing_route_needs_the_scope_of_those_who_may_use_it():
+    for method, route, scope in changing_routes():
+        wanted = OWN_SCOPES.get((method, route)) or scope_by_role(EXPECTED[method, route])
+        assert scope == wanted, (method, route)
+
+
+def test_a_token_does_what_its_scopes_say_and_nothing_else(world: World):
+    """That of an operator, who is an admin here too: whatever is refused, it is for the token."""
+    operator = world.people["operator"]
+    Tenant.objects.get(name="red").memberships.create(user=operator, role=Role.ADMIN)
+    for method, route, needed in changing_routes():
+        where = (method, route)
+        with transaction.atomic():
+            alone = world.send("operator", method, route, scopes={Scope.READ, needed})
+            transaction.set_rollback(True)
+        assert alone.status_code == EXPECTED[where]["operator" if needed == Scope.OPERATE else "admin"], where
+        if needed != Scope.READ:
+            without = world.send("operator", method, route, scopes=set(Scope) - {needed})
+            assert f"the scope {needed}" in is_error(without, 403, "not_allowed")["message"], where
 
 
 @pytest.mark.parametrize("who", ["nobody", "stranger"])

@@ -86,9 +86,10 @@ def test_an_inactive_user_is_out_at_once_with_token_and_session():
 
 
 def test_a_read_only_token_reads_and_nothing_else():
-    ann = caller(make_user(operator=True), read_only=True)
+    ann = caller(make_user(operator=True), scopes=["read"])
     assert ann.get("/tenants").status_code == 200
-    assert "read-only" in is_error(ann.post("/tenants", {"name": "red"}), 403, "not_allowed")["message"]
+    refused = is_error(ann.post("/tenants", {"name": "red"}), 403, "not_allowed")
+    assert "the scope operate; this one has: read" in refused["message"]
     assert ann.get("/tenants").json()["results"] == []
 
 

@@ -91,7 +91,7 @@ def test_a_key_must_be_short_and_printable(key):
 @pytest.mark.django_db
 def test_nobody_and_read_only_tokens_are_refused_as_without_a_key():
     is_error(Caller().post("/tokens", {"name": "x"}, headers=KEY), 401, "not_signed_in")
-    read_only = caller(make_user(), read_only=True)
+    read_only = caller(make_user(), scopes=["read"])
     is_error(read_only.post("/tokens", {"name": "x"}, headers=KEY), 403, "not_allowed")
 
 

@@ -93,7 +93,7 @@ async def test_only_its_submitter_and_admins_get_in_and_no_longer_than_they_may(
     await site.opened(await site.token(admin), wanted)
     assert "admins of tenant 'vision'" in await site.refusal(await site.token(colleague), wanted)
     assert "ALLOT_OPERATORS_ENTER_JOBS" in await site.refusal(await site.token(operator), wanted)
-    assert "read-only" in await site.refusal(await site.token(site.ada, read_only=True), wanted)
+    assert "the scope submit" in await site.refusal(await site.token(site.ada, scopes=["read"]), wanted)
     stranger = await sync_to_async(make_user)()
     assert "There is no job" in await site.refusal(await site.token(stranger), wanted)
     assert await site.refusal("alt_000000000000_nonsense", wanted) == "closed"

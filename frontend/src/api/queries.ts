@@ -23,7 +23,6 @@ import type {
   Round,
   RoundDetail,
   Tenant,
-  Token,
   UsagePoint,
   VirtualCluster,
   Why,
@@ -209,11 +208,6 @@ export const membersQuery = (tenant: string) =>
     queryKey: ["tenants", tenant, "members"],
     queryFn: ({ signal }) => everyPage<Member>(null, `/tenants/${tenant}/members`, signal),
   });
-
-export const tokensQuery = queryOptions({
-  queryKey: ["tokens"],
-  queryFn: ({ signal }) => everyPage<Token>(null, "/tokens", signal),
-});
 
 export const roundsQuery = infiniteQueryOptions({
   queryKey: ["rounds"],

@@ -1286,7 +1286,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Change one's own password; other browsers must sign in again, tokens stay. */
+        /** @description Change one's own password; other browsers must sign in again, and tokens end, or are kept. */
         post: operations["session_password"];
         delete?: never;
         options?: never;
@@ -1516,7 +1516,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The caller's own API tokens, the newest first. */
+        /** @description The caller's own API tokens, the newest first; for operators also those of others. */
         get: operations["tokens_list"];
         put?: never;
         /** @description Create a token; its text is shown once. */
@@ -1537,8 +1537,50 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** @description Revoke a token; it ends at once. */
+        /**
+         * @description Revoke a token; it ends at once. Operators may revoke anybody's.
+         *
+         *     A token without the scope manage revokes itself alone.
+         */
         delete: operations["tokens_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens/{key}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Make a new token in the place of one's own; for a while both work. Its text is shown once.
+         *
+         *     A token without the scope manage rotates itself alone, and what it gets ends when it would have ended.
+         */
+        post: operations["tokens_rotate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens/terms": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How long a new token may last. */
+        get: operations["tokens_terms_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -3568,15 +3610,22 @@ export interface components {
             removed: components["schemas"]["LogRemoved"] | null;
         };
         NewTokenOutput: {
-            key: string;
-            name: string;
-            read_only?: boolean;
+            readonly key: string;
+            user: string;
+            readonly name: string;
+            scopes: components["schemas"]["Scope"][];
             /** Format: date-time */
             readonly created_at: string;
             /** Format: date-time */
-            last_used_at?: string | null;
+            readonly first_used_at: string | null;
+            readonly first_used_from: string | null;
             /** Format: date-time */
-            expires_at?: string | null;
+            readonly last_used_at: string | null;
+            readonly last_used_from: string | null;
+            /** Format: date-time */
+            readonly expires_at: string | null;
+            /** @description The key of the one in its place. */
+            replaced_by?: string | null;
             /** @description The whole token, in this answer only. */
             token: string | null;
         };
@@ -4083,6 +4132,11 @@ export interface components {
         PasswordChangeRequest: {
             current: string;
             new: string;
+            /**
+             * @description Whether one's API tokens end, too.
+             * @default true
+             */
+            end_tokens: boolean;
         };
         /** @description What is left out stays as it is. */
         PatchedClusterSettingsChangeRequest: {
@@ -4149,6 +4203,13 @@ export interface components {
             is_active?: boolean;
             is_operator?: boolean;
             password?: string;
+            /**
+             * @description With a new password: whether the user's API tokens end, too.
+             * @default true
+             */
+            end_tokens: boolean;
+            /** @description The caller's own; needed to make operators and reset passwords when signed in by a token. */
+            your_password?: string;
         };
         /** @description What is left out stays as it is. */
         PatchedWebhookChangeRequest: {
@@ -4373,6 +4434,16 @@ export interface components {
          * @enum {string}
          */
         Role: "viewer" | "member" | "admin";
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        RotationRequest: {
+            /**
+             * @description How long the old one works beside the new one.
+             * @default 86400
+             */
+            overlap_seconds: number;
+            /** @description Lets a token get one that outlives it. */
+            your_password?: string;
+        };
         Round: {
             number: number;
             /** Format: date-time */
@@ -4463,6 +4534,14 @@ export interface components {
          * @enum {string}
          */
         RuleKind: "lend" | "borrow";
+        /**
+         * @description * `read` - Read: whatever its owner may see
+         *     * `submit` - Submit: jobs, and sessions inside them
+         *     * `manage` - Manage: tenants that its owner administers, and the account
+         *     * `operate` - Operate: the platform, as an operator
+         * @enum {string}
+         */
+        Scope: "read" | "submit" | "manage" | "operate";
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         SecretInputRequest: {
             /** @description At most 32 KiB. It is never shown again. */
@@ -4826,20 +4905,36 @@ export interface components {
         TokenInputRequest: {
             /** @description What it is for. */
             name: string;
+            /** @description What it may be used for; each includes read. Left out: read and submit. */
+            scopes?: components["schemas"]["Scope"][];
+            /** @description Left out: the usual; null: never, where that is allowed (GET /tokens/terms). */
             expires_in_days?: number | null;
-            /** @default false */
-            read_only: boolean;
+            /** @description Lets a token make one that has more scopes than itself, or outlives it. */
+            your_password?: string;
         };
         TokenOutput: {
-            key: string;
-            name: string;
-            read_only?: boolean;
+            readonly key: string;
+            user: string;
+            readonly name: string;
+            scopes: components["schemas"]["Scope"][];
             /** Format: date-time */
             readonly created_at: string;
             /** Format: date-time */
-            last_used_at?: string | null;
+            readonly first_used_at: string | null;
+            readonly first_used_from: string | null;
             /** Format: date-time */
-            expires_at?: string | null;
+            readonly last_used_at: string | null;
+            readonly last_used_from: string | null;
+            /** Format: date-time */
+            readonly expires_at: string | null;
+            /** @description The key of the one in its place. */
+            replaced_by?: string | null;
+        };
+        TokenTerms: {
+            /** @description How long one lasts that says nothing of it. */
+            default_days: number;
+            most_days: number;
+            may_never_expire: boolean;
         };
         /**
          * @description * `job.started` - job.started
@@ -4918,6 +5013,8 @@ export interface components {
             password?: string | null;
             /** @default false */
             is_operator: boolean;
+            /** @description The caller's own; needed to make operators and reset passwords when signed in by a token. */
+            your_password?: string;
         };
         UserOutput: {
             /** @description Required. 150 characters or fewer. Letters, digits and @/./+/-/_ only. */
@@ -5479,7 +5576,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5628,7 +5725,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5781,7 +5878,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5879,7 +5976,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5973,7 +6070,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6242,7 +6339,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6506,7 +6603,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6595,7 +6692,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6811,7 +6908,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6982,7 +7079,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7197,7 +7294,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7355,7 +7452,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7816,7 +7913,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8029,7 +8126,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8360,7 +8457,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8458,7 +8555,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8978,7 +9075,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9061,7 +9158,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9134,7 +9231,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9355,7 +9452,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9522,7 +9619,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9679,7 +9776,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9775,7 +9872,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9934,7 +10031,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10026,7 +10123,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10275,7 +10372,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10424,7 +10521,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10494,7 +10591,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10585,7 +10682,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10758,7 +10855,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10908,7 +11005,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10994,7 +11091,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11083,7 +11180,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11420,7 +11517,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11503,7 +11600,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11707,7 +11804,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope read. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11777,7 +11874,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11940,7 +12037,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12028,7 +12125,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12164,7 +12261,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12322,7 +12419,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12476,7 +12573,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12621,7 +12718,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12704,7 +12801,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12845,7 +12942,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12929,7 +13026,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13056,7 +13153,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13215,7 +13312,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13299,7 +13396,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13333,8 +13430,12 @@ export interface operations {
             query?: {
                 /** @description From `next` or `previous` of an earlier page. */
                 cursor?: string;
+                /** @description Those of all users, not one's own alone. For operators. */
+                everybody?: boolean;
                 /** @description Results in one page. */
                 page_size?: number;
+                /** @description Those of one user. For operators. */
+                user?: string;
             };
             header?: never;
             path?: never;
@@ -13430,7 +13531,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13522,7 +13623,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope read. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13542,6 +13643,161 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tokens_rotate: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RotationRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewTokenOutput"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope read. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tokens_terms_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenTerms"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13653,7 +13909,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13750,7 +14006,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13899,7 +14155,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14053,7 +14309,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14136,7 +14392,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14266,7 +14522,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14785,7 +15041,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14934,7 +15190,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15004,7 +15260,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15160,7 +15416,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15256,7 +15512,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15352,7 +15608,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15450,7 +15706,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;

@@ -5,6 +5,7 @@ import {
   Boxes,
   Gauge,
   Handshake,
+  KeyRound,
   LayoutGrid,
   ListTree,
   Plus,
@@ -20,7 +21,8 @@ import { useSession } from "@/components/session";
 import { buttonClass } from "@/ui/button";
 import styles from "@/app/shell.module.css";
 
-/** Rounds tell of all tenants' jobs and are for operators. */
+/** Rounds tell of all tenants' jobs, and tokens are everybody's: these are for operators. */
+const OPERATORS_PLACES: readonly string[] = ["/rounds", "/tokens"];
 const PLACES = [
   { to: "/", label: "Overview", icon: LayoutGrid },
   { to: "/jobs", label: "Jobs", icon: Activity },
@@ -34,6 +36,7 @@ const PLACES = [
   { to: "/tenants", label: "Tenants", icon: Users },
   { to: "/rounds", label: "Rounds", icon: Timer },
   { to: "/events", label: "Events", icon: ScrollText },
+  { to: "/tokens", label: "API tokens", icon: KeyRound },
   { to: "/account", label: "Account", icon: UserRound },
 ] as const;
 
@@ -46,19 +49,21 @@ export function Navigation({ onNavigate }: { onNavigate?: () => void }) {
         Submit a job
       </Link>
       <nav aria-label="Main" className={styles.nav}>
-        {PLACES.filter(({ to }) => to !== "/rounds" || me.is_operator).map(({ to, label, icon: Icon }) => (
-          <Link
-            key={to}
-            to={to}
-            className={styles.place}
-            activeProps={{ "data-active": "", "aria-current": "page" }}
-            activeOptions={{ exact: to === "/", includeSearch: false }}
-            onClick={onNavigate}
-          >
-            <Icon size={16} aria-hidden />
-            {label}
-          </Link>
-        ))}
+        {PLACES.filter(({ to }) => me.is_operator || !OPERATORS_PLACES.includes(to)).map(
+          ({ to, label, icon: Icon }) => (
+            <Link
+              key={to}
+              to={to}
+              className={styles.place}
+              activeProps={{ "data-active": "", "aria-current": "page" }}
+              activeOptions={{ exact: to === "/", includeSearch: false }}
+              onClick={onNavigate}
+            >
+              <Icon size={16} aria-hidden />
+              {label}
+            </Link>
+          ),
+        )}
       </nav>
     </>
   );

@@ -175,6 +175,13 @@ const webhook = createRoute({
   component: lazyRouteComponent(() => import("@/features/webhooks/webhook-page"), "WebhookPage"),
 });
 
+const tokens = createRoute({
+  getParentRoute: () => root,
+  path: "/tokens",
+  validateSearch: (search: Record<string, unknown>): { user?: string } => ({ user: text(search.user) }),
+  component: lazyRouteComponent(() => import("@/features/tokens/tokens-page"), "TokensPage"),
+});
+
 const account = createRoute({
   getParentRoute: () => root,
   path: "/account",
@@ -207,6 +214,7 @@ export const router = createRouter({
     speeds,
     events,
     webhook,
+    tokens,
     account,
   ]),
   defaultPreload: "intent",

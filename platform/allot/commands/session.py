@@ -1,4 +1,4 @@
-"""login, logout, whoami, version."""
+"""login, logout, password, whoami, version."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import typer
 
 from allot import credentials
 from allot.commands.options import OutputOption, connect
+from allot.commands.tokens import ScopeOption
 from allot.errors import NotAllowed, NotSignedIn, Refused, Unreachable, WrongUse
 from allot.output import Format, print_line, print_objects, say
+from allot.passwords import typed_password
 
 
 def login(
@@ -29,7 +31,10 @@ def login(
         bool, typer.Option("--password-stdin", help="Read the password from standard input.")
     ] = False,
     expires_in_days: Annotated[
-        int | None, typer.Option(min=1, help="Let the created token expire.", show_default=False)
+        int | None,
+        typer.Option(
+            min=1, help="How long the created token works. Left out: the usual.", show_default=False
+        ),
     ] = None,
     insecure: Annotated[
         bool,
@@ -40,11 +45,12 @@ def login(
             help="Allow http:// to another machine, in the clear, from now on.",
         ),
     ] = False,
+    scopes: ScopeOption = None,
 ) -> None:
     """Sign in to a server and remember it.
 
-    Creates an API token named after this machine and keeps it in a file that only you can read.
-    The password is not kept.
+    Creates an API token named after this machine and keeps it in a file that only you can read. It may do
+    what you may, unless --scope narrows it. The password is not kept.
     """
     from allot.client import Client
 
@@ -56,12 +62,13 @@ def login(
         from allot.signin import create_token
 
         username = username or _ask("User name")
-        password = _password(username, from_stdin=password_stdin)
+        typed = typed_password(username, from_stdin=password_stdin)
         try:
             me, created = create_token(
                 chosen,
                 username=username,
-                password=password,
+                password=typed,
+                scopes=[scope.value for scope in scopes] if scopes else None,
                 expires_in_days=expires_in_days,
                 insecure=insecure,
             )
@@ -98,7 +105,7 @@ def _revoke(url: str, server: credentials.Server) -> None:
         return
     try:
         with Client(url, token=server["token"], insecure=server["insecure"]) as client:
-            client.revoke_token(key)
+            client.tokens.revoke(key)
     except NotSignedIn:
         # The token is dead already, which is what was wanted.
         pass
@@ -112,17 +119,40 @@ def _ask(what: str) -> str:
     return str(typer.prompt(what, err=True))
 
 
-def _password(username: str, *, from_stdin: bool) -> str:
-    if from_stdin:
-        password = sys.stdin.readline().rstrip("\r\n")
-        if not password:
-            raise WrongUse("--password-stdin was given, but standard input is empty.")
-        return password
-    if not sys.stdin.isatty():
-        raise WrongUse("There is no terminal to ask for the password on. Give --password-stdin or --token.")
-    import getpass
+def password(
+    keep_tokens: Annotated[
+        bool, typer.Option("--keep-tokens", help="Let your API tokens work on. They end otherwise.")
+    ] = False,
+    password_stdin: Annotated[
+        bool,
+        typer.Option("--password-stdin", help="Read the present and the new password, a line each."),
+    ] = False,
+) -> None:
+    """Change your password. All your API tokens end with it, and this machine gets a new one."""
+    from allot.client import Client
+    from allot.signin import create_token
 
-    return getpass.getpass(f"Password of {username}: ")
+    account = credentials.find_account()
+    with Client(account.url, token=account.token, insecure=account.insecure) as client:
+        me = client.me()
+        username = me["user"]["username"]
+        present = typed_password(username, from_stdin=password_stdin, what="Present password")
+        new = typed_password(username, from_stdin=password_stdin, what="New password")
+        if not password_stdin and new != typed_password(
+            username, from_stdin=False, what="Again, the new one"
+        ):
+            raise WrongUse("The two new passwords differ; nothing was changed.")
+        client.change_password(present, new, end_tokens=not keep_tokens)
+    if keep_tokens:
+        say("Your password is changed. Your tokens work on.")
+        return
+    path = credentials.config_path()
+    kept = credentials.load(path)
+    if account.url in kept.servers:
+        _, created = create_token(account.url, username=username, password=new, insecure=account.insecure)
+        kept.servers[account.url] |= {"token": created["token"], "made_here": True}
+        credentials.save(path, kept)
+    say("Your password is changed, and your tokens have ended; this machine has a new one.")
 
 
 def logout() -> None:
@@ -168,5 +198,5 @@ def version() -> None:
 
 
 def register(app: typer.Typer) -> None:
-    for command in (login, logout, whoami, version):
+    for command in (login, logout, password, whoami, version):
         app.command()(command)

@@ -22,7 +22,7 @@ from scheduler.models.jobs import PartState
 from scheduler.selectors import job_get
 from scheduler.services.attempts.steps import job_event
 from tenants.errors import Conflict, Invalid, NotAllowed
-from tenants.models import Role
+from tenants.models import Role, Scope
 from tenants.selectors import Viewer
 
 #: One that nobody has held for so long is over: its server process was killed.
@@ -132,15 +132,14 @@ def require_may_enter(viewer: Viewer, job: Job) -> None:
     submitter's own; operators where the installation says so. Others of the tenant can see and cancel the
     job, but not act in its name.
     """
-    if viewer.read_only:
-        raise NotAllowed("This token is read-only: nobody gets into a job with it.")
+    viewer.require_scope(Scope.SUBMIT)
     role = viewer.roles.get(job.tenant_id)
-    is_own = job.submitted_by_id == viewer.user.pk and (
-        role in (Role.MEMBER, Role.ADMIN) or viewer.is_operator
-    )
+    # To open a session is to change something, also where it is a WebSocket that asks.
+    operates = viewer.is_operator and Scope.OPERATE in viewer.scopes
+    is_own = job.submitted_by_id == viewer.user.pk and (role in (Role.MEMBER, Role.ADMIN) or operates)
     if uses_own_secrets(job) and not is_own:
         raise NotAllowed(f"Job {job.id} was given secrets of its submitter's own, so only he gets into it.")
-    if role == Role.ADMIN or is_own or (viewer.is_operator and settings.CONFIG.operators_enter_jobs):
+    if role == Role.ADMIN or is_own or (operates and settings.CONFIG.operators_enter_jobs):
         return
     said = f"Only who submitted job {job.id} and the admins of tenant {job.tenant.name!r} get into it"
     raise NotAllowed(f"{said}{'; operators where ALLOT_OPERATORS_ENTER_JOBS is set' * viewer.is_operator}.")

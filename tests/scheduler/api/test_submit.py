@@ -189,4 +189,4 @@ def test_an_idempotency_key_submits_once(world: World) -> None:
 
 def test_a_read_only_token_submits_nothing(world: World) -> None:
     user = world.tenant.memberships.get(role="member").user
-    is_error(caller(user, read_only=True).post("/jobs", spec()), 403, "not_allowed")
+    is_error(caller(user, scopes=["read"]).post("/jobs", spec()), 403, "not_allowed")

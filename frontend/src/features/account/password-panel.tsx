@@ -1,10 +1,11 @@
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { ApiError, request } from "@/api/client";
+import { tokensQuery } from "@/api/token-queries";
 import { Button } from "@/ui/button";
 import { ErrorNotice } from "@/ui/feedback";
-import { Field, TextInput } from "@/ui/field";
+import { Checkbox, Field, TextInput } from "@/ui/field";
 import { Form } from "@/ui/form";
 import { Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
@@ -13,12 +14,16 @@ export function PasswordPanel() {
   const say = useSay();
   const [current, setCurrent] = useState("");
   const [wanted, setWanted] = useState("");
+  const [endTokens, setEndTokens] = useState(true);
+  const queries = useQueryClient();
   const change = useMutation({
-    mutationFn: () => request<undefined>("POST", "/session/password", { body: { current, new: wanted } }),
+    mutationFn: () =>
+      request<undefined>("POST", "/session/password", { body: { current, new: wanted, end_tokens: endTokens } }),
     onSuccess: () => {
       setCurrent("");
       setWanted("");
       say("done", "Your password is changed. Other browsers must sign in again.");
+      void queries.invalidateQueries({ queryKey: tokensQuery.queryKey });
     },
   });
   const refusal = change.error instanceof ApiError ? change.error : null;
@@ -50,6 +55,11 @@ export function PasswordPanel() {
             />
           )}
         </Field>
+        <Checkbox
+          label="End all my API tokens, too"
+          checked={endTokens}
+          onChange={(event) => setEndTokens(event.target.checked)}
+        />
         <div>
           <Button type="submit" busy={change.isPending}>
             Change the password

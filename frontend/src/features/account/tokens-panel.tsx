@@ -1,34 +1,47 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { Plus, Trash2 } from "lucide-react";
+import { Plus } from "lucide-react";
 import { useState } from "react";
 
-import { ApiError, newIdempotencyKey, request } from "@/api/client";
-import { tokensQuery } from "@/api/queries";
-import type { NewToken, Token } from "@/api/types";
-import { ago, moment } from "@/components/format";
-import { useNow } from "@/components/now";
+import { ApiError } from "@/api/client";
+import { createToken, rotateToken, tokensQuery, tokenTermsQuery } from "@/api/token-queries";
+import type { NewToken, Scope, Token, TokenTerms } from "@/api/types";
+import { useSession } from "@/components/session";
 import { ShownOnce } from "@/components/shown-once";
-import { Tag } from "@/components/state-badge";
-import { Button, IconButton } from "@/ui/button";
-import { Confirm, Dialog, DialogActions } from "@/ui/dialog";
+import { RevokeToken } from "@/components/tokens/revoke-token";
+import { TokenTable } from "@/components/tokens/token-table";
+import { Button } from "@/ui/button";
+import { Dialog, DialogActions } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
-import { Checkbox, Field, NumberInput, TextInput } from "@/ui/field";
-import { Form } from "@/ui/form";
-import { oneLine, Panel, TableFrame } from "@/ui/layout";
-import { useSay } from "@/ui/toasts";
-import styles from "@/features/account/account.module.css";
+import { Checkbox, Field, NumberInput, Select, TextInput } from "@/ui/field";
+import { FieldGroup, Form } from "@/ui/form";
+import { Panel } from "@/ui/layout";
+
+const SCOPES: readonly { scope: Scope; label: string; forOperators?: true }[] = [
+  { scope: "submit", label: "Submit: jobs, and sessions inside them" },
+  { scope: "manage", label: "Manage: tenants that you administer, and your account" },
+  { scope: "operate", label: "Operate: the platform, as an operator", forOperators: true },
+];
+
+const OVERLAPS = [
+  { value: "0", label: "Not at all" },
+  { value: "3600", label: "For an hour" },
+  { value: "86400", label: "For a day" },
+  { value: "604800", label: "For a week" },
+];
 
 /** One's own API tokens. */
 export function TokensPanel() {
   const query = useQuery(tokensQuery);
+  const terms = useQuery(tokenTermsQuery);
   const [creating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<Token | null>(null);
+  const [rotating, setRotating] = useState<Token | null>(null);
   return (
     <Panel
       title="API tokens"
       flush
       actions={
-        <Button icon={<Plus size={14} aria-hidden />} onClick={() => setCreating(true)}>
+        <Button icon={<Plus size={14} aria-hidden />} disabled={!terms.data} onClick={() => setCreating(true)}>
           New token
         </Button>
       }
@@ -37,75 +50,37 @@ export function TokensPanel() {
       {query.isPending ? (
         <SkeletonLines />
       ) : query.data?.length ? (
-        <TokenTable tokens={query.data} onRevoke={setRevoking} />
+        <TokenTable tokens={query.data} onRevoke={setRevoking} onRotate={setRotating} />
       ) : (
         <EmptyState title="No tokens">A token lets the allot command and your scripts act as you.</EmptyState>
       )}
-      {creating && <CreateToken onClose={() => setCreating(false)} />}
+      {creating && terms.data && <CreateToken terms={terms.data} onClose={() => setCreating(false)} />}
+      {rotating && <RotateToken token={rotating} onClose={() => setRotating(null)} />}
       {revoking && <RevokeToken token={revoking} onClose={() => setRevoking(null)} />}
     </Panel>
   );
 }
 
-function TokenTable({ tokens, onRevoke }: { tokens: readonly Token[]; onRevoke: (token: Token) => void }) {
-  const now = useNow();
-  return (
-    <TableFrame label="API tokens">
-      <thead>
-        <tr>
-          <th>Name</th>
-          <th>Used</th>
-          <th>Expires</th>
-          <th>
-            <span className="visually-hidden">Revoke</span>
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {tokens.map((token) => (
-          <tr key={token.key}>
-            <td>
-              {token.name} {token.read_only && <Tag>read only</Tag>}
-              <p className={styles.key}>{token.key}</p>
-            </td>
-            <td className={oneLine}>{token.last_used_at ? ago(token.last_used_at, now) : "never"}</td>
-            <td className={oneLine}>{token.expires_at ? moment(token.expires_at) : "never"}</td>
-            <td>
-              <IconButton label={`Revoke ${token.name}`} icon={<Trash2 size={15} />} onClick={() => onRevoke(token)} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </TableFrame>
-  );
-}
-
-function CreateToken({ onClose }: { onClose: () => void }) {
+function CreateToken({ terms, onClose }: { terms: TokenTerms; onClose: () => void }) {
+  const me = useSession();
   const queries = useQueryClient();
   const [name, setName] = useState("");
-  const [days, setDays] = useState<number | undefined>(90);
-  const [readOnly, setReadOnly] = useState(false);
+  const [days, setDays] = useState<number | undefined>(terms.default_days);
+  const [never, setNever] = useState(false);
+  const [scopes, setScopes] = useState<ReadonlySet<Scope>>(new Set<Scope>(["submit"]));
   const create = useMutation({
     mutationFn: () =>
-      request<NewToken>("POST", "/tokens", {
-        body: { name, read_only: readOnly, ...(days === undefined ? {} : { expires_in_days: days }) },
-        idempotencyKey: newIdempotencyKey(),
-      }),
+      createToken({ name, scopes: ["read", ...scopes], days: never ? null : (days ?? terms.default_days) }),
     onSuccess: () => void queries.invalidateQueries({ queryKey: tokensQuery.queryKey }),
   });
   const refusal = create.error instanceof ApiError ? create.error : null;
-  if (create.data?.token) {
-    return (
-      <Dialog open onClose={onClose} title={`Token ${create.data.name}`}>
-        <ShownOnce secret={create.data.token} label="Whoever has it acts as you." />
-        <DialogActions>
-          <Button look="primary" onClick={onClose}>
-            Done
-          </Button>
-        </DialogActions>
-      </Dialog>
-    );
-  }
+  const toggle = (scope: Scope, on: boolean) => {
+    const next = new Set(scopes);
+    if (on) next.add(scope);
+    else next.delete(scope);
+    setScopes(next);
+  };
+  if (create.data?.token) return <Made token={create.data} onClose={onClose} />;
   return (
     <Dialog open onClose={onClose} title="New token">
       <Form onSubmit={() => create.mutate()}>
@@ -121,10 +96,31 @@ function CreateToken({ onClose }: { onClose: () => void }) {
             />
           )}
         </Field>
-        <Field label="Expires in days" hint="Empty: never" problem={refusal?.problem("expires_in_days")}>
-          {(attributes) => <NumberInput {...attributes} min={1} max={3650} value={days} onChange={setDays} />}
-        </Field>
-        <Checkbox label="May only read" checked={readOnly} onChange={(event) => setReadOnly(event.target.checked)} />
+        <FieldGroup legend="What it may be used for" problem={refusal?.problem("scopes")}>
+          <Checkbox label="Read: whatever you may see" checked disabled readOnly />
+          {SCOPES.filter(({ forOperators }) => !forOperators || me.is_operator).map(({ scope, label }) => (
+            <Checkbox
+              key={scope}
+              label={label}
+              checked={scopes.has(scope)}
+              onChange={(event) => toggle(scope, event.target.checked)}
+            />
+          ))}
+        </FieldGroup>
+        {!never && (
+          <Field
+            label="Expires in days"
+            hint={`${terms.most_days} at most`}
+            problem={refusal?.problem("expires_in_days")}
+          >
+            {(attributes) => (
+              <NumberInput {...attributes} required min={1} max={terms.most_days} value={days} onChange={setDays} />
+            )}
+          </Field>
+        )}
+        {terms.may_never_expire && (
+          <Checkbox label="Never expires" checked={never} onChange={(event) => setNever(event.target.checked)} />
+        )}
         <DialogActions>
           <Button onClick={onClose}>Close</Button>
           <Button type="submit" look="primary" busy={create.isPending}>
@@ -136,24 +132,49 @@ function CreateToken({ onClose }: { onClose: () => void }) {
   );
 }
 
-function RevokeToken({ token, onClose }: { token: Token; onClose: () => void }) {
+function RotateToken({ token, onClose }: { token: Token; onClose: () => void }) {
   const queries = useQueryClient();
-  const say = useSay();
-  const revoke = useMutation({
-    mutationFn: () => request<undefined>("DELETE", `/tokens/${token.key}`),
-    onSuccess: () => queries.invalidateQueries({ queryKey: tokensQuery.queryKey }),
-    onError: (error) => say("failed", error.message),
-    onSettled: onClose,
+  const [overlap, setOverlap] = useState("86400");
+  const rotate = useMutation({
+    mutationFn: () => rotateToken(token.key, Number(overlap)),
+    onSuccess: () => void queries.invalidateQueries({ queryKey: tokensQuery.queryKey }),
   });
+  if (rotate.data?.token) return <Made token={rotate.data} onClose={onClose} />;
   return (
-    <Confirm
-      open
-      onClose={onClose}
-      title={`Revoke ${token.name}?`}
-      description="Whatever uses it is refused from then on."
-      action="Revoke"
-      busy={revoke.isPending}
-      onConfirm={() => revoke.mutate()}
-    />
+    <Dialog open onClose={onClose} title={`Rotate ${token.name}`}>
+      <Form onSubmit={() => rotate.mutate()}>
+        {rotate.isError && <ErrorNotice error={rotate.error} />}
+        <p>You get a new token with the same name and scopes, for as long as this one was made for.</p>
+        <Field label="The old one goes on working">
+          {(attributes) => (
+            <Select
+              {...attributes}
+              value={overlap}
+              options={OVERLAPS}
+              onChange={(event) => setOverlap(event.target.value)}
+            />
+          )}
+        </Field>
+        <DialogActions>
+          <Button onClick={onClose}>Close</Button>
+          <Button type="submit" look="primary" busy={rotate.isPending}>
+            Rotate
+          </Button>
+        </DialogActions>
+      </Form>
+    </Dialog>
+  );
+}
+
+function Made({ token, onClose }: { token: NewToken; onClose: () => void }) {
+  return (
+    <Dialog open onClose={onClose} title={`Token ${token.name}`}>
+      <ShownOnce secret={token.token ?? ""} label="Whoever has it acts as you." />
+      <DialogActions>
+        <Button look="primary" onClick={onClose}>
+          Done
+        </Button>
+      </DialogActions>
+    </Dialog>
   );
 }

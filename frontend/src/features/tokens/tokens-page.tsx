@@ -1,0 +1,49 @@
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { useState } from "react";
+
+import { everybodysTokensQuery } from "@/api/token-queries";
+import type { Token } from "@/api/types";
+import { ShowMore } from "@/components/show-more";
+import { RevokeToken } from "@/components/tokens/revoke-token";
+import { TokenTable } from "@/components/tokens/token-table";
+import { TypedSearch } from "@/components/typed-search";
+import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { PageLayout, Panel } from "@/ui/layout";
+
+const route = getRouteApi("/tokens");
+
+/** Everybody's API tokens, for operators. */
+export function TokensPage() {
+  const { user = "" } = route.useSearch();
+  const navigate = route.useNavigate();
+  const query = useInfiniteQuery(everybodysTokensQuery(user));
+  const [revoking, setRevoking] = useState<Token | null>(null);
+  const tokens = query.data?.pages.flatMap((page) => page.results) ?? [];
+  return (
+    <PageLayout
+      title="API tokens"
+      lead="Of all users, the newest first. Your own are made on the Account page."
+      actions={
+        <TypedSearch
+          label="User name"
+          value={user}
+          onChange={(wanted) => void navigate({ search: wanted ? { user: wanted } : {}, replace: true })}
+        />
+      }
+    >
+      <Panel flush>
+        {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
+        {query.isPending ? (
+          <SkeletonLines />
+        ) : tokens.length ? (
+          <TokenTable tokens={tokens} ofOthers onRevoke={setRevoking} />
+        ) : (
+          !query.isError && <EmptyState title={user ? `${user} has no tokens` : "No tokens"} />
+        )}
+        <ShowMore query={query} />
+      </Panel>
+      {revoking && <RevokeToken token={revoking} onClose={() => setRevoking(null)} />}
+    </PageLayout>
+  );
+}
