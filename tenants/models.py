@@ -6,9 +6,10 @@ checked by the scheduler's services, which write these rows.
 
 from django.contrib.auth.models import AbstractUser
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 SLUG = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
@@ -199,21 +200,70 @@ class Guarantee(models.Model):
         ]
 
 
-class AuditEntry(models.Model):
-    """Who changed a right, a limit or an account, from what to what; written with the change itself.
+class ClockTimestamp(models.Func):
+    """This very moment by the database's clock; its `now()` is when the transaction began."""
 
-    What happens to jobs and nodes is told by the scheduler's events. Names, not foreign keys to what
-    was changed: an entry outlives it.
+    function = "clock_timestamp"
+    output_field = models.DateTimeField()
+
+
+class Outcome(models.TextChoices):
+    DONE = "done"
+    REFUSED = "refused"
+
+
+class AuditEntry(models.Model):
+    """Who changed, read or was refused what, from where, from what to what.
+
+    Appended, by triggers for the most part (`tenants.audit.triggers`), and never changed or deleted, except
+    by the database's function `audit_prune`. Names and plain ids, not foreign keys: an entry outlives what it
+    is of.
     """
 
-    at = models.DateTimeField(auto_now_add=True)
+    at = models.DateTimeField(db_default=ClockTimestamp())
+    #: "user", "token", "node", "system", "database" (somebody who is no program of ours), or "nobody".
+    kind = models.CharField(max_length=8)
+    #: As in events: "user vera".
     actor = models.CharField(max_length=80)
-    #: Such as "quota.set" or "member.remove".
-    action = models.CharField(max_length=40)
-    subject = models.CharField(max_length=160)
-    tenant = models.ForeignKey(Tenant, on_delete=models.SET_NULL, null=True, related_name="+")
+    #: Key of the API token by which it was done; it is no secret.
+    token = models.CharField(max_length=16, blank=True, db_default="")
+    address = models.GenericIPAddressField(null=True)
+    #: Method and route: "PUT api/v1/tenants/<str:name>/quota".
+    request = models.CharField(max_length=200, blank=True, db_default="")
+    #: Such as "quota.change" or "user.sign-in".
+    action = models.CharField(max_length=48)
+    outcome = models.CharField(max_length=7, choices=Outcome.choices, db_default=Outcome.DONE)
+    #: What it was done to: a "virtual cluster", its id, and what people call it.
+    object_kind = models.CharField(max_length=32, blank=True, db_default="")
+    object_id = models.CharField(max_length=64, blank=True, db_default="")
+    subject = models.CharField(max_length=160, blank=True, db_default="")
+    #: The tenant whose admins may see it; none: operators only.
+    tenant_id = models.BigIntegerField(null=True)
+    tenant = models.CharField(max_length=63, blank=True, db_default="")
+    #: Of a change the fields that changed; of what was made or removed all of them.
     before = models.JSONField(null=True)
     after = models.JSONField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["tenant", "-id"], name="audit_by_tenant")]
+        indexes = [
+            models.Index(fields=["tenant_id", "-id"], name="audit_by_tenant"),
+            models.Index(fields=["actor", "-id"], name="audit_by_actor"),
+            models.Index(fields=["action", "-id"], name="audit_by_action"),
+            models.Index(fields=["subject", "-id"], name="audit_by_subject"),
+            models.Index(fields=["object_id", "-id"], name="audit_by_object", condition=~Q(object_id="")),
+            models.Index(fields=["address", "-id"], name="audit_by_address"),
+            models.Index(fields=["-id"], name="audit_refused", condition=Q(outcome="refused")),
+            models.Index(fields=["at"], name="audit_by_time"),
+            # Of entries that are of many things at once.
+            GinIndex(
+                OpClass(F("after"), name="jsonb_path_ops"),
+                condition=Q(after__has_key="ids"),
+                name="audit_by_one_of_many",
+            ),
+        ]
+        constraints = [
+            # Who uses a token from an address for the first time is told of once.
+            models.UniqueConstraint(
+                fields=["object_id", "address"], condition=Q(action="token.first-use"), name="one_first_use"
+            ),
+        ]

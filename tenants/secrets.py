@@ -10,11 +10,11 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from tenants.audit.entries import record_read
 from tenants.errors import ApplicationError, Conflict, FieldError, Invalid, NotFound
 from tenants.models import Membership, Role, Secret, Tenant, User
 from tenants.sealing import Keyring, Sealed, SealError, read_keys
 from tenants.selectors import RANK, Viewer
-from tenants.services import audit
 
 #: Of one tenant, and of one user.
 SECRETS_PER_OWNER = 100
@@ -54,7 +54,6 @@ def secret_set(*, by: Viewer, tenant: Tenant | None, name: str, value: str) -> t
     secret.sealed, secret.key_id = sealed.content, sealed.key_id
     secret.changed_at, secret.changed_by = timezone.now(), by.user.username
     secret.save()
-    audit(by, "secret.set", name, after={"scope": secret.scope, "is_new": is_new}, tenant=tenant)
     return secret, is_new
 
 
@@ -67,7 +66,6 @@ def secret_delete(*, by: Viewer, tenant: Tenant | None, name: str) -> None:
         whose = "You have" if tenant is None else f"Tenant {tenant.name!r} has"
         raise NotFound(f"{whose} no secret {name!r}.")
     secret.delete()
-    audit(by, "secret.delete", name, before={"scope": secret.scope}, tenant=tenant)
 
 
 def secrets_of(by: Viewer, tenant: Tenant | None) -> QuerySet[Secret]:
@@ -112,6 +110,10 @@ def secret_values(
             return {}, f"the secret {name} {whose} cannot be read: {error}"
     used = [found[key].pk for key in keys]
     Secret.objects.filter(pk__in=used).update(last_used_at=timezone.now())
+    for key in keys:
+        secret = found[key]
+        subject = f"{secret.name} of {user.username}" if secret.tenant_id is None else secret.name
+        record_read("secret.read", object_kind="secret", object_id=secret.pk, subject=subject, tenant=tenant)
     return values, ""
 
 

@@ -1,4 +1,4 @@
-"""Changes to tenants, members, quotas, users and tokens. Each is one transaction with its audit entry.
+"""Changes to tenants, members, quotas, users and tokens. Each is one transaction.
 
 Two rules hold throughout: nobody grants more than he holds, and nobody can leave a tenant without an
 admin or the platform without an operator by mistake.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
@@ -20,32 +20,13 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from tenants import tokens
+from tenants.audit.source import Source, acting
 from tenants.errors import Conflict, FieldError, Invalid, NotAllowed, NotFound
-from tenants.models import AuditEntry, Membership, Quota, Role, Scope, Tenant, Token, User
+from tenants.models import Membership, Quota, Role, Scope, Tenant, Token, User
 from tenants.rights import tell_changed
 from tenants.selectors import RANK, Viewer, quota_of
 
 TOKENS_PER_USER = 50
-
-
-def audit(
-    by: Viewer | str,
-    action: str,
-    subject: str,
-    *,
-    before: Any = None,
-    after: Any = None,
-    tenant: Tenant | None = None,
-) -> None:
-    """Record who changed what; call it in the transaction of the change. `by` may name a program."""
-    AuditEntry.objects.create(
-        actor=by if isinstance(by, str) else by.actor,
-        action=action,
-        subject=subject,
-        tenant=tenant,
-        before=before,
-        after=after,
-    )
 
 
 # -- tenants, their members and their quota ----------------------------------------------------------
@@ -59,7 +40,6 @@ def tenant_create(*, by: Viewer, name: str, title: str = "") -> Tenant:
             tenant = Tenant.objects.create(name=name, title=title)
     except IntegrityError:
         raise _taken("name", f"There is already a tenant named {name!r}.") from None
-    audit(by, "tenant.create", name, after={"title": title}, tenant=tenant)
     return tenant
 
 
@@ -67,9 +47,8 @@ def tenant_create(*, by: Viewer, name: str, title: str = "") -> Tenant:
 def tenant_change(*, by: Viewer, tenant: Tenant, title: str) -> Tenant:
     by.require_operator()
     tenant = _locked(tenant)
-    before, tenant.title, tenant.version = tenant.title, title, tenant.version + 1
+    tenant.title, tenant.version = title, tenant.version + 1
     tenant.save(update_fields=["title", "version"])
-    audit(by, "tenant.change", tenant.name, before={"title": before}, after={"title": title}, tenant=tenant)
     return tenant
 
 
@@ -92,7 +71,6 @@ def member_set(*, by: Viewer, tenant: Tenant, username: str, role: Role) -> tupl
     membership.role = role
     membership.save()
     if before != role:
-        audit(by, "member.set", username, before=before, after=role, tenant=tenant)
         tell_changed()
     return membership, before is None
 
@@ -107,7 +85,6 @@ def member_remove(*, by: Viewer, tenant: Tenant, username: str) -> None:
         raise NotFound(f"{username!r} is not a member of tenant {tenant.name!r}.")
     _keep_an_admin(by, tenant, membership)
     membership.delete()
-    audit(by, "member.remove", username, before=membership.role, tenant=tenant)
     tell_changed()
 
 
@@ -116,17 +93,17 @@ def quota_set(*, by: Viewer, tenant: Tenant, limits: Mapping[str, int]) -> dict[
     """Replace the tenant's quota; a GPU model without a line is not limited by itself."""
     by.require_operator()
     tenant = _locked(tenant)
-    before = quota_of(tenant)
-    Quota.objects.filter(tenant=tenant).delete()
+    # What stays as it is is left alone, so that the audit log tells of changes only.
+    Quota.objects.filter(tenant=tenant).exclude(gpu_model__in=limits).delete()
     Quota.objects.bulk_create(
-        Quota(tenant=tenant, gpu_model=gpu_model, gpus=gpus) for gpu_model, gpus in limits.items()
+        [Quota(tenant=tenant, gpu_model=gpu_model, gpus=gpus) for gpu_model, gpus in limits.items()],
+        update_conflicts=True,
+        unique_fields=["tenant", "gpu_model"],
+        update_fields=["gpus"],
     )
     tenant.version += 1
     tenant.save(update_fields=["version"])
-    after = quota_of(tenant)
-    if after != before:
-        audit(by, "quota.set", tenant.name, before=before, after=after, tenant=tenant)
-    return after
+    return quota_of(tenant)
 
 
 def _locked(tenant: Tenant) -> Tenant:
@@ -168,11 +145,10 @@ def user_create(
         _check_password(password, user, "password")
     user.set_password(password)
     try:
-        with transaction.atomic():
+        with transaction.atomic(), _in_name_of(by):
             user.save()
     except IntegrityError:
         raise _taken("username", f"There is already a user named {username!r}.") from None
-    audit(by, "user.create", username, after={"email": email, "is_operator": is_operator})
     return user, told
 
 
@@ -207,15 +183,12 @@ def user_change(
         raise Conflict(f"{username!r} is the last operator: make another one first.")
     wanted = {"email": email, "is_active": is_active, "is_operator": is_operator}
     changed = {name: value for name, value in wanted.items() if value not in (None, getattr(user, name))}
-    before = {name: getattr(user, name) for name in changed}
     for name, value in changed.items():
         setattr(user, name, value)
-    note: dict[str, Any] = {}
     if password is not None:
-        note = _set_password(user, password, field="password", end_tokens=end_tokens)
+        _set_password(user, password, field="password", end_tokens=end_tokens)
     user.save()
     if changed or password is not None:
-        audit(by, "user.change", username, before=before, after=changed | note)
         tell_changed()
     return user
 
@@ -227,9 +200,9 @@ def password_reset(*, by: str, username: str, end_tokens: bool = True) -> str:
     if user is None:
         raise NotFound(f"There is no user {username!r}.")
     password = secrets.token_urlsafe(15)
-    note = _set_password(user, password, field="password", end_tokens=end_tokens)
-    user.save(update_fields=["password"])
-    audit(by, "user.change", username, after=note)
+    with _in_name_of(by):
+        _set_password(user, password, field="password", end_tokens=end_tokens)
+        user.save(update_fields=["password"])
     tell_changed()
     return password
 
@@ -239,32 +212,31 @@ def password_change(*, by: Viewer, new: str, end_tokens: bool = True) -> User:
     """Change one's own password, after `signin.confirm_password`; all sessions must sign in again, and all
     tokens end unless `end_tokens` is False."""
     user = User.objects.select_for_update(no_key=True).get(pk=by.user.pk)
-    note = _set_password(user, new, field="new", end_tokens=end_tokens)
+    _set_password(user, new, field="new", end_tokens=end_tokens)
     user.save(update_fields=["password"])
-    audit(by, "user.password", user.username, after=note)
     tell_changed()
     return user
 
 
-def _set_password(user: User, password: str, *, field: str, end_tokens: bool) -> dict[str, Any]:
-    """Set it on the user, whom the caller saves; return what to write down of it."""
+def _in_name_of(by: Viewer | str) -> AbstractContextManager[object]:
+    """A program says who it is; who a viewer is, his request knows."""
+    return acting(Source(kind="system", actor=by)) if isinstance(by, str) else nullcontext()
+
+
+def _set_password(user: User, password: str, *, field: str, end_tokens: bool) -> None:
+    """Set it on the user, whom the caller saves."""
     _check_password(password, user, field)
     user.set_password(password)
-    mine = Token.objects.filter(user=user)
-    # What hangs on them is deleted and counted with them.
-    ended = mine.delete()[1].get(Token._meta.label, 0) if end_tokens else 0
-    return {"password": "set", "tokens_ended": ended}
+    if end_tokens:
+        Token.objects.filter(user=user).delete()
 
 
 @transaction.atomic
 def address_change(*, by: Viewer, address: str) -> None:
     """Change one's own e-mail address."""
     user = User.objects.select_for_update(no_key=True).get(pk=by.user.pk)
-    before, user.email = user.email, address
+    user.email = by.user.email = address
     user.save(update_fields=["email"])
-    by.user.email = address
-    if before != address:
-        audit(by, "user.address", user.username, before={"email": before}, after={"email": address})
 
 
 def _check_password(password: str, user: User, field: str) -> None:
@@ -299,7 +271,6 @@ def token_create(
     User.objects.select_for_update(no_key=True).get(pk=by.user.pk)
     _check_room_for_token(by.user)
     token, text = _token_new(by.user, name=name, scopes=wanted, expires_at=_end(by, days))
-    audit(by, "token.create", token.key, after={"name": name, "scopes": token.scopes})
     return token, text
 
 
@@ -328,7 +299,6 @@ def token_rotate(*, by: Viewer, key: str, overlap_seconds: float) -> tuple[Token
     old.replaced_by = token
     old.expires_at = min(filter(None, (old.expires_at, now + timedelta(seconds=overlap_seconds))))
     old.save(update_fields=["replaced_by", "expires_at"])
-    audit(by, "token.rotate", key, after={"replaced_by": token.key, "until": old.expires_at.isoformat()})
     tell_changed()
     return token, text
 
@@ -339,7 +309,6 @@ def token_revoke(*, by: Viewer, key: str) -> None:
     owned = Token.objects.all() if by.is_operator else Token.objects.filter(user=by.user)
     token = _own_token(by, owned.select_related("user"), key)
     token.delete()
-    audit(by, "token.revoke", key, before={"name": token.name, "user": token.user.username})
     tell_changed()
 
 

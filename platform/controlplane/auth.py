@@ -19,6 +19,8 @@ from rest_framework import authentication
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
+from tenants.audit.entries import record_token_use
+from tenants.audit.source import source
 from tenants.callers import user_with_roles
 from tenants.models import Scope, Token, User
 from tenants.selectors import Viewer, token_of_header, viewer_of
@@ -53,6 +55,8 @@ class TokenAuthentication(authentication.BaseAuthentication):
             note_use(token, django_request.META.get("REMOTE_ADDR", ""))
             changes = request.method not in SAFE_METHODS
             viewer = viewer_of(token.user, token=token, changes=changes)
+            source().is_by("token", viewer.actor, token=token.key)
+            record_token_use(token)
             django_request.token_viewer = viewer  # type: ignore[attr-defined]
         return viewer.user, viewer
 
@@ -67,8 +71,9 @@ class SessionAuthentication(authentication.SessionAuthentication):
         signed_in = super().authenticate(request)
         if signed_in is None:
             return None
-        user = signed_in[0]
-        return user, viewer_of(user)
+        viewer = viewer_of(signed_in[0])
+        source().is_by("user", viewer.actor)
+        return viewer.user, viewer
 
 
 class HasScope(BasePermission):

@@ -61,6 +61,8 @@ def grant(connection: Any, application: str) -> None:
             "GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
             # Which migrations were run is nothing that the application may say.
             "REVOKE INSERT, UPDATE, DELETE ON {schema}.django_migrations FROM {role}",
+            # Nor may it rewrite who did what; retention is a function of the owner's.
+            "REVOKE UPDATE, DELETE ON {schema}.tenants_auditentry FROM {role}",
         ):
             cursor.execute(sql.SQL(statement).format(schema=schema, role=role))
 

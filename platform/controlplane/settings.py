@@ -1,5 +1,6 @@
 """Django's settings. What varies between installations is in `controlplane.config`."""
 
+import os
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -31,6 +32,8 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "controlplane.headers.HeadersMiddleware",
+    # Around all that knows who asks, refuses, or writes.
+    "controlplane.audited.AuditMiddleware",
     "controlplane.static.StaticFilesMiddleware",
     "controlplane.limits.NoNulMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -47,6 +50,8 @@ ASGI_APPLICATION = "controlplane.asgi.application"
 TEMPLATES: list[dict] = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}]
 
 
+# How the audit log tells what the platform does by itself from what somebody does by hand in the database.
+os.environ.setdefault("PGAPPNAME", "allotment")
 #: Requests that are answered at the same time.
 REQUEST_THREADS = 12
 #: One for each of them, and some for the sockets and for files that are being sent.

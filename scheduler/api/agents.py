@@ -15,6 +15,7 @@ from scheduler.services.attempts.secrets import secrets_hand_out
 from scheduler.services.logs.storing import logs_append
 from scheduler.services.nodes.managing import node_of_token
 from scheduler.services.nodes.reports import report_apply, report_read
+from tenants.audit.source import source
 
 T = TypeVar("T")
 
@@ -29,6 +30,7 @@ def _endpoint(
         node = node_of_token(request.headers.get("Authorization", "").removeprefix("Bearer "))
         if node is None:
             return _error(401, "not_signed_in", "Send this node's token: Authorization: Bearer altn_...")
+        source().is_by("node", f"node {node.name}")
         try:
             return JsonResponse(encode(apply(node, read(json.loads(request.body)))))
         except RecursionError:

@@ -17,7 +17,6 @@ from scheduler.models import Budget, Event
 from scheduler.models.budgets import BudgetAction, BudgetPeriod, BudgetUnit
 from tenants.models import Tenant
 from tenants.selectors import Viewer
-from tenants.services import audit
 
 #: In percent; each is told of once in a period.
 THRESHOLDS = (50, 80, 100)
@@ -132,7 +131,6 @@ def budget_set(
     now = database_now()
     current = period_of(period, now)
     default = now if period == BudgetPeriod.NONE else current.starts_at
-    before = Budget.objects.select_for_update().filter(tenant=tenant).first()
     budget, _ = Budget.objects.update_or_create(
         tenant=tenant,
         defaults={
@@ -147,14 +145,6 @@ def budget_set(
             "is_spent": False,
         },
     )
-    audit(
-        by,
-        "budget.set",
-        tenant.name,
-        before=_terms(before) if before else None,
-        after=_terms(budget),
-        tenant=tenant,
-    )
     _look_at(budget, now)
     hint_round()
 
@@ -164,7 +154,6 @@ def budget_remove(*, by: Viewer, tenant: Tenant) -> None:
     by.require_operator()
     budget = Budget.objects.select_for_update().filter(tenant=tenant).first()
     if budget is not None:
-        audit(by, "budget.remove", tenant.name, before=_terms(budget), tenant=tenant)
         budget.delete()
         hint_round()
 

@@ -12,7 +12,6 @@ from scheduler.models import ClusterSettings
 from scheduler.plugins import problems_with_placer, problems_with_policy
 from tenants.errors import Invalid
 from tenants.selectors import Viewer
-from tenants.services import audit
 
 _SETTINGS = (
     "spare_policy",
@@ -51,6 +50,5 @@ def cluster_settings_change(*, by: Viewer, changes: Mapping[str, Any]) -> dict[s
     row.save()
     after = cluster_settings()
     if after != before:
-        audit(by, "cluster.settings", "cluster", before=before, after=after)
         hint_round()
     return after

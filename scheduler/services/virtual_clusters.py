@@ -1,7 +1,7 @@
 """Virtual clusters and their guarantees, checked against the hardware and the known policies."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -144,21 +144,37 @@ def _write(row: VirtualCluster, wanted: Wanted, *, actor: str, kind: str) -> Vir
         "reclaim_min_run_seconds": wanted.reclaim_min_run_seconds,
     }
     row.restraint, _ = Restraint.objects.update_or_create(virtual_cluster=row, defaults=least)
-    row.members.all().delete()
-    row.guarantees.all().delete()
+    # What stays as it is is left alone, so that the audit log tells of changes only.
+    row.members.exclude(tenant__name__in=wanted.members).delete()
     VirtualClusterMember.objects.bulk_create(
-        VirtualClusterMember(virtual_cluster=row, tenant=tenants[name], weight=weight)
-        for name, weight in wanted.members.items()
+        [
+            VirtualClusterMember(virtual_cluster=row, tenant=tenants[name], weight=weight)
+            for name, weight in wanted.members.items()
+        ],
+        update_conflicts=True,
+        unique_fields=["virtual_cluster", "tenant"],
+        update_fields=["weight"],
     )
-    Guarantee.objects.bulk_create(
-        Guarantee(virtual_cluster=row, gpu_model=model, gpus=gpus)
-        for model, gpus in wanted.guaranteed.items()
-        if gpus
-    )
+    guarantees_set(row, wanted.guaranteed)
     _record(row, kind, actor=actor, before=before)
     stream.publish_virtual_clusters([row.id])
     hint_round()
     return row
+
+
+def guarantees_set(
+    row: VirtualCluster, gpus_of: Mapping[str, int], *, models: Collection[str] | None = None
+) -> None:
+    """Let the guarantees be these, those of other GPU models than `models` aside; 0 is none."""
+    wanted = {model: gpus for model, gpus in gpus_of.items() if gpus}
+    others = row.guarantees.exclude(gpu_model__in=wanted)
+    (others if models is None else others.filter(gpu_model__in=models)).delete()
+    Guarantee.objects.bulk_create(
+        [Guarantee(virtual_cluster=row, gpu_model=model, gpus=gpus) for model, gpus in wanted.items()],
+        update_conflicts=True,
+        unique_fields=["virtual_cluster", "gpu_model"],
+        update_fields=["gpus"],
+    )
 
 
 def _check(wanted: Wanted) -> dict[str, Tenant]:

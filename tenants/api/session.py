@@ -15,6 +15,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from tenants.api.strict import StrictSerializer
+from tenants.audit.entries import record
+from tenants.audit.source import source
 from tenants.models import Role, Scope
 from tenants.rights import tell_changed
 from tenants.selectors import Viewer, viewer, viewer_of
@@ -94,8 +96,12 @@ class SessionView(APIView):
         """Sign in by password; sets the session cookie."""
         given = SignIn(data=request.data)
         given.is_valid(raise_exception=True)
+        # Of who is refused, the log names the account, if there is one of that name.
+        request._request.audit_tried_user = given.validated_data["username"]  # type: ignore[attr-defined]
         user = sign_in(request._request, **given.validated_data)
         login(request._request, user)
+        source().is_by("user", f"user {user.username}")
+        record("user.sign-in", object_kind="user", object_id=user.pk, subject=user.username)
         response = Response(me(request, viewer_of(user)))
         remember_browser(request._request, response, user)
         return response
@@ -103,8 +109,10 @@ class SessionView(APIView):
     @extend_schema(responses={204: None})
     def delete(self, request: Request) -> Response:
         """Sign out; with a token there is nothing to end."""
+        user = viewer(request).user
         logout(request._request)
         tell_changed()
+        record("user.sign-out", object_kind="user", object_id=user.pk, subject=user.username)
         return Response(status=204)
 
 

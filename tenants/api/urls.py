@@ -2,11 +2,12 @@
 
 from django.urls import path
 
+from tenants.api.audit import AuditExport, AuditView
 from tenants.api.secrets import OwnSecretsView, OwnSecretView, TenantSecretsView, TenantSecretView
 from tenants.api.session import PasswordView, SessionView
 from tenants.api.tenants import MembersView, MemberView, QuotaView, TenantsView, TenantView
 from tenants.api.tokens import TokenRotation, TokensView, TokenTermsView, TokenView
-from tenants.api.users import AuditView, UsersView, UserView
+from tenants.api.users import UsersView, UserView
 
 urlpatterns = [
     path("session", SessionView.as_view()),
@@ -20,6 +21,7 @@ urlpatterns = [
     path("users", UsersView.as_view()),
     path("users/<str:username>", UserView.as_view()),
     path("audit", AuditView.as_view()),
+    path("audit/export", AuditExport.as_view()),
     path("tenants", TenantsView.as_view()),
     path("tenants/<str:name>", TenantView.as_view()),
     path("tenants/<str:name>/members", MembersView.as_view()),

@@ -1,4 +1,4 @@
-"""Accounts, and the record of who changed what. For operators."""
+"""Accounts. For operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from tenants.api.strict import StrictSerializer
-from tenants.models import AuditEntry, Scope, User
+from tenants.models import Scope, User
 from tenants.selectors import viewer
 from tenants.services import user_change, user_create
 from tenants.signin import with_password
@@ -69,14 +69,6 @@ class NewUserOutput(UserOutput):
         fields = [*UserOutput.Meta.fields, "password"]
 
 
-class AuditOutput(serializers.ModelSerializer):
-    tenant = serializers.CharField(source="tenant.name", allow_null=True, default=None)
-
-    class Meta:
-        model = AuditEntry
-        fields = ["id", "at", "actor", "action", "subject", "tenant", "before", "after"]
-
-
 class UsersView(ListAPIView):
     """All accounts, the newest first. For operators."""
 
@@ -114,14 +106,3 @@ class UserView(APIView):
         wanted = dict(given.validated_data)
         by = with_password(request._request, by, wanted.pop("your_password", None))
         return Response(UserOutput(user_change(by=by, username=username, **wanted)).data)
-
-
-class AuditView(ListAPIView):
-    """Who changed which right, limit or account, from what to what. For operators."""
-
-    serializer_class = AuditOutput
-    queryset = AuditEntry.objects.none()
-
-    def get_queryset(self) -> QuerySet[AuditEntry]:
-        viewer(self.request).require_operator()
-        return AuditEntry.objects.select_related("tenant")

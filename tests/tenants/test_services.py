@@ -36,7 +36,7 @@ def roles(tenant: Tenant) -> dict[str, str]:
 
 def last_entry() -> tuple:
     entry = AuditEntry.objects.order_by("-id").first()
-    return entry and (entry.actor, entry.action, entry.subject, entry.before, entry.after)
+    return entry and (entry.action, entry.subject, entry.before, entry.after)
 
 
 class TestMembers:
@@ -45,10 +45,15 @@ class TestMembers:
         assert services.member_set(by=ann, tenant=red, username="ben", role=Role.MEMBER)[1]
         assert not services.member_set(by=ann, tenant=red, username="ben", role=Role.VIEWER)[1]
         assert roles(red) == {"ann": "admin", "ben": "viewer"}
-        assert last_entry() == ("user ann", "member.set", "ben", "member", "viewer")
+        assert last_entry() == ("member.change", "ben", {"role": "member"}, {"role": "viewer"})
         services.member_remove(by=ann, tenant=red, username=ben.username)
         assert roles(red) == {"ann": "admin"}
-        assert last_entry() == ("user ann", "member.remove", "ben", "viewer", None)
+        assert last_entry() == (
+            "member.remove",
+            "ben",
+            {"tenant": "red", "user": "ben", "role": "viewer"},
+            None,
+        )
 
     @pytest.mark.parametrize("role", [Role.VIEWER, Role.MEMBER])
     def test_lesser_roles_grant_nothing_not_even_their_own(self, red, role):
@@ -90,8 +95,9 @@ class TestMembers:
 
     def test_setting_the_same_role_again_is_no_news(self, red, operator):
         make_member(red, "ben", role=Role.MEMBER)
+        before = last_entry()
         services.member_set(by=operator, tenant=red, username="ben", role=Role.MEMBER)
-        assert last_entry() is None
+        assert last_entry() == before
 
 
 @pytest.mark.django_db(transaction=True)
@@ -123,7 +129,7 @@ class TestQuota:
         services.quota_set(by=operator, tenant=red, limits={"*": 16, "V100": 8})
         services.quota_set(by=operator, tenant=red, limits={"*": 4})
         assert quota_of(red) == {"*": 4}
-        assert last_entry() == ("user olga", "quota.set", "red", {"*": 16, "V100": 8}, {"*": 4})
+        assert last_entry() == ("quota.change", "*", {"gpus": 16}, {"gpus": 4})
 
     def test_an_admin_of_the_tenant_can_not_raise_it(self, red):
         with pytest.raises(NotAllowed):
@@ -170,7 +176,6 @@ class TestUsers:
         make_user("otto", operator=True)
         assert not services.user_change(by=operator, username="olga", is_operator=False).is_operator
         assert last_entry() == (
-            "user olga",
             "user.change",
             "olga",
             {"is_operator": True},

@@ -11,8 +11,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Who changed which right, limit or account, from what to what. For operators. */
+        /** @description Who changed, read or was refused what, from where. For operators; of a tenant for its admins. */
         get: operations["audit_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Export all entries that match; whoever goes on behind the last id that he got misses none. */
+        get: operations["audit_export_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2136,7 +2153,7 @@ export interface components {
             /** @description On a few GPUs, to see whether the job works, before all of them are taken for it. */
             is_trial: boolean;
             state: components["schemas"]["AttemptState"];
-            outcome: components["schemas"]["OutcomeEnum"] | components["schemas"]["BlankEnum"];
+            outcome: components["schemas"]["AttemptOutcomeEnum"] | components["schemas"]["BlankEnum"];
             gpu_model: string;
             placement: components["schemas"]["PlacementPart"][];
             /** @description Where those that share its GPUs take turns, frozen otherwise; null: it always runs. */
@@ -2174,6 +2191,16 @@ export interface components {
             total_steps: number | null;
         };
         /**
+         * @description * `` -
+         *     * `succeeded` - succeeded
+         *     * `failed` - failed
+         *     * `preempted` - preempted
+         *     * `cancelled` - cancelled
+         *     * `lost` - lost
+         * @enum {string}
+         */
+        AttemptOutcomeEnum: "succeeded" | "failed" | "preempted" | "cancelled" | "lost";
+        /**
          * @description * `planned` - planned
          *     * `starting` - starting
          *     * `running` - running
@@ -2190,16 +2217,56 @@ export interface components {
             seconds: number;
         };
         AuditOutput: {
-            readonly id: number;
+            id: number;
             /** Format: date-time */
-            readonly at: string;
+            at: string;
+            /**
+             * @description What it was done by.
+             *
+             *     * `user` - user
+             *     * `token` - token
+             *     * `node` - node
+             *     * `system` - system
+             *     * `database` - database
+             *     * `nobody` - nobody
+             */
+            kind: components["schemas"]["AuditOutputKindEnum"];
+            /** @description As in events: "user vera". */
             actor: string;
+            /** @description Key of the token that was used. */
+            token: string;
+            address: string | null;
+            /** @description Method and route. */
+            request: string;
             action: string;
+            outcome: components["schemas"]["AuditOutputOutcomeEnum"];
+            /** @description What it was done to. */
+            object: string;
+            object_id: string;
+            /** @description What people call it. */
             subject: string;
-            tenant?: string | null;
-            before?: unknown;
-            after?: unknown;
+            tenant: string | null;
+            /** @description All of it for people. */
+            sentence: string;
+            before: unknown;
+            after: unknown;
         };
+        /**
+         * @description * `user` - user
+         *     * `token` - token
+         *     * `node` - node
+         *     * `system` - system
+         *     * `database` - database
+         *     * `nobody` - nobody
+         * @enum {string}
+         */
+        AuditOutputKindEnum: "user" | "token" | "node" | "system" | "database" | "nobody";
+        /**
+         * @description * `done` - Done
+         *     * `refused` - Refused
+         * @enum {string}
+         */
+        AuditOutputOutcomeEnum: "done" | "refused";
         /** @enum {unknown} */
         BlankEnum: "";
         Borrowed: {
@@ -3896,16 +3963,6 @@ export interface components {
          * @enum {string}
          */
         OfferState: "open" | "taken" | "withdrawn" | "expired";
-        /**
-         * @description * `` -
-         *     * `succeeded` - succeeded
-         *     * `failed` - failed
-         *     * `preempted` - preempted
-         *     * `cancelled` - cancelled
-         *     * `lost` - lost
-         * @enum {string}
-         */
-        OutcomeEnum: "succeeded" | "failed" | "preempted" | "cancelled" | "lost";
         Overrun: {
             /** Format: date-time */
             since: string;
@@ -5425,10 +5482,39 @@ export interface operations {
     audit_list: {
         parameters: {
             query?: {
+                /** @description Such as "node." or "user.sign-in": the beginning is enough. */
+                action?: string;
+                /** @description An address or a network, 10.1.0.0/16. */
+                address?: string;
                 /** @description From `next` or `previous` of an earlier page. */
                 cursor?: string;
+                /**
+                 * @description What it was done by.
+                 *
+                 *     * `user` - user
+                 *     * `token` - token
+                 *     * `node` - node
+                 *     * `system` - system
+                 *     * `database` - database
+                 *     * `nobody` - nobody
+                 */
+                kind?: "database" | "nobody" | "node" | "system" | "token" | "user";
+                /** @description What it was done to: "job", "virtual cluster". */
+                object?: string;
+                /**
+                 * @description * `done` - Done
+                 *     * `refused` - Refused
+                 */
+                outcome?: "done" | "refused";
                 /** @description Results in one page. */
                 page_size?: number;
+                since?: string;
+                /** @description The name or the id of what it was done to. */
+                subject?: string;
+                tenant?: string;
+                until?: string;
+                /** @description A user, a node, or the key of a token. */
+                who?: string;
             };
             header?: never;
             path?: never;
@@ -5442,6 +5528,64 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PaginatedAuditOutputList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    audit_export_get: {
+        parameters: {
+            query?: {
+                /** @description Go on behind the entry with this id. Default: 0. */
+                after?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/jsonl": string;
                 };
             };
             /** @description Malformed, or wrong fields. */

@@ -21,7 +21,6 @@ from scheduler.jobspec.fields import Fields, described, is_storable
 from scheduler.models import FailureRules
 from tenants.errors import FieldError, Invalid
 from tenants.selectors import Viewer
-from tenants.services import audit
 
 RULES_MOST = 100
 PATTERN_CHARACTERS_MOST = 500
@@ -105,11 +104,9 @@ def rules_replace(value: object, *, by: Viewer) -> list[SiteRule]:
     rules = rules_read(value)
     FailureRules.objects.get_or_create(id=1, defaults={"changed_at": database_now()})
     row = FailureRules.objects.select_for_update().get(id=1)
-    before, row.rules = row.rules, rules_written(rules)
+    row.rules = rules_written(rules)
     row.changed_at, row.changed_by = database_now(), by.actor
     row.save()
-    if row.rules != before:
-        audit(by, "failure-rules.replace", "cluster", before=before, after=row.rules)
     return rules
 
 

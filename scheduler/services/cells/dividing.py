@@ -29,7 +29,7 @@ from scheduler.services.cells.inventory import (
     problems_with_hardware,
     problems_with_names,
 )
-from scheduler.services.virtual_clusters import lock_guarantees, recorded_change
+from scheduler.services.virtual_clusters import guarantees_set, lock_guarantees, recorded_change
 from tenants.errors import Conflict, FieldError, Invalid
 from tenants.models import Guarantee, VirtualCluster
 
@@ -147,11 +147,7 @@ def _set_guarantees(before: Layout, after: Layout, *, actor: str) -> dict[str, d
         is_other = guaranteed != wanted
         if is_other:
             with recorded_change(row, actor=actor):
-                row.guarantees.filter(gpu_model__in=divided).delete()
-                Guarantee.objects.bulk_create(
-                    Guarantee(virtual_cluster=row, gpu_model=model, gpus=gpus)
-                    for model, gpus in wanted.items()
-                )
+                guarantees_set(row, wanted, models=divided)
             changed[row.name] = {"before": guaranteed, "after": wanted}
         if is_other or _cells_of(before, row.name) != _cells_of(after, row.name):
             VirtualCluster.objects.filter(id=row.id).update(version=F("version") + 1)

@@ -19,7 +19,6 @@ from scheduler.models.market import BANK, TransferKind
 from tenants.errors import Conflict, FieldError, NotFound
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
-from tenants.services import audit
 
 #: In one account: a thousand million credits.
 MOST_MILLICREDITS = 10**12
@@ -110,8 +109,6 @@ def credits_grant(*, by: Viewer, virtual_cluster: VirtualCluster, millicredits: 
         sides = TransferKind.TAKEN_BACK, account, bank()
     kind, debit, credit = sides
     transfer(kind, debit=debit, credit=credit, amount=abs(millicredits), by=by.actor, at=at, reason=reason)
-    after = {"credits": in_credits(millicredits), "reason": reason}
-    audit(by, "credits.grant", _subject(virtual_cluster), after=after)
 
 
 @transaction.atomic
@@ -131,13 +128,6 @@ def allowance_set(
         },
     )
     CreditAccount.objects.filter(id=account.id).update(version=F("version") + 1)
-    audit(
-        by,
-        "allowance.set",
-        _subject(virtual_cluster),
-        before=_facts(before),
-        after={"credits": in_credits(millicredits), "every_seconds": every_seconds},
-    )
     allowance_pay(account.id)
     stream.publish_accounts([virtual_cluster.id])
 
@@ -152,18 +142,7 @@ def allowance_remove(*, by: Viewer, virtual_cluster: VirtualCluster) -> None:
         raise NotFound(f"Virtual cluster {virtual_cluster.name} has no allowance.")
     before.delete()
     CreditAccount.objects.filter(id=before.account_id).update(version=F("version") + 1)
-    audit(by, "allowance.remove", _subject(virtual_cluster), before=_facts(before))
     stream.publish_accounts([virtual_cluster.id])
-
-
-def _facts(allowance: Allowance | None) -> dict[str, float] | None:
-    if allowance is None:
-        return None
-    return {"credits": in_credits(allowance.millicredits), "every_seconds": allowance.every_seconds}
-
-
-def _subject(virtual_cluster: VirtualCluster) -> str:
-    return f"credits of {virtual_cluster.name}"
 
 
 # -- what happens by itself --------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from django.db import transaction
 
@@ -11,7 +10,6 @@ from scheduler.core.lending import terms as core
 from scheduler.core.lending.checking import problems
 from scheduler.hints import hint_round
 from scheduler.lending.in_force import own_guarantees
-from scheduler.lending.objects import in_credits
 from scheduler.lending.owners import require_owner
 from scheduler.models import MarketRule, Offer
 from scheduler.models.market import OfferState, RuleKind
@@ -28,7 +26,6 @@ from scheduler.services.virtual_clusters import lock_guarantees
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
-from tenants.services import audit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +69,6 @@ def rule_make(*, by: Viewer, virtual_cluster: VirtualCluster, wanted: Lending | 
         row.kind, row.gpu_models = RuleKind.BORROW, sorted(set(wanted.gpu_models))
         row.most_gpus, row.waiting_seconds = wanted.most_gpus, wanted.waiting_seconds
     row.save(force_insert=True)
-    audit(by, "rule.make", _subject(row), after=_facts(row))
     hint_round()
     return row
 
@@ -93,7 +89,6 @@ def rule_remove(*, by: Viewer, rule_id: int) -> None:
     made = Offer.objects.select_for_update(no_key=True, of=("self",)).select_related("lender")
     for offer in made.filter(rule=row, state=OfferState.OPEN).order_by("id"):
         offer_close(offer, OfferState.WITHDRAWN, at=now, actor=by.actor)
-    audit(by, "rule.remove", _subject(row), before=_facts(row))
     hint_round()
 
 
@@ -105,15 +100,6 @@ def _check_lot(virtual_cluster: VirtualCluster, wanted: Lending) -> None:
     alone = Terms(lot=wanted.lot, ends_at=now + timedelta(seconds=wanted.lend_seconds))
     if found := problems(own_guarantees(), (), alone.for_core(virtual_cluster.name), now.timestamp()):
         raise refused(found)
-
-
-def _facts(row: MarketRule) -> dict[str, Any]:
-    names = ("kind", "lot", "idle_seconds", "lend_seconds", "gpu_models", "most_gpus", "waiting_seconds")
-    return {**{name: getattr(row, name) for name in names}, "credits": in_credits(row.price)}
-
-
-def _subject(row: MarketRule) -> str:
-    return f"rule {row.id} of {row.virtual_cluster.name}"
 
 
 def rule_in_force(rule_id: int, kind: str, virtual_cluster: VirtualCluster) -> MarketRule:

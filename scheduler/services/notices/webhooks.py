@@ -1,4 +1,4 @@
-"""Webhooks: who may have some, and what is changed about them. Each change is audited, secrets are not."""
+"""Webhooks: who may have some, and what is changed about them."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,6 @@ from scheduler.services.notices.topics import CLUSTER_TOPICS, link
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
 from tenants.models import Role, Tenant
 from tenants.selectors import Viewer
-from tenants.services import audit
 
 #: Of a tenant, and of the operators.
 MOST_WEBHOOKS = 10
@@ -72,7 +71,6 @@ def webhook_make(
         created_at=database_now(),
         created_by=by.actor,
     )
-    audit(by, "webhook.create", str(webhook.id), after=_audited(webhook), tenant=tenant)
     return webhook, secret_text(seed)
 
 
@@ -81,22 +79,12 @@ def webhook_change(*, by: Viewer, webhook: Webhook, **changes: Any) -> Webhook:
     """Change `url`, `topics`, `title` or `active`; one that is switched on again has no past."""
     require_owner(by, webhook.tenant)
     webhook = _locked(webhook)
-    before = _audited(webhook)
     _check(webhook.tenant, changes.get("url"), changes.get("topics"))
     if changes.get("active") or changes.get("url", webhook.url) != webhook.url:
         webhook.failures, webhook.failing_since, webhook.held_until, webhook.problem = 0, None, None, ""
     for name, value in changes.items():
         setattr(webhook, name, value)
     webhook.save()
-    if _audited(webhook) != before:
-        audit(
-            by,
-            "webhook.change",
-            str(webhook.id),
-            before=before,
-            after=_audited(webhook),
-            tenant=webhook.tenant,
-        )
     return webhook
 
 
@@ -104,7 +92,6 @@ def webhook_change(*, by: Viewer, webhook: Webhook, **changes: Any) -> Webhook:
 def webhook_remove(*, by: Viewer, webhook: Webhook) -> None:
     """Remove it with all that is waiting for it."""
     require_owner(by, webhook.tenant)
-    audit(by, "webhook.remove", str(webhook.id), before=_audited(webhook), tenant=webhook.tenant)
     webhook.delete()
 
 
@@ -116,7 +103,6 @@ def secret_rotate(*, by: Viewer, webhook: Webhook) -> tuple[Webhook, str]:
     webhook.old_seed, webhook.seed = bytes(webhook.seed), new_seed()
     webhook.old_seed_ends_at = database_now() + OVERLAP
     webhook.save()
-    audit(by, "webhook.secret", str(webhook.id), tenant=webhook.tenant)
     return webhook, secret_text(webhook.seed)
 
 
@@ -180,7 +166,3 @@ def _check(tenant: Tenant | None, url: str | None, topics: Sequence[str] | None)
     if foreign:
         problem = f"{foreign[0]} is told to webhooks of the cluster only"
         raise Invalid(f"topics: {problem}.", [FieldError("topics", problem, "topics of jobs and budgets")])
-
-
-def _audited(webhook: Webhook) -> dict[str, Any]:
-    return {name: getattr(webhook, name) for name in ("url", "topics", "title", "active")}

@@ -16,7 +16,6 @@ from scheduler.services.speeds.rows import MOST_CORRECTIONS_PER_TENANT, Speeds, 
 from tenants.errors import ApplicationError, FieldError, Invalid
 from tenants.models import Role, Tenant
 from tenants.selectors import Viewer
-from tenants.services import audit
 
 PROBLEMS_NAMED = 100
 _AT_ONCE = 2_000
@@ -147,15 +146,6 @@ def _write(by: Viewer, tenant: Tenant, done: Import, reason: str) -> None:
         unique_fields=["tenant", "application", "gpu_model", "gpus", "spread", "partner"],
         update_fields=["value", "reason", "by", "at"],
     )
-    added = sum(change.before is None for change in done.changes)
-    after = {
-        "layout": done.layout,
-        "added": added,
-        "changed": len(done.changes) - added,
-        "reason": reason,
-        "applications": sorted({change.application for change in done.changes})[:50],
-    }
-    audit(by, "speed.import", f"speeds of {tenant.name}", after=after, tenant=tenant)
     hint_round()
 
 

@@ -18,7 +18,6 @@ from scheduler.services.speeds.on_record import read_knowledge
 from tenants.errors import FieldError, Invalid, NotFound, QuotaExceeded
 from tenants.models import Role, Tenant
 from tenants.selectors import Viewer
-from tenants.services import audit
 
 MOST_CORRECTIONS_PER_TENANT = 20_000
 KIND_NAME = RegexValidator(
@@ -177,15 +176,6 @@ def speed_correct(
         **wanted,
         defaults={"value": value, "reason": reason, "by": by.user, "at": database_now()},
     )
-    after = {**wanted, "value": value, "reason": reason}
-    audit(
-        by,
-        "speed.correct",
-        _subject(tenant, application),
-        before=None if before is None else {**wanted, "value": before},
-        after=after,
-        tenant=tenant,
-    )
     hint_round()
 
 
@@ -198,8 +188,6 @@ def speed_correction_remove(*, by: Viewer, tenant: Tenant, application: str, set
     if row is None:
         raise NotFound(f"There is no correction of {application} on {setting.gpu_model} in this setting.")
     row.delete()
-    before = {**wanted, "value": row.value, "reason": row.reason}
-    audit(by, "speed.uncorrect", _subject(tenant, application), before=before, tenant=tenant)
     hint_round()
 
 
@@ -240,10 +228,6 @@ def too_many(tenant: Tenant) -> QuotaExceeded:
     )
 
 
-def _subject(tenant: Tenant, application: str) -> str:
-    return f"speeds of {tenant.name}/{application}"
-
-
 # -- prices ------------------------------------------------------------------------------------------
 
 
@@ -257,13 +241,6 @@ def price_set(*, by: Viewer, gpu_model: str, price_per_hour: float) -> None:
     before, row.price_per_hour = row.price_per_hour, price_per_hour
     if before != price_per_hour:
         row.save(update_fields=["price_per_hour"])
-        audit(
-            by,
-            "gpu_model.price",
-            f"GPU model {gpu_model}",
-            before={"price_per_hour": before},
-            after={"price_per_hour": price_per_hour},
-        )
         hint_round()
 
 

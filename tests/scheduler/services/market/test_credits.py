@@ -123,7 +123,7 @@ def test_operators_grant_and_take_back_what_is_there():
     with pytest.raises(NotAllowed):
         credits_grant(by=viewer_of(make_user()), virtual_cluster=vc, millicredits=1, reason="")
     assert balance_of(vc) == 3_500
-    assert AuditEntry.objects.filter(action="credits.grant").count() == 2
+    assert AuditEntry.objects.filter(action="credits.create").count() == 2
 
 
 @pytest.fixture

@@ -1,0 +1,77 @@
+"""Tells the audit log who is behind each request and from where, and of those that are refused."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Callable
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+
+from tenants.audit.entries import record_refusal
+from tenants.audit.source import Source, acting, source
+from tenants.models import User
+from tenants.signin import TURN_AFTER_SECONDS
+
+_REFUSED = (401, 403)
+_TOO_MANY_GUESSES = 429
+
+
+class AuditMiddleware:
+    """Around everything that reads or writes the database for a request."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        with acting(Source(address=address_of(request.META.get("REMOTE_ADDR", "")))) as by:
+            response = self.get_response(request)
+            if _is_refused(request, response):
+                _tell_refusal(request, response, by)
+            return response
+
+    def process_view(self, request: HttpRequest, *_: object) -> None:
+        match = request.resolver_match
+        source().request = f"{request.method} {match.route if match else ''}"[:200]
+
+
+def _is_refused(request: HttpRequest, response: HttpResponseBase) -> bool:
+    if response.status_code in _REFUSED:
+        return True
+    # Who only waits for his turn to sign in is asked again, and refused or not then.
+    is_waiting = TURN_AFTER_SECONDS in getattr(request, "scope", {})
+    return bool(_tried(request)) and response.status_code == _TOO_MANY_GUESSES and not is_waiting
+
+
+def _tried(request: HttpRequest) -> str:
+    return getattr(request, "audit_tried_user", "")
+
+
+def address_of(text: str) -> str:
+    """The address, without the zone of an IPv6 one; empty when there is none, as on a Unix socket."""
+    try:
+        return str(ipaddress.ip_address(text.partition("%")[0]))
+    except ValueError:
+        return ""
+
+
+def _tell_refusal(request: HttpRequest, response: HttpResponseBase, by: Source) -> None:
+    if by.kind == "nobody":
+        # Refused before anybody asked who it is: another origin's page makes a browser send its cookie.
+        user = _signed_in(request)
+        if user is not None:
+            by.is_by("user", f"user {user.username}")
+    record_refusal(response.status_code, message=_message(response), tried=_tried(request))
+
+
+def _signed_in(request: HttpRequest) -> User | None:
+    # Django's own is lazy, and of another class for nobody.
+    user = getattr(request, "user", None)
+    return user if user is not None and user.is_authenticated else None
+
+
+def _message(response: HttpResponseBase) -> str:
+    try:
+        return str(json.loads(response.content)["message"]) if isinstance(response, HttpResponse) else ""
+    except (ValueError, KeyError, TypeError):
+        return ""

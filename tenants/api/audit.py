@@ -1,0 +1,138 @@
+"""The audit log: searched page by page, and exported as JSON lines."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db.models import Q, QuerySet
+from django.http import StreamingHttpResponse
+from django_filters import rest_framework as filters
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from tenants.audit.reading import all_entries, entries_visible, represented
+from tenants.errors import FieldError, Invalid
+from tenants.models import AuditEntry, Outcome
+from tenants.selectors import viewer
+
+KINDS = ["user", "token", "node", "system", "database", "nobody"]
+_LARGEST_ID = 2**63 - 1
+
+
+class AuditFilter(filters.FilterSet):
+    who = filters.CharFilter(method="by_who", help_text="A user, a node, or the key of a token.")
+    kind = filters.ChoiceFilter(choices=[(kind, kind) for kind in KINDS], help_text="What it was done by.")
+    action = filters.CharFilter(
+        lookup_expr="startswith", help_text='Such as "node." or "user.sign-in": the beginning is enough.'
+    )
+    object = filters.CharFilter(
+        field_name="object_kind", help_text='What it was done to: "job", "virtual cluster".'
+    )
+    subject = filters.CharFilter(method="by_subject", help_text="The name or the id of what it was done to.")
+    tenant = filters.CharFilter(field_name="tenant")
+    address = filters.CharFilter(method="by_address", help_text="An address or a network, 10.1.0.0/16.")
+    outcome = filters.ChoiceFilter(choices=Outcome.choices)
+    since = filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte")
+    until = filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt")
+
+    class Meta:
+        model = AuditEntry
+        fields: list[str] = []
+
+    def by_who(self, queryset: QuerySet[AuditEntry], name: str, value: str) -> QuerySet[AuditEntry]:
+        return queryset.filter(Q(actor__in=[value, f"user {value}", f"node {value}"]) | Q(token=value))
+
+    def by_subject(self, queryset: QuerySet[AuditEntry], name: str, value: str) -> QuerySet[AuditEntry]:
+        wanted = Q(subject=value) | Q(object_id=value)
+        if value.isdecimal() and int(value) <= _LARGEST_ID:
+            wanted |= Q(after__has_key="ids", after__contains={"ids": [int(value)]})
+        return queryset.filter(wanted)
+
+    def by_address(self, queryset: QuerySet[AuditEntry], name: str, value: str) -> QuerySet[AuditEntry]:
+        try:
+            network = ipaddress.ip_network(value.strip(), strict=False)
+        except ValueError:
+            problem = FieldError(
+                "address", f"{value[:80]!r} is none", "10.1.2.3, 10.1.0.0/16 or 2001:db8::/32"
+            )
+            raise Invalid(f"address: {problem.problem}.", [problem]) from None
+        return queryset.extra(where=["address <<= %s::inet"], params=[str(network)])
+
+
+class AuditOutput(serializers.Serializer):
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    kind = serializers.ChoiceField(choices=KINDS, help_text="What it was done by.")
+    actor = serializers.CharField(help_text='As in events: "user vera".')
+    token = serializers.CharField(allow_blank=True, help_text="Key of the token that was used.")
+    address = serializers.CharField(allow_null=True)
+    request = serializers.CharField(allow_blank=True, help_text="Method and route.")
+    action = serializers.CharField()
+    outcome = serializers.ChoiceField(choices=Outcome.choices)
+    object = serializers.CharField(allow_blank=True, help_text="What it was done to.")
+    object_id = serializers.CharField(allow_blank=True)
+    subject = serializers.CharField(allow_blank=True, help_text="What people call it.")
+    tenant = serializers.CharField(allow_null=True)
+    sentence = serializers.CharField(help_text="All of it for people.")
+    before = serializers.JSONField(allow_null=True)
+    after = serializers.JSONField(allow_null=True)
+
+
+class AuditView(ListAPIView):
+    """Who changed, read or was refused what, from where. For operators; of a tenant for its admins."""
+
+    serializer_class = AuditOutput
+    queryset = AuditEntry.objects.none()
+    filterset_class = AuditFilter
+
+    def get_queryset(self) -> QuerySet[AuditEntry]:
+        return entries_visible(viewer(self.request))
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
+        return self.get_paginated_response([represented(entry) for entry in page or ()])
+
+
+class AuditExport(GenericAPIView):
+    """The audit log as JSON lines, the oldest entry first."""
+
+    queryset = AuditEntry.objects.none()
+    filterset_class = AuditFilter
+    pagination_class = None
+
+    def get_queryset(self) -> QuerySet[AuditEntry]:
+        return entries_visible(viewer(self.request))
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("after", int, description="Go on behind the entry with this id. Default: 0.")
+        ],
+        responses={(200, "application/jsonl"): OpenApiResponse(OpenApiTypes.STR)},
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """Export all entries that match; whoever goes on behind the last id that he got misses none."""
+        entries = self.filter_queryset(self.get_queryset())
+        text = request.query_params.get("after") or "0"
+        if not (text.isascii() and text.isdecimal() and int(text) <= _LARGEST_ID):
+            problem = FieldError("after", f"{text[:80]!r} is none", "the id of an entry, or 0")
+            raise Invalid("after is wrong.", [problem])
+        return StreamingHttpResponse(
+            _lines(entries, int(text)),
+            content_type="application/jsonl",
+            headers={"Content-Disposition": 'attachment; filename="audit.jsonl"'},
+        )
+
+
+async def _lines(entries: QuerySet[AuditEntry], after: int) -> AsyncIterator[bytes]:
+    pages = all_entries(entries, after=after)
+    while (page := await sync_to_async(next)(pages, None)) is not None:
+        lines = (json.dumps(represented(entry), ensure_ascii=False) for entry in page)
+        yield "".join(f"{line}\n" for line in lines).encode()

@@ -1,0 +1,84 @@
+"""Who is behind what is done, and from where: known to Python, and told to the database with each write.
+
+The triggers that write the log (`tenants.audit.triggers`) read it from the setting `allot.source`, which is
+set by the very message that carries the write and ends with its transaction: no connection that goes back to
+the pool can take somebody's name along.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+#: Statements that may change something.
+_WRITES = re.compile(
+    r"\s*(?:INSERT|UPDATE|DELETE|MERGE|TRUNCATE|COPY|WITH\b.*?\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM))\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_MOST_CHARACTERS = 200
+
+
+@dataclass(slots=True)
+class Source:
+    """Filled in as it becomes known; what nobody says anything of is done by the platform itself."""
+
+    #: "user", "token", "node", "system" or, of a request that says nothing of itself, "nobody".
+    kind: str = "nobody"
+    #: As in events: "user vera", "node node-1".
+    actor: str = "nobody"
+    #: Key of the API token, which is no secret.
+    token: str = ""
+    address: str = ""
+    #: Method and route, such as "POST api/v1/jobs": not the path itself, which may hold a secret.
+    request: str = ""
+    #: The database was told of it.
+    is_told: bool = False
+
+    def is_by(self, kind: str, actor: str, *, token: str = "") -> None:
+        self.kind, self.actor, self.token = kind, actor[:80], token
+
+    def text(self) -> str:
+        names = ("kind", "actor", "token", "address", "request")
+        return json.dumps({name: getattr(self, name)[:_MOST_CHARACTERS] for name in names})
+
+
+_CURRENT: ContextVar[Source | None] = ContextVar("source", default=None)
+
+
+def source() -> Source:
+    """Whoever is behind what this thread does now; outside of requests the platform itself."""
+    return _CURRENT.get() or Source(kind="system", actor="system")
+
+
+@contextmanager
+def acting(by: Source) -> Iterator[Source]:
+    """Whatever this thread writes in the block is written down as done by this source."""
+    previous = _CURRENT.set(by)
+    try:
+        with connection.execute_wrapper(_told):
+            yield by
+    finally:
+        _CURRENT.reset(previous)
+    if by.is_told and connection.in_atomic_block and not connection.needs_rollback:
+        # A transaction that began outside of the block goes on, and not in this name.
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('allot.source', '', true)")
+
+
+def _told(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    by = _CURRENT.get()
+    if many or by is None or isinstance(params, dict) or not _WRITES.match(sql):
+        return execute(sql, params, many, context)
+    by.is_told = True
+    if params is None:
+        sql, params = sql.replace("%", "%%"), ()
+    execute(f"SELECT set_config('allot.source', %s, true);\n{sql}", (by.text(), *params), many, context)
+    # The first result is that of the setting; whoever asked waits for that of his own statement.
+    context["cursor"].nextset()
