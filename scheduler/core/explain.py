@@ -19,6 +19,9 @@ from scheduler.core.snapshot import GpuId, Job, JobId, Running
 
 Reasons = tuple[Reason, ...]
 
+#: So many nodes are named in `blocking`.
+MOST_NODES = 20
+
 _TIERS = {tier: place for place, tier in enumerate(Tier)}
 
 
@@ -224,7 +227,8 @@ class _Shortages:
 
     def _too_few(self, job: Job, demand: Demand, model: str) -> Reason:
         offered = self._outcome.capacity.offered(model)
-        fleet = self._facts.cluster.fleets[model]
+        # In cells these are the view's own: broken hardware that it need not use is none of its concern.
+        fleet = self._outcome.view.capacity.cluster.fleets[model]
         broken = fleet.total - fleet.total_usable
         if self._outcome.view.guaranteed and (shielded := self._shielded(model)):
             return Reason(
@@ -240,11 +244,14 @@ class _Shortages:
             )
         if self._outcome.view.guaranteed:
             of_its_cells = "of its cells " if self._has_cells(model) else ""
+            nodes = self._broken_nodes(model) if broken else []
             return Reason(
                 code="guarantee_short",
                 tier=Tier.CAPACITY,
                 message=f"Virtual cluster {job.virtual_cluster} may use {demand.gpus} more {model}, but only"
-                f" {offered} {of_its_cells}can be had: {broken} are broken or on nodes that take no work.",
+                f" {offered} {of_its_cells}can be had: {broken} are broken or on nodes that take no work"
+                f"{_in_brackets(nodes)}.",
+                blocking={"nodes": nodes[:MOST_NODES]} if nodes else {},
                 needed=demand.gpus,
                 available=offered,
                 hint="It starts when nodes come back or guaranteed jobs of other virtual clusters end.",
@@ -263,6 +270,26 @@ class _Shortages:
         found = [self._facts.running[each] for each in sorted(self._facts.shielded)]
         return [job for running in found if running.gpu_model == model for job in running.jobs]
 
+    def _broken_nodes(self, model: str) -> list[str]:
+        """Return the names of the nodes of which some GPU must not be newly taken, or that are not there."""
+        fleet, layout = self._facts.cluster.fleets[model], self._facts.layout
+        broken = {
+            node.name
+            for node, gpus in zip(fleet.nodes, fleet.gpus, strict=True)
+            if not all(map(self._facts.is_lasting if self._has_cells(model) else self._facts.is_usable, gpus))
+        }
+        if layout is not None:
+            declared = {
+                leaf.node
+                for chain in layout.chains.values()
+                if chain.gpu_model == model
+                for leaf in chain.leaves
+            }
+            there = {node.name for node in fleet.nodes}
+            # Of what is divided by cells, what is in no cell is nobody's loss.
+            broken = (broken & declared if declared else broken) | (declared - there)
+        return sorted(broken)
+
     def _has_cells(self, model: str) -> bool:
         layout = self._facts.layout
         return layout is not None and model in layout.gpu_models
@@ -273,15 +300,25 @@ class _Shortages:
         view = self._outcome.view
         in_cells = view.guaranteed and any(map(self._has_cells, demand.models))
         where = f" in the cells of virtual cluster {view.name}" if in_cells else ""
+        doomed = [] if not in_cells else self._doomed(demand)
+        hardware = f" Others of its cells could only be had on broken hardware{_in_brackets(doomed)}."
         return Reason(
             code="fragmented",
             tier=Tier.CAPACITY,
             message=f"{wording.gpus(offered, demand.models)} can be had{where}, but not as it needs them:"
-            f" {each}.",
+            f" {each}.{hardware if doomed else ''}",
+            blocking={"nodes": doomed[:MOST_NODES]} if doomed else {},
             needed=demand.gpus,
             available=offered,
             hint="Smaller replicas fit into smaller gaps.",
         )
+
+    def _doomed(self, demand: Demand) -> list[str]:
+        """Return the broken nodes for which the view can not have all of its own cells."""
+        fleets = self._outcome.view.capacity.cluster.fleets
+        models = [model for model in demand.models if self._has_cells(model)]
+        lost = [model for model in models if fleets[model].total_usable < fleets[model].total]
+        return [node for model in lost for node in self._broken_nodes(model)]
 
     def _short_of_processors(self, demand: Demand) -> Reason:
         most = max(demand.needs, key=lambda need: (need.cpus, need.memory_bytes))
@@ -304,3 +341,7 @@ class _Shortages:
             needed=demand.gpus,
             hint=f"Make the topology level {job.topology.level} preferred instead of required.",
         )
+
+
+def _in_brackets(nodes: Sequence[str]) -> str:
+    return f" ({wording.listed(nodes)})" if nodes else ""

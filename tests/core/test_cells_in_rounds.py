@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from scheduler.core.plan import Action, ActionKind, Plan, Reason
 from scheduler.core.registry import POLICIES
 from scheduler.core.round import decide
@@ -120,8 +122,44 @@ class TestFailures:
         assert the(plan, ActionKind.START).jobs == (1,)
         reason = why(plan, 2)
         assert reason.code == "guarantee_short"
-        assert "only 0 of its cells can be had: 8 are broken" in reason.message
+        assert reason.message.endswith(
+            "only 0 of its cells can be had: 8 are broken or on nodes that take no work (node-0001)."
+        )
+        assert reason.blocking == {"nodes": ["node-0001"]}
         assert len(decide(replace(facts, nodes=(make_node(1), make_node(2)))).actions) == 2
+
+    @pytest.mark.parametrize(("first", "second"), [("products", "research"), ("research", "products")])
+    def test_whose_own_share_is_healthy_is_not_kept_waiting_for_one_who_does_not_ask(
+        self, first: str, second: str
+    ) -> None:
+        """Three nodes are left of four, of which each owns two."""
+        nodes = [make_node(1, broken=range(8)), *make_cluster(4)[1:]]
+        asking = [make_job(number, 8, virtual_cluster=first) for number in (1, 2)]
+        facts = divided({"products": {NODE: 2}, "research": {NODE: 2}}, asking, nodes=nodes)
+        plan = decide(facts)
+        assert [action.kind for action in plan.actions] == [ActionKind.START] * 2
+        placed = [action.placement for action in plan.actions]
+        running = [make_running(job, where.gpus) for job, where in zip(asking, placed, strict=True) if where]
+        late = [make_job(number, 8, virtual_cluster=second) for number in (3, 4)]
+        jobs, memory = (*asking, *late), plan.memory
+        plan = decide(replace(facts, jobs=jobs, running=tuple(running), memory=memory))
+        assert the(plan, ActionKind.START).jobs == (3,)
+        reason = why(plan, 4)
+        assert (reason.code, reason.blocking) == ("guarantee_short", {"nodes": ["node-0001"]})
+        wide = make_job(5, 8, replicas=2, virtual_cluster=second)
+        plan = decide(replace(facts, jobs=(*asking, wide), running=tuple(running), memory=memory))
+        assert why(plan, 5).blocking == {"nodes": ["node-0001"]}
+
+    def test_who_comes_later_in_a_round_sees_what_is_left_of_the_healthy_hardware(self) -> None:
+        """Both ask at once for all they own: what is broken is the second one's, in the same round."""
+        nodes = [make_node(1, broken=range(8)), *make_cluster(4)[1:]]
+        jobs = [
+            make_job(number, 8, virtual_cluster=vc)
+            for number, vc in enumerate(("products", "products", "research", "research"), start=1)
+        ]
+        plan = decide(divided({"products": {NODE: 2}, "research": {NODE: 2}}, jobs, nodes=nodes))
+        assert sorted(action.jobs for action in plan.actions) == [(1,), (2,), (3,)]
+        assert why(plan, 4).code == "guarantee_short"
 
     def test_what_is_left_of_a_broken_node_serves_opportunistic_jobs(self) -> None:
         nodes = [make_node(1, broken=[0])]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from scheduler.core.cells.adopter import Adopter
 from scheduler.core.cells.chains import Layout, Leaf
 from scheduler.core.cells.groups import Reconfigured
-from scheduler.core.cells.health import fail
+from scheduler.core.cells.health import fail, settle
 from scheduler.core.cells.records import Record
 from scheduler.core.cells.virtual import Space
 from scheduler.core.cells.world import World, lowest_cell
@@ -41,7 +41,9 @@ def rebuilt(layout: Layout, records: Iterable[Record], broken: Iterable[str]) ->
         after[old.number] = _adopted(world, old)
     for name in sorted(broken):
         for hardware, node in world.nodes.get(name, ()):
-            fail(world, hardware, node)
+            fail(hardware, node)
+    for hardware in world.hardware.values():
+        settle(world, hardware)
     found = {record.group.name: record for _, record in sorted(after.items())}
     changes = Reconfigured(
         lapsed=_changed(running, after, guaranteed=False),

@@ -1,16 +1,19 @@
-"""Broken nodes: what is free and healthy always holds what is owed, or it is said whose cell is doomed.
+"""Broken nodes: what of its cells a virtual cluster can have on healthy hardware, and what is doomed.
 
-A broken node leaves the pool. When what is left does not hold all that virtual clusters own and have not
-got, an owned cell must end on broken hardware: it is *doomed*, bound to a broken cell, so that its virtual
-cluster sees what is left of it and plans without the rest.
+Nothing broken leaves the pool. So all that is owed is always there, and no virtual cluster can use up what
+is kept for another; but an owned cell is only bound where everything is healthy. A virtual cluster for which
+too few healthy cells are left sees that: as many of its cells as it could not get are *doomed*, bound to
+broken ones, so that it plans without what is broken of them.
 
-The published code dooms a virtual cluster's cells when it alone could not get all of its own, so that two
-can be told that they are fine while there is one cell for both. Here all are counted together: a cell that is
-not doomed is one that everybody can have at the same time. The cell of the virtual cluster that has most of
-that kind left is doomed, since that hurts least.
+As in the published code each virtual cluster is counted by itself: two can be told that they are fine while
+there is one healthy cell for both, and whoever asks first gets it. The published code compares the sums of
+each level, and may find a cell at last that was counted and may not be split off; here it is counted by
+splitting, the way in which cells are bound.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from scheduler.core.cells.pairs import bind_whole, conceal, expose, unbind_whole
 from scheduler.core.cells.physical import Hardware
@@ -18,105 +21,136 @@ from scheduler.core.cells.virtual import Space
 from scheduler.core.cells.world import World
 
 
-def fail(world: World, hardware: Hardware, node: int) -> None:
-    """Take a healthy node as broken. Groups on it are left alone."""
-    level = hardware.chain.node_level
-    root = hardware.root_above(level, node)
-    if root is None:
-        for part in hardware.unowned_parts(level, node):
-            hardware.pool.take(*part)
+def fail(hardware: Hardware, node: int) -> None:
+    """Take a healthy node as broken. Groups on it are left alone. `settle` is to follow."""
     hardware.mark(node, broken=True)
+    root = hardware.root_above(hardware.chain.node_level, node)
     if root is not None:
         expose(hardware, hardware.roots[root][0], node)
     else:
-        for space, virtual, lower in _roots_in(hardware, node):
-            unit = space.unit_at(lower, virtual)
-            assert unit is not None
+        for space, unit in _units_in(hardware, node):
             space.rooms.close(unit)
-    settle(world, hardware)
 
 
-def heal(world: World, hardware: Hardware, node: int) -> None:
-    """Take a broken node as healthy."""
-    level = hardware.chain.node_level
+def heal(hardware: Hardware, node: int) -> None:
+    """Take a broken node as healthy. `settle` is to follow."""
     hardware.mark(node, broken=False)
-    root = hardware.root_above(level, node)
+    root = hardware.root_above(hardware.chain.node_level, node)
     if root is not None:
         conceal(hardware, hardware.roots[root][0], node)
     else:
-        for space, virtual, lower in _roots_in(hardware, node):
-            unit = space.unit_at(lower, virtual)
-            assert unit is not None
+        for space, unit in _units_in(hardware, node):
             space.rooms.open(unit)
-        for part in hardware.unowned_parts(level, node):
-            hardware.pool.give_back(*part)
-    settle(world, hardware)
 
 
-def _roots_in(hardware: Hardware, node: int) -> list[tuple[Space, int, int]]:
-    """Return (space, virtual cell, level) of the owned cells smaller than a node that are bound in it."""
+def _units_in(hardware: Hardware, node: int) -> list[tuple[Space, int]]:
+    """Return the owned cells smaller than a node that are bound in it, as the units that they are."""
     found = []
     for level in range(hardware.chain.node_level):
         for number in hardware.chain.within(hardware.chain.node_level, node, level):
             if (level, number) in hardware.roots:
                 space, virtual = hardware.roots[level, number]
-                found.append((space, virtual, level))
+                unit = space.unit_at(level, virtual)
+                assert unit is not None
+                found.append((space, unit))
     return found
 
 
 def settle(world: World, hardware: Hardware) -> None:
-    """Undo what is not doomed any more, and doom what must be."""
-    hopeless: set[int] = set()
+    """Let just those cells be doomed that must be."""
     for level, physical in list(hardware.doomed):
         space, virtual = hardware.roots[level, physical]
         if space.uses[level, virtual]:
             # It serves; when it does no more, it is unbound like any other.
             del hardware.doomed[level, physical]
-        elif level not in hopeless or not hardware.is_bad(level, physical):
-            if hardware.is_bad(level, physical) and hardware.pool.spare(level) < 1:
-                # The parts of a broken cell make no whole one; this spares the attempt for hundreds of cells.
-                hopeless.add(level)
-                continue
+        else:
             unbind_whole(hardware, space, level, virtual)
-            hopeless.clear()
-            if hardware.pool.shortage() is not None:
-                _doom(hardware, space, level, virtual, physical)
-    while (short := hardware.pool.shortage()) is not None:
-        space = _who_has_most(world, hardware, short)
-        virtual = max(
-            number
-            for roots in space.roots
-            for number in roots.numbers
-            if roots.level == short and not space.is_bound(short, number)
-        )
-        _doom(hardware, space, short, virtual, _most_broken(hardware, short))
+    if hardware.broken:
+        spaces = [each[hardware.chain.name] for each in world.spaces.values() if hardware.chain.name in each]
+        # A cell that is doomed may be split off one that others could have had instead of healthy ones.
+        while any([_doom(hardware, space) for space in spaces]):
+            pass
     hardware.settled = True
 
 
-def _doom(hardware: Hardware, space: Space, level: int, virtual: int, physical: int) -> None:
-    bind_whole(hardware, space, level, virtual, physical)
-    hardware.doomed[level, physical] = None
+def _doom(hardware: Hardware, space: Space) -> bool:
+    """Bind to broken cells what a virtual cluster could not get healthy; return whether that is anything."""
+    before = len(hardware.doomed)
+    for level, count in space.lacking(attainable(hardware, space.unbound)).items():
+        for _ in range(count):
+            physical = _most_broken(hardware, level)
+            if physical is not None:
+                bind_whole(hardware, space, level, space.last_unbound(level), physical)
+                hardware.doomed[level, physical] = None
+    return len(hardware.doomed) > before
 
 
-def _who_has_most(world: World, hardware: Hardware, level: int) -> Space:
-    """Return the space with most cells of a level that are not bound, the first of equals."""
-    spaces = [
-        by_chain[hardware.chain.name] for by_chain in world.spaces.values() if hardware.chain.name in by_chain
-    ]
-    return max(spaces, key=lambda space: space.unbound.get(level, 0))
+def _most_broken(hardware: Hardware, level: int) -> int | None:
+    """Return the free cell of a level with most broken nodes in it that may be bound; None for none.
 
-
-def _most_broken(hardware: Hardware, level: int) -> int:
-    """Return the cell of a level, not bound and broken, with the most broken nodes in it.
-
-    There is one: without the broken nodes' failure the pool would hold all that is owed. The more of a cell
-    is broken, the more is left for those who are owed smaller ones.
+    The more of a cell is broken, the more is left for those who are owed smaller ones.
     """
-    chain, node = hardware.chain, hardware.chain.node_level
-    options: dict[int, int] = {}
+    chain, pool, node = hardware.chain, hardware.pool, hardware.chain.node_level
+    options: set[tuple[int, int, int]] = set()
     for broken in hardware.broken:
         cells = [chain.above(node, broken, level)] if level >= node else chain.within(node, broken, level)
         for number in cells:
-            if number not in options and hardware.is_unowned(level, number):
-                options[number] = sum(chain.sizes[part] for part, _ in hardware.healthy_parts(level, number))
-    return min(options, key=lambda number: (options[number], number))
+            source = pool.source(level, number)
+            if source is not None:
+                options.add((-hardware.broken_in(level, number), source[0], number))
+    for _, source_level, number in sorted(options):
+        if pool.may_split(source_level, level, owed=True):
+            return number
+    return None
+
+
+def attainable(hardware: Hardware, wanted: Mapping[int, int]) -> dict[int, int]:
+    """Return by level how many of the cells owed to one virtual cluster it could have healthy, all together.
+
+    Larger cells come first. Healthy cells are split before broken ones, the lowest first; each split uses up
+    one of the cells of its level that nobody is owed.
+    """
+    pool, chain = hardware.pool, hardware.chain
+    if not hardware.broken:
+        return dict(wanted)
+    spare = [pool.spare(level) for level in range(chain.top + 1)]
+    healthy = [cells.bit_count() for cells in pool.free]
+    broken: list[list[int]] = [[] for _ in healthy]
+    for level, number in hardware.broken_and_free():
+        healthy[level] -= 1
+        broken[level].append(number)
+
+    def split(level: int) -> bool:
+        """Split one cell above a level; return False when none with healthy cells of it may be split."""
+        highest = level
+        while highest < chain.top and spare[highest + 1] > 0:
+            highest += 1
+        for each in range(level + 1, highest + 1):
+            if healthy[each]:
+                healthy[each] -= 1
+                healthy[each - 1] += chain.fanouts[each]
+                spare[each] -= 1
+                return True
+        for each in range(level + 1, highest + 1):
+            best = max(
+                broken[each], key=lambda number: hardware.healthy_in(each, number, level), default=None
+            )
+            if best is not None and hardware.healthy_in(each, best, level):
+                broken[each].remove(best)
+                for child in chain.within(each, best, each - 1):
+                    if hardware.is_bad(each - 1, child):
+                        broken[each - 1].append(child)
+                    else:
+                        healthy[each - 1] += 1
+                spare[each] -= 1
+                return True
+        return False
+
+    found: dict[int, int] = {}
+    for level in sorted(wanted, reverse=True):
+        found[level] = 0
+        while found[level] < wanted[level] and (healthy[level] or split(level)):
+            taken = min(healthy[level], wanted[level] - found[level])
+            healthy[level] -= taken
+            found[level] += taken
+    return found

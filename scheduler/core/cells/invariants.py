@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from scheduler.core.bits import members
+from scheduler.core.cells.health import attainable
 from scheduler.core.cells.physical import GUARANTEED, IDLE, PROMISED, Hardware
 from scheduler.core.cells.records import Record
 from scheduler.core.cells.rooms import Rooms
@@ -29,24 +30,26 @@ def check(world: World, records: Iterable[Record]) -> None:
                 owed.update(spaces[hardware.chain.name].unbound)
         assert list(hardware.pool.owed) == [owed[level] for level in range(hardware.chain.top + 1)]
         assert hardware.pool.shortage() is None, "I1: what is free holds what is owed"
+        for spaces in world.spaces.values():
+            its = spaces.get(hardware.chain.name)
+            if its is not None:
+                lacking = its.lacking(attainable(hardware, its.unbound))
+                assert not lacking, "what is not doomed can be had healthy"
     _check_groups(known)
 
 
 def _check_partition(hardware: Hardware) -> None:
-    """I2, I3, I5: free, bound and broken cells make up the chain, each GPU is in one of them; merged."""
+    """I2, I3: free and bound cells make up the chain, each GPU is in one of them; merged."""
     chain, pool = hardware.chain, hardware.pool
     where = [0] * len(chain.leaves)
     for level, number in [
         *((level, number) for level, free in enumerate(pool.free) for number in members(free)),
         *hardware.roots,
     ]:
-        if (level, number) not in hardware.roots:
-            assert not hardware.is_bad(level, number), "I5: nothing broken is free"
         for leaf in chain.within(level, number, 0):
             where[leaf] += 1
     for leaf, times in enumerate(where):
-        broken = hardware.is_bad(0, leaf)
-        assert times == 1 or (times == 0 and broken), f"I2: GPU {leaf} is in {times} cells"
+        assert times == 1, f"I2: GPU {leaf} is in {times} cells"
     for level in range(chain.top):
         for parent in range(chain.count(level + 1)):
             family = chain.set_within(level + 1, parent, level)

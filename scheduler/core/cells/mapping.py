@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scheduler.core.bits import members
+from scheduler.core.cells.health import attainable
 from scheduler.core.cells.pairs import Pair, pair, undo_pairs
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import Space
@@ -167,12 +168,12 @@ class Binder:
         return total
 
     def _owned_cell(self, level: int, leaves: Sequence[int]) -> int | None:
-        """Return the best cell of the pool for a cell that is owned, or None.
+        """Return the best healthy cell of the pool for a cell that is owned, or None.
 
         The smallest free cell is split, unless a larger one saves opportunistic groups and what is owed
         allows it.
         """
-        pool, chain = self.hardware.pool, self.hardware.chain
+        pool, chain, broken = self.hardware.pool, self.hardware.chain, bool(self.hardware.broken)
         best: tuple[int, int, int] | None = None
         for source in range(level, len(pool.free)):
             if not pool.free[source] or not pool.may_split(source, level, owed=True):
@@ -180,10 +181,28 @@ class Binder:
             for start in members(pool.free[source]):
                 for number in chain.within(source, start, level):
                     cost = self._cost(level, leaves, number)
-                    if (best is None or cost < best) and self._fits(level, leaves, number):
+                    if (
+                        (best is None or cost < best)
+                        and self._fits(level, leaves, number)
+                        and not (broken and self._is_too_dear(level, number))
+                    ):
                         best = cost
                         if cost[1] == 0:
                             return number
             if best is not None and best[0] == 0:
                 return best[2]
         return None if best is None else best[2]
+
+    def _is_too_dear(self, level: int, number: int) -> bool:
+        """Whether a cell is broken, or would cost its virtual cluster the last healthy hardware for another.
+
+        What is not doomed of its cells can be had all together, so there is always a cell that is not.
+        """
+        if self.hardware.is_bad(level, number):
+            return True
+        self.hardware.take(level, number)
+        self.space.unbound[level] -= 1
+        lacks = self.space.lacking(attainable(self.hardware, self.space.unbound))
+        self.space.unbound[level] += 1
+        self.hardware.give_back(level, number)
+        return bool(lacks)

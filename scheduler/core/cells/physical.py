@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
+from scheduler.core.bits import members
 from scheduler.core.cells.chains import Chain
 from scheduler.core.cells.groups import Group
 from scheduler.core.cells.placer import Interior
@@ -21,7 +22,7 @@ class Hardware:
 
     def __init__(self, chain: Chain, pool: Pool) -> None:
         self.chain = chain
-        #: Cells that are healthy and not bound; owed is what virtual clusters own and have not bound.
+        #: Cells that are not bound, broken or not; owed is what virtual clusters own and have not bound.
         self.pool = pool
         sizes, node = chain.sizes, chain.node_level
         nodes = chain.count(node)
@@ -45,7 +46,7 @@ class Hardware:
         self.roots: dict[tuple[int, int], tuple[Space, int]] = {}
         #: Physical cells that are bound only because they are all that is left for a virtual cell.
         self.doomed: dict[tuple[int, int], None] = {}
-        #: Nothing has come into the pool since it was last asked what must be doomed.
+        #: Nothing has been bound or unbound since it was last asked what must be doomed.
         self.settled = True
         #: The idle GPUs of the nodes; a node ranks by how many of its GPUs guaranteed groups have.
         larger = [
@@ -67,7 +68,8 @@ class Hardware:
         return self._broken_in[level][number] > 0
 
     def mark(self, node: int, *, broken: bool) -> None:
-        """Note that a node is broken or healthy; changes nothing of the pool."""
+        """Note that a node is broken or healthy."""
+        self.settled = False
         if broken:
             self.broken.add(node)
             self.rooms.close(node)
@@ -77,13 +79,32 @@ class Hardware:
         for level, counts in self._broken_in.items():
             counts[self.chain.above(self.chain.node_level, node, level)] += 1 if broken else -1
 
-    def healthy_parts(self, level: int, number: int) -> Iterator[tuple[int, int]]:
-        """Yield the largest cells without anything broken that a cell is made of."""
+    def broken_in(self, level: int, number: int) -> int:
+        """Return how many broken nodes are in a cell, or whether it is part of one."""
+        node = self.chain.node_level
+        return self._broken_in[level][number] if level >= node else int(self.is_bad(level, number))
+
+    def healthy_in(self, level: int, number: int, below: int) -> int:
+        """Return how many cells of a lower level without anything broken are in a cell."""
         if not self.is_bad(level, number):
-            yield level, number
-        elif level > self.chain.node_level:
-            for child in self.chain.within(level, number, level - 1):
-                yield from self.healthy_parts(level - 1, child)
+            return self.chain.sizes[level] // self.chain.sizes[below]
+        if level <= self.chain.node_level or level == below:
+            return 0
+        children = self.chain.within(level, number, level - 1)
+        return sum(self.healthy_in(level - 1, child, below) for child in children)
+
+    def broken_and_free(self) -> set[tuple[int, int]]:
+        """Return the cells of the pool in which something is broken."""
+        chain, free, found = self.chain, self.pool.free, set[tuple[int, int]]()
+        for node in self.broken:
+            source = self.pool.source(chain.node_level, node)
+            if source is not None:
+                found.add(source)
+                continue
+            for level in range(chain.node_level):
+                inside = free[level] & chain.set_within(chain.node_level, node, level)
+                found.update((level, number) for number in members(inside))
+        return found
 
     def root_above(self, level: int, number: int) -> tuple[int, int] | None:
         """Return the bound owned cell that a cell is, or is part of."""
@@ -93,39 +114,17 @@ class Hardware:
                 return root
         return None
 
-    def unowned_parts(self, level: int, number: int) -> Iterator[tuple[int, int]]:
-        """Yield the largest parts of a cell, not itself in an owned cell, without owned cells in them."""
-        if (level, number) in self.roots:
-            return
-        if not self._has_roots_below(level, number):
-            yield level, number
-        else:
-            for child in self.chain.within(level, number, level - 1):
-                yield from self.unowned_parts(level - 1, child)
-
-    def _has_roots_below(self, level: int, number: int) -> bool:
-        return any(
-            (lower, cell) in self.roots
-            for lower in range(level)
-            for cell in self.chain.within(level, number, lower)
-        )
-
-    def is_unowned(self, level: int, number: int) -> bool:
-        """Whether nothing of a cell, broken or not, is bound."""
-        return self.root_above(level, number) is None and not self._has_roots_below(level, number)
-
     # Binding of owned cells
 
     def take(self, level: int, number: int) -> None:
-        """Take what is healthy of a cell out of the pool, for one who is owed a cell of that level."""
-        for part in self.healthy_parts(level, number):
-            self.pool.take(*part)
+        """Take a cell out of the pool, for one who is owed a cell of that level."""
+        self.pool.take(level, number)
         self.pool.owed[level] -= 1
+        self.settled = False
 
     def give_back(self, level: int, number: int) -> None:
-        """Put what is healthy of a cell into the pool; its virtual cluster is owed one again."""
-        for part in self.healthy_parts(level, number):
-            self.pool.give_back(*part)
+        """Put a cell into the pool; its virtual cluster is owed one again."""
+        self.pool.give_back(level, number)
         self.pool.owed[level] += 1
         self.settled = False
 

@@ -142,7 +142,8 @@ class CellState:
         change = heal if healthy else fail
         (self._broken.discard if healthy else self._broken.add)(node)
         for hardware, number in self._world.nodes[node]:
-            change(self._world, hardware, number)
+            change(hardware, number)
+            settle(self._world, hardware)
 
     def reconfigure(self, specification: Specification | Layout) -> Reconfigured:
         """Change the cells while groups run; none is stopped.

@@ -136,6 +136,20 @@ class Space:
         first, last = self.unit_of(number * size), self.unit_of((number + 1) * size - 1)
         return ((1 << (last - first + 1)) - 1) << first
 
+    def last_unbound(self, level: int) -> int:
+        """Return the last owned cell of a level that is not bound. Raises ValueError when all are."""
+        return max(
+            number
+            for roots in self.roots
+            for number in roots.numbers
+            if roots.level == level and not self.is_bound(level, number)
+        )
+
+    def lacking(self, attainable: Mapping[int, int]) -> dict[int, int]:
+        """Return by level how many of the unbound owned cells are more than can be had, where any are."""
+        lacking = {level: count - attainable[level] for level, count in self.unbound.items()}
+        return {level: count for level, count in lacking.items() if count > 0}
+
     # Use
 
     def by_unit(self, leaves: Iterable[int]) -> dict[int, int]:

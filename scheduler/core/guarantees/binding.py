@@ -26,7 +26,7 @@ from dataclasses import replace
 from scheduler.core import wording
 from scheduler.core.admit import Admission
 from scheduler.core.cells.chains import Layout
-from scheduler.core.cells.health import fail
+from scheduler.core.cells.health import fail, settle
 from scheduler.core.cells.mapping import Binder, Unbindable
 from scheduler.core.cells.pairs import release
 from scheduler.core.cells.physical import Hardware
@@ -128,13 +128,20 @@ class Binding:
     def _build_privates(self) -> None:
         """Note what is broken, and make every virtual cluster's private cluster."""
         for chain, node in self._devices.broken:
-            fail(self._world, self._world.hardware[chain.name], node)
-        cluster = self._facts.cluster
-        own, nothing = own_clusters(self.layout, cluster), Cluster((), cluster.levels)
+            fail(self._world.hardware[chain.name], node)
+        self._settle()
         for vc in self._facts.virtual_clusters:
-            self._privates[vc] = PrivateCluster(
-                self._spaces(vc), own.get(vc, nothing), self._shared, self._devices.nodes
-            )
+            self._privates[vc] = self._private(vc)
+
+    def _private(self, vc: str) -> PrivateCluster:
+        cluster = self._facts.cluster
+        own = own_clusters(self.layout, cluster).get(vc) or Cluster((), cluster.levels)
+        return PrivateCluster(self._spaces(vc), own, self._shared, self._devices.nodes)
+
+    def _settle(self) -> None:
+        for hardware in self._world.hardware.values():
+            if hardware.broken and not hardware.settled:
+                settle(self._world, hardware)
 
     def _spaces(self, vc: str) -> list[tuple[Hardware, Space]]:
         """Return the spaces of a virtual cluster in the order of its virtual nodes."""
@@ -275,7 +282,14 @@ class Binding:
         )
 
     def offered(self, vc: str, cluster: Capacity) -> Capacity:
-        """Return what a virtual cluster can have."""
+        """Return what a virtual cluster can have, of the hardware that those before it have left."""
+        self._settle()
+        private = self._privates[vc]
+        if not private.is_current:
+            self._privates[vc] = self._private(vc)
+            for allocation, (running, holding) in private.seated.items():
+                ends = self._ends(self._facts.running[allocation])
+                self._privates[vc].seat(running, holding, leaves=ends)
         return self._privates[vc].offered(cluster)
 
     def realised(

@@ -45,6 +45,7 @@ class PrivateCluster:
         for _, space in spaces:
             self._first[space] = gpus
             gpus += space.gpus
+        self._closed = self._now_closed()
         fleets = self._without_broken(own)
         self._claims = Claims(Cluster.of(own.levels, fleets, own.where, shared.shapes))
         #: Its own fleets, and those of the models that are divided by counts.
@@ -57,6 +58,14 @@ class PrivateCluster:
         self.cluster.home_of = self.home_of
         #: What is there as policies see it, by allocation.
         self.seated: dict[AllocationId, tuple[Running, Holding]] = {}
+
+    def _now_closed(self) -> list[frozenset[int]]:
+        return [frozenset(space.rooms.closed) for _, space in self.spaces]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether just the nodes are on broken hardware that were when it was made."""
+        return self._closed == self._now_closed()
 
     def _without_broken(self, own: Cluster) -> dict[str, Fleet]:
         """Return the fleets, with nothing to be had of nodes that are known to be on broken hardware."""

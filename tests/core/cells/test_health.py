@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from scheduler.core.cells import CellState
+import pytest
+
+from scheduler.core.cells import CellState, Preempt
 from tests.core.cells.hierarchies import group, opportunistic, racks
 from tests.core.cells.test_groups import nodes, placed, preempts, waits
 
@@ -50,7 +52,9 @@ def test_when_the_last_spare_node_breaks_a_cell_is_doomed_and_healed_again() -> 
     fail(state, "n3")
     assert doomed(state) == []
     fail(state, "n6")
-    # It is a cell of the one that has most of them left.
+    assert doomed(state) == [], "six are left, enough for either"
+    placed(state, group("two", "speech", (2, 8)))
+    state.check()
     assert doomed(state) == [("rack-1/n3", "vision")]
     assert bad_virtual(state, "vision") == ["V100-NODE/4"]
     answer = waits(state, group("all", "vision", (5, 8)))
@@ -59,7 +63,6 @@ def test_when_the_last_spare_node_breaks_a_cell_is_doomed_and_healed_again() -> 
         "It needs 5 × 8 GPUs, and too much of vision is on broken hardware: 1 of 5 of its parts (n3)."
     )
     placed(state, group("four", "vision", (4, 8)))
-    placed(state, group("two", "speech", (2, 8)))
     assert waits(state, group("fifth", "vision", (1, 1))).code == "cells_in_use"
     heal(state, "n6")
     assert doomed(state) == []
@@ -70,14 +73,47 @@ def test_when_the_last_spare_node_breaks_a_cell_is_doomed_and_healed_again() -> 
     assert json.dumps(state.dump()) == before
 
 
-def test_a_cell_that_is_not_doomed_can_be_had_by_everybody_at_once() -> None:
-    """The published code counts each virtual cluster by itself, and would doom nothing here."""
+@pytest.mark.parametrize(("first", "second"), [("vision", "speech"), ("speech", "vision")])
+def test_who_asks_first_is_not_kept_waiting_for_one_who_does_not_ask(first: str, second: str) -> None:
+    """Seven nodes are left of eight, of which each owns four."""
     state = CellState(racks(vision={"cells": {"V100-NODE": 4}}, speech={"cells": {"V100-NODE": 4}}))
     fail(state, "n0")
-    assert len(doomed(state)) == 1
-    for owner in ("vision", "speech"):
-        count = 4 - len(bad_virtual(state, owner))
-        placed(state, group(owner, owner, (count, 8)))
+    assert doomed(state) == []
+    placed(state, group("all", first, (4, 8)))
+    state.check()
+    assert doomed(state) == [("rack-0/n0", second)]
+    assert "1 of 4 of its parts (n0)" in waits(state, group("more", second, (4, 8))).message
+    placed(state, group("three", second, (3, 8)))
+    state.delete("all")
+    state.check()
+    assert doomed(state) == []
+    placed(state, group("last", second, (1, 8)))
+
+
+def test_nobody_gets_what_is_kept_for_larger_cells_of_others() -> None:
+    """Of speech's two nodes one is broken, and the racks are all vision's."""
+    state = CellState(racks(vision={"cells": {"V100-RACK": 3}}, speech={"cells": {"V100-NODE": 2}}))
+    placed(state, group("a", "speech", (1, 8), suggested_nodes=frozenset({"n7"})))
+    fail(state, "n6")
+    assert doomed(state) == [("rack-3/n6", "speech")]
+    placed(state, group("all", "vision", (6, 8)))
+    assert waits(state, group("b", "speech", (1, 8))).code == "cells_in_use"
+
+
+def test_what_is_broken_is_not_split_off_while_healthy_hardware_can_be() -> None:
+    """Two racks may be split for speech; it must be the whole ones, though opportunistic groups are there."""
+    state = CellState(racks(vision={"cells": {"V100-RACK": 2}}, speech={"cells": {"V100-NODE": 4}}))
+    fail(state, "n0", "n2")
+    for name in ("n4", "n5", "n6", "n7"):
+        placed(state, opportunistic(f"on {name}", "vision", (1, 8), suggested_nodes=frozenset({name})))
+    for number in range(4):
+        wanted = group(f"s{number}", "speech", (1, 8))
+        answer = preempts(state, wanted) if number else state.schedule(wanted)
+        if isinstance(answer, Preempt):
+            state.delete(*answer.victims)
+            placed(state, wanted)
+        state.check()
+    assert {each.pods[0].node for each in state.groups.values()} == {"n4", "n5", "n6", "n7"}
 
 
 def test_a_broken_node_inside_a_rack_that_is_bound_is_seen() -> None:
@@ -173,9 +209,10 @@ def test_waiting_for_broken_hardware_tries_nothing_for_ever() -> None:
 
 
 def test_a_lapsing_group_stops_when_its_node_is_the_last_for_the_cell() -> None:
-    """Without it, what is healthy of its rack is no rack, and the other racks are owed to somebody else."""
+    """Without it, what is healthy of its rack is no rack, and the other racks are somebody else's."""
     state = CellState(racks(vision={"cells": {"V100-RACK": 1}}, speech={"cells": {"V100-RACK": 3}}))
     placed(state, group("low", "vision", (1, 8), priority=0, lazy_preemption=True))
+    placed(state, group("others", "speech", (6, 8)))
     fail(state, "n1")
     answer = preempts(state, group("high", "vision", (1, 8)))
     assert (answer.victims, answer.placement.lapsed) == (("low",), ())
