@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Case, Count, IntegerField, Q, When
 
-from nodeagent.messages import Turn
+from nodeagent.messages import Turn, isolation_level
 from scheduler.clock import database_now
 from scheduler.core.lending.in_force import given_and_got
 from scheduler.core.lifecycle import ATTEMPT_LIVE, JOB_FINAL, AttemptState, HoldPhase, JobState
@@ -285,6 +285,7 @@ def _node(node: Node, gpus: list[Representation], checks: list[Representation]) 
         "withdrawn": _withdrawn(node) if node.cordoned or node.draining else None,
         "health": checks,
         "isolation": node.isolation,
+        "isolation_level": isolation_level(node.isolation),
         "cpus": node.cpus,
         "memory_bytes": node.memory_bytes,
         "agent_version": node.agent_version,

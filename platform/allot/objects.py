@@ -318,6 +318,8 @@ class Node(TypedDict):
     withdrawn: NodeWithdrawn | None
     health: list[NodeCheck]
     isolation: dict[str, bool]
+    #: What keeps jobs without an image apart.
+    isolation_level: Literal["sandbox", "landlock", "none", "unknown"]
     cpus: float
     memory_bytes: int
     agent_version: str

@@ -106,6 +106,8 @@ class Config(BaseSettings):
     token_days: int = Field(default=90, ge=1)
     token_days_most: int = Field(default=365, ge=1, le=3_650, validate_default=True)
     tokens_may_never_expire: bool = False
+    # Take nodes on which nothing keeps jobs apart, though this server is reached from other machines.
+    unsafe_jobs: bool = False
     # Reads GET /metrics and nothing else, for a collector that has no account; empty: operators only.
     metrics_token: SecretStr = SecretStr("")
 
@@ -121,6 +123,11 @@ class Config(BaseSettings):
     def _redis_server(cls, value: str) -> str:
         server_urls.redis_tls(value)
         return value
+
+    @property
+    def takes_unisolated_nodes(self) -> bool:
+        """Whether nodes may run jobs without isolation: where everybody is at this machine, or by choice."""
+        return self.unsafe_jobs or all(is_loopback(name.strip()) for name in self.hosts.split(",") if name)
 
     @field_validator("solver_budget_seconds")
     @classmethod
@@ -190,6 +197,14 @@ class Config(BaseSettings):
         if len(value.get_secret_value()) < 32:
             raise ValueError("needs at least 32 random characters; `manage.py up` makes one for you")
         return value
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine itself reaches a server by this name or address."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 @lru_cache(maxsize=1)

@@ -8,9 +8,11 @@ from functools import lru_cache
 
 import redis
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
+
+from scheduler.services.nodes.isolation import unisolated_nodes
 
 ANSWER_SECONDS = 2.0
 #: Anybody may ask, so nobody makes the servers work for more than one answer in so many seconds.
@@ -28,10 +30,17 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """The process can work: database and Redis answer, and both can be written to."""
-    parts = _parts(int(time.monotonic() / FRESH_SECONDS))
+    """The process can work: database and Redis answer, and both can be written to.
+
+    Beside that, on how many nodes nothing isolates jobs.
+    """
+    instant = int(time.monotonic() / FRESH_SECONDS)
+    parts = _parts(instant)
     ready = set(parts.values()) == {"ok"}
-    body = {"status": "ok" if ready else "unavailable", "parts": parts}
+    body: dict[str, object] = {"status": "ok" if ready else "unavailable", "parts": parts}
+    if ready and (count := _count_unisolated(instant)):
+        # It can work, and somebody should know.
+        body["warnings"] = {"nodes_without_isolation": count}
     return JsonResponse(body, status=200 if ready else 503)
 
 
@@ -57,6 +66,14 @@ def _works(attempt: Callable[[], object]) -> bool:
     except Exception:
         return False
     return True
+
+
+@lru_cache(maxsize=1)
+def _count_unisolated(instant: int) -> int:
+    try:
+        return unisolated_nodes().count()
+    except DatabaseError:
+        return 0  # There may be no tables yet.
 
 
 def _ask_database() -> None:

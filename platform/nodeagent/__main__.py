@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
 import signal
 import sys
@@ -19,6 +20,7 @@ from nodeagent.configuration import (
     require_encryption,
 )
 from nodeagent.devices.nvml import NoDriver
+from nodeagent.process.isolation import Isolation
 
 
 def main() -> int:
@@ -35,6 +37,12 @@ def main() -> int:
         action="store_true",
         help="allow http:// to another machine, where others on the way can read the node's token",
     )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="say as JSON how jobs would be isolated here, and start nothing; the exit status is 1 if they"
+        " would not run",
+    )
     arguments = parser.parse_args()
     if sys.platform != "linux":
         print("nodeagent: the node agent runs on Linux only", file=sys.stderr)
@@ -43,11 +51,26 @@ def main() -> int:
     try:
         configurations = read_configurations(arguments.config)
         require_encryption(configurations[0], insecure=arguments.insecure)
+        if arguments.check:
+            return _check(configurations[0])
         asyncio.run(_run(configurations, stop_jobs_on_exit=arguments.stop_jobs_on_exit))
     except (ConfigurationError, NoDriver, AlreadyRunning) as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _check(configuration: Configuration) -> int:
+    attempts = Path(configuration.work_folder) / "attempts"
+    attempts.mkdir(parents=True, exist_ok=True)
+    isolation = Isolation(configuration, str(attempts))
+    answer = {
+        "isolation_level": isolation.level,
+        "problem": isolation.problem,
+        "warning": isolation.warning(),
+    }
+    print(json.dumps(answer))
+    return 1 if isolation.problem else 0
 
 
 async def _run(configurations: Sequence[Configuration], *, stop_jobs_on_exit: bool) -> None:

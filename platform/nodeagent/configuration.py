@@ -56,6 +56,8 @@ class Limits:
     files: int = 65_536
     #: In the working folders and TMPDIR of one attempt; None: as much as there is.
     disk_bytes: int | None = None
+    #: In the checkpoints of one job. Looked at by its minders, so only where that folder does not hang.
+    checkpoint_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +317,7 @@ def _check_limits(path: Path, configuration: Configuration) -> None:
     if allowed is not None and not all(image[:1].isalnum() for image in allowed.images):
         raise ConfigurationError(f"{path}: containers.images: must be beginnings of images, such as team/")
     limits = configuration.limits
-    for field in ("processes", "files", "disk_bytes"):
+    for field in ("processes", "files", "disk_bytes", "checkpoint_bytes"):
         limit: int | None = getattr(limits, field)
         if limit is not None and limit < 1:
             raise ConfigurationError(f"{path}: limits.{field}: must be 1 or more")

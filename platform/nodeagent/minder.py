@@ -71,10 +71,12 @@ class Minder:
         self.confinement = Confinement(landlock) if landlock else None
         has_containers = any(replica["container"] for replica in spec["replicas"])
         self.kill_margin_seconds = CONTAINER_KILL_MARGIN_SECONDS if has_containers else KILL_MARGIN_SECONDS
-        limit = spec["disk_bytes"]
         # What an earlier version of the agent wrote down has none.
         self.secrets = Secrets.receive(spec.get("secrets"))
-        self.disk = DiskWatch(folder.path, limit, lambda: descendants(os.getpid())) if limit else None
+        self.disks = [
+            DiskWatch(path, limit, lambda: descendants(os.getpid()))
+            for path, limit in spec["disk_limits"].items()
+        ]
         self.first_failed: int | None = None
         self.reason = ""
         self.problem = ""
@@ -225,7 +227,7 @@ class Minder:
         now = boot_clock_seconds()
         if self.kill_at is not None and now >= self.kill_at:
             self.kill()
-        if self.disk is not None and not self.reason and self.disk.step(now):
+        if not self.reason and any([disk.step(now) for disk in self.disks]):
             self.stop("disk", min(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
         if self.kill_at is None:
             self.take_turns()
@@ -244,8 +246,8 @@ class Minder:
         if self.has_killed or self.waits_for_orphans():
             return KILL_AGAIN_SECONDS
         times = [now + LONGEST_SLEEP_SECONDS, self.lease_end() - self.lease_stop_seconds()]
-        if self.disk is not None and not self.reason:
-            times.append(self.disk.next_at)
+        if not self.reason:
+            times += [disk.next_at for disk in self.disks]
         if self.turns is not None:
             wall = time.time()
             times.append(now + self.turns.changes_at(wall) - wall)

@@ -13,6 +13,7 @@ from nodeagent.messages import LogBatch, MessageError, SecretsRequest, decode, e
 from scheduler.models import Node
 from scheduler.services.attempts.secrets import secrets_hand_out
 from scheduler.services.logs.storing import logs_append
+from scheduler.services.nodes.isolation import NodeRefused
 from scheduler.services.nodes.managing import node_of_token
 from scheduler.services.nodes.reports import report_apply, report_read
 from tenants.audit.source import source
@@ -35,6 +36,8 @@ def _endpoint(
             return JsonResponse(encode(apply(node, read(json.loads(request.body)))))
         except RecursionError:
             return _error(400, "malformed", "The JSON is nested too deeply.")
+        except NodeRefused as error:
+            return _error(403, "node_refused", str(error))
         except (MessageError, ValueError) as error:
             return _error(400, "malformed", str(error))
 

@@ -1,11 +1,15 @@
 """Nodes, their GPUs and the cluster as a whole, as the API's schema describes them."""
 
+from typing import get_args
+
 from rest_framework import serializers
 
+from nodeagent.messages import IsolationLevel
 from scheduler.jobspec import WATCHED_THEN
 from scheduler.models.health import Verdict
 from scheduler.models.inventory import NodeState
 
+ISOLATION_LEVELS = get_args(IsolationLevel)
 NODE_STATES = [state.value for state in NodeState]
 VERDICTS = [verdict.value for verdict in Verdict]
 GPU_STATES = ["free", "held", "planned"]
@@ -55,7 +59,14 @@ class Node(serializers.Serializer):
     )
     withdrawn = NodeWithdrawn(allow_null=True, help_text="Null while it is neither cordoned nor draining.")
     health = NodeCheck(many=True)
-    isolation = serializers.DictField(child=serializers.BooleanField())
+    isolation = serializers.DictField(
+        child=serializers.BooleanField(),
+        help_text="What is enforced on jobs there; `required`: none starts without a sandbox or Landlock.",
+    )
+    isolation_level = serializers.ChoiceField(
+        choices=ISOLATION_LEVELS,
+        help_text="What keeps its jobs from others' and the node; a job with an image has its container.",
+    )
     cpus = serializers.FloatField()
     memory_bytes = serializers.IntegerField()
     agent_version = serializers.CharField(allow_blank=True)

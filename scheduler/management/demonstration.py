@@ -48,6 +48,9 @@ class DemoNode:
         }
 
 
+#: What an attempt may have in its working folders, and a job in its checkpoints: many times what they need.
+DISK_BYTES = GIB
+
 NODES: Sequence[DemoNode] = (
     DemoNode("v100-a1", "rack-a", "V100", 4),
     DemoNode("v100-a2", "rack-a", "V100", 4),

@@ -32,6 +32,7 @@ NODE: dict[str, Any] = {
         {"name": "gpu-1", "verdict": "failed", "message": "is off the bus", "gpu": 1, "since": NOW},
     ],
     "isolation": {"cpu": True, "memory": False},
+    "isolation_level": "landlock",
     "cpus": 8.0,
     "memory_bytes": 32 * 2**30,
     "agent_version": "0.1.0",
@@ -232,6 +233,7 @@ def test_nodes(allot: Allot, api: FakeApi) -> None:
         "by health: clock: 9 s behind; returns when its checks are ok; GPU 1"
     )
     shown = allot("nodes", "v100-1").stdout
+    assert "Jobs in    Landlock\n" in shown
     assert "Enforces   cpu\n" in shown
     gpus, checks = shown.split("\n\n")[1:]
     assert columns(gpus.splitlines()[2]) == ["1", "UNHEALTHY", "V100", "0", "0", "is off the bus"]

@@ -13,6 +13,7 @@ from controlplane.embedded import ports
 def nothing_known():
     """No answer of a test before."""
     health._parts.cache_clear()
+    health._count_unisolated.cache_clear()
 
 
 def test_alive_needs_neither_database_nor_redis(django_db_blocker):

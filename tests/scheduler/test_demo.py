@@ -3,6 +3,11 @@
 import importlib
 import io
 import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +20,10 @@ from nodeagent.messages import PROTOCOL, Inventory, InventoryGpu, Report
 from scheduler.cells.in_force import cells_in_force
 from scheduler.core.plan import ActionKind
 from scheduler.core.round import decide
+from scheduler.management import closed_folders
 from scheduler.management import demonstration as demo
 from scheduler.management.commands import demo as command
+from scheduler.management.isolation_words import isolation_words
 from scheduler.models import CreditAccount, Job, MarketRule, Node, Offer
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.services.nodes.managing import node_of_token
@@ -105,6 +112,91 @@ def test_a_lost_file_gets_a_new_token(tmp_path: Path) -> None:
     assert node_of_token(new) is not None
 
 
+def test_agents_keep_jobs_apart_and_from_filling_the_disk_unless_told_otherwise(tmp_path: Path) -> None:
+    make_user("operator", operator=True)
+    (path, *_) = call("prepare", "--home", str(tmp_path))["agents"]
+    configuration = read_configuration(Path(path))
+    assert configuration.sandbox == "required"
+    assert configuration.limits.disk_bytes == configuration.limits.checkpoint_bytes == demo.DISK_BYTES
+    # What an earlier version wrote gets what it lacks; what somebody chose stays.
+    old = json.loads(Path(path).read_text())
+    Path(path).write_text(json.dumps({**old, "limits": {"disk_bytes": 7}, "mps": True} | {"sandbox": "off"}))
+    call("prepare", "--home", str(tmp_path), "--unsafe-jobs")
+    kept = read_configuration(Path(path))
+    assert (kept.limits.disk_bytes, kept.mps, kept.sandbox) == (7, True, "preferred")
+    del old["limits"]
+    Path(path).write_text(json.dumps(old))
+    call("prepare", "--home", str(tmp_path))
+    again = read_configuration(Path(path))
+    assert (again.limits.disk_bytes, again.sandbox) == (demo.DISK_BYTES, "required")
+
+
+@pytest.mark.parametrize(
+    ("isolation", "summary", "warning"),
+    [
+        ({"sandbox": True, "user": True}, "in a sandbox, as users of their tenants'", ""),
+        ({"sandbox": True}, "in a sandbox, as the user who started this", ""),
+        ({"landlock": True, "user": True}, "by Landlock, as users of their tenants'", ""),
+        ({"landlock": True}, "by Landlock, as the user who started this", "without a sandbox"),
+        ({"required": True}, "do not run", "--unsafe-jobs"),
+        ({"user": True}, "NOTHING", "read each other's files"),
+        ({"cpu": True}, "NOTHING", "passwords included"),
+    ],
+)
+def test_the_console_is_told_what_keeps_jobs_apart(
+    isolation: dict[str, bool], summary: str, warning: str
+) -> None:
+    # The least isolated of them counts.
+    told = isolation_words([{"sandbox": True, "user": True}, isolation])
+    assert summary in told.summary
+    assert warning in "".join(told.warnings)
+    assert bool(told.warnings) == bool(warning)
+
+
+def test_below_a_closed_folder_jobs_get_folders_and_programs_that_every_user_gets_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, as which jobs have users of their own")
+    base, prefix, project = (tmp_path / "closed" / name for name in ("python", "environment", "project"))
+    for folder in (
+        base / "bin",
+        prefix / "bin",
+        prefix / "lib/python3.11/site-packages",
+        project / "examples",
+    ):
+        folder.mkdir(parents=True)
+    (project / "platform" / "allot").mkdir(parents=True)
+    (tmp_path / "closed").chmod(0o700)
+    (base / "bin" / "python3").write_text("#!/bin/sh\necho python\n")
+    (base / "bin" / "python3").chmod(0o755)
+    (prefix / "bin" / "python").symlink_to(base / "bin" / "python3")
+    (prefix / "pyvenv.cfg").write_text(f"home = {base}/bin\n")
+    elsewhere = Path(tempfile.mkdtemp(prefix="allotment-demo-"))
+    monkeypatch.setattr(closed_folders, "ELSEWHERE", elsewhere)
+    monkeypatch.setattr(closed_folders, "_has_sandbox", lambda configuration: False)
+    monkeypatch.setattr(closed_folders.settings, "PROJECT_ROOT", project)
+    monkeypatch.setattr(sys, "prefix", str(prefix))
+    monkeypatch.setattr(sys, "base_prefix", str(base))
+    elsewhere.chmod(0o755)
+    try:
+        folders = closed_folders.reachable_folders(tmp_path / "closed" / "home", Path("/nowhere"))
+        assert all(map(closed_folders.is_open, (folders.data, folders.examples, folders.python)))
+        as_nobody = subprocess.run(
+            [folders.python], capture_output=True, text=True, user=65_534, group=65_534, check=False
+        )
+        assert as_nobody.stdout == "python\n"
+        assert str(elsewhere) in (folders.data / "environment" / "pyvenv.cfg").read_text()
+        assert str(base) in (prefix / "pyvenv.cfg").read_text()
+        # The same again, without copying anew; and where a sandbox works, all stays where it is.
+        assert closed_folders.reachable_folders(tmp_path / "closed" / "home", Path("/nowhere")) == folders
+        monkeypatch.setattr(closed_folders, "_has_sandbox", lambda configuration: True)
+        home = tmp_path / "closed" / "home"
+        assert closed_folders.reachable_folders(home, Path("/nowhere")).data == home
+    finally:
+        shutil.rmtree(elsewhere)
+
+
 def test_jobs_are_submitted_once_and_some_start_at_once(tmp_path: Path) -> None:
     make_user("operator", operator=True)
     call("prepare", "--home", str(tmp_path))
@@ -112,6 +204,7 @@ def test_jobs_are_submitted_once_and_some_start_at_once(tmp_path: Path) -> None:
         call("jobs")
     report_all(tmp_path)
 
+    assert call("isolation") == {"summary": "as their nodes have not said yet", "warnings": []}
     assert call("jobs") == {"jobs": len(demo.JOBS) + len(demo.LATE_JOBS)}
     assert call("jobs") == {"jobs": 0}
     jobs = {job.name: job for job in Job.objects.select_related("submitted_by", "virtual_cluster")}

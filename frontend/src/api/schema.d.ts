@@ -3020,6 +3020,14 @@ export interface components {
             /** @default  */
             reason: string;
         };
+        /**
+         * @description * `sandbox` - sandbox
+         *     * `landlock` - landlock
+         *     * `none` - none
+         *     * `unknown` - unknown
+         * @enum {string}
+         */
+        IsolationLevelEnum: "sandbox" | "landlock" | "none" | "unknown";
         Job: {
             id: number;
             name: string;
@@ -3771,9 +3779,19 @@ export interface components {
             /** @description Null while it is neither cordoned nor draining. */
             withdrawn: components["schemas"]["NodeWithdrawn"] | null;
             health: components["schemas"]["NodeCheck"][];
+            /** @description What is enforced on jobs there; `required`: none starts without a sandbox or Landlock. */
             isolation: {
                 [key: string]: boolean;
             };
+            /**
+             * @description What keeps its jobs from others' and the node; a job with an image has its container.
+             *
+             *     * `sandbox` - sandbox
+             *     * `landlock` - landlock
+             *     * `none` - none
+             *     * `unknown` - unknown
+             */
+            isolation_level: components["schemas"]["IsolationLevelEnum"];
             /** Format: double */
             cpus: number;
             memory_bytes: number;
@@ -3845,9 +3863,19 @@ export interface components {
             /** @description Null while it is neither cordoned nor draining. */
             withdrawn: components["schemas"]["NodeWithdrawn"] | null;
             health: components["schemas"]["NodeCheck"][];
+            /** @description What is enforced on jobs there; `required`: none starts without a sandbox or Landlock. */
             isolation: {
                 [key: string]: boolean;
             };
+            /**
+             * @description What keeps its jobs from others' and the node; a job with an image has its container.
+             *
+             *     * `sandbox` - sandbox
+             *     * `landlock` - landlock
+             *     * `none` - none
+             *     * `unknown` - unknown
+             */
+            isolation_level: components["schemas"]["IsolationLevelEnum"];
             /** Format: double */
             cpus: number;
             memory_bytes: number;

@@ -119,6 +119,7 @@ export function aNode(given: Partial<Node> & { gpu_count?: number }): Node {
     withdrawn: null,
     health: [],
     isolation: {},
+    isolation_level: "unknown",
     cpus: 32,
     memory_bytes: 256 * 2 ** 30,
     agent_version: "0.1.0",

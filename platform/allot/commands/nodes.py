@@ -26,6 +26,14 @@ from allot.times import instant
 Name = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.", show_default=False)]
 Why = Annotated[str, typer.Option("--why", "-m", help="What everybody is told.", show_default=False)]
 
+#: What keeps jobs without an image apart.
+ISOLATION_WORDS = {
+    "sandbox": "a sandbox",
+    "landlock": "Landlock",
+    "none": "nothing that keeps them apart",
+    "unknown": "",
+}
+
 
 def nodes(
     name: Annotated[str | None, typer.Argument(help="Show this node and its GPUs.")] = None,
@@ -123,6 +131,7 @@ def _print_node(node: Node) -> None:
         ("CPUs", f"{node['cpus']:g}"),
         ("Memory", gibibytes(node["memory_bytes"])),
         ("Agent", node["agent_version"]),
+        ("Jobs in", ISOLATION_WORDS[node["isolation_level"]]),
         ("Enforces", ", ".join(name for name, is_on in node["isolation"].items() if is_on) or "nothing"),
     ):
         print_line(f"  {title:<10} {text or '-'}")

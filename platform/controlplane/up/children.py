@@ -19,11 +19,13 @@ SERVER_ONLY = ("DATABASE_URL", "ALLOT_MIGRATION_DATABASE_URL", "REDIS_URL")
 SERVER_KEYS = ("ALLOT_SECRET_KEY", "ALLOT_SECRETS_KEYS")
 
 
-def python_environment(home: Path, host: str) -> dict[str, str]:
+def python_environment(home: Path, host: str, unsafe_jobs: bool = False) -> dict[str, str]:
     """The server's processes read everything else from `<home>/env`, see `controlplane.config`."""
     # Whatever names a site allows: we ask for readiness, and the agents report, by these.
     hosts = [*os.environ.get("ALLOT_HOSTS", "").split(","), "localhost", "127.0.0.1", "[::1]", host]
     own = {name: value for name, value in os.environ.items() if value or name not in SERVER_ONLY}
+    if unsafe_jobs:
+        own["ALLOT_UNSAFE_JOBS"] = "true"
     return own | {
         "ALLOT_HOSTS": ",".join(name for name in dict.fromkeys(hosts) if name),
         "ALLOT_HOME": str(home),

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         home.create()
         with home.lock(_url(options)):
             _require_free_port(options.host, options.port)
-            environment = children.python_environment(home.path, options.host)
+            environment = children.python_environment(home.path, options.host, options.unsafe_jobs)
             start = _Start(options, home, console, environment)
             asyncio.run(in_foreground(start, console, home.logs))
     except (StartError, PostgresError) as error:
@@ -55,6 +55,8 @@ class _Start:
     console: Console
     environment: dict[str, str]
     logins: list[dict] = field(default_factory=list)
+    #: What keeps the demonstration's jobs apart, in words.
+    isolation: dict = field(default_factory=lambda: {"summary": "", "warnings": []})
 
     async def __call__(self, supervisor: Supervisor) -> None:
         self.supervisor = supervisor
@@ -66,6 +68,7 @@ class _Start:
                 await together(self._start_ticking(databases), self._start_serving(databases, manage))
                 if self.options.demo:
                     await self._start_agents()
+                    (self.isolation,) = await manage.run("demo", "isolation")
             except BaseException:
                 # A password is made once: show it even when the start fails or is broken off after it.
                 if any(login["password"] for login in self.logins):
@@ -73,6 +76,8 @@ class _Start:
                 raise
             self.console.done("everything works", time.monotonic() - began)
             self.console.box(self._summary())
+            for warning in self.isolation["warnings"]:
+                self.console.warn(warning)
             self.console.follow = True
             if self.options.demo:
                 await self._submit_demonstration(manage)
@@ -141,7 +146,10 @@ class _Start:
         self.logins += [login | {"role": "operator"} for login in await manage.run(*create)]
         if self.options.demo:
             began = time.monotonic()
-            for answer in await manage.run("demo", "prepare", "--server-url", _url(self.options)):
+            arguments = ["--server-url", _url(self.options)]
+            if self.options.unsafe_jobs:
+                arguments.append("--unsafe-jobs")
+            for answer in await manage.run("demo", "prepare", *arguments):
                 self.logins += answer["logins"]
             self.console.done("demonstration tenants", time.monotonic() - began)
 
@@ -162,6 +170,8 @@ class _Start:
         lines = [f"Allotment runs at  {_url(self.options)}", "", *_table(self.logins), ""]
         if not all(login["password"] for login in self.logins):
             lines.append("A new password: manage.py changepassword NAME")
+        if self.isolation["summary"]:
+            lines.append(f"Jobs: {self.isolation['summary']}")
         return [*lines, f"Logs: {self.home.logs}", "Stop: Ctrl-C"]
 
 

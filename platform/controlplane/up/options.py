@@ -20,6 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder of databases, secrets and logs (default: %(default)s)",
     )
     parser.add_argument(
+        "--unsafe-jobs",
+        action="store_true",
+        help="let jobs run also where nothing isolates them: on this machine if it must be, and on nodes that"
+        " report so though --host lets other machines in",
+    )
+    parser.add_argument(
         "--no-demo",
         dest="demo",
         action="store_false",

@@ -10,6 +10,7 @@ import os
 import stat
 
 from nodeagent.configuration import Configuration
+from nodeagent.messages import IsolationLevel
 from nodeagent.minding.cgroups import Cgroups
 from nodeagent.process.landlock import Landlock
 from nodeagent.process.sandbox import Sandbox
@@ -29,6 +30,12 @@ class Isolation:
         self.has_landlock = self.landlock is not None and not self.landlock.problem
         self.users = self._find_users(attempts)
         self.problem = self._find_problem()
+
+    @property
+    def level(self) -> IsolationLevel:
+        if self.has_sandbox:
+            return "sandbox"
+        return "landlock" if self.has_landlock else "none"
 
     @property
     def jobs_are_root(self) -> bool:

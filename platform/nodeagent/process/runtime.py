@@ -285,7 +285,14 @@ class ProcessRuntime:
             "lease_grace_seconds": min(wish.grace_seconds, self.lease_seconds * LEASE_GRACE_SHARE),
             "grace_seconds": wish.grace_seconds,
             "log_bytes": wish.log_bytes,
-            "disk_bytes": self.configuration.limits.disk_bytes,
+            "disk_limits": {
+                path: limit
+                for path, limit in (
+                    (folder.path, self.configuration.limits.disk_bytes),
+                    (checkpoints, self.configuration.limits.checkpoint_bytes),
+                )
+                if limit is not None
+            },
             "sandbox": sandbox,
             "landlock": landlock,
             "secrets": {"folder": secrets, "user": handed.user} if secrets else None,

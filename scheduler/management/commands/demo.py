@@ -6,9 +6,8 @@ Both may be run again: what is there stays as it is, passwords are printed only 
 import json
 import os
 import shlex
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ from scheduler.cells.in_force import cells_in_force
 from scheduler.clock import database_now
 from scheduler.core.lifecycle import JobState
 from scheduler.management import demonstration as demo
+from scheduler.management.closed_folders import JobFolders, reachable_folders, usual_folders
+from scheduler.management.isolation_words import isolation_words
 from scheduler.models import GpuModel, Job, MarketRule, Node
 from scheduler.models.inventory import NodeState
 from scheduler.services.cells.dividing import cells_apply
@@ -53,22 +54,39 @@ class Command(BaseCommand):
         prepare.add_argument(
             "--server-url", default="http://127.0.0.1:8000", help="where the agents meet the server"
         )
+        prepare.add_argument(
+            "--unsafe-jobs",
+            action="store_true",
+            help="let the agents run jobs also where nothing isolates them",
+        )
+        steps.add_parser("isolation", help="say what keeps jobs apart on the demonstration's nodes")
         steps.add_parser("jobs", help="virtual clusters and digits jobs, once every node is ready")
 
     def handle(self, *args: Any, step: str, **options: Any) -> None:
         if step == "prepare":
             home = options["home"] or Path(os.environ.get("ALLOT_HOME", settings.PROJECT_ROOT / ".allot"))
-            self._prepare(home.absolute() / "demo", options["server_url"])
+            self._prepare(home.absolute() / "demo", options["server_url"], options["unsafe_jobs"])
+        elif step == "isolation":
+            self._isolation()
         else:
             self._jobs()
 
-    def _prepare(self, folder: Path, server_url: str) -> None:
+    def _prepare(self, folder: Path, server_url: str, is_unsafe: bool) -> None:
         by = _operator()
         for name, memory_bytes in demo.GPU_MODELS.items():
             GpuModel.objects.get_or_create(name=name, defaults={"memory_bytes": memory_bytes})
-        agents = [_prepare_agent(node, folder, server_url) for node in demo.NODES]
+        choices = {"server_url": server_url, "sandbox": "preferred" if is_unsafe else "required"}
+        first = _prepare_agent(demo.NODES[0], folder, usual_folders(folder), choices)
+        folders = reachable_folders(folder, Path(first))
+        agents = [_prepare_agent(node, folder, folders, choices) for node in demo.NODES]
         logins = [login for tenant in demo.TENANTS if (login := _prepare_tenant(tenant, by))]
         self.stdout.write(json.dumps({"logins": logins, "agents": agents}))
+
+    def _isolation(self) -> None:
+        names = [node.name for node in demo.NODES]
+        isolations = list(Node.objects.filter(name__in=names).values_list("isolation", flat=True))
+        words = isolation_words(isolations)
+        self.stdout.write(json.dumps({"summary": words.summary, "warnings": words.warnings}))
 
     def _jobs(self) -> None:
         submitted = 0
@@ -93,13 +111,14 @@ def _operator() -> Viewer:
     return viewer_of(user)
 
 
-def _prepare_agent(node: demo.DemoNode, folder: Path, server_url: str) -> str:
-    """Expect the node and write its agent's configuration; return the file's path."""
+def _prepare_agent(node: demo.DemoNode, folder: Path, folders: JobFolders, choices: Mapping[str, Any]) -> str:
+    """Expect the node and write its agent's configuration; return the file's path.
+
+    What somebody added to the file stays, but for `choices` and where things are.
+    """
     path = folder / "agents" / f"{node.name}.json"
     row = Node.objects.filter(name=node.name).first()
     known = json.loads(path.read_text()) if path.exists() and row is not None else {}
-    if known.get("server_url") == server_url:
-        return str(path)
     if known:
         token = known["token"]
     elif row is not None:
@@ -107,17 +126,20 @@ def _prepare_agent(node: demo.DemoNode, folder: Path, server_url: str) -> str:
     else:
         token = node_create(name=node.name, rack=node.rack, actor=ACTOR).token
     configuration = {
-        "server_url": server_url,
         "node": node.name,
         "token": token,
-        "work_folder": str(folder / "nodes" / node.name),
-        "checkpoint_folder": str(folder / "checkpoints"),
         "address": "127.0.0.1",
-        "examples_folder": str(settings.PROJECT_ROOT / "examples"),
-        "python": sys.executable,
         "inventory": node.inventory(),
+        "limits": {"disk_bytes": demo.DISK_BYTES, "checkpoint_bytes": demo.DISK_BYTES},
+        **known,
+        **choices,
+        "work_folder": str(folders.data / "nodes" / node.name),
+        "checkpoint_folder": str(folders.data / "checkpoints"),
+        "examples_folder": str(folders.examples),
+        "python": str(folders.python),
     }
-    _write_secret(path, json.dumps(configuration, indent=2))
+    if configuration != known:
+        _write_secret(path, json.dumps(configuration, indent=2))
     return str(path)
 
 

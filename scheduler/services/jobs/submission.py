@@ -11,6 +11,7 @@ from scheduler.jobspec import JobSpec, SecretUse, did_you_mean, parse
 from scheduler.services.jobs.feasibility import Judge
 from scheduler.services.jobs.queue_room import queue_takes
 from scheduler.services.jobs.submission_facts import SubmissionFacts, VirtualClusterFacts, submission_facts
+from scheduler.services.nodes.isolation import unisolated_warning
 from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed, NotFound, QuotaExceeded
 from tenants.models import SECRET_SCOPES, Role
 from tenants.secrets import scopes_by_name
@@ -233,4 +234,7 @@ def warnings_for(checked: Checked) -> list[str]:
             "An opportunistic job can be stopped at any time, and checkpoint.grace_seconds of 0 leaves it no"
             " time to write a checkpoint."
         )
+    # A job with an image is in a container wherever it runs.
+    if not checked.spec.image and (unisolated := unisolated_warning(checked.spec.gpu_models)):
+        warnings.append(unisolated)
     return warnings

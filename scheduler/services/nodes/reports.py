@@ -34,6 +34,7 @@ from scheduler.services.attempts.training import training_note
 from scheduler.services.attempts.trials import TRIAL_VARIABLE
 from scheduler.services.metrics.storing import readings_store
 from scheduler.services.nodes.health import findings_apply
+from scheduler.services.nodes.isolation import refuse_unisolated
 from scheduler.services.speeds.measuring import measure
 from scheduler.turns import turns_of
 
@@ -58,7 +59,11 @@ def report_read(value: Any) -> Report:
 
 
 def report_apply(node: Node, report: Report) -> Desired:
-    """Renew the node's lease, apply the report, and return the node's desired state."""
+    """Renew the node's lease, apply the report, and return the node's desired state.
+
+    Raises NodeRefused, and renews nothing, when the node runs jobs in a way that this server does not allow.
+    """
+    refuse_unisolated(node, report.inventory)
     # Drawn before the desired state is read, so that a higher number was read later (see Node).
     now, generation = _renew_lease(node)
     if report.inventory is not None:

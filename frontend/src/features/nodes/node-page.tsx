@@ -1,5 +1,6 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import { ShieldAlert } from "lucide-react";
 import { useMemo } from "react";
 
 import { activeJobsQuery, eventsQuery, nodeQuery } from "@/api/queries";
@@ -15,8 +16,9 @@ import { Badge, jobLook, nodeLook } from "@/components/state-badge";
 import { NodeActions } from "@/features/nodes/node-actions";
 import { DrainWhatIf } from "@/features/nodes/drain-what-if";
 import { HealthHistory, HealthPanel, WithdrawnNotice } from "@/features/nodes/health-panel";
+import { isolationText, isolationWarning, limitsText } from "@/features/nodes/isolation";
 import { useLiveState, useNewestOne } from "@/live/live";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Facts, muted, oneLine, PageLayout, Panel, Stack, TableFrame } from "@/ui/layout";
 import styles from "@/features/nodes/nodes.module.css";
 
@@ -52,6 +54,7 @@ export function NodePage() {
       actions={me.is_operator && <NodeActions node={node} />}
     >
       <WithdrawnNotice node={node} />
+      <IsolationNotice node={node} />
       <Stack>
         <NodeView node={node} />
         <NodeMetricsPanel name={node.name} />
@@ -81,7 +84,8 @@ function NodeView({ node }: { node: Node }) {
               ["Agent", node.agent_version || "–"],
               ["CPUs", node.cpus || "–"],
               ["Memory", node.memory_bytes > 0 ? bytes(node.memory_bytes) : "–"],
-              ["Isolation", isolationOf(node)],
+              ["Jobs run", isolationText(node)],
+              ["Limited", limitsText(node)],
             ]}
           />
         </Panel>
@@ -97,9 +101,16 @@ function NodeView({ node }: { node: Node }) {
   );
 }
 
-function isolationOf(node: Node): string {
-  const means = Object.entries(node.isolation).flatMap(([mean, isThere]) => (isThere ? [mean] : []));
-  return means.map((mean) => (mean === "cpu" ? "CPU" : mean.replaceAll("_", " "))).join(", ") || "processes only";
+/** Where something is left open that people would not expect. */
+function IsolationNotice({ node }: { node: Node }) {
+  const text = isolationWarning(node);
+  return (
+    text && (
+      <Notice tone="failed" icon={<ShieldAlert size={16} aria-hidden />}>
+        {text}
+      </Notice>
+    )
+  );
 }
 
 function GpuList({ bed }: { bed: Bed }) {

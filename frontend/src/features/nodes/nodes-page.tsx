@@ -11,6 +11,7 @@ import { Badge, nodeLook, verdictLook } from "@/components/state-badge";
 import { UseBar } from "@/components/use-bar";
 import { AddNode } from "@/features/nodes/add-node";
 import { checkTitle, worstVerdict } from "@/features/nodes/health";
+import { isolationWarning, runsUnisolated } from "@/features/nodes/isolation";
 import { useNewest } from "@/live/live";
 import { Button } from "@/ui/button";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
@@ -117,6 +118,7 @@ function NodeTable({ nodes }: { nodes: readonly Node[] }) {
             <td>
               <Badge look={nodeLook(node)} />
               <HealthBadge node={node} />
+              <UnisolatedBadge node={node} />
             </td>
             <td className={oneLine}>{node.rack}</td>
             <td>{node.gpu_model ?? "–"}</td>
@@ -142,6 +144,16 @@ function HealthBadge({ node }: { node: Node }) {
   return (
     <span className={styles.health} title={wrong.map((check) => `${checkTitle(check)}: ${check.message}`).join("\n")}>
       <Badge look={{ ...verdictLook(verdict), text: wrong.map(checkTitle).join(", ") }} />
+    </span>
+  );
+}
+
+function UnisolatedBadge({ node }: { node: Node }) {
+  const text = isolationWarning(node);
+  if (text === null) return null;
+  return (
+    <span className={styles.health} title={text}>
+      <Badge look={{ ...verdictLook("warning"), text: runsUnisolated(node) ? "Not isolated" : "Partly isolated" }} />
     </span>
   );
 }
