@@ -79,7 +79,7 @@ def simulate_rounds(
         decide_seconds=shares.seconds,
         began_at=0.0,
         ended_at=outcome.ended_at,
-        cut_short="" if outcome.complete else "it was interrupted, or nobody who waits can ever run",
+        cut_short=_why_early(outcome),
         notes=notes,
     )
 
@@ -217,6 +217,12 @@ def _record(arrival: Arrival, job: RoundJob, course: Course, table: ThroughputTa
         held_seconds=course.held_seconds,
         gpu_seconds=course.held_seconds * job.gang,
     )
+
+
+def _why_early(outcome: Outcome) -> str:
+    if outcome.without_shares:
+        return f"the policy found no shares: {outcome.without_shares}"
+    return "" if outcome.complete else "it was interrupted, or nobody who waits can ever run"
 
 
 def _about(rules: Rules, outcome: Outcome, jobs: int) -> list[str]:

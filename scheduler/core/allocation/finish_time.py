@@ -44,7 +44,7 @@ class FinishTimeFairness(Objective):
         steps, age, alone = polytope.marks.T
         steps = steps / polytope.unit
         lower = _best_possible(polytope, steps, age, alone)
-        upper, progress, shares = np.inf, np.zeros(polytope.groups), np.zeros(polytope.columns)
+        upper, progress = np.inf, np.zeros(polytope.groups)
         # A first guess; any rho above the lower bound will do.
         rho = max(1.0, 2 * lower)
         for _ in range(MOST_PROGRAMS):
@@ -52,10 +52,10 @@ class FinishTimeFairness(Objective):
             raised = raise_levels(polytope, needed, large=LARGE_FINISH_TIMES)
             found = float(((age + steps / np.maximum(raised.progress, 1e-300)) / alone).max())
             if found < upper:
-                upper, progress, shares = found, steps / (found * alone - age), raised.shares
+                upper, progress = found, steps / (found * alone - age)
             lower = max(lower, _bound(raised.blame / needed, steps, age, alone, raised.height, lower))
             if upper - lower <= EXACT * upper:
-                return Chosen(hand_out(polytope, progress, shares))
+                return Chosen(hand_out(polytope, progress))
             rho = lower if lower > rho or rho > upper else (lower + upper) / 2
             rho = max(rho, lower * (1 + EXACT / 10))
         raise SolverError(

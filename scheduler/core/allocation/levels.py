@@ -7,16 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core.allocation.by_prices import hand_out_by_prices, raise_by_prices
 from scheduler.core.allocation.errors import SolverError
 from scheduler.core.allocation.frame import SLACK, More, best_shares, floors, within
 from scheduler.core.allocation.instance import Flags, Floats
+from scheduler.core.allocation.interior import Optimum, Program, optimum
+from scheduler.core.allocation.leftover import evened
 from scheduler.core.allocation.linear import LARGE
 from scheduler.core.allocation.polytope import Polytope
 from scheduler.core.allocation.terms import one
 
-#: From this many groups on, prices are faster than one program over all jobs.
-PRICES_FROM = 300
+#: From this many groups on the interior point method is the faster one, and up to so many models.
+INSIDE_FROM, MOST_MODELS = 40, 24
+#: No job's shares begin lower: the way from there would be long.
+LEAST_BEGINNING = 1e-4
+#: What it costs to leave the floors, in parts of all the progress there could be: more than it brings, if not
+#: the one then the other.
+PENALTIES = (30.0, 3000.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +62,9 @@ def raise_levels(
             _back(raised.progress, wanted),
             _back(raised.blame, wanted),
         )
-    if _by_prices(polytope) and not base.any() and not floor.any():
+    if _is_for_inside(polytope) and not base.any() and not floor.any():
         with suppress(SolverError):
-            shares, blame = raise_by_prices(polytope, pace)
-            return _raised(polytope, within(polytope, shares), pace, base, blame)
+            return _raised_inside(polytope, pace)
     active = np.flatnonzero(pace > 0)
     # No job rises above its best, so this is an upper bound of z, and z is measured in parts of it.
     bound = max(float(((polytope.best - base)[active] / pace[active]).min()), 1e-12)
@@ -91,8 +96,44 @@ def _raised(polytope: Polytope, shares: Floats, pace: Floats, base: Floats, blam
     return Raised(max(height, 0.0), shares, progress, blame)
 
 
-def _by_prices(polytope: Polytope) -> bool:
-    return polytope.groups >= PRICES_FROM and not polytope.paired.any()
+def _is_for_inside(polytope: Polytope) -> bool:
+    few = len(polytope.gpus) <= MOST_MODELS
+    return few and polytope.groups >= INSIDE_FROM and not polytope.paired.any()
+
+
+def _raised_inside(polytope: Polytope, pace: Floats) -> Raised:
+    active = pace > 0
+    # Twice of what no job can exceed, so that it is the jobs' own rows that end the rise.
+    bound = 2 * float((polytope.best[active] / pace[active]).min())
+    found = _inside(polytope, pace * bound, reward=1.0, is_worth=False)
+    shares = within(polytope, polytope.columns_of(found.shares.T))
+    return _raised(polytope, shares, pace, np.zeros(polytope.groups), found.blame)
+
+
+def _inside(polytope: Polytope, level: Floats, *, reward: float, is_worth: bool) -> Optimum:
+    """Return how far the level is reached for the reward; progress in sum may be worth something, too."""
+    rates = np.zeros((polytope.groups, len(polytope.gpus)))
+    rates[polytope.first, polytope.model] = polytope.rate_first
+    # Models that are alike to all jobs are one, whose shares are theirs by their GPUs; so prices are unique.
+    there = np.flatnonzero(polytope.gpus > 0)
+    alike = (rates[:, there, None] == rates[:, None, there]).all(axis=0).argmax(axis=1)
+    first, one_of = np.unique(there[alike], return_inverse=True)
+    rates = np.ascontiguousarray(rates[:, first].T)
+    gpus = np.bincount(one_of, polytope.gpus[there])
+    expected = np.where(level > 0, level, 1.0)
+    program = Program(
+        opened=rates > 0,
+        use=np.where(rates > 0, polytope.size * polytope.gang / gpus[:, None], 0.0),
+        worth=rates * (polytope.size / polytope.gpus.sum() if is_worth else 0.0),
+        progress=np.where(level > 0, rates / expected, 0.0),
+        pace=np.where(level > 0, 1.0, 0.0),
+        reward=reward,
+        enough=np.where(level > 0, np.clip(expected / polytope.best, LEAST_BEGINNING, 1.0), 1.0),
+    )
+    found = optimum(program)
+    shares = np.zeros((len(polytope.gpus), polytope.groups))
+    shares[there] = found.shares[one_of] * (polytope.gpus[there] / gpus[one_of])[:, None]
+    return Optimum(shares, found.height, found.blame)
 
 
 def _back(values: Floats, wanted: Flags) -> Floats:
@@ -102,15 +143,30 @@ def _back(values: Floats, wanted: Flags) -> Floats:
     return whole
 
 
-def hand_out(polytope: Polytope, floor: Floats, shares: Floats | None = None) -> Floats:
+def hand_out(polytope: Polytope, floor: Floats) -> Floats:
     """Return the shares of most progress in sum in which no job makes less than its floor.
 
     The second stage of all objectives that only look at the worst-off: its optimum is Pareto-efficient, and
-    what is left over goes where it does most. With shares that keep the floors, which the first stage has, a
-    large problem is solved faster.
+    what is left over goes where it does most; to everybody alike where it does as much wherever it goes.
     """
-    if shares is not None and _by_prices(polytope):
-        with suppress(SolverError):
-            return within(polytope, hand_out_by_prices(polytope, floor, shares))
+    if (even := evened(polytope, floor)) is not None:
+        return _placed(polytope, even)
+    if _is_for_inside(polytope) and floor.any():
+        for penalty in PENALTIES:
+            with suppress(SolverError):
+                found = _inside(polytope, floor, reward=penalty, is_worth=True)
+                if found.height >= 1 - SLACK:
+                    return within(polytope, polytope.columns_of(found.shares.T))
     reward = polytope.progress.together(polytope.size, polytope.columns)
     return best_shares(polytope, reward, floors(polytope, floor), expected=floor).shares
+
+
+def _placed(polytope: Polytope, progress: Floats) -> Floats:
+    """Return shares that come to the progress, for jobs that are as fast on one model as on another."""
+    part = polytope.gpus[polytope.model] / polytope.gpus.sum()
+    if len(polytope.model) == polytope.groups * np.count_nonzero(polytope.gpus):
+        # All run everywhere.
+        return within(polytope, (progress / polytope.best * polytope.size)[polytope.first] * part)
+    return best_shares(
+        polytope, np.zeros(polytope.columns), floors(polytope, progress), expected=progress
+    ).shares

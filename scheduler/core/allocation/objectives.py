@@ -47,7 +47,7 @@ class MaxMin(Objective):
         if not weight.any():
             return Chosen(hand_out(polytope, np.zeros(polytope.groups)))
         raised = raise_levels(polytope, weight)
-        return Chosen(hand_out(polytope, raised.height * weight, raised.shares))
+        return Chosen(hand_out(polytope, raised.height * weight))
 
     def value(self, instance: Instance, rates: Rates) -> float:
         claims = instance.weight > 0
@@ -70,7 +70,7 @@ class Makespan(Objective):
     def choose(self, polytope: Polytope) -> Chosen:
         needed = polytope.marks[:, 0] / polytope.unit
         raised = raise_levels(polytope, needed)
-        return Chosen(hand_out(polytope, raised.height * needed, raised.shares))
+        return Chosen(hand_out(polytope, raised.height * needed))
 
     def value(self, instance: Instance, rates: Rates) -> float:
         return float((instance.steps_left / np.maximum(rates.throughput, 1e-300)).max(initial=0.0))

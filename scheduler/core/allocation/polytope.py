@@ -89,6 +89,11 @@ class Polytope:
         np.maximum.at(best, self.second, self.rate_second)
         return best
 
+    def columns_of(self, shares: Floats) -> Floats:
+        """Return shares of one job of each group alone, group × model, as shares by column; without pairs."""
+        columns: Floats = shares[self.first, self.model] * self.size[self.first]
+        return columns
+
     def without_others(self, wanted: Flags) -> tuple[Polytope, Flags]:
         """Return the polytope of some of the groups, and which of the columns are its; for lack of pairs."""
         columns: Flags = wanted[self.first]

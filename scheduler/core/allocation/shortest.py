@@ -18,7 +18,6 @@ from scheduler.core.allocation.instance import Floats, Instance
 from scheduler.core.allocation.levels import hand_out
 from scheduler.core.allocation.objective import Chosen, Objective, Rates, needs_steps, order_of_arrival
 from scheduler.core.allocation.polytope import Polytope
-from scheduler.core.allocation.prices import columns_of
 
 
 class ShortestJobFirst(Objective):
@@ -42,7 +41,7 @@ class ShortestJobFirst(Objective):
         steps, turn = polytope.marks[:, 0] / polytope.unit, polytope.marks[:, 1]
         shares = _one_after_the_other(rates, polytope.gang, polytope.gpus, steps, turn)
         progress = (shares * rates).sum(axis=1)
-        return Chosen(hand_out(polytope, progress, columns_of(polytope, shares)))
+        return Chosen(hand_out(polytope, progress))
 
     def value(self, instance: Instance, rates: Rates) -> float:
         running = rates.throughput > 0

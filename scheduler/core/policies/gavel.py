@@ -16,6 +16,10 @@ a lease on the same model is extended on the same GPUs. What is not:
 - A job that arrives in between starts on idle GPUs at once, as does whoever waits when GPUs come free within
   a lease. In the code such a job gets nothing until shares are decided anew, and idle GPUs wait for the
   round.
+- What a preemption costs a job counts, where it is known (`Job.preemption_cost_seconds`): who runs keeps its
+  place until another is owed more by so much that the cost is `overhead` of that time, ten leases at most. In
+  the paper moves are free but for the lease that is extended; where jobs have shares of all models, as an
+  agnostic policy gives them, hardly a lease is.
 - Left-over GPUs go to jobs by what these gain (`targets.turns`), not model by model.
 - Jobs of equal debt go in the order of their shares and of submission; nothing is random, except that an
   agnostic policy takes the models in random order for what is left over, as the code does.
@@ -75,6 +79,9 @@ class Gavel:
     interval_seconds: float = 360.0
     #: Part of the GPUs that may be used at a time to learn speeds.
     profiling: float = 0.1
+    #: What a preemption may cost, as a part of the time that a job runs at a stretch: so long it is left in
+    #: its place. With 0 only what is owed counts, as in the paper.
+    overhead: float = 0.1
     #: GPU model on which estimates and limits hold; empty: each job's fastest.
     reference: str = ""
 
@@ -89,8 +96,9 @@ class Gavel:
             raise ValueError("parts must be at least 1")
         if not (self.lease_seconds > 0 and self.interval_seconds >= 0):
             raise ValueError("lease_seconds must be above 0 and interval_seconds at least 0")
-        if not 0 <= self.profiling <= 1:
-            raise ValueError("profiling must be between 0 and 1")
+        for name, part in (("profiling", self.profiling), ("overhead", self.overhead)):
+            if not 0 <= part <= 1:
+                raise ValueError(f"{name} must be between 0 and 1")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Change places where a lease ends; else hand out what is idle."""
@@ -105,6 +113,7 @@ class Gavel:
             strict=self.objective not in WEIGHTED,
             random=not self.aware,
             profiling=self.profiling if self.aware else 0.0,
+            overhead=self.overhead,
         )
         ask = partial(self._ask, view, prospects)
         decision = Rounds(view, memory, prospects, rules, ask).decision()

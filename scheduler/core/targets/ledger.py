@@ -1,7 +1,8 @@
 """What units are owed on each GPU model, and what jobs received there.
 
 While a unit waits, the time it should have had there adds up; while it runs there, that time is paid off.
-Idle GPUs are no debt: time had beyond a target counts for one lease at most, and a job that was given a model
+Idle GPUs are no debt: time had beyond a target counts for one lease at most, besides that for which a unit is
+left in its place because of what a preemption costs it; and a job that was given a model
 on which it has no target is owed nothing for that time on models that are no faster for it.
 
 Gavel compares target and received share since the last allocation and forgets what it owed, but for ties,
@@ -21,6 +22,8 @@ from scheduler.core.targets.units import Targets, Unit, name_of, unit_named
 
 #: Digits after the point of seconds that are remembered.
 DIGITS = 3
+#: Nobody is left in its place for what a preemption costs for longer than this.
+MOST_LEASES = 10
 
 
 #: As what unit a job ran, on which model, for how many seconds.
@@ -33,8 +36,8 @@ class Ledger:
     Memory: `at`, `owed`, `received` since `reset_at`.
     """
 
-    def __init__(self, view: View, memory: Memory, lease_seconds: float) -> None:
-        self._view, self._most_ahead = view, lease_seconds
+    def __init__(self, view: View, memory: Memory, lease_seconds: float, overhead: float = 0.0) -> None:
+        self._view, self._lease_seconds, self._overhead = view, lease_seconds, overhead
         self._at = float(memory.get("at", view.now))
         #: When shares were decided last, and what each job received since then.
         self.reset_at = float(memory.get("reset_at", view.now))
@@ -58,7 +61,7 @@ class Ledger:
             for model, share in shares.items():
                 now_owed = before.get(model, 0.0) + share * passed
                 if here is not None and here[:2] == (unit, model):
-                    now_owed = max(now_owed - here[2], -self._most_ahead)
+                    now_owed = max(now_owed - here[2], -self._lease_seconds - self.worth_staying(unit, model))
                 elif all(self._is_better_off(job, model, ran, targets, prospects) for job in unit):
                     now_owed -= share * passed
                 owed[unit][model] = now_owed
@@ -97,6 +100,19 @@ class Ledger:
     def owed(self, unit: Unit, model: str) -> float:
         """Return the seconds that the unit is behind its share there; negative when it is ahead."""
         return self._owed.get(unit, {}).get(model, 0.0)
+
+    def worth_staying(self, unit: Unit, model: str) -> float:
+        """Return the seconds more that another must be owed to take the place that the unit runs in; else 0.
+
+        What a preemption costs the unit is to be no more than a part, the overhead, of the time it runs at
+        a stretch; but for more than some leases nobody stays for that.
+        """
+        running = self._view.running.get(unit[0])
+        if not self._overhead or running is None or (running.jobs, running.gpu_model) != (unit, model):
+            return 0.0
+        jobs = self._view.jobs
+        cost = max([jobs[job].preemption_cost_seconds for job in unit if job in jobs], default=0.0)
+        return min(cost / self._overhead, MOST_LEASES * self._lease_seconds)
 
     def reset(self, targets: Targets) -> None:
         """Begin to count what is received anew: shares were decided. What is owed stays owed."""

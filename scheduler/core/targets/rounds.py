@@ -49,6 +49,8 @@ class Rules:
     profiling: float = 0.0
     #: Whether jobs that have their turn move elsewhere so that a gang which has one too finds a place.
     gathers: bool = False
+    #: Part of the time at a stretch that a preemption may cost; 0: what it costs does not count.
+    overhead: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class Rounds:
             memory = {}
         self._view, self._prospects, self._rules, self._ask = view, prospects, rules, ask
         self._order = order or self._by_debts
-        self._ledger = Ledger(view, memory, rules.lease_seconds)
+        self._ledger = Ledger(view, memory, rules.lease_seconds, rules.overhead)
         self._targets = _targets(memory) if memory.get("manner") == rules.manner else {}
         self._asked: list[Any] = memory.get("asked", [])
         self._due = {unit_named(name): model for name, model in memory.get("due", {}).items()}

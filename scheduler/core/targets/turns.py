@@ -1,9 +1,10 @@
 """Whose turn it is: which unit runs on which GPU model until the lease ends, by counting GPUs.
 
 First come those that are owed time on a model, the largest debt first, in one list over all models as in
-Gavel's algorithm 1 (section 5). What is left over goes to those without a turn, each to the fastest model for
-it; and who has a turn on a model moves up to a faster one that would stay idle. Gavel's code walks model by
-model instead, so that at low load a job takes an idle V100 before anyone asks to whom it is worth most.
+Gavel's algorithm 1 (section 5); whoever runs is ahead by what leaving would cost it. What is left over goes
+to those without a turn, each to the fastest model for it; and who has a turn on a model moves up to a faster
+one that would stay idle. Gavel's code walks model by model instead, so that at low load a job takes an idle
+V100 before anyone asks to whom it is worth most.
 """
 
 from __future__ import annotations
@@ -86,10 +87,13 @@ class Turns:
                 priority = max([jobs[job].priority for job in unit]) if self._strict else 0
                 for model, share in shares.items():
                     speed = max([self._prospects.speed(jobs[job], model) for job in unit])
-                    yield (-priority, -owed(unit, model), -share, first, -speed), unit, model
+                    lead = owed(unit, model) + self._ledger.worth_staying(unit, model)
+                    yield (-priority, -lead, -share, first, -speed), unit, model
 
     def _rank(self, job: Job) -> tuple[Any, ...]:
-        owed = sum([self._ledger.owed((job.id,), model) for model in self._models])
+        unit = (job.id,)
+        ledger, models = self._ledger, self._models
+        owed = sum([ledger.owed(unit, model) + ledger.worth_staying(unit, model) for model in models])
         return -job.priority if self._strict else 0, -owed, job.submitted_at, job.id
 
     def _move_up(self, settled: Collection[JobId]) -> bool:

@@ -9,9 +9,11 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from scheduler.core.allocation import levels
+from scheduler.core.allocation import interior, levels
+from scheduler.core.allocation.checking import checked_instance
 from scheduler.core.allocation.instance import Instance, blind
 from scheduler.core.allocation.objective import progress_of
+from scheduler.core.allocation.solution import Solution
 from scheduler.core.allocation.solving import OBJECTIVES, solve
 from tests.core.allocation import optimality
 from tests.core.allocation.exact import Exact, exact
@@ -67,26 +69,60 @@ def test_is_the_optimum(objective: str) -> None:
 @pytest.mark.parametrize(
     "objective", ["finish_time_fairness", "hierarchical", "makespan", "max_min", "shortest_job"]
 )
-def test_prices_lead_to_the_same_optimum(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What large problems are solved by must be as exact on small ones, where it is not used."""
-    monkeypatch.setattr(levels, "PRICES_FROM", 1)
+def test_the_way_inside_leads_to_the_same_optimum(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What larger problems are solved by must be as exact on small ones, where it is not used."""
+    monkeypatch.setattr(levels, "INSIDE_FROM", 1)
     getattr(optimality, objective)(cases(objective, range(60)))
 
 
 @pytest.mark.parametrize("objective", ["finish_time_fairness", "makespan", "max_min", "water_filling"])
-def test_large_problems_have_the_same_optimum_by_prices(
+def test_large_problems_have_the_same_optimum_from_inside(
     objective: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instance = large_instance(350)
-    monkeypatch.setattr(levels, "PRICES_FROM", 10**9)
-    in_one = solve(instance, objective)
-    monkeypatch.setattr(levels, "PRICES_FROM", 300)
+    in_one = solve_by_rows(instance, objective, monkeypatch)
     monkeypatch.setattr(levels, "suppress", lambda error: nullcontext())
-    by_prices = solve(instance, objective)
-    assert by_prices.groups == 350
-    assert by_prices.objective == pytest.approx(in_one.objective, rel=1e-6)
-    assert progress_of(instance, by_prices.throughput).sum() == pytest.approx(
+    inside = solve(instance, objective)
+    assert inside.groups == 350
+    assert inside.objective == pytest.approx(in_one.objective, rel=1e-6)
+    assert progress_of(instance, inside.throughput).sum() == pytest.approx(
         progress_of(instance, in_one.throughput).sum(), rel=1e-6
+    )
+
+
+def solve_by_rows(instance: Instance, objective: str, monkeypatch: pytest.MonkeyPatch) -> Solution:
+    with monkeypatch.context() as patch:
+        patch.setattr(levels, "INSIDE_FROM", 10**9)
+        return solve(instance, objective)
+
+
+@pytest.mark.parametrize("jobs", [45, 130])
+@pytest.mark.parametrize("busy", [0.3, 4.0])
+def test_where_no_two_jobs_are_alike_few_steps_lead_to_the_optimum(
+    jobs: int, busy: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is that of the steps, whose number must not grow with the jobs: no program over all jobs."""
+    dice = np.random.default_rng(jobs)
+    instance = checked_instance(
+        throughput=dice.uniform(0.1, 1, (jobs, 3)) * [3, 2, 1],
+        gpus=[max(8, int(jobs / busy / 3))] * 3,
+        gang=dice.choice([1, 2, 8], jobs),
+        weight=dice.choice([1.0, 5.0], jobs),
+    )
+    by_rows = solve_by_rows(instance, "max_min", monkeypatch)
+    steps, step = [0], interior._Path.step
+
+    def counted(path: interior._Path) -> None:
+        steps[0] += 1
+        step(path)
+
+    monkeypatch.setattr(interior._Path, "step", counted)
+    monkeypatch.setattr(levels, "best_shares", None)
+    inside = solve(instance, "max_min")
+    assert 0 < steps[0] <= 80
+    assert inside.objective == pytest.approx(by_rows.objective, rel=1e-7)
+    assert progress_of(instance, inside.throughput).sum() == pytest.approx(
+        progress_of(instance, by_rows.throughput).sum(), rel=1e-6
     )
 
 

@@ -161,3 +161,37 @@ def assert_within(instance: Instance, solution: Solution) -> None:
     assert (solution.shares >= 0).all()
     assert (solution.shares.sum(axis=1) <= 1 + 1e-9).all()
     assert (solution.used <= instance.gpus + 1e-9).all()
+
+
+def left_over(runs: list[list[bool]], steps: list[float], gangs: list[int], objective: str) -> list[float]:
+    """The GPUs that an agnostic policy gives each job beyond what its objective takes."""
+    instance = checked_instance(
+        throughput=np.where(runs, 1.0, 0.0), gpus=[4, 2], gang=gangs, steps_left=steps, age_seconds=100.0
+    )
+    solution = solve(instance, objective, aware=False)
+    if objective == "makespan":
+        needed = instance.steps_left / solution.objective
+    else:
+        alone = instance.isolated_seconds + instance.steps_left / instance.isolated_throughput()
+        needed = instance.steps_left / (solution.objective * alone - instance.age_seconds)
+    assert (solution.used.sum()) == pytest.approx(6.0)
+    return list((solution.shares.sum(axis=1) - needed) * instance.gang)
+
+
+@pytest.mark.parametrize("objective", ["finish_time_fairness", "makespan"])
+def test_to_whom_all_models_are_alike_what_is_left_over_is_everybodys_in_equal_parts(objective: str) -> None:
+    """Only the job of 5,000 steps decides on the optimum: it takes all of its time."""
+    steps = [5000.0, *[60.0 + 5 * number for number in range(7)]]
+    more = left_over([[True, True]] * 8, steps, [1, 1, 1, 1, 1, 1, 1, 2], objective)
+    if objective == "makespan":
+        assert more[0] == pytest.approx(0.0, abs=1e-6)
+        more = more[1:]
+    assert more == pytest.approx([sum(more) / len(more)] * len(more), abs=1e-6)
+
+
+def test_who_runs_on_fewer_models_has_as_much_of_what_is_left_over_as_these_have() -> None:
+    runs = [[True, True]] * 5 + [[False, True]] * 4
+    more = left_over(runs, [5000.0] + [10.0] * 8, [1] * 9, "makespan")
+    # Two GPUs for the four; those that run on both share the other four, less what the long job has.
+    assert more[1:5] == pytest.approx([3 / 4 - 10 / 5000] * 4, abs=1e-6)
+    assert more[5:] == pytest.approx([2 / 4 - 10 / 5000] * 4, abs=1e-6)

@@ -19,6 +19,7 @@ from scheduler.core.errors import UnknownPlugin
 from scheduler.core.plan import ActionKind, Plan, Tier
 from scheduler.core.registry import make_policy
 from scheduler.core.round import decide
+from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.speeds import Speeds
@@ -105,6 +106,7 @@ def engine_of(
     *,
     beside: float | None = None,
     arrivals: Mapping[int, float] | None = None,
+    costs: Costs | None = None,
 ) -> Engine:
     """The jobs of a snapshot in the simulator, from instant 0; by default they never end."""
     table = Table(
@@ -120,7 +122,8 @@ def engine_of(
         )
         for one in facts.jobs
     ]
-    return Engine(replace(facts, jobs=(), now=0.0), arriving, Rules(speeds=Speeds(tables=table)))
+    rules = Rules(speeds=Speeds(tables=table), costs=costs or Costs())
+    return Engine(replace(facts, jobs=(), now=0.0), arriving, rules)
 
 
 def received(engine: Engine) -> dict[int, dict[str, float]]:
@@ -263,6 +266,23 @@ class TestLeases:
         engine.run(until=lambda engine: engine.now >= 12 * LEASE)
         ran = {number: sum(parts.values()) * engine.now / LEASE for number, parts in received(engine).items()}
         assert abs(ran[1] - ran[2]) <= 1.01
+
+    def test_where_moves_cost_there_are_fewer_and_all_come_to_their_shares_all_the_same(self) -> None:
+        """An agnostic policy means each job to have a third of both models: today it moves in every lease."""
+        moves = {}
+        for overhead in (0.0, 0.1):
+            facts = snapshot(
+                [job(number, rates) for number, rates in enumerate(EXAMPLE, start=1)],
+                aware=False,
+                overhead=overhead,
+            )
+            engine = play(facts, 120, costs=Costs(start_seconds=60.0))
+            moves[overhead] = len(list(engine.stays))
+            for parts in received(engine).values():
+                assert sum(parts.values()) == pytest.approx(2 / 3, abs=0.05)
+        assert moves[0.1] < 0.6 * moves[0.0]
+        # A minute for each is about a tenth of the time of those that run.
+        assert moves[0.1] * 60 < 0.15 * 120 * LEASE * 2
 
     @pytest.mark.parametrize("seed", range(5))
     def test_nobody_with_a_share_waits_for_much_longer_than_its_share_says(self, seed: int) -> None:

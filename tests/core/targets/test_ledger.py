@@ -66,6 +66,29 @@ def test_time_had_beyond_the_target_counts_for_one_lease_at_most() -> None:
     assert ledger.owed((ONE,), "V100") == -360.0
 
 
+def costly(seconds: float, overhead: float = 0.1) -> Ledger:
+    one = replace(job(1), preemption_cost_seconds=seconds)
+    view = view_of([one], [make_running(one, [100], since=NOW - 900)])
+    memory = {"at": NOW - 100, "owed": {"1": {"V100": -900.0}}}
+    ledger = Ledger(view, memory, lease_seconds=360.0, overhead=overhead)
+    ledger.settle(TARGETS, Prospects(view))
+    return ledger
+
+
+def test_who_runs_stays_until_what_its_preemption_costs_is_a_small_part_of_that_time() -> None:
+    assert costly(30.0).worth_staying((ONE,), "V100") == pytest.approx(300.0)
+    assert costly(30.0, 0.5).worth_staying((ONE,), "V100") == pytest.approx(60.0)
+    # Not elsewhere, not for ever, and not where nobody asked for it or nothing is lost.
+    assert costly(30.0).worth_staying((ONE,), "K80") == 0.0
+    assert costly(1e6).worth_staying((ONE,), "V100") == 3600.0
+    assert costly(30.0, 0.0).worth_staying((ONE,), "V100") == costly(0.0).worth_staying((ONE,), "V100") == 0.0
+
+
+def test_the_time_for_which_it_was_left_in_its_place_is_not_forgiven() -> None:
+    assert costly(30.0).owed((ONE,), "V100") == pytest.approx(-660.0)
+    assert costly(0.0).owed((ONE,), "V100") == pytest.approx(-360.0)
+
+
 @pytest.mark.parametrize(("k80", "owed"), [(1.0, 50.0), (4.0, 0.0), (9.0, 0.0)])
 def test_what_was_had_in_passing_on_a_model_as_fast_is_not_owed_again(k80: float, owed: float) -> None:
     two = job(2, k80)

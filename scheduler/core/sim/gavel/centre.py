@@ -102,7 +102,10 @@ def _step(point: _Point, rows: Floats, reward: Floats, row_aim: Floats, value_ai
     right = missing - rows.T @ row_off + value_off
     inner = (rows.T * (point.row_price / point.slack)) @ rows
     inner[np.diag_indices_from(inner)] += point.value_price / point.values
-    step: Floats = np.asarray(np.linalg.solve(inner, right), dtype=np.float64)
+    try:
+        step = _solved(inner, right)
+    except np.linalg.LinAlgError as error:
+        raise SolverError(f"the path to the centre was lost: {error}") from error
     slack_step = -(rows @ step)
     row_step = row_off - point.row_price / point.slack * slack_step
     value_step = value_off - point.value_price / point.values * step
@@ -113,6 +116,14 @@ def _step(point: _Point, rows: Floats, reward: Floats, row_aim: Floats, value_ai
     point.row_price = point.row_price + second * row_step
     point.value_price = point.value_price + second * value_step
     return min(first, second)
+
+
+def _solved(inner: Floats, right: Floats) -> Floats:
+    """Return a step: the shortest, where models are alike and rounding leaves many of them near the end."""
+    try:
+        return np.asarray(np.linalg.solve(inner, right), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.lstsq(inner, right)[0], dtype=np.float64)
 
 
 def _room(values: Floats, step: Floats) -> float:

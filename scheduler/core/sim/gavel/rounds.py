@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from scheduler.core.allocation.errors import SolverError
 from scheduler.core.sim.gavel.jobs import Cluster, RoundJob, Standing, Unit
 from scheduler.core.sim.gavel.leases import Lease, leases_of
 from scheduler.core.sim.gavel.turns import Turns
@@ -120,8 +121,10 @@ class Outcome:
     #: Leases that were renewed, of those that could have been.
     renewed: int
     renewable: int
-    #: All that were wanted have ended; else the run was told to end, or nothing could run any more.
+    #: All that were wanted have ended; else the run was told to end, nothing could run any more, or the
+    #: policy found no shares, and says why.
     complete: bool = True
+    without_shares: str = ""
 
 
 @dataclass(slots=True)
@@ -184,11 +187,15 @@ class GavelRounds:
         """Go on until the wanted jobs, or all of them, have ended."""
         state = self._state
         waiting = set(range(len(self._arrivals)) if wanted is None else wanted)
-        while waiting and not self._stuck and not is_interrupted():
+        without_shares = ""
+        while waiting and not self._stuck and not without_shares and not is_interrupted():
             self._advance()
             waiting.difference_update(self._finish_round())
             self._let_in()
-            self._begin_round()
+            try:
+                self._begin_round()
+            except SolverError as error:
+                without_shares = str(error)
         gpu_seconds = state.now * sum(self._cluster.gpus)
         return Outcome(
             courses=self.courses,
@@ -199,6 +206,7 @@ class GavelRounds:
             renewed=state.renewed,
             renewable=state.renewable,
             complete=not waiting,
+            without_shares=without_shares,
         )
 
     def _has_ended(self, job: int) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pytest
 
 from scheduler.core.allocation.checking import checked_instance
+from scheduler.core.allocation.errors import SolverError
 from scheduler.core.allocation.polytope import polytope_of
 from scheduler.core.allocation.solving import solve
 from scheduler.core.errors import PolicyError, UnknownPlugin
 from scheduler.core.sim.gavel.centre import central_shares
 from scheduler.core.sim.gavel.choices import rules_named, shares_named
+from scheduler.core.sim.gavel.jobs import Standing, Unit
 from scheduler.core.sim.gavel.matching import AlloX
 from scheduler.core.sim.gavel.programs import Program
 from scheduler.core.sim.gavel.queues import AnyModel, FastestFirst, PublishedAnyModel
@@ -159,6 +163,39 @@ def test_the_centre_is_as_good_as_the_optimum_and_possible(seed: int) -> None:
     assert (polytope.time.of(shares) <= polytope.size + 1e-6).all()
     level = (polytope.progress.of(shares) / polytope.marks[:, 0]).min()
     assert level == pytest.approx(solve(runnable, "max_min").objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("gang", [1, 2, 4, 8])
+def test_the_centre_of_a_gang_alone_on_models_that_are_alike_is_an_equal_part_of_each(gang: int) -> None:
+    where = cluster(8, 8, 8)
+    shares = Program("max_min", centre=True).decide(standing(where, [job(0, 900, 1.0, 1.0, 1.0, gang=gang)]))
+    assert shares[0,] == pytest.approx((1 / 3, 1 / 3, 1 / 3), abs=1e-6)
+
+
+def test_a_centre_that_is_not_found_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*given: object) -> None:
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    monkeypatch.setattr(np.linalg, "solve", fails)
+    monkeypatch.setattr(np.linalg, "lstsq", fails)
+    with pytest.raises(SolverError, match=r"path to the centre was lost: Singular matrix"):
+        Program("max_min", centre=True).decide(standing(cluster(8), [job(0, 900)]))
+
+
+def test_a_run_ends_where_the_policy_finds_no_shares_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, decide = [0], Program.decide
+
+    def once(self: Program, of: Standing) -> Mapping[Unit, Sequence[float]]:
+        found[0] += 1
+        if found[0] > 1:
+            raise SolverError("no centre")
+        return decide(self, of)
+
+    monkeypatch.setattr(Program, "decide", once)
+    jobs = [job(0, 900), job(0, 9000), job(5000, 900)]
+    outcome = GavelRounds(cluster(2), jobs, shares_named("gavel", 3), Rules(seed=3)).run()
+    assert (outcome.complete, outcome.without_shares) == (False, "no centre")
+    assert outcome.courses[0].ended_at is not None
 
 
 @pytest.mark.parametrize(
