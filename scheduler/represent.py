@@ -37,6 +37,7 @@ from scheduler.models import (
 from scheduler.plugins import has_targets
 from scheduler.turns import turns_of
 from tenants.models import VirtualCluster
+from tenants.selectors import Viewer
 
 #: The view that serves the opportunistic jobs of every virtual cluster.
 SPARE_VIEW = "spare"
@@ -351,6 +352,14 @@ def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
     ]
 
 
+def virtual_cluster_seen(shown: Mapping[str, Any], viewer: Viewer) -> Representation:
+    """Return a virtual cluster as the viewer may see it: of other tenants only how many are members."""
+    if viewer.is_operator:
+        return dict(shown)
+    own = [member for member in shown["members"] if member["tenant"] in viewer.tenant_names]
+    return {**shown, "members": own, "other_members": len(shown["members"]) - len(own)}
+
+
 def overruns(views: Collection[str]) -> dict[str, Representation]:
     """Return those views for which a cheap policy decides at present, their own taking too long, and why."""
     rows = ViewComputing.objects.filter(view__in=views, since__isnull=False)
@@ -389,6 +398,7 @@ def _virtual_cluster(
             {"tenant": member.tenant.name, "weight": member.weight}
             for member in sorted(row.members.all(), key=lambda member: member.tenant.name)
         ],
+        "other_members": 0,
         "usage": {
             model: {
                 kind: usage.get(model, {}).get(kind, 0)
@@ -453,8 +463,8 @@ def _round(row: Round) -> Representation:
     }
 
 
-def events(rows: Iterable[Event]) -> list[Representation]:
-    """Return events; jobs, nodes and subjects by id, since they may be gone."""
+def events(rows: Iterable[Event], viewer: Viewer) -> list[Representation]:
+    """Return events as the viewer may see them; jobs, nodes and subjects by id, since they may be gone."""
     return [
         {
             "id": event.id,
@@ -466,10 +476,23 @@ def events(rows: Iterable[Event]) -> list[Representation]:
             "to": event.to_state,
             "actor": event.actor,
             "message": event.message,
-            "data": event.data,
+            "data": _data_seen(event, viewer),
             "job": event.job_id,
             "node": event.node_id,
             "tenant": event.tenant.name if event.tenant else None,
         }
         for event in rows
     ]
+
+
+def _data_seen(event: Event, viewer: Viewer) -> Any:
+    """What an event says in fields; of the members of a virtual cluster only the viewer's own tenants."""
+    if viewer.is_operator or event.subject != "virtual_cluster" or not isinstance(event.data, dict):
+        return event.data
+    own = set(viewer.tenant_names)
+    return {
+        moment: {**facts, "members": {name: weight for name, weight in members.items() if name in own}}
+        if isinstance(facts, dict) and isinstance(members := facts.get("members"), dict)
+        else facts
+        for moment, facts in event.data.items()
+    }

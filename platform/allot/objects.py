@@ -361,7 +361,9 @@ class VirtualCluster(TypedDict):
     #: Owned cells by type, and addresses by the name they are pinned under; empty where GPUs are counted.
     cells: dict[str, int]
     pinned: dict[str, str]
+    #: Of one's own tenants; for operators all. And how many more there are.
     members: list[Member]
+    other_members: int
     usage: dict[str, ModelUsage]
     queued: int
     running: int

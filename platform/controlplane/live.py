@@ -14,7 +14,7 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 
 from controlplane import rights
-from scheduler import stream
+from scheduler import represent, stream
 from scheduler.models import Node
 from scheduler.selectors import job_visible
 from scheduler.services.market.ledger_reading import Sight
@@ -101,7 +101,12 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
                 await self.channel_layer.group_discard(stream.log_group(job), self.channel_name)
 
     async def live_objects(self, event: dict[str, Any]) -> None:
-        await self._forward(event)
+        await self._forward({**event, "objects": [self._seen(each) for each in event["objects"]]})
+
+    def _seen(self, each: dict[str, Any]) -> dict[str, Any]:
+        if each["kind"] != "virtual_cluster":
+            return each
+        return {**each, "data": represent.virtual_cluster_seen(each["data"], self.viewer)}
 
     async def live_queues(self, event: dict[str, Any]) -> None:
         await self._forward(event)

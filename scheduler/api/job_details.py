@@ -50,7 +50,9 @@ class JobEvents(ListAPIView):
         return events_visible(by).filter(job_id=job_get(by, self.kwargs["job_id"]).id)
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return self.get_paginated_response(represent.events(self.paginate_queryset(self.get_queryset())))
+        return self.get_paginated_response(
+            represent.events(self.paginate_queryset(self.get_queryset()), viewer(request))
+        )
 
 
 class JobProgress(APIView):

@@ -75,4 +75,4 @@ class Events(ListAPIView):
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-        return self.get_paginated_response(represent.events(page or ()))
+        return self.get_paginated_response(represent.events(page or (), viewer(request)))

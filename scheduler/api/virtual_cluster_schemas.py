@@ -64,7 +64,8 @@ class VirtualCluster(serializers.Serializer):
         child=serializers.IntegerField(), help_text="Owned cells by type; empty when GPUs are only counted."
     )
     pinned = serializers.DictField(child=serializers.CharField(), help_text="Addresses of cells by name.")
-    members = VirtualClusterMember(many=True)
+    members = VirtualClusterMember(many=True, help_text="Of the caller's own tenants; for operators all.")
+    other_members = serializers.IntegerField(help_text="How many more tenants are members.")
     usage = serializers.DictField(child=VirtualClusterUsage())
     queued = serializers.IntegerField()
     running = serializers.IntegerField()

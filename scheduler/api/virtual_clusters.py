@@ -109,6 +109,12 @@ class VirtualClusters(RepresentedList):
     def get_queryset(self) -> QuerySet[VirtualCluster]:
         return VirtualCluster.objects.only("id", "name")
 
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        answer = super().list(request, *args, **kwargs)
+        by = viewer(request)
+        shown = [represent.virtual_cluster_seen(each, by) for each in answer.data["results"]]
+        return Response({**answer.data, "results": shown})
+
     @extend_schema(request=VirtualClusterInput, responses={201: schemas.VirtualCluster})
     def post(self, request: Request) -> Response:
         """Create a virtual cluster. All guarantees together must fit the cluster. For operators."""
@@ -125,7 +131,8 @@ class VirtualClusterDetail(APIView):
     @extend_schema(responses=schemas.VirtualCluster)
     def get(self, request: Request, name: str) -> Response:
         """One virtual cluster, with what it uses."""
-        return Response(represent.virtual_clusters([virtual_cluster_get(name).id])[0])
+        [shown] = represent.virtual_clusters([virtual_cluster_get(name).id])
+        return Response(represent.virtual_cluster_seen(shown, viewer(request)))
 
     @extend_schema(request=VirtualClusterChange, responses=schemas.VirtualCluster)
     def put(self, request: Request, name: str) -> Response:

@@ -35,7 +35,9 @@ def require_owner(by: Viewer, virtual_cluster: VirtualCluster) -> None:
         return
     members = list(virtual_cluster.members.values_list("tenant__name", flat=True))
     if len(members) == 1:
-        whose = f"admins of tenant {members[0]}, and operators, act"
+        # A stranger does not learn whose it is.
+        tenant = f"tenant {members[0]}" if members[0] in by.tenant_names else "its tenant"
+        whose = f"admins of {tenant}, and operators, act"
     else:
         whose = f"operators act: it has {len(members) or 'no'} members"
     raise NotAllowed(f"In the market, for virtual cluster {virtual_cluster.name} only {whose}.")

@@ -67,6 +67,7 @@ VC: dict[str, Any] = {
     "lent": [],
     "borrowed": [],
     "members": [{"tenant": "research", "weight": 1}, {"tenant": "vision", "weight": 2}],
+    "other_members": 2,
     "usage": {
         "V100": {"guaranteed_in_use": 2, "opportunistic_in_use": 0},
         "K80": {"guaranteed_in_use": 0, "opportunistic_in_use": 4},
@@ -255,7 +256,7 @@ def test_virtual_clusters(allot: Allot, api: FakeApi) -> None:
         "EXTRA": "K80:4",
         "RUNNING": "1",
         "QUEUED": "3",
-        "MEMBERS": "research, vision",
+        "MEMBERS": "research, vision, and 2 others",
     }
     lines = allot("vcs", "shared").stdout.splitlines()
     assert lines[0] == "Virtual cluster shared (For everyone)"

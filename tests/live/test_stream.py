@@ -107,6 +107,24 @@ async def test_nothing_is_told_of_what_was_not_committed():
     assert await page.hears_nothing()
 
 
+async def test_of_the_members_of_a_virtual_cluster_one_hears_of_ones_own_tenants():
+    ours, _, member, operator = await world()
+    page, console = await watch(member), await watch(operator)
+
+    @sync_to_async
+    def shared() -> int:
+        return make_vc(members=[ours.tenant, make_tenant("rival")]).id
+
+    await publish((stream.publish_virtual_clusters, [await shared()]))
+    [(seen,)] = [(await page.receive())["objects"]]
+    assert ([one["tenant"] for one in seen["data"]["members"]], seen["data"]["other_members"]) == (
+        ["vision"],
+        1,
+    )
+    [(seen,)] = [(await console.receive())["objects"]]
+    assert [one["tenant"] for one in seen["data"]["members"]] == ["rival", "vision"]
+
+
 async def test_everybody_hears_of_nodes_and_nodes_name_no_tenant():
     ours, _, member, _ = await world()
     node = await sync_to_async(make_node)("v100-a1", gpus=1)

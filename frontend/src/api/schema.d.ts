@@ -5202,7 +5202,10 @@ export interface components {
             pinned: {
                 [key: string]: string;
             };
+            /** @description Of the caller's own tenants; for operators all. */
             members: components["schemas"]["VirtualClusterMember"][];
+            /** @description How many more tenants are members. */
+            other_members: number;
             usage: {
                 [key: string]: components["schemas"]["VirtualClusterUsage"];
             };

@@ -171,6 +171,7 @@ export function aVirtualCluster(given: Partial<VirtualCluster>): VirtualCluster 
     cells: {},
     pinned: {},
     members: [],
+    other_members: 0,
     usage: {},
     queued: 0,
     running: 0,

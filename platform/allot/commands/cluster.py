@@ -10,7 +10,7 @@ from allot.commands.options import OutputOption, QuietOption, connect
 from allot.describe import least_words, limit_words, lot_words
 from allot.market_objects import Borrowed, Lent
 from allot.objects import Overrun, VirtualCluster
-from allot.output import Format, local_time, print_line, print_objects, print_table, say, since
+from allot.output import Format, local_time, plural, print_line, print_objects, print_table, say, since
 
 
 def vcs(
@@ -41,7 +41,7 @@ def vcs(
                 amounts(_in_use(vc, "opportunistic")),
                 vc["running"],
                 vc["queued"],
-                ", ".join(member["tenant"] for member in vc["members"]),
+                ", ".join([*(member["tenant"] for member in vc["members"]), *_others(vc)]),
             ]
             for vc in found
         ]
@@ -63,6 +63,10 @@ def amounts(gpus: dict[str, int]) -> str:
     return ",".join(f"{model}:{count}" for model, count in gpus.items() if count) or "-"
 
 
+def _others(vc: VirtualCluster) -> list[str]:
+    return [f"and {plural(vc['other_members'], 'other')}"] if vc["other_members"] else []
+
+
 def _in_use(vc: VirtualCluster, kind: str) -> dict[str, int]:
     if kind == "guaranteed":
         return {model: usage["guaranteed_in_use"] for model, usage in vc["usage"].items()}
@@ -81,7 +85,12 @@ def _print_vc(vc: VirtualCluster) -> None:
         ("Time limit", f"{limit_words(vc['default_time_limit_seconds'])} where a job names none"),
         (
             "Members",
-            ", ".join(f"{member['tenant']} (weight {member['weight']:g})" for member in vc["members"]),
+            ", ".join(
+                [
+                    *(f"{member['tenant']} (weight {member['weight']:g})" for member in vc["members"]),
+                    *_others(vc),
+                ]
+            ),
         ),
         ("Jobs", f"{vc['running']} running, {vc['queued']} queued"),
         *(("Lent", _loan_words(loan, f"to {loan['to']}")) for loan in vc["lent"]),

@@ -64,7 +64,8 @@ function OwnShares() {
   const mine = useSession().tenants.map(({ name }) => name);
   const clusters = useNewest("virtual_cluster", useQuery(virtualClustersQuery).data);
   const shared = clusters.filter(
-    ({ members }) => members.length > 1 && members.some(({ tenant }) => mine.includes(tenant)),
+    ({ members, other_members: others }) =>
+      members.length + others > 1 && members.some(({ tenant }) => mine.includes(tenant)),
   );
   if (shared.length === 0) return null;
   return (

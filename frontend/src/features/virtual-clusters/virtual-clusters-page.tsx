@@ -122,13 +122,21 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
           ]}
         />
         <div>
-          <p className={styles.weight}>{counted(cluster.members.length, "member")}, with weight</p>
+          <p className={styles.weight}>
+            {counted(cluster.members.length + cluster.other_members, "member")}, with weight
+          </p>
           <ul className={styles.members}>
             {cluster.members.map(({ tenant, weight }) => (
               <li key={tenant}>
                 {tenant} <span className={styles.weight}>{weight}</span>
               </li>
             ))}
+            {cluster.other_members > 0 && (
+              <li className={styles.weight}>
+                {cluster.members.length > 0 ? "and " : ""}
+                {counted(cluster.other_members, "other tenant")}
+              </li>
+            )}
           </ul>
         </div>
       </div>
