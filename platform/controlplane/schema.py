@@ -9,6 +9,7 @@ from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import force_instance
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 from rest_framework.permissions import SAFE_METHODS, AllowAny
@@ -16,6 +17,7 @@ from rest_framework.permissions import SAFE_METHODS, AllowAny
 from controlplane.auth import scopes_needed
 from controlplane.idempotency import HEADER, KEPT, KEY_CHARACTERS
 
+_OWN_PASSWORD = frozenset({"current", "your_password"})
 VERBS = {"GET": "get", "POST": "create", "PUT": "set", "PATCH": "change", "DELETE": "delete"}
 
 
@@ -84,11 +86,20 @@ class Schema(AutoSchema):
             errors |= {409: "The state of the thing, or a quota, does not allow it."}
         if self.method in ("POST", "PUT", "PATCH"):
             errors |= {413: "The body is too large.", 415: "The body is not application/json."}
+        if self._takes_password():
+            errors[429] = "Too many wrong passwords; see Retry-After."
         # What only this view refuses, such as a read of something that is not there yet.
         errors |= getattr(self.view, "refusals", {})
         if self.method == "POST" and not self._is_public():
             errors[422] = f"This {HEADER} was used for another request."
         return errors
+
+    def _takes_password(self) -> bool:
+        """Whether a body may hold the caller's own password, which is checked as at signing in."""
+        if self.method not in ("POST", "PUT", "PATCH"):
+            return False
+        body = force_instance(self.get_request_serializer())
+        return isinstance(body, serializers.Serializer) and not _OWN_PASSWORD.isdisjoint(body.fields)
 
     def _scope(self) -> str:
         if self.method in SAFE_METHODS:

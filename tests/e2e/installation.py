@@ -137,7 +137,8 @@ class Installation:
         answer = self.api.post("session", json={"username": "operator", "password": self.password})
         answer.raise_for_status()
         self.api.headers["X-CSRFToken"] = answer.json()["csrf_token"]
-        token = self.call("POST", "tokens", {"name": "tests"})["token"]
+        scopes = ["read", "submit", "manage", "operate"]
+        token = self.call("POST", "tokens", {"name": "tests", "scopes": scopes})["token"]
         self.api = httpx.Client(
             base_url=f"{self.url}/api/v1/", timeout=30, headers={"Authorization": f"Bearer {token}"}
         )
