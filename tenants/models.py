@@ -34,6 +34,8 @@ class Tenant(models.Model):
 
     name = models.CharField(max_length=63, unique=True, validators=[SLUG])
     title = models.CharField(max_length=120, blank=True)
+    #: Jobs that it may have queued or running; None: as many as the settings say.
+    most_unfinished_jobs = models.PositiveIntegerField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
     version = models.PositiveBigIntegerField(default=1)
 

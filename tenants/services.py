@@ -44,11 +44,14 @@ def tenant_create(*, by: Viewer, name: str, title: str = "") -> Tenant:
 
 
 @transaction.atomic
-def tenant_change(*, by: Viewer, tenant: Tenant, title: str) -> Tenant:
+def tenant_change(*, by: Viewer, tenant: Tenant, changes: Mapping[str, Any]) -> Tenant:
+    """Change its title, or how many unfinished jobs it may have."""
     by.require_operator()
     tenant = _locked(tenant)
-    tenant.title, tenant.version = title, tenant.version + 1
-    tenant.save(update_fields=["title", "version"])
+    for name, value in changes.items():
+        setattr(tenant, name, value)
+    tenant.version += 1
+    tenant.save(update_fields=[*changes, "version"])
     return tenant
 
 

@@ -37,6 +37,7 @@ from allot.objects import (
     Me,
     Node,
     Plugins,
+    Secret,
     SubmittedJob,
     VirtualCluster,
     WhatIf,
@@ -168,6 +169,16 @@ class Client:
     def cancel(self, job_id: int) -> Job:
         return cast(Job, self._write(f"/jobs/{job_id}/cancel"))
 
+    def cancel_many(
+        self, chosen: Mapping[str, str], *, dry_run: bool = False, most: int | None = None
+    ) -> dict[str, Any]:
+        """Cancel all unfinished jobs under filters of GET /jobs, or count them; Refused for more than `most`.
+
+        Of those that run a request cancels only some: `remaining` says how many are left.
+        """
+        body = {"filter": dict(chosen), "dry_run": dry_run, "most": most}
+        return cast("dict[str, Any]", self._write("/jobs/cancel", body))
+
     def hold(self, job_id: int) -> Job:
         return cast(Job, self._write(f"/jobs/{job_id}/hold"))
 
@@ -179,6 +190,20 @@ class Client:
         # Not repeated as a write is: each answer is another ticket.
         answer = self._transport.request("POST", f"/jobs/{job_id}/ports/{quote(port, safe='')}/open")
         return str(answer["url"])
+
+    # Secrets
+
+    def secrets(self, tenant: str | None = None) -> list[Secret]:
+        """A tenant's secrets, or one's own: which there are, not what they are."""
+        return cast("list[Secret]", list(self._pages(_secrets(tenant), {}, None)))
+
+    def set_secret(self, name: str, value: str, *, tenant: str | None = None) -> Secret:
+        """Keep a secret for jobs: of a tenant's, for its admins, or of one's own."""
+        path = f"{_secrets(tenant)}/{quote(name, safe='')}"
+        return cast(Secret, self._transport.request("PUT", path, body={"value": value}))
+
+    def delete_secret(self, name: str, *, tenant: str | None = None) -> None:
+        self._transport.request("DELETE", f"{_secrets(tenant)}/{quote(name, safe='')}")
 
     # Use
 
@@ -468,3 +493,7 @@ def _page(answer: Any) -> tuple[Iterable[dict[str, Any]], str | None]:
 
 def _with_tenant(body: Mapping[str, Any], tenant: str | None) -> dict[str, Any]:
     return {**body, "tenant": tenant} if tenant is not None else dict(body)
+
+
+def _secrets(tenant: str | None) -> str:
+    return "/secrets" if tenant is None else f"/tenants/{quote(tenant, safe='')}/secrets"

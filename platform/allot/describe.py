@@ -102,6 +102,13 @@ def detail(job: Job) -> str:
     return ": ".join(part for part in (place, reason) if part)
 
 
+def secret_line(use: Mapping[str, Any]) -> str:
+    """`hf-token (the tenant's) as $HF_TOKEN`: which secret a job is given, not what it is."""
+    whose = "the submitter's own" if use["scope"] == "user" else "the tenant's"
+    target = f"${use['env']}" if use["env"] else f"the file {use['file']}"
+    return f"{use['name']} ({whose}) as {target}"
+
+
 def reason_lines(reason: Reason) -> list[str]:
     """The message, then what is short of what, then what can be done."""
     lines = [reason["message"]]

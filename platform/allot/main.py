@@ -23,6 +23,7 @@ from allot.commands import (
     notices,
     policies,
     restraint,
+    secrets,
     session,
     sessions,
     speeds,
@@ -110,6 +111,7 @@ fairness.register(app)
 notices.register(app)
 budgets.register(app)
 failures.register(app)
+secrets.register(app)
 tokens.register(app)
 
 

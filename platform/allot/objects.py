@@ -390,6 +390,18 @@ class Plugin(TypedDict):
     parameters: list[PluginParameter]
 
 
+class Secret(TypedDict):
+    """A secret for jobs; its value is never shown."""
+
+    name: str
+    #: "user": one's own; "tenant": for the jobs of all its members.
+    scope: str
+    created_at: str
+    changed_at: str
+    changed_by: str
+    last_used_at: str | None
+
+
 class Plugins(TypedDict):
     policies: list[Plugin]
     placers: list[Plugin]

@@ -75,6 +75,8 @@ class Config(BaseSettings):
     # Lines of the ledger are deleted after so many days, and in no other way.
     ledger_days_kept: int = Field(default=400, ge=1)
     request_bytes: int = Field(default=1_000_000, ge=10_000)
+    # Queued and running jobs of each tenant, unless operators allow it another number.
+    unfinished_jobs_per_tenant: int = Field(default=20_000, ge=1)
     log_bytes_per_attempt: int = Field(default=16 * 1024 * 1024, ge=65_536)
     # Retention of output: days after an attempt's end, and bytes of the whole platform and of each tenant
     # (0: as many as there are). Beyond them the output of the attempts that ended first is removed.

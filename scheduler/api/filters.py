@@ -19,6 +19,13 @@ class CommaSeparatedChoices(filters.BaseCSVFilter, filters.ChoiceFilter):
         return queryset.filter(**{f"{self.field_name}__in": value}) if value else queryset
 
 
+class CommaSeparatedIds(filters.BaseInFilter, filters.NumberFilter):
+    """Any of several numbers, separated by commas."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(min_value=0, max_value=2**63 - 1, decimal_places=0, **options)
+
+
 class JobFilter(filters.FilterSet):
     state = CommaSeparatedChoices(choices=_STATES, help_text="One or more states, separated by commas.")
     tenant = filters.CharFilter(field_name="tenant__name")
@@ -29,10 +36,18 @@ class JobFilter(filters.FilterSet):
     )
     gpu_model = filters.CharFilter(method="by_gpu_model", help_text="Asks for this model, or is on it now.")
     submitted_by = filters.CharFilter(field_name="submitted_by__username")
+    name = filters.CharFilter(field_name="name", help_text="The whole name.")
+    label = filters.CharFilter(method="by_label", help_text='A label, "team=vision", or its name, "team".')
+    id = CommaSeparatedIds(field_name="id", help_text="Numbers of jobs, separated by commas.")
 
     class Meta:
         model = Job
         fields: list[str] = []
+
+    def by_label(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        key, has_value, text = value.partition("=")
+        wanted = {"labels__contains": {key: text}} if has_value else {"labels__has_key": key}
+        return queryset.filter(**wanted)
 
     def by_guarantee(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
         return queryset.filter(guaranteed=value == GUARANTEED)

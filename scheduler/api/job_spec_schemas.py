@@ -5,6 +5,7 @@ from rest_framework import serializers
 from scheduler.core.lifecycle import JobState
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
 from scheduler.jobspec import NOTIFIED, TOPOLOGY_LEVELS, WATCHED_THEN
+from tenants.api.strict import StrictSerializer
 from tenants.models import SECRET_SCOPES
 
 JOB_STATES = [state.value for state in JobState]
@@ -199,6 +200,24 @@ class JobSubmit(JobSpec):
 class BulkSubmit(serializers.Serializer):
     tenant = serializers.CharField(required=False)
     jobs = JobSpec(many=True, help_text="1 to 1,000 jobs; all are submitted, or none.")
+
+
+class BulkCancel(StrictSerializer):
+    filter = serializers.DictField(
+        child=serializers.CharField(max_length=100_000),
+        help_text="At least one of the filters of GET /jobs, such as state, label or id.",
+    )
+    dry_run = serializers.BooleanField(default=False, help_text="Only say how many there are.")
+    most = serializers.IntegerField(
+        required=False, allow_null=True, min_value=0, help_text="Refuse when more match than this."
+    )
+
+
+class BulkCancelled(serializers.Serializer):
+    jobs = serializers.IntegerField(help_text="Cancelled or told to stop; or that would be.")
+    remaining = serializers.IntegerField(help_text="That match and run still: ask again for them.")
+    queued = serializers.IntegerField(allow_null=True, help_text="Of a dry run: of them wait.")
+    running = serializers.IntegerField(allow_null=True, help_text="Of a dry run: of them run.")
 
 
 class ShortJob(serializers.Serializer):

@@ -15,14 +15,15 @@ from scheduler.api import job_spec_schemas, schemas
 from scheduler.api.filters import JobFilter
 from scheduler.api.lists import RepresentedList
 from scheduler.core.lifecycle import JobState
+from scheduler.jobspec import did_you_mean
 from scheduler.models import Job
 from scheduler.rounds.preview import preview
 from scheduler.selectors import job_get, jobs_visible
 from scheduler.services.jobs import control as services
 from scheduler.services.jobs.submission import Submission, warnings_for
-from tenants.errors import ApplicationError, FieldError, Invalid
+from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed
 from tenants.models import Role, Scope
-from tenants.selectors import viewer
+from tenants.selectors import Viewer, tenant_get, viewer
 
 
 class Jobs(RepresentedList):
@@ -147,6 +148,51 @@ class JobCancel(APIView):
     def post(self, request: Request, job_id: int) -> Response:
         """End a waiting job, or tell a running one to stop. 409 when it has ended otherwise already."""
         return _action(request, job_id, services.job_cancel)
+
+
+class JobsCancel(APIView):
+    scope = Scope.SUBMIT
+
+    @extend_schema(request=job_spec_schemas.BulkCancel, responses={200: job_spec_schemas.BulkCancelled})
+    def post(self, request: Request) -> Response:
+        """Cancel all jobs under a filter that have not ended, or only say how many these are."""
+        given = job_spec_schemas.BulkCancel(data=request.data)
+        given.is_valid(raise_exception=True)
+        by, wanted = viewer(request), given.validated_data
+        jobs = _filtered(by, wanted["filter"])
+        if wanted["dry_run"]:
+            found = services.jobs_to_cancel(by, jobs)
+            states = found.aggregate(**{state: Count("id", filter=Q(state=state)) for state in _UNFINISHED})
+            return Response({"jobs": sum(states.values()), "remaining": 0, **states})
+        done = services.jobs_cancel(viewer=by, jobs=jobs, most=wanted.get("most"))
+        return Response({"jobs": done.jobs, "remaining": done.remaining, "queued": None, "running": None})
+
+
+_UNFINISHED = ("queued", "running")
+
+
+def _filtered(by: Viewer, given: Mapping[str, str]) -> QuerySet[Job]:
+    """Return the visible jobs under a filter; one that says nothing, or too much, would meet other jobs."""
+    known = list(JobFilter.base_filters)
+    unknown = [name for name in given if name not in known]
+    if unknown or not given:
+        field = f"filter.{unknown[0][:80]}" if unknown else "filter"
+        problem = f"is not a filter{did_you_mean(unknown[0], known)}" if unknown else "is empty"
+        expected = f"{'one' if unknown else 'one or more'} of: {', '.join(known)}"
+        raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+    if "tenant" in given:
+        by.require(tenant_get(by, given["tenant"]), Role.MEMBER)
+    elif not by.is_operator and not any(by.may(one, Role.MEMBER) for one in by.roles):
+        raise NotAllowed("A viewer can not cancel jobs; an admin of the tenant can make you a member.")
+    chosen = JobFilter(data=given, queryset=jobs_visible(by))
+    if not chosen.is_valid():
+        problems = [
+            FieldError(f"filter.{name}", str(said), "")
+            for name, errors in chosen.errors.items()
+            for said in errors
+        ]
+        raise Invalid(f"{problems[0].field}: {problems[0].problem}", problems)
+    return chosen.qs
 
 
 class JobHold(APIView):

@@ -32,6 +32,7 @@ from scheduler.api import (
 urlpatterns = [
     path("jobs", jobs.Jobs.as_view(), name="jobs"),
     path("jobs/bulk", jobs.JobsBulk.as_view(), name="jobs-bulk"),
+    path("jobs/cancel", jobs.JobsCancel.as_view(), name="jobs-cancel"),
     path("jobs/check", jobs.JobsCheck.as_view(), name="jobs-check"),
     path("jobs/counts", jobs.JobsCounts.as_view(), name="jobs-counts"),
     path("jobs/usage", usage.JobsUsage.as_view(), name="jobs-usage"),

@@ -28,7 +28,14 @@ class TenantInput(StrictSerializer):
 
 
 class TenantChange(StrictSerializer):
-    title = serializers.CharField(max_length=120, allow_blank=True)
+    title = serializers.CharField(max_length=120, allow_blank=True, required=False)
+    most_unfinished_jobs = serializers.IntegerField(
+        min_value=0,
+        max_value=10_000_000,
+        required=False,
+        allow_null=True,
+        help_text="Jobs that it may have queued or running; null: as many as the settings say.",
+    )
 
 
 class TenantOutput(serializers.ModelSerializer):
@@ -37,7 +44,7 @@ class TenantOutput(serializers.ModelSerializer):
 
     class Meta:
         model = Tenant
-        fields = ["name", "title", "role", "members", "created_at", "version"]
+        fields = ["name", "title", "role", "members", "most_unfinished_jobs", "created_at", "version"]
 
     @extend_schema_field(serializers.ChoiceField(choices=Role.choices))
     def get_role(self, tenant: Tenant) -> str:
@@ -107,13 +114,13 @@ class TenantView(APIView):
 
     @extend_schema(request=TenantChange, responses=TenantOutput)
     def patch(self, request: Request, name: str) -> Response:
-        """Change a tenant's title. For operators."""
+        """Change a tenant's title, or the most jobs that it may have unfinished. For operators."""
         by = viewer(request)
         tenant = tenant_get(by, name)
         by.require_operator()
         given = TenantChange(data=request.data)
         given.is_valid(raise_exception=True)
-        return Response(represent(tenant_change(by=by, tenant=tenant, **given.validated_data), by))
+        return Response(represent(tenant_change(by=by, tenant=tenant, changes=given.validated_data), by))
 
 
 class MembersView(ListAPIView):

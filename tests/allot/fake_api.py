@@ -235,6 +235,8 @@ class FakeApi:
             return self._create(parts == ["bulk"], headers, body)
         if not parts:
             return self._list(query)
+        if parts == ["cancel"]:
+            return self._cancel_many(body)
         job_id = int(parts[0])
         if job_id not in self.jobs:
             raise refusal(404, "not_found", f"There is no job {job_id}.")
@@ -265,6 +267,24 @@ class FakeApi:
         elif self.timeline.get(job_id):
             job.update(self.timeline[job_id].pop(0))
         return job
+
+    def _cancel_many(self, body: Any) -> Any:
+        chosen = body["filter"]
+        found = [
+            job
+            for job in self.jobs.values()
+            if job["state"] in ("queued", "running")
+            and job["state"] in chosen.get("state", job["state"]).split(",")
+            and job["submitted_by"] == chosen.get("submitted_by", job["submitted_by"])
+            and str(job["id"]) in chosen.get("id", str(job["id"])).split(",")
+        ]
+        if body["dry_run"]:
+            queued = sum(job["state"] == "queued" for job in found)
+            return {"jobs": len(found), "remaining": 0, "queued": queued, "running": len(found) - queued}
+        # One at a time, so that a client has to ask again.
+        for job in found[:1]:
+            job.update(ended("cancelled", None))
+        return {"jobs": len(found[:1]), "remaining": len(found[1:]), "queued": None, "running": None}
 
     def on_what_if(self, method: str, parts: list[str], query: Any, headers: Any, body: Any) -> Any:
         """Questions are answered when they are looked at for the second time."""

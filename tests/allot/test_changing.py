@@ -40,7 +40,20 @@ def test_cancelling_all_queued_is_confirmed_and_only_ones_own(allot: Allot, api:
     assert {job["state"] for job in api.jobs.values()} == {"queued"}
     assert allot("cancel", "--all-queued", "--yes").exit_code == 0
     assert [api.jobs[number]["state"] for number in (1, 2, 3)] == ["cancelled", "queued", "cancelled"]
-    assert allot("cancel", "--all-queued", "--yes").stderr == "None of your jobs waits.\n"
+    assert allot("cancel", "--all-queued", "--yes").stderr == ("No job that has not ended matches.\n")
+
+
+def test_cancelling_by_filter_counts_asks_and_goes_on_to_the_last(allot: Allot, api: FakeApi) -> None:
+    for number in (1, 2, 3):
+        api.add(number, submitted_by="bob" if number == 2 else "ann")
+    counted = allot("cancel", "--filter", "submitted_by=ann", "--filter", "state=queued", "--dry-run")
+    assert counted.stderr == "This would cancel 2 jobs (2 queued, 0 running).\n"
+    assert {job["state"] for job in api.jobs.values()} == {"queued"}
+    assert allot("cancel", "--filter", "submitted_by=ann").exit_code == 2
+    done = allot("cancel", "--filter", "submitted_by=ann", "--yes")
+    assert done.stdout == "2 jobs cancelled, or told to stop.\n"
+    assert [api.jobs[number]["state"] for number in (1, 2, 3)] == ["cancelled", "queued", "cancelled"]
+    assert allot("cancel", "--filter", "queued", "-y").exit_code == 2
 
 
 def test_cancel_wants_either_numbers_or_all(allot: Allot, api: FakeApi) -> None:

@@ -215,9 +215,28 @@ def test_hold_release_and_cancel(allot: Allot) -> None:
     assert allot("hold", number).stdout == f"Job {number} held.\n"
     assert " HELD " in allot("ls").stdout
     assert allot("release", number).stdout == f"Job {number} released.\n"
-    assert allot("cancel", "--all-queued", "-y").stdout == f"Job {number} cancelled.\n"
+    assert allot("cancel", "--filter", f"id={number}", "-y").stdout == "1 job cancelled, or told to stop.\n"
     assert allot("wait", number).exit_code == 1
     assert allot("show", "999999").exit_code == 3
+
+
+def test_secrets_are_set_from_standard_input_listed_and_deleted(allot: Allot) -> None:
+    kept = run("secret", "set", "HF_TOKEN", stdin="hf_a-value-of-ann\n")
+    assert (kept.exit_code, kept.stdout) == (0, "secret HF_TOKEN is kept\n")
+    assert "is not masked" in run("secret", "set", "short", stdin="abc").stderr
+    (short, token) = json.loads(allot("secret", "list", "-o", "json").stdout)
+    assert (token["name"], token["scope"], token["changed_by"]) == ("HF_TOKEN", "user", "ann")
+    assert set(short) == set(objects.Secret.__annotations__)
+    assert "hf_a-value" not in allot("secret", "list").stdout
+    number = run(
+        "submit", "-q", "-", stdin='{"name": "a", "gpus": 1, "command": "true", "secrets": ["HF_TOKEN"]}'
+    )
+    assert "HF_TOKEN (the submitter's own) as $HF_TOKEN" in allot("show", number.stdout.strip()).stdout
+    # A member uses his tenant's, and admins set them.
+    assert run("secret", "set", "all", "--tenant", "research", stdin="x").exit_code == 3
+    assert allot("secret", "list", "--tenant", "research").exit_code == 0
+    assert allot("secret", "delete", "HF_TOKEN").stdout == "secret HF_TOKEN is deleted\n"
+    assert allot("secret", "delete", "HF_TOKEN").exit_code == 3
 
 
 def test_nodes_virtual_clusters_and_events(allot: Allot) -> None:

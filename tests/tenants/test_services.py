@@ -145,7 +145,10 @@ class TestTenants:
         assert Tenant.objects.count() == 1
 
     def test_a_new_title_makes_a_new_version(self, red, operator):
-        assert services.tenant_change(by=operator, tenant=red, title="Red team").version == red.version + 1
+        assert (
+            services.tenant_change(by=operator, tenant=red, changes={"title": "Red team"}).version
+            == red.version + 1
+        )
 
 
 class TestUsers:

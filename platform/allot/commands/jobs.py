@@ -24,6 +24,7 @@ from allot.describe import (
     reason_lines,
     run_time,
     run_time_words,
+    secret_line,
     state_word,
     task_line,
     turn_words,
@@ -41,6 +42,7 @@ from allot.output import (
     say,
     since,
 )
+from allot.specfiles import pairs
 
 if TYPE_CHECKING:
     from allot.client import Client
@@ -155,6 +157,7 @@ def _print_job(
         ("GPUs", f"{gpus_wanted(job)}, {guarantee_words(job)}"),
         ("Priority", str(job["priority"])),
         ("Tasks", "\n".join(task_line(task) for task in job["spec"].get("tasks", []))),
+        ("Secrets", "\n".join(secret_line(use) for use in job["spec"].get("secrets") or [])),
         ("Labels", ", ".join(f"{key}={value}" for key, value in job["labels"].items())),
         ("Preempted", preemption_words(preemptions) if preemptions else ""),
         ("Turns", turn_words(latest["turn"]) if latest and latest["turn"] else ""),
@@ -251,27 +254,56 @@ def cancel(
     all_queued: Annotated[
         bool, typer.Option("--all-queued", help="All jobs that you submitted and that wait.")
     ] = False,
+    filters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            metavar="NAME=VALUE",
+            help="All jobs that have not ended and match: state, virtual_cluster, tenant, label, name, q (a"
+            " part of the name), submitted_by, gpu_model, guarantee, id; may be repeated.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many these are.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Cancel jobs. A running one gets time to write a checkpoint."""
-    if bool(job_ids) == all_queued:
-        raise WrongUse("Give either the numbers of jobs or --all-queued.")
+    """Cancel jobs. A running one gets time to write a checkpoint.
+
+    `allot cancel 17 18`, or `allot cancel --filter label=sweep=3 --filter state=queued`
+    """
+    if sum(map(bool, (job_ids, all_queued, filters))) != 1:
+        raise WrongUse("Give either the numbers of jobs, or --all-queued, or --filter.")
     with connect() as client:
-        chosen = job_ids or _my_queued(client)
-        if not chosen:
-            say("None of your jobs waits.")
+        if job_ids and not dry_run:
+            _each(job_ids, client.cancel, _cancelled)
             return
-        if all_queued and not yes:
-            if not sys.stdin.isatty():
-                raise WrongUse(f"This would cancel {plural(len(chosen), 'job')}. Say so with --yes.")
-            if not typer.confirm(f"Cancel {plural(len(chosen), 'queued job')}?", err=True):
-                raise typer.Exit(1)
-        _each(chosen, client.cancel, _cancelled)
+        chosen = pairs(filters or [], "--filter")
+        if job_ids:
+            chosen = {"id": ",".join(map(str, job_ids))}
+        elif all_queued:
+            chosen = {"state": "queued", "submitted_by": client.me()["user"]["username"]}
+        _cancel_all(client, chosen, dry_run=dry_run, yes=yes)
 
 
-def _my_queued(client: Client) -> list[int]:
-    username = client.me()["user"]["username"]
-    return [job["id"] for job in client.jobs(state="queued", submitted_by=username)]
+def _cancel_all(client: Client, chosen: dict[str, str], *, dry_run: bool, yes: bool) -> None:
+    """Count the jobs first, ask, and cancel no more than were counted."""
+    counted = client.cancel_many(chosen, dry_run=True)
+    count = counted["jobs"]
+    which = f"{plural(count, 'job')} ({counted['queued']:,} queued, {counted['running']:,} running)"
+    if not count or dry_run:
+        say(f"This would cancel {which}." if count else "No job that has not ended matches.")
+        return
+    if not yes:
+        if not sys.stdin.isatty():
+            raise WrongUse(f"This would cancel {which}. Say so with --yes.")
+        if not typer.confirm(f"Cancel {which}?", err=True):
+            raise typer.Exit(1)
+    done = 0
+    while True:
+        answer = client.cancel_many(chosen, most=count - done)
+        done += answer["jobs"]
+        if not answer["remaining"] or not answer["jobs"]:
+            break
+    print_line(f"{plural(done, 'job')} cancelled, or told to stop.")
 
 
 def _cancelled(job: Job) -> str:

@@ -8,6 +8,7 @@ jobs by id, then attempts, then nodes by id.
 from datetime import datetime
 from typing import Any
 
+from django.db import connection
 from django.db.models import F
 
 from scheduler.core.lifecycle import AttemptEvent, AttemptState, JobEvent, JobState, attempt_step, job_step
@@ -47,6 +48,35 @@ def step_job(
         raise Conflict(f"Job {job.id} was changed by someone else meanwhile; look again.")
     _take_over(job, state=after, **columns)
     job_event(job, f"job.{event}", at=at, actor=actor, why=why, data=data, from_state=before).save()
+
+
+def cancel_waiting_jobs(ids: list[int], *, actor: str) -> list[int]:
+    """Cancel those of the jobs that wait and have no attempt, as one statement; return which those are."""
+    # Locked first: whether a round gave one an attempt meanwhile is seen by a later statement only.
+    lock_jobs(ids)
+    with connection.cursor() as cursor:
+        cursor.execute(_CANCEL_WAITING, [ids, actor])
+        return [job_id for (job_id,) in cursor.fetchall()]
+
+
+#: The step of `job_step` from queued by cancelled, and its events.
+_CANCEL_WAITING = """
+WITH moment AS (
+    SELECT clock_timestamp() AS now
+), cancelled AS (
+    UPDATE scheduler_job SET state = 'cancelled', ended_at = now, version = version + 1
+    FROM moment
+    WHERE id = ANY(%s) AND state = 'queued' AND NOT EXISTS (
+        SELECT FROM scheduler_attempt WHERE job_id = scheduler_job.id AND state <> 'ended')
+    RETURNING id, tenant_id, ended_at
+), told AS (
+    INSERT INTO scheduler_event (
+        at, kind, subject, subject_id, tenant_id, job_id, from_state, to_state, actor, message, data)
+    SELECT ended_at, 'job.cancelled', 'job', id, tenant_id, id, 'queued', 'cancelled', %s, '', '{}'
+    FROM cancelled ORDER BY id
+)
+SELECT id FROM cancelled ORDER BY id
+"""
 
 
 def touch_job(job: Job, **columns: Any) -> None:

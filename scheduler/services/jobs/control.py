@@ -1,9 +1,12 @@
 """What people do with jobs: submit, cancel, hold, release."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from scheduler import stream
 from scheduler.clock import database_now
@@ -14,14 +17,23 @@ from scheduler.models import Attempt, Job
 from scheduler.models.jobs import StopCause
 from scheduler.services.attempts.deadlocks import repeated_on_deadlock
 from scheduler.services.attempts.life import attempt_stop
-from scheduler.services.attempts.steps import job_event, lock_jobs, step_job, touch_job
+from scheduler.services.attempts.steps import (
+    cancel_waiting_jobs,
+    job_event,
+    lock_jobs,
+    step_job,
+    touch_job,
+)
 from scheduler.services.jobs.insertion import insert_jobs
 from scheduler.services.jobs.submission import Checked, Submission
 from tenants.errors import Conflict, FieldError, Invalid
-from tenants.models import Tenant, VirtualCluster
+from tenants.models import Role, Tenant, VirtualCluster
 from tenants.selectors import Viewer
 
 MAX_JOBS_PER_REQUEST = 1_000
+#: Jobs that wait and are cancelled in one transaction, and that run and are by one request.
+_CANCELLED_TOGETHER = 1_000
+_RUNNING_CANCELLED = 200
 
 
 @transaction.atomic
@@ -103,6 +115,55 @@ def job_cancel(*, job_id: int, actor: str) -> None:
         _cancel_attempt(attempt, job, actor=actor, at=at)
     stream.publish_jobs([job.id])
     hint_round()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """What became of many jobs that were to be cancelled together."""
+
+    #: Cancelled, or told to stop.
+    jobs: int
+    #: That match too, and are left for another request.
+    remaining: int
+
+
+def jobs_to_cancel(viewer: Viewer, jobs: QuerySet[Job]) -> QuerySet[Job]:
+    """Return those of the jobs that the viewer may cancel and that are neither over nor being cancelled."""
+    jobs = jobs.exclude(state__in=JOB_FINAL).filter(cancelling=False)
+    if viewer.is_operator:
+        return jobs
+    return jobs.filter(tenant_id__in=[one for one in viewer.roles if viewer.may(one, Role.MEMBER)])
+
+
+def jobs_cancel(*, viewer: Viewer, jobs: QuerySet[Job], most: int | None) -> Cancelled:
+    """Cancel all of the jobs that the viewer may cancel; raise Conflict when more than `most` match.
+
+    Those that wait go many at a time, each batch a transaction; then those that run, one by one and only so
+    many, since each is a transaction of its own.
+    """
+    chosen = jobs_to_cancel(viewer, jobs)
+    ids = list(chosen.order_by("id").values_list("id", flat=True))
+    if most is not None and len(ids) > most:
+        raise Conflict(f"{len(ids):,} jobs match by now, not {most:,}: look again before they are cancelled.")
+    waiting: set[int] = set()
+    for start in range(0, len(ids), _CANCELLED_TOGETHER):
+        waiting |= _cancel_waiting(ids[start : start + _CANCELLED_TOGETHER], viewer.actor)
+    others = [job_id for job_id in ids if job_id not in waiting]
+    for job_id in others[:_RUNNING_CANCELLED]:
+        # It may have ended since it was chosen.
+        with suppress(Conflict):
+            job_cancel(job_id=job_id, actor=viewer.actor)
+    now = others[:_RUNNING_CANCELLED]
+    return Cancelled(jobs=len(waiting) + len(now), remaining=len(others) - len(now))
+
+
+@repeated_on_deadlock
+@transaction.atomic
+def _cancel_waiting(ids: list[int], actor: str) -> set[int]:
+    cancelled = cancel_waiting_jobs(ids, actor=actor)
+    stream.publish_jobs(cancelled)
+    hint_round()
+    return set(cancelled)
 
 
 def _cancel_attempt(attempt: Attempt, job: Job, *, actor: str, at: datetime) -> None:

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from django.conf import settings
+
 from scheduler.core import wording
 from scheduler.core.plan import Reason
 from scheduler.core.snapshot import Job as CoreJob
 from scheduler.jobspec import JobSpec, SecretUse, did_you_mean, parse
 from scheduler.services.jobs.feasibility import Judge
-from scheduler.services.jobs.queue_room import queue_takes
+from scheduler.services.jobs.queue_room import jobs_before
 from scheduler.services.jobs.submission_facts import SubmissionFacts, VirtualClusterFacts, submission_facts
 from scheduler.services.nodes.isolation import unisolated_warning
 from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed, NotFound, QuotaExceeded
@@ -19,8 +21,8 @@ from tenants.selectors import Viewer
 
 #: Reasons of the core that a quota or a guarantee stands behind.
 _QUOTA_CODES = frozenset({"exceeds_quota", "exceeds_guarantee"})
-MAX_QUEUED_PER_TENANT = 20_000
-_PROBLEMS_REPORTED = 100
+#: Of many jobs that are refused together, each kind of problem is shown once.
+_KINDS_SHOWN = 20
 _TENANTS_NAMED = 50
 
 
@@ -54,11 +56,15 @@ class Submission:
         return scopes_by_name(self._submitter, self.facts.tenant_id)
 
     def check_room(self, more: int) -> None:
-        """Raise QuotaExceeded when the tenant's queue could not take so many more."""
-        if not queue_takes(self.facts.tenant_id, more, most=MAX_QUEUED_PER_TENANT):
+        """Raise QuotaExceeded when the tenant may not have so many more jobs."""
+        most = self.facts.most_unfinished_jobs
+        if most is None:
+            most = settings.CONFIG.unfinished_jobs_per_tenant
+        before = jobs_before(self.facts.tenant_id, more, most=most)
+        if before is not None:
             raise QuotaExceeded(
-                f"Tenant {self.facts.tenant} would have more than {MAX_QUEUED_PER_TENANT} queued jobs; wait"
-                " for some to start, or cancel some."
+                f"Tenant {self.facts.tenant} has {before:,} unfinished jobs and may have {most:,}, so it"
+                f" cannot submit {more:,} more. Wait until some have ended, cancel some, or ask an operator."
             )
 
     def check(self, raw: object, *, where: str = "") -> Checked:
@@ -76,23 +82,27 @@ class Submission:
         return checked
 
     def check_all(self, raws: Sequence[object], *, where: str) -> list[Checked]:
-        """Check many; the errors of all of them are raised together."""
+        """Check many; the errors of all of them are raised together, each kind once and counted."""
         checked: list[Checked] = []
-        problems: list[FieldError] = []
         refusals: list[ApplicationError] = []
+        kinds: dict[tuple[str, str, str], tuple[FieldError, int]] = {}
         for number, raw in enumerate(raws):
             try:
                 checked.append(self.check(raw, where=f"{where}.{number}"))
             except ApplicationError as error:
                 refusals.append(error)
-                problems.extend(error.fields)
-                if len(problems) >= _PROBLEMS_REPORTED:
-                    break
-        if refusals:
-            only_quota = all(isinstance(error, QuotaExceeded) for error in refusals)
-            message = f"No job was submitted, because {len(refusals)} can not be. {refusals[0].message}"
-            raise (QuotaExceeded if only_quota else Invalid)(message, problems[:_PROBLEMS_REPORTED])
-        return checked
+                for one in error.fields:
+                    kind = one.field.removeprefix(f"{where}.{number}"), one.problem, one.expected
+                    first, count = kinds.get(kind, (one, 0))
+                    kinds[kind] = first, count + 1
+        if not refusals:
+            return checked
+        only_quota = all(isinstance(error, QuotaExceeded) for error in refusals)
+        shown = [_counted(first, count) for first, count in kinds.values()][:_KINDS_SHOWN]
+        message = f"No job was submitted, because {len(refusals):,} of {len(raws):,} can not be."
+        if len(kinds) > len(shown):
+            message += f" Of {len(kinds):,} different problems the first {len(shown)} are shown."
+        raise (QuotaExceeded if only_quota else Invalid)(f"{message} {refusals[0].message}", shown)
 
     def _virtual_cluster(self, spec: JobSpec, where: str) -> VirtualClusterFacts:
         names = list(self.facts.virtual_clusters)
@@ -158,6 +168,14 @@ class Submission:
         problem = f"is 0 on {wording.either(accepted)}, so that the job runs on no GPU model that it accepts"
         expected = f"a speed above 0 for one of: {', '.join(accepted)}; or another gpu_model"
         raise Invalid(f"{field} {problem}.", [FieldError(field, problem, expected)])
+
+
+def _counted(first: FieldError, count: int) -> FieldError:
+    """Return the first problem of a kind, with the number of others like it."""
+    if count == 1:
+        return first
+    others = f"{count - 1:,} other job{'s' * (count > 2)}"
+    return replace(first, problem=f"{first.problem} (and so in {others})")
 
 
 def _facts_for_submit(viewer: Viewer, name: str | None) -> SubmissionFacts:

@@ -10,7 +10,7 @@ from django.db import connection
 from scheduler.core import snapshot as core
 
 _FACTS = """
-SELECT t.id, t.name,
+SELECT t.id, t.name, t.most_unfinished_jobs,
     (SELECT json_object_agg(q.gpu_model, q.gpus) FROM tenants_quota q WHERE q.tenant_id = t.id),
     (SELECT json_agg(json_build_object(
         'id', v.id,
@@ -53,6 +53,8 @@ class SubmissionFacts:
 
     tenant_id: int
     tenant: str
+    #: None: as many as the settings say.
+    most_unfinished_jobs: int | None
     quota: Mapping[str, int]
     virtual_clusters: Mapping[str, VirtualClusterFacts]
     #: Differs when the inventory does: a node's version grows with every change of it.
@@ -70,11 +72,12 @@ def submission_facts(tenant: str) -> SubmissionFacts | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    tenant_id, name, quota, virtual_clusters, inventory, cells, has_loans = row
+    tenant_id, name, most_unfinished_jobs, quota, virtual_clusters, inventory, cells, has_loans = row
     rows = [_virtual_cluster(one) for one in _json(virtual_clusters) or ()]
     return SubmissionFacts(
         tenant_id=tenant_id,
         tenant=name,
+        most_unfinished_jobs=most_unfinished_jobs,
         quota=_json(quota) or {},
         virtual_clusters={one.name: one for one in rows},
         inventory=tuple(_json(inventory)),

@@ -8,7 +8,7 @@ from scheduler.models import Event, Job
 from tenants.models import Membership, Quota
 from tests.api.caller import caller, is_error
 from tests.scheduler.api.conftest import World, spec
-from tests.scheduler.builders import make_job, make_node, make_tenant, make_vc
+from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 
 
 def test_a_submitted_job_is_queued_and_answered_whole(world: World) -> None:
@@ -144,11 +144,36 @@ def test_bulk_refuses_fields_it_does_not_know(world: World) -> None:
     assert body["fields"][0]["field"] == "all"
 
 
-def test_a_queue_has_an_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.services.jobs.submission.MAX_QUEUED_PER_TENANT", 3)
+def test_a_tenant_has_no_more_unfinished_jobs_than_operators_allow(world: World) -> None:
+    is_error(world.member.patch("/tenants/vision", {"most_unfinished_jobs": 9}), 403, "not_allowed")
+    changed = world.operator.patch("/tenants/vision", {"most_unfinished_jobs": 3})
+    assert changed.json()["most_unfinished_jobs"] == 3
     assert world.member.post("/jobs/bulk", {"jobs": [spec()] * 3}).status_code == 201
-    is_error(world.member.post("/jobs", spec()), 409, "quota_exceeded")
+    # One that runs counts as well as one that waits.
+    make_attempt(Job.objects.all()[0], gpus_of(world.node)[:1])
+    refused = is_error(world.member.post("/jobs/bulk", {"jobs": [spec()] * 2}), 409, "quota_exceeded")
+    said = "Tenant vision has 3 unfinished jobs and may have 3, so it cannot submit 2 more."
+    assert refused["message"].startswith(said)
     assert Job.objects.count() == 3
+    world.operator.patch("/tenants/vision", {"most_unfinished_jobs": None})
+    assert world.member.post("/jobs", spec()).status_code == 201
+
+
+def test_a_refused_bulk_says_how_many_and_each_kind_of_problem_once(world: World) -> None:
+    wrong = [spec(gpu_model="V101")] * 600 + [spec(gpus=9, guarantee="opportunistic")] * 399 + [spec()]
+    answer = world.member.post("/jobs/bulk", {"jobs": wrong})
+    body = is_error(answer, 400, "invalid")
+    assert body["message"].startswith("No job was submitted, because 999 of 1,000 can not be. ")
+    assert [field["field"] for field in body["fields"]] == [
+        "jobs.0.tasks.0.resources.gpu_model",
+        "jobs.600.tasks.0.resources.gpu",
+    ]
+    assert body["fields"][0]["problem"].endswith("(and so in 599 other jobs)")
+    assert len(answer.content) < 2_000
+    different = [spec(gpu_model=f"X{number}") for number in range(1_000)]
+    answer = world.member.post("/jobs/bulk", {"jobs": different})
+    assert "Of 1,000 different problems the first 20 are shown." in answer.json()["message"]
+    assert len(answer.content) < 10_000
 
 
 def test_check_answers_and_submits_nothing(world: World) -> None:

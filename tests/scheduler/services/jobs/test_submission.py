@@ -7,6 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from scheduler.models import Event, Job, Node
 from scheduler.services.jobs.control import job_submit, jobs_submit_bulk
 from tenants.errors import Invalid, QuotaExceeded
+from tenants.models import Tenant
 from tenants.selectors import Viewer, viewer_of
 from tests.scheduler.builders import make_cells, make_job, make_member, make_node, make_tenant, make_vc
 
@@ -106,8 +107,8 @@ def test_a_job_that_runs_on_one_of_its_models_is_taken(member: Viewer) -> None:
     assert job.shape["deadline_seconds"] == 7_200.0
 
 
-def test_the_queue_limit_counts_what_a_bulk_adds(member: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.services.jobs.submission.MAX_QUEUED_PER_TENANT", 5)
+def test_the_limit_of_unfinished_jobs_counts_what_a_bulk_adds(member: Viewer) -> None:
+    Tenant.objects.filter(name="vision").update(most_unfinished_jobs=5)
     jobs_submit_bulk(viewer=member, tenant=None, specs=[spec()] * 3)
     with pytest.raises(QuotaExceeded):
         jobs_submit_bulk(viewer=member, tenant=None, specs=[spec()] * 3)

@@ -1,0 +1,87 @@
+"""secret: values that jobs are given by name, and that nobody is shown again."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from allot.commands.options import OutputOption, connect
+from allot.errors import WrongUse
+from allot.output import Format, print_line, print_objects, print_table, say, since
+
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+#: The server takes no more.
+MOST_BYTES = 32 * 1024
+#: Shorter ones are not masked in what jobs write.
+SHORTEST_MASKED = 8
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as hf-token.")]
+TenantOption = Annotated[
+    str | None, typer.Option(help="Of this tenant; left out: of your own.", show_default=False)
+]
+
+
+@group.command(name="set")
+def set_secret(name: Name, tenant: TenantOption = None) -> None:
+    """Keep a secret, in place of the one of that name: its value is asked for, or read from standard input.
+
+    `allot secret set hf-token`, or `allot secret set s3-key --tenant vision < key.pem`
+    """
+    value = _value(name)
+    with connect() as client:
+        client.set_secret(name, value, tenant=tenant)
+    print_line(f"secret {name} is kept{f' for tenant {tenant}' if tenant else ''}")
+    if len(value.strip().encode()) < SHORTEST_MASKED:
+        say(f"It has fewer than {SHORTEST_MASKED} characters, so it is not masked in what jobs write.")
+
+
+def _value(name: str) -> str:
+    """The value, never from the command line, which others on the machine can see."""
+    if sys.stdin.isatty():
+        value: str = typer.prompt(f"Value of {name}", hide_input=True, err=True)
+        return value
+    content = sys.stdin.buffer.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise WrongUse(f"The value is longer than {MOST_BYTES:,} bytes.")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise WrongUse("The value is not text in UTF-8; put bytes into base64.") from None
+    # A shell's `echo` ends its line; a text of several lines keeps its last one's end.
+    return text.removesuffix("\n") if text.count("\n") == 1 else text
+
+
+@group.command(name="list")
+def list_secrets(tenant: TenantOption = None, output: OutputOption = Format.table) -> None:
+    """List the names of secrets, who set them, and when they were last used."""
+    with connect() as client:
+        found = client.secrets(tenant)
+    if output is not Format.table:
+        print_objects(found, output)
+        return
+    rows = [
+        [
+            row["name"],
+            row["scope"],
+            row["changed_by"],
+            since(row["changed_at"]),
+            since(row["last_used_at"]) if row["last_used_at"] else "never",
+        ]
+        for row in found
+    ]
+    print_table(["NAME", "SCOPE", "SET BY", "AGE", "USED"], rows)
+
+
+@group.command()
+def delete(name: Name, tenant: TenantOption = None) -> None:
+    """Delete a secret. Jobs that name it and have not started will fail."""
+    with connect() as client:
+        client.delete_secret(name, tenant=tenant)
+    print_line(f"secret {name} is deleted")
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(group, name="secret", help="Values that jobs are given by name.")
