@@ -153,7 +153,11 @@ class JobCancel(APIView):
 class JobsCancel(APIView):
     scope = Scope.SUBMIT
 
-    @extend_schema(request=job_spec_schemas.BulkCancel, responses={200: job_spec_schemas.BulkCancelled})
+    @extend_schema(
+        operation_id="jobs_cancel_many",
+        request=job_spec_schemas.BulkCancel,
+        responses={200: job_spec_schemas.BulkCancelled},
+    )
     def post(self, request: Request) -> Response:
         """Cancel all jobs under a filter that have not ended, or only say how many these are."""
         given = job_spec_schemas.BulkCancel(data=request.data)

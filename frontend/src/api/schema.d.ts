@@ -664,6 +664,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Cancel all jobs under a filter that have not ended, or only say how many these are. */
+        post: operations["jobs_cancel_many"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/check": {
         parameters: {
             query?: never;
@@ -1415,7 +1432,7 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** @description Change a tenant's title. For operators. */
+        /** @description Change a tenant's title, or the most jobs that it may have unfinished. For operators. */
         patch: operations["tenants_change"];
         trace?: never;
     };
@@ -2346,6 +2363,30 @@ export interface components {
             name: string;
             layer: components["schemas"]["LayerEnum"];
             says: string;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        BulkCancelRequest: {
+            /** @description At least one of the filters of GET /jobs, such as state, label or id. */
+            filter: {
+                [key: string]: string;
+            };
+            /**
+             * @description Only say how many there are.
+             * @default false
+             */
+            dry_run: boolean;
+            /** @description Refuse when more match than this. */
+            most?: number | null;
+        };
+        BulkCancelled: {
+            /** @description Cancelled or told to stop; or that would be. */
+            jobs: number;
+            /** @description That match and run still: ask again for them. */
+            remaining: number;
+            /** @description Of a dry run: of them wait. */
+            queued: number | null;
+            /** @description Of a dry run: of them run. */
+            running: number | null;
         };
         BulkSubmitRequest: {
             tenant?: string;
@@ -4281,6 +4322,8 @@ export interface components {
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PatchedTenantChangeRequest: {
             title?: string;
+            /** @description Jobs that it may have queued or running; null: as many as the settings say. */
+            most_unfinished_jobs?: number | null;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PatchedUserChangeRequest: {
@@ -4960,6 +5003,7 @@ export interface components {
             readonly role: components["schemas"]["Role"];
             /** @description How many users are members. */
             members: number;
+            most_unfinished_jobs?: number | null;
             /** Format: date-time */
             readonly created_at: string;
             /** Format: int64 */
@@ -7142,6 +7186,12 @@ export interface operations {
                  *     * `opportunistic` - opportunistic
                  */
                 guarantee?: "guaranteed" | "opportunistic";
+                /** @description Numbers of jobs, separated by commas. */
+                id?: number[];
+                /** @description A label, "team=vision", or its name, "team". */
+                label?: string;
+                /** @description The whole name. */
+                name?: string;
                 /** @description Results in one page. */
                 page_size?: number;
                 /** @description Part of the name. */
@@ -8612,6 +8662,104 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["BulkSubmitted"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_cancel_many: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkCancelRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkCancelled"];
                 };
             };
             /** @description Malformed, or wrong fields. */
