@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0005_token_scopes'),
+        ('tenants', '0006_audit_log'),
     ]
 
     operations = [
