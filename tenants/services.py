@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
