@@ -18,7 +18,7 @@ from pathlib import Path
 from machine import describe_machine
 
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Arrival, Truth
 from scheduler.core.snapshot import (

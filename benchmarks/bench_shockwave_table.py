@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from scheduler.core.sim.costs import Costs
-from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.result import Result
+from scheduler.core.sim.rules import Rules
 from scheduler.simulation.clusters import parse_cluster
 from scheduler.simulation.experiment import Experiment
 from scheduler.simulation.joining import join

@@ -32,12 +32,19 @@ class Session:
     """The facts, and the indexes that the steps of a round keep of them.
 
     `overran` says of which views it is known already that their policy takes too long, and in what words.
+    Without `moves` a job that runs stays on its GPUs or gives way, as in published simulators.
     """
 
     def __init__(
-        self, snapshot: Snapshot, compute: Compute = here, overran: Mapping[str, str] | None = None
+        self,
+        snapshot: Snapshot,
+        compute: Compute = here,
+        overran: Mapping[str, str] | None = None,
+        *,
+        moves: bool = True,
     ) -> None:
         self._overran = overran or {}
+        self._moves = moves
         self.facts = Facts(snapshot)
         self.admission = Admission(self.facts)
         self._binding = Binding(self.facts, self.admission) if self.facts.layout else None
@@ -49,7 +56,7 @@ class Session:
     def outcomes(self) -> Sequence[Served]:
         """Admit, reserve, allocate and place: serve the guaranteed views in turn, then the spare one."""
         cluster, frame = self._refreshed(), self.facts.frame
-        restraint = Restraint(self.facts)
+        restraint = Restraint(self.facts, moves=self._moves)
         outcomes = []
         for vc in self._reservation.order():
             view = self._reservation.guaranteed(vc, cluster)

@@ -104,8 +104,9 @@ def parser() -> argparse.ArgumentParser:
         "--cost",
         action="append",
         default=[],
-        metavar="NAME=S",
-        help="start_seconds, checkpoint_seconds, restore_seconds, migration_seconds, interval_seconds",
+        metavar="NAME[@KIND][@GPUS]=S",
+        help="start_seconds, checkpoint_seconds, restore_seconds, migration_seconds, of all jobs, of a kind, "
+        "of gangs of so many GPUs or more; interval_seconds; event_seconds",
     )
     world.add_argument(
         "--failure",
@@ -126,13 +127,20 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="jobs tell of their steps, by which run times are measured, whatever was declared",
     )
+    world.add_argument(
+        "--no-moves",
+        dest="moves",
+        action="store_false",
+        help="a job that runs stays on its GPUs or gives way, as in most published simulators",
+    )
     sweep = made.add_argument_group("many runs")
     sweep.add_argument(
         "--sweep",
         action="append",
         default=[],
         metavar="AXIS=V1,V2",
-        help="round_seconds, locality, limit, placer, cells=no,yes, steps=no,yes, costs.NAME, failures.NAME",
+        help="round_seconds, locality, limit, placer, cells=no,yes, steps=no,yes, moves=no,yes, costs.NAME, "
+        "failures.NAME",
     )
     sweep.add_argument(
         "--processes", type=int, default=1, metavar="N", help="runs at a time on this machine; 0: one a core"
@@ -193,6 +201,7 @@ def understand(arguments: Sequence[str]) -> Order:
         },
         locality=given.locality,
         steps=given.steps,
+        moves=given.moves,
         cells=given.cells,
         private=given.private,
     )

@@ -9,8 +9,8 @@ from scheduler.core.guarantees.binding import CELLS
 from scheduler.core.registry import make_placer, make_policy
 from scheduler.core.reserve import SPARE
 from scheduler.core.sim.engine import Scripted
-from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.gavel.choices import rules_named, shares_named
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Workload
 from scheduler.core.snapshot import PairSpeeds, Snapshot
 from scheduler.simulation.errors import InputError

@@ -10,9 +10,9 @@ from scheduler.core.serve import Served
 from scheduler.core.sim.anomalies import compare, private_run, waits_in, with_evidence
 from scheduler.core.sim.delays import Comparison
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.lateness import LateWatch
 from scheduler.core.sim.private import private_cluster
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
 from scheduler.core.snapshot import Job, Snapshot
 

@@ -173,8 +173,17 @@ def _about(experiment: Experiment) -> list[str]:
             f"Starting costs {costs.start_seconds:g} s, a checkpoint {costs.checkpoint_seconds:g} s,"
             f" restoring {costs.restore_seconds:g} s, other GPUs {costs.migration_seconds:g} s more."
         )
-    else:
+    elif not costs.special and not costs.event_seconds:
         said.append("Starting, stopping and moving jobs costs nothing.")
+    for each in costs.special:
+        gangs = f" of {each.least_gpus} GPUs or more" if each.least_gpus else ""
+        said.append(f"{each.name} of {each.application or 'all'} jobs{gangs}: {each.seconds:g} s.")
+    if costs.event_seconds:
+        said.append(
+            f"Who runs on pays {costs.event_seconds:g} s whenever a round starts, stops or moves anybody."
+        )
+    if not rules.moves:
+        said.append("A job that runs is never moved: it stays where it is, or gives way.")
     if rules.speeds.tables is None:
         said.append("Every job runs at the same speed on every GPU model.")
     if rules.speeds.default_locality < 1:

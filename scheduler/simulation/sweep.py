@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from scheduler.core import wording
-from scheduler.core.sim.costs import Costs
+from scheduler.core.sim.costs import OF_JOBS, CostFor, Costs
 from scheduler.core.sim.failures import Failures
-from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.result import Result
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation import gavel_rounds
@@ -69,6 +69,8 @@ class Case:
     locality: float = 1.0
     #: Jobs tell of their steps.
     steps: bool = False
+    #: Jobs that run may be moved.
+    moves: bool = True
     #: Divide every guarantee by cells.
     cells: bool = False
     private: bool = False
@@ -94,9 +96,10 @@ def prepare(case: Case) -> Prepared:
     _check_window(case.window, workload)
     rules = Rules(
         speeds=Speeds(tables=table, default_locality=case.locality, gpus_per_node=cluster.largest_node),
-        costs=_made(Costs, "cost", case.costs),
+        costs=_costs(case.costs),
         failures=_made(Failures, "failure", case.failures),
         tells_steps=case.steps,
+        moves=case.moves,
         seed=case.seed,
     )
     experiment = Experiment(
@@ -178,9 +181,30 @@ def _check_window(window: tuple[int, int] | None, workload: Workload) -> None:
         )
 
 
+def _costs(given: Mapping[str, float]) -> Costs:
+    """Return the costs: NAME of all, NAME@GPUS of gangs of so many or more, NAME@KIND[@GPUS] of a kind."""
+    plain = _made(Costs, "cost", {name: value for name, value in given.items() if "@" not in name})
+    special = []
+    for text, seconds in given.items():
+        name, *rest = text.split("@")
+        if not rest:
+            continue
+        gpus = int(rest.pop()) if rest[-1].isdecimal() else 0
+        if name not in OF_JOBS or len(rest) > 1 or (rest and not rest[0]):
+            raise InputError(
+                f"cost {text!r}: write NAME@GPUS, NAME@KIND or NAME@KIND@GPUS, NAME being one of"
+                f" {wording.either(OF_JOBS)}"
+            )
+        special.append(CostFor(name=name, seconds=seconds, application="".join(rest), least_gpus=gpus))
+    try:
+        return replace(plain, special=tuple(special))
+    except ValueError as error:
+        raise InputError(f"cost: {error}") from None
+
+
 def _made(kind: type[T], word: str, given: Mapping[str, float]) -> T:
     """Return the parameters as their dataclass, naming the one that is wrong."""
-    known = [each.name for each in fields(kind) if each.name != "classes"]  # type: ignore[arg-type]
+    known = [each.name for each in fields(kind) if each.name not in ("classes", "special")]  # type: ignore[arg-type]
     for name in given:
         if name not in known:
             raise InputError(f"there is no {word} {name!r}; choose {wording.either(known)}")
@@ -214,7 +238,7 @@ def _with(case: Case, axis: str, text: str) -> Case:
     if axis in ("placer", "cluster", "trace"):
         name_of: Any = {axis: text}
         return replace(case, **name_of)
-    if axis in ("cells", "steps") and text in ("no", "yes"):
+    if axis in ("cells", "steps", "moves") and text in ("no", "yes"):
         is_on: Any = {axis: text == "yes"}
         return replace(case, **is_on)
     if not (axis in _NUMBERS or (dot and group in ("costs", "failures"))):
@@ -223,6 +247,7 @@ def _with(case: Case, axis: str, text: str) -> Case:
             "placer",
             "cells=no,yes",
             "steps=no,yes",
+            "moves=no,yes",
             "cluster",
             "trace",
             "costs.NAME",

@@ -164,7 +164,9 @@ def write_profiles(folder: Path) -> Path:
     (ncf / "scalability.csv").write_text(
         "num_nodes,num_replicas,local_bsz,step_time,sync_time\n6,24,64,1,0.5\n"
     )
-    for batch, iterations in ((256, 1000), (2048, 100)):
-        rows = "".join(f"1.0,{iterations * epoch // 10},0.5,1,1\n" for epoch in range(1, 11))
+    for batch, progress, iterations in ((256, 1000, 1000), (2048, 990, 100)):
+        rows = "".join(
+            f"{progress * epoch // 10},{iterations * epoch // 10},0.5,1,1\n" for epoch in range(1, 11)
+        )
         (ncf / f"validation-{batch}.csv").write_text(f"progress,iteration,metric,grad_sqr,grad_var\n{rows}")
     return folder / "profiles"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Arrival, Truth, Workload
 from scheduler.simulation.clusters import parse_cluster

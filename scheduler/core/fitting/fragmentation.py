@@ -57,10 +57,17 @@ def fragment(free: Free, ask: Ask) -> int:
 
 
 def frequent(counts: Mapping[Ask, float], covering: float = 0.95) -> dict[Ask, float]:
-    """Return the most frequent kinds of tasks that together are so much of all, with their frequencies."""
+    """Return the most frequent kinds of tasks that together are so much of all, with their frequencies.
+
+    Of kinds that are as frequent the larger comes first, by CPUs, share, GPUs and models in this order, as in
+    the authors' simulator: who makes the cut decides a curve by up to half a point.
+    """
     total, covered = sum(counts.values()), 0.0
     chosen: dict[Ask, float] = {}
-    for ask in sorted(counts, key=lambda ask: (-counts[ask], ask[:3], sorted(ask.models))):
+    order = sorted(
+        counts, key=lambda ask: (counts[ask], ask.cpus, ask.share, ask.gpus, sorted(ask.models)), reverse=True
+    )
+    for ask in order:
         if covered >= covering * total:
             break
         chosen[ask] = counts[ask]

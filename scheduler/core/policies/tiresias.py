@@ -5,14 +5,16 @@ dimensional attained service, discretised; 2D-LAS and 2D-Gittins) and 3.3 (place
 all GPUs count as free; the queues are walked from the first, jobs are admitted whole where they fit and
 passed over where they do not, and what runs and is not admitted is preempted.
 
-Faithful: attained service is GPUs x seconds; K queues by thresholds; inside a queue first start first, and
-never-started jobs last; 2D-Gittins orders a queue by its index, the last queue by start; a job that has
-waited `promote` times as long as it has executed goes back to the first queue and begins anew; skewed gangs
-are consolidated and wait for that, others fill fragments.
+Faithful: attained service is GPUs x seconds; K queues by thresholds; 2D-Gittins orders a queue by its index,
+the last queue as 2D-LAS does; a job that has waited `promote` times as long as it has executed goes back to
+the first queue and begins anew; skewed gangs are consolidated and wait for that, others fill fragments.
 
 Deviations from the paper, or where sources disagree:
 
 - Priority of our jobs comes before the queue. The paper knows none.
+- Inside a queue of 2D-LAS the paper has first in first out, by start; its simulator puts who runs first, and
+  the others by submission. `inside` chooses: `running` as the simulator, and the default, since users wait
+  least under it (docs/reproduction.md); `submission` alone; `start` by first start, never-started ones last.
 - A Gittins index looks as far as the bound of its queue (`delta` = bound - attained service). That of an
   attempt that runs is taken where it entered its queue or started, so that it changes at events only and
   equals do not take turns for ever. Without samples the discipline is that of LAS.
@@ -57,6 +59,8 @@ class Tiresias:
     thresholds: Sequence[float] = (3_250.0, 7_200.0)
     #: GPU-seconds that jobs needed in all, for "gittins"; empty: learned from those that end.
     service_samples: Sequence[float] = ()
+    #: Who goes first in a queue: those that run, then by submission; by submission; by their first start.
+    inside: Literal["running", "submission", "start"] = "running"
     #: A job that waited so many times as long as it has run is promoted to the first queue; 0: never.
     promote: float = 0.0
     #: Gangs of a larger skew (largest tensor / model size) are consolidated.
@@ -65,6 +69,8 @@ class Tiresias:
     def __post_init__(self) -> None:
         if self.discipline not in ("las", "gittins"):
             raise ValueError(f"discipline must be las or gittins, not {self.discipline!r}")
+        if self.inside not in ("running", "submission", "start"):
+            raise ValueError(f"inside must be running, submission or start, not {self.inside!r}")
         if list(self.thresholds) != sorted(set(self.thresholds)) or min(self.thresholds, default=1) <= 0:
             raise ValueError("thresholds must rise, and be above 0")
 
@@ -128,7 +134,7 @@ class _Queues:
             bound = self._policy.thresholds[queue - 1] if queue else 0.0
             entered = max(bound, self._service(job, ended_only=True))
             index = self._gittins.index(entered, self._policy.thresholds[queue] - entered)
-        return -job.priority, queue, -index, self._started_at(job), job.submitted_at, job.id
+        return -job.priority, queue, -index, self._turn(job), job.submitted_at, job.id
 
     def promote_the_starving(self) -> None:
         """Put jobs that have waited too long for what they got back into the first queue."""
@@ -160,8 +166,9 @@ class _Queues:
 
     def remember(self, outcome: Outcome) -> dict[str, Any]:
         """Return the memory for the next round."""
-        for number in outcome.stops:
-            self._first.setdefault(str(number), self._view.running[number].since)
+        if self._policy.inside == "start":
+            for number in outcome.stops:
+                self._first.setdefault(str(number), self._view.running[number].since)
         memory: dict[str, Any] = {"reset": self._reset, "left": self._left, "first": self._first}
         if self._policy.learns:
             memory["samples"] = self._samples
@@ -183,6 +190,12 @@ class _Queues:
 
     def _queue_of(self, job: Job, service: float) -> int:
         return bisect_right(self._policy.thresholds, service + job.gpus * INSTANT_SECONDS)
+
+    def _turn(self, job: Job) -> float:
+        """Return what comes before submission in a queue."""
+        if self._policy.inside == "running":
+            return 0.0 if job.id in self._view.running else 1.0
+        return self._started_at(job) if self._policy.inside == "start" else 0.0
 
     def _started_at(self, job: Job) -> float:
         """Return when it first started; now where that was forgotten, for ever away when it never did."""

@@ -30,8 +30,8 @@ Unit = tuple[JobId, ...]
 class Restraint:
     """Serves the views of one round within what policies may do to jobs that run."""
 
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
+    def __init__(self, facts: Facts, *, moves: bool = True) -> None:
+        self._facts, self._moves = facts, moves
         #: Jobs that may still be displaced in this round; None: any number.
         self._left = facts.frame.preemptions_per_round
         #: What each virtual cluster lets an attempt run at least, where it does.
@@ -42,6 +42,11 @@ class Restraint:
     def serve(self, view: View, plugins: Plugins, memory: Memory, overran: str = "") -> Served:
         """Let the view's policy and placer decide, again around those that it has to leave alone."""
         outcome = serve(view, plugins, memory, overran)
+        if not self._moves:
+            staying: set[Unit] = set()
+            while movers := _movers(outcome) - staying:
+                staying |= movers
+                outcome = serve(_pinning(view, staying), plugins, memory, overran)
         if self._left is None and not self._least:
             return outcome
         young = self._young(view)
@@ -55,8 +60,8 @@ class Restraint:
         leaving = displaced(outcome)
         if _count(leaving) > self._left:
             may_go = self._chosen(outcome, leaving)
-            staying = outcome.view.capacity.pending.keys() - may_go
-            again = serve(_pinning(view, staying), plugins, memory, overran)
+            others = outcome.view.capacity.pending.keys() - may_go
+            again = serve(_pinning(view, others), plugins, memory, overran)
             next_round_at = view.now + view.round_seconds
             outcome = _explained(again, outcome, self._used_up(leaving), next_round_at)
             leaving = displaced(outcome)
@@ -118,6 +123,11 @@ def displaced(outcome: Served) -> set[Unit]:
         for unit, holding in outcome.view.capacity.pending.items()
         if holding in dropped and holding.running is not None and holding.running.phase == "held"
     }
+
+
+def _movers(outcome: Served) -> set[Unit]:
+    """Return who would run on, but elsewhere."""
+    return {unit for unit in displaced(outcome) if unit[0] in placed_by(outcome)}
 
 
 def _pinning(view: View, units: Iterable[Unit]) -> View:

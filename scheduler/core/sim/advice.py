@@ -23,8 +23,8 @@ from scheduler.core.cells.pool import pools_of
 from scheduler.core.cells.specification import Specification, VirtualCells
 from scheduler.core.errors import SchedulingError
 from scheduler.core.sim.choosing import SLACK_SECONDS, Option, choose
-from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.menus import Owned, between, coarse, obtainable, wants_of, with_at_least
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.trying import Bench, Tried
 from scheduler.core.sim.workload import Arrival
 from scheduler.core.snapshot import Snapshot

@@ -20,7 +20,7 @@ from math import ceil
 from scheduler.core.plan import Reason
 from scheduler.core.sim.delays import Anomaly, Cause, Comparison, Delay, Evidence, Point, Spread
 from scheduler.core.sim.engine import Engine, Scripted
-from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival, Truth
 from scheduler.core.snapshot import Job, JobId, Snapshot
 

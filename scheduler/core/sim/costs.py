@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any
+
+from scheduler.core.snapshot import Job
+
+#: What one kind of job, or one size of gang, can pay otherwise than the others.
+OF_JOBS = ("start_seconds", "restore_seconds", "migration_seconds", "checkpoint_seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostFor:
+    """A cost of jobs of one kind, or of gangs of a size."""
+
+    #: One of OF_JOBS.
+    name: str
+    seconds: float
+    #: Empty: of any kind.
+    application: str = ""
+    #: Gangs of so many GPUs or more.
+    least_gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,14 +40,22 @@ class Costs:
     #: Between the checkpoints that a job writes by itself: what a failure throws it back by, at most.
     #: None: it writes none, and a failed attempt has to be done again from its beginning.
     interval_seconds: float | None = None
+    #: What every job that runs on pays whenever a round starts, stops or moves anybody.
+    event_seconds: float = 0.0
+    #: Where a kind of job or a size of gang pays otherwise.
+    special: tuple[CostFor, ...] = ()
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
+        values = [(each.name, getattr(self, each.name)) for each in fields(self) if each.name != "special"]
+        for name, value in [*values, *((each.name, each.seconds) for each in self.special)]:
             if value is not None and not 0 <= value < float("inf"):
-                raise ValueError(f"{each.name} is {value}; it must be a number of seconds of at least 0")
+                raise ValueError(f"{name} is {value}; it must be a number of seconds of at least 0")
         if self.interval_seconds == 0:
             raise ValueError("interval_seconds is 0; it must be above 0, or none")
+
+    def of(self, job: Job) -> Costs:
+        """Return what one job pays: of what is said of it the nearest, a kind before a size."""
+        return _of(self, job.application, job.gpus) if self.special else self
 
     @property
     def preemption_seconds(self) -> float:
@@ -39,3 +67,12 @@ class Costs:
         if self.interval_seconds is None:
             return 0.0
         return worked_seconds - worked_seconds % self.interval_seconds
+
+
+@lru_cache(maxsize=4_096)
+def _of(costs: Costs, application: str, gpus: int) -> Costs:
+    own: dict[str, Any] = {}
+    for each in sorted(costs.special, key=lambda each: (bool(each.application), each.least_gpus)):
+        if each.application in ("", application) and gpus >= each.least_gpus:
+            own[each.name] = each.seconds
+    return replace(costs, special=(), **own)

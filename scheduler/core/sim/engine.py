@@ -21,10 +21,11 @@ from scheduler.core.plan import Plan, Tier
 from scheduler.core.serve import Served
 from scheduler.core.session import Session
 from scheduler.core.sim.agenda import Agenda
-from scheduler.core.sim.floor import Floor, Rules
+from scheduler.core.sim.floor import Floor
 from scheduler.core.sim.market import Market
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.result import JobRecord, Sample, Stay
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival, Truth
 from scheduler.core.snapshot import Job, JobId, Memory, Node, NodeId, Snapshot
 
@@ -57,7 +58,8 @@ class Engine:
         on_round: Callable[[Engine, Sequence[Served], Plan], None] | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        self.session = Session(facts)
+        self._rules = rules or Rules()
+        self.session = Session(facts, moves=self._rules.moves)
         self.began_at = facts.now
         self.rounds = 0
         #: Seconds by the stopwatch that all decisions took.
@@ -66,7 +68,7 @@ class Engine:
         #: Jobs that this cluster can never run, with the reason.
         self.never: dict[JobId, str] = {}
         self._agenda = Agenda(facts.now)
-        self._floor = Floor(self.session.facts, rules or Rules(), self._agenda)
+        self._floor = Floor(self.session.facts, self._rules, self._agenda)
         self._memory: dict[str, Memory] = dict(facts.memory)
         self._newcomers: list[JobId] = []
         self._on_round, self._stopwatch = on_round, stopwatch
@@ -237,7 +239,8 @@ class Engine:
             changed, self._in_force = relying_on(changed, lending), active(lending.loans, self.now)
         self._floor.lose({gpu.id for node in changed.nodes for gpu in node.gpus if gpu.healthy})
         present = self.snapshot()
-        self.session = Session(replace(changed, jobs=present.jobs, running=present.running))
+        facts = replace(changed, jobs=present.jobs, running=present.running)
+        self.session = Session(facts, moves=self._rules.moves)
         self._floor.facts = self.session.facts
         self._floor.spending.take_in(changed.tenants)
         self._note_closings(changed.nodes)

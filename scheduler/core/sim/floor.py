@@ -6,7 +6,7 @@ It carries out plans and lets attempts end. What it learns it puts into the fact
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -18,39 +18,18 @@ from scheduler.core.restraint.backoff import after_preemption
 from scheduler.core.sim.agenda import Agenda, nothing
 from scheduler.core.sim.closing import Closing
 from scheduler.core.sim.costs import Costs
-from scheduler.core.sim.failures import Failure, Failures
+from scheduler.core.sim.failures import Failure
 from scheduler.core.sim.occupancy import Occupancy
 from scheduler.core.sim.pacing import Pacing
 from scheduler.core.sim.progress import Attempt, Progress
 from scheduler.core.sim.result import StayEnd
-from scheduler.core.sim.speeds import Speeds
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.spending import Spending
 from scheduler.core.sim.stays import Stays
 from scheduler.core.sim.telling import Telling
 from scheduler.core.sim.watch import Watch
 from scheduler.core.sim.workload import Truth
-from scheduler.core.snapshot import (
-    AllocationId,
-    GpuId,
-    Job,
-    JobId,
-    Running,
-    Snapshot,
-    Trial,
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """How the simulated world behaves."""
-
-    speeds: Speeds = field(default_factory=Speeds)
-    costs: Costs = field(default_factory=Costs)
-    failures: Failures = field(default_factory=Failures)
-    #: Jobs tell of their steps, by which their run times are measured, whatever was declared.
-    tells_steps: bool = False
-    seed: int = 0
-
+from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, Running, Snapshot, Trial
 
 #: What the cause of a STOP is called in the record of a stay.
 _STAY_ENDS: Mapping[str, StayEnd] = {
@@ -99,6 +78,17 @@ class Floor:
         for action in actions:
             if action.placement is not None:
                 self._start(action)
+        if actions and self.rules.costs.event_seconds:
+            self._pause_others({job for action in actions for job in action.jobs})
+
+    def _pause_others(self, named: Set[JobId]) -> None:
+        """Let everyone who runs on pay for a round that changed something."""
+        for running in self.facts.running.values():
+            for job in running.jobs:
+                attempt = self.progress[job].attempt
+                if job not in named and attempt is not None and attempt.state is AttemptState.RUNNING:
+                    attempt.pause(self._agenda.now, self.rules.costs.event_seconds)
+                    self._foresee(job)
 
     def _regrade(self, action: Action) -> None:
         assert action.allocation is not None
@@ -124,11 +114,14 @@ class Floor:
     def _send_away(self, running: Running, end: StayEnd, preempted_by: tuple[JobId, ...] = ()) -> None:
         """Let the jobs leave their GPUs, those that go on elsewhere when they have written a checkpoint."""
         self._tell_to_stop(running, end, preempted_by)
-        if end in _GOES_ON and self.rules.costs.checkpoint_seconds:
+        if end in _GOES_ON and self._checkpoint_seconds(running):
             self.facts.put_running(replace(running, stopping=True))
-            self._release_after_checkpoint(running.allocation)
+            self._release_after_checkpoint(running)
         else:
             self._release(running.allocation)
+
+    def _checkpoint_seconds(self, running: Running) -> float:
+        return max([self.rules.costs.of(self.progress[job].job).checkpoint_seconds for job in running.jobs])
 
     def _tell_to_stop(self, running: Running, end: StayEnd, preempted_by: tuple[JobId, ...] = ()) -> None:
         """Note how the stay will have ended, and let its jobs make no more progress."""
@@ -136,9 +129,9 @@ class Floor:
         for job in running.jobs:
             self.progress[job].stop(self._agenda.now)
 
-    def _release_after_checkpoint(self, allocation: AllocationId) -> None:
-        pause = self.rules.costs.checkpoint_seconds
-        self._agenda.note(self._agenda.now + pause, partial(self._release, allocation))
+    def _release_after_checkpoint(self, running: Running) -> None:
+        pause = self._checkpoint_seconds(running)
+        self._agenda.note(self._agenda.now + pause, partial(self._release, running.allocation))
 
     def _start(self, action: Action) -> None:
         assert action.placement is not None
@@ -163,7 +156,9 @@ class Floor:
     def know(self, job: Job, truth: Truth) -> None:
         facts = self.facts
         told = replace(
-            job, preemption_cost_seconds=job.preemption_cost_seconds or self.rules.costs.preemption_seconds
+            job,
+            preemption_cost_seconds=job.preemption_cost_seconds
+            or self.rules.costs.of(job).preemption_seconds,
         )
         best = self.rules.speeds.best(job, facts.cluster.models)
         self.progress[job.id] = Progress(told, truth, best)
@@ -184,7 +179,7 @@ class Floor:
                 self._put_to_work(job, running, is_resumed=True)
             if running.stopping:
                 self._tell_to_stop(running, "preempted")
-                self._release_after_checkpoint(running.allocation)
+                self._release_after_checkpoint(running)
 
     def submit(self, job: Job, truth: Truth) -> None:
         """A job comes and waits."""
@@ -292,7 +287,7 @@ class Floor:
     def _put_to_work(self, job: JobId, running: Running, *, is_resumed: bool = False) -> None:
         progress = self.progress[job]
         self.watch.starts(progress.job)
-        costs = Costs() if is_resumed else self.rules.costs
+        costs = Costs() if is_resumed else self.rules.costs.of(progress.job)
         progress.begin(self._agenda.now, running.gpus, self._rate(job, running), costs)
         self._telling.begin(job)
         self._pacing.begin(job, running)

@@ -44,6 +44,12 @@ class Attempt:
             self.worked += (now - self.counted_at) * self.rate
             self.counted_at = now
 
+    def pause(self, now: float, seconds: float) -> None:
+        """Make no progress for so many seconds from now on."""
+        self.count(now)
+        self.counted_at = max(self.counted_at, now) + seconds
+        self.version += 1
+
 
 class Progress:
     """A job from its arrival to its end."""

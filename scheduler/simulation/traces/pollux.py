@@ -3,21 +3,23 @@
 A workload has the columns name, time, application, num_replicas, batch_size. Each replica is one GPU, 4 to
 a node. The run time is that of the requested GPUs and batch size, as Pollux's baselines run the job:
 
-    iterations to the last epoch (validation-<batch>.csv) x seconds an iteration (placements.csv,
-    scalability.csv)
+    sum over epochs of (progress of the epoch / gain of an iteration in it) x seconds an iteration
 
-for the placement on as few nodes as possible. The time of an iteration is linear between measured per-GPU
-batch sizes. A per-GPU batch larger than any measured is accumulated in equal passes, of which only the last
-synchronises. A batch size between two measured ones takes iterations linear between theirs. Epochs are the
-authors': bert 2, cifar10 100, ncf 10, imagenet 90, deepspeech2 80, yolov3 50 (yolov3 with at most 8 a GPU
-and pass).
+as the artifact counts work, each epoch to a whole second. Progress is in iterations at the smallest batch
+size, and an epoch ends where the measured run of least progress ended it (validation-<batch>.csv). The gain
+of an iteration at scale s = batch size / smallest batch size is (var + sqr) / (var / s + sqr) by the epoch's
+gradient statistics, linear between measured batch sizes. The seconds (placements.csv, scalability.csv) are
+those of the placement on as few nodes as possible, linear between measured per-GPU batch sizes. A per-GPU
+batch larger than any measured is accumulated in equal passes, of which only the last synchronises; one GPU
+with more than the smallest batch size makes at least two. Epochs are the authors': bert 2, cifar10 100,
+ncf 10, imagenet 90, deepspeech2 80, yolov3 50 (yolov3 with at most 8 a GPU and pass).
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,33 +45,63 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Epoch:
+    """One measured epoch: the progress at its end, and the gradient's squared norm and variance in it."""
+
+    progress: float
+    sqr: float
+    var: float
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """What was measured of one application."""
 
     application: str
     #: (number of nodes, replicas) -> measurements by per-GPU batch, ascending, on as few nodes as possible.
     steps: Mapping[tuple[int, int], Sequence[Step]]
-    #: Total batch size -> iterations to the last epoch, ascending.
-    iterations: Mapping[int, float]
+    #: Total batch size -> its epochs, ascending.
+    epochs: Mapping[int, Sequence[Epoch]]
+    #: The largest per-GPU batch of one pass.
+    largest_pass: int
 
     def run_seconds(self, replicas: int, batch_size: int) -> float:
         """Return the run time with so many GPUs at this total batch size; raise BadField."""
-        return self._iterations(batch_size) * self._step_seconds(replicas, batch_size / replicas)
-
-    def _iterations(self, batch_size: int) -> float:
-        known = sorted(self.iterations)
+        known = sorted(self.epochs)
         if not known[0] <= batch_size <= known[-1]:
             raise BadField(
                 "batch_size",
                 f"{batch_size} was not measured for {self.application}; "
                 f"it must be from {known[0]} to {known[-1]}",
             )
-        low = max(batch for batch in known if batch <= batch_size)
-        high = min(batch for batch in known if batch >= batch_size)
-        part = (batch_size - low) / (high - low) if high > low else 0.0
-        return self.iterations[low] + part * (self.iterations[high] - self.iterations[low])
+        per_gpu = -(-batch_size // replicas)
+        passes = -(-per_gpu // self.largest_pass)
+        if replicas == 1 and batch_size > known[0]:
+            passes = max(passes, 2)
+        per_pass = min(-(-per_gpu // passes), known[-1] // (replicas * passes))
+        step_seconds = self._step_seconds(replicas, per_pass, passes)
+        total, done = 0.0, 0.0
+        for epoch in range(len(self.epochs[known[0]])):
+            ends_at = min(measured[epoch].progress for measured in self.epochs.values())
+            gain = self._gain(replicas * passes * per_pass, epoch)
+            total += round((ends_at - done) / gain * step_seconds)
+            done = ends_at
+        return total
 
-    def _step_seconds(self, replicas: int, batch_per_gpu: float) -> float:
+    def _gain(self, batch_size: int, epoch: int) -> float:
+        """Return the progress of an iteration, in iterations at the smallest batch size."""
+        known = sorted(self.epochs)
+        low = max((batch for batch in known if batch <= batch_size), default=known[0])
+        high = min((batch for batch in known if batch >= batch_size), default=known[-1])
+        part = (batch_size - low) / (high - low) if high > low else 0.0
+        below, above = self.epochs[low][epoch], self.epochs[high][epoch]
+        sqr = below.sqr + part * (above.sqr - below.sqr)
+        var = below.var + part * (above.var - below.var)
+        least = var * known[0] / batch_size + sqr
+        # Where the gradients were too small to be measured, an iteration is an iteration.
+        return (var + sqr) / least if least > 0 else 1.0
+
+    def _step_seconds(self, replicas: int, per_pass: int, passes: int) -> float:
         measured = self.steps.get((math.ceil(replicas / GPUS_PER_NODE), replicas))
         if not measured:
             sizes = sorted(replicas for nodes, replicas in self.steps)
@@ -78,9 +110,7 @@ class Profile:
                 f"{replicas} was not measured for {self.application}; measured were "
                 f"{wording.listed([str(size) for size in sizes], 40)}",
             )
-        largest = min(measured[-1].batch_per_gpu, _LARGEST_BATCH_PER_GPU.get(self.application, math.inf))
-        passes = max(1, math.ceil(batch_per_gpu / largest - 1e-9))
-        step = _between(measured, batch_per_gpu / passes)
+        step = _between(measured, per_pass)
         return step.step_seconds + (passes - 1) * (step.step_seconds - step.sync_seconds)
 
 
@@ -145,22 +175,22 @@ def _read_profile(folder: Path) -> Profile:
         key = (int(row["num_nodes"] or 0), int(row["num_replicas"] or 0))
         if key[0] == math.ceil(key[1] / GPUS_PER_NODE) and key not in placed:
             steps.setdefault(key, []).append(_step(folder / "scalability.csv", line, row))
-    iterations: dict[int, float] = {}
-    epochs = _EPOCHS[folder.name]
+    epochs: dict[int, tuple[Epoch, ...]] = {}
+    runs_for = _EPOCHS[folder.name]
     for path in sorted(folder.glob("validation-*.csv")):
         rows = [(row, line) for row, line in _rows(path)]
-        if len(rows) < epochs:
+        if len(rows) < runs_for:
             raise TraceError(
-                Problem(path.name, 0, "", f"has {len(rows)} epochs of the {epochs} that a job runs")
+                Problem(path.name, 0, "", f"has {len(rows)} epochs of the {runs_for} that a job runs")
             )
-        row, line = rows[epochs - 1]
-        iterations[int(path.stem.split("-")[1])] = _positive(path, line, "iteration", row)
-    if not iterations or not steps:
+        epochs[int(path.stem.split("-")[1])] = tuple(_epoch(path, line, row) for row, line in rows[:runs_for])
+    if not epochs or not steps:
         raise TraceError(Problem(folder.name, 0, "", "has no placements.csv or no validation files"))
     by_batch = {
         key: tuple(sorted(found, key=lambda step: step.batch_per_gpu)) for key, found in steps.items()
     }
-    return Profile(folder.name, by_batch, iterations)
+    measured = max(by_batch[key][-1].batch_per_gpu for key in placed)
+    return Profile(folder.name, by_batch, epochs, _LARGEST_BATCH_PER_GPU.get(folder.name, int(measured)))
 
 
 def _is_packed(digits: str) -> bool:
@@ -185,8 +215,27 @@ def _step(path: Path, line: int, row: Mapping[str, str]) -> Step:
     )
 
 
+def _epoch(path: Path, line: int, row: Mapping[str, str]) -> Epoch:
+    return Epoch(
+        _positive(path, line, "progress", row),
+        _measured(path, line, "grad_sqr", row, "its unit"),
+        _measured(path, line, "grad_var", row, "its unit"),
+    )
+
+
 def _positive(path: Path, line: int, field: str, row: Mapping[str, str]) -> float:
+    return _measured(path, line, field, row, "seconds or samples", positive)
+
+
+def _measured(
+    path: Path,
+    line: int,
+    field: str,
+    row: Mapping[str, str],
+    unit: str,
+    read: Callable[[str, str, str], float] = seconds,
+) -> float:
     try:
-        return positive(field, row.get(field) or "", "seconds or samples")
+        return read(field, row.get(field) or "", unit)
     except BadField as bad:
         raise TraceError(Problem(path.name, line, bad.field, bad.message)) from None

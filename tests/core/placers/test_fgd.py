@@ -58,6 +58,11 @@ def test_the_target_workload_is_what_is_frequent() -> None:
     assert frequent(counts) == {ONE: 60 / 95, TWO: 35 / 95}
 
 
+def test_of_kinds_as_frequent_the_larger_is_in_the_target_workload() -> None:
+    small, large = Ask(1, cpus=4.0), Ask(1, cpus=8.0)
+    assert frequent({small: 5.0, ONE: 90.0, large: 5.0}) == {ONE: 90 / 95, large: 5 / 95}
+
+
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.floats(0, 20), st.lists(st.sampled_from((0, 100, 499, 500, 1_000)), max_size=8))
 def test_a_fragment_is_part_of_what_is_idle(cpus: float, shares: list[int]) -> None:

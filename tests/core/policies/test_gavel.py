@@ -21,7 +21,7 @@ from scheduler.core.registry import make_policy
 from scheduler.core.round import decide
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Arrival, Truth
 from scheduler.core.snapshot import Job, Member, Node, PairSpeeds, Running, Snapshot

@@ -16,7 +16,7 @@ from scheduler.core.plan import ActionKind, Plan
 from scheduler.core.registry import make_policy
 from scheduler.core.round import decide
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Phase
 from scheduler.core.snapshot import Job, Regime, Running, Snapshot, Training
 from tests.builders import (

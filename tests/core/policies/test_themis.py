@@ -18,7 +18,7 @@ from scheduler.core.plan import ActionKind, LedgerLine, Plan
 from scheduler.core.registry import make_policy
 from scheduler.core.round import decide
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival, Truth
 from scheduler.core.snapshot import Job, Node, Running, Snapshot, Task
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster

@@ -48,16 +48,17 @@ class TestWorkedExample:
     """Three jobs of 4, 8 and 12 GPU-units on two GPUs. The paper: 9.3 SRSF, 10 2D-Gittins, 11.7 2D-LAS."""
 
     def test_two_dimensional_gittins_with_two_queues(self) -> None:
-        loop = play_example("tiresias", discipline="gittins", thresholds=[4.0], service_samples=list(SERVICE))
-        assert loop.ended == {1: 2.0, 2: 12.0, 3: 16.0}
-        assert average_jct(loop) == 10.0
+        gittins = {"discipline": "gittins", "thresholds": [4.0], "service_samples": list(SERVICE)}
+        by_start = play_example("tiresias", inside="start", **gittins)
+        assert by_start.ended == {1: 2.0, 2: 12.0, 3: 16.0}
+        assert average_jct(by_start) == average_jct(play_example("tiresias", **gittins)) == 10.0
 
     def test_two_dimensional_las_with_the_same_two_queues_is_as_good(self) -> None:
         """The 11.7 of the paper is 2D-LAS before it is discretised: see the test of `las`."""
         assert average_jct(play_example("tiresias", thresholds=[4.0])) == 10.0
 
     def test_a_queue_that_ends_too_early_demotes_the_shortest_job(self) -> None:
-        loop = play_example("tiresias", thresholds=[2.0])
+        loop = play_example("tiresias", inside="start", thresholds=[2.0])
         assert loop.ended == {1: 5.0, 2: 11.0, 3: 16.0}
 
     def test_a_single_queue_is_first_come_first_served(self) -> None:
@@ -78,10 +79,22 @@ class TestQueues:
         assert plan.wake_at == NOW + 25  # 8 GPUs x 125 s = 1,000 GPU-seconds
         assert decide(tiresias(holder=make_job(9, 8))).wake_at is None
 
-    def test_in_a_queue_who_runs_goes_on_and_who_never_started_comes_last(self) -> None:
-        plan = decide(tiresias(make_job(1, 8), served(2, 8.0), holder=served(9, 500.0), since=NOW - 60))
-        assert plan.actions == ()
-        assert plan.queues["research"] == (2, 1)
+    @pytest.mark.parametrize(
+        ("inside", "goes_first", "line"),
+        [("running", 9, (1, 2)), ("submission", 1, (9, 2)), ("start", 9, (2, 1))],
+    )
+    def test_who_goes_first_in_a_queue(self, inside: str, goes_first: int, line: tuple[int, ...]) -> None:
+        """Job 1 was submitted first and never started, job 2 has run before, job 9 runs."""
+        newcomer = make_job(1, 8, submitted_at=NOW - 3_000)
+        preempted = served(2, 8.0, submitted_at=NOW - 1_000)
+        holder = served(9, 500.0, submitted_at=NOW - 2_000)
+        plan = decide(tiresias(newcomer, preempted, holder=holder, since=NOW - 60, inside=inside))
+        assert plan.queues["research"] == line
+        assert kinds(plan) == ({} if goes_first == 9 else {1: ActionKind.START, 9: ActionKind.STOP})
+
+    def test_another_order_inside_a_queue_is_refused(self) -> None:
+        plan = decide(tiresias(make_job(1), inside="arrival"))
+        assert "inside must be running, submission or start" in plan.degraded["research"]
 
     def test_gpus_count_as_much_as_time(self) -> None:
         """A short job on eight GPUs goes behind a long one on a single GPU."""
@@ -90,7 +103,9 @@ class TestQueues:
 
     def test_who_was_preempted_keeps_its_turn(self) -> None:
         """Both reach the second queue; job 2 started first and goes on first, though job 3 is older."""
-        vc = make_virtual_cluster(policy="tiresias", policy_parameters={"thresholds": [40.0]})
+        vc = make_virtual_cluster(
+            policy="tiresias", policy_parameters={"thresholds": [40.0], "inside": "start"}
+        )
         jobs = [make_job(2, 8), make_job(3, 8, submitted_at=NOW - 20_000)]
         loop = IdealLoop(
             make_snapshot(jobs=jobs, virtual_clusters=[vc]), {2: 20.0, 3: 20.0}, arrivals={3: 2.0}

@@ -14,8 +14,8 @@ from scheduler.core.cells.errors import SpecificationError
 from scheduler.core.cells.specification import CellType, PhysicalCell, Specification, VirtualCells
 from scheduler.core.sim.advice import Advice, AdviceError, Demands, Effort, advise
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.recommending import recommendation
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
 from scheduler.core.snapshot import Snapshot, Topology
 from tests.builders import make_cluster, make_node, make_snapshot, make_virtual_cluster

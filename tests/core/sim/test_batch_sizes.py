@@ -14,7 +14,7 @@ from scheduler.core.sim.batch_sizes import Schedule
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.failures import Failures
-from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival, Phase
 from scheduler.core.snapshot import JobId, Regime, Training
 from tests.core.sim.worlds import arrival, cluster, ends, rules, simulate, two_models, workloads

@@ -14,7 +14,7 @@ from scheduler.core.plan import Plan
 from scheduler.core.registry import PLACERS, POLICIES
 from scheduler.core.round import decide
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
 from scheduler.core.snapshot import Budget, GpuId, Snapshot, Tenant
 from tests.core.sim.worlds import rules, two_models, workloads

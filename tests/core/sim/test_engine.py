@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 from scheduler.core.errors import SchedulingError
-from scheduler.core.sim.costs import Costs
+from scheduler.core.sim.costs import CostFor, Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.failures import FailureClass, Failures
-from scheduler.core.sim.floor import Rules
 from scheduler.core.sim.occupancy import Occupancy
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Truth
 from scheduler.core.snapshot import AllocationId, GpuId, JobId, Snapshot
@@ -238,3 +238,54 @@ def test_a_gpu_has_one_holder_and_one_successor() -> None:
     with pytest.raises(SchedulingError, match="not free"):
         occupancy.hold(AllocationId(3), [GpuId(1)])
     occupancy.hold(AllocationId(2), [GpuId(1)])
+
+
+class TestCostsOfSome:
+    COSTS = Costs(
+        start_seconds=1.0,
+        special=(
+            CostFor(name="start_seconds", seconds=10.0, least_gpus=4),
+            CostFor(name="start_seconds", seconds=20.0, application="bert"),
+            CostFor(name="start_seconds", seconds=40.0, application="bert", least_gpus=4),
+            CostFor(name="restore_seconds", seconds=5.0, application="bert"),
+        ),
+    )
+
+    def test_a_kind_comes_before_a_size(self) -> None:
+        jobs = [
+            arrival(1, 0, 100, gpus=2),
+            arrival(2, 0, 100, gpus=4),
+            arrival(3, 0, 100, gpus=2, application="bert"),
+            arrival(4, 0, 100, gpus=4, application="bert"),
+        ]
+        assert ends(simulate(cluster(12), jobs, costs=self.COSTS)) == {1: 101, 2: 110, 3: 120, 4: 140}
+
+    def test_the_scheduler_is_told_of_each_jobs_own(self) -> None:
+        assert self.COSTS.of(make_job(1, 2)).preemption_seconds == 1.0
+        assert self.COSTS.of(make_job(1, 8, application="bert")).preemption_seconds == 45.0
+
+    def test_an_event_costs_everyone_who_runs_on(self) -> None:
+        """Job 2 starts at 10, and job 1 stands still for 3 s; the end of a job is no event of a round."""
+        jobs = [arrival(1, 0, 100), arrival(2, 10, 20)]
+        engine = simulate(cluster(), jobs, costs=Costs(event_seconds=3.0))
+        assert ends(engine) == {1: 103, 2: 30}
+
+
+class TestMoves:
+    """Two nodes of two GPUs, a long job on one GPU of each, and a short gang that needs a whole node."""
+
+    def engine(self, *, moves: bool) -> Engine:
+        facts = cluster(4, policy="srtf", placer="spread", nodes=make_cluster(2, gpus=2))
+        return simulate(
+            facts, [arrival(1, 0, 100), arrival(2, 0, 100), arrival(3, 10, 20, gpus=2)], moves=moves
+        )
+
+    def test_a_job_is_moved_for_a_gang(self) -> None:
+        engine = self.engine(moves=True)
+        assert [stay.end for stay in engine.stays].count("moved") == 1
+        assert ends(engine)[3] == 30
+
+    def test_without_moves_it_stays_where_it_is(self) -> None:
+        engine = self.engine(moves=False)
+        assert {stay.end for stay in engine.stays} == {"finished"}
+        assert ends(engine) == {1: 100, 2: 100, 3: 120}

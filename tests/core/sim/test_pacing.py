@@ -13,7 +13,7 @@ from scheduler.core.plan import Plan
 from scheduler.core.serve import Served
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
 from scheduler.core.snapshot import JobId
 from tests.core.sim.worlds import arrival, cluster, ends, simulate, two_models, workloads

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Truth
 from scheduler.core.snapshot import JobId, Tenant
 from tests.builders import make_job, make_node, make_running

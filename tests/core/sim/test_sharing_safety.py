@@ -11,7 +11,7 @@ from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.specification import Specification, VirtualCells
 from scheduler.core.sim.delays import Comparison
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
 from scheduler.core.snapshot import Snapshot, Topology
 from scheduler.simulation.private import PrivateClusters

@@ -15,7 +15,7 @@ from scheduler.clock import database_now
 from scheduler.core.plan import Plan
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.rules import Rules
 from scheduler.core.snapshot import Snapshot
 from scheduler.models import Attempt, Loan, MarketRule, Offer
 from scheduler.models.jobs import StopCause

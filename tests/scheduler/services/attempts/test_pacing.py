@@ -6,7 +6,7 @@ from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.clock import database_now
 from scheduler.core import snapshot as core
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.floor import Rules
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Truth
 from scheduler.models import Allocation, Attempt, Gpu, Job, Node
 from scheduler.rounds.run_time import run_time_of
