@@ -16,9 +16,6 @@ SLUG = RegexValidator(
     "Use 1 to 63 lower-case letters, digits and hyphens, with a letter or digit at both ends.",
 )
 
-#: Whose a secret is; where a job does not say which, its user's own comes first.
-SECRET_SCOPES = ("user", "tenant")
-
 #: The key of a quota line that caps all GPU models together.
 ANY_MODEL = "*"
 

@@ -176,7 +176,7 @@ SPECTACULAR_SETTINGS = {
         "RuleKind": "scheduler.models.market.RuleKind.choices",
         "TransferKind": "scheduler.models.market.TransferKind.choices",
         "JobNotices": "scheduler.models.notifications.JobNotices.choices",
-        "SecretScope": "tenants.models.SECRET_SCOPES",
+        "SecretScope": "tenants.SECRET_SCOPES",
         "WatchedThen": "scheduler.jobspec.WATCHED_THEN",
         "DeliveryState": "scheduler.models.notifications.DeliveryState.choices",
     },

@@ -5,8 +5,8 @@ from rest_framework import serializers
 from scheduler.core.lifecycle import JobState
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
 from scheduler.jobspec import NOTIFIED, TOPOLOGY_LEVELS, WATCHED_THEN
+from tenants import SECRET_SCOPES
 from tenants.api.strict import StrictSerializer
-from tenants.models import SECRET_SCOPES
 
 JOB_STATES = [state.value for state in JobState]
 GUARANTEES = [GUARANTEED, OPPORTUNISTIC]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from scheduler.jobspec.fields import Fields, described
 from scheduler.jobspec.spec import SecretUse, TaskSpec
 from scheduler.jobspec.variables import is_variable
-from tenants.models import SECRET_SCOPES
+from tenants import SECRET_SCOPES
 
 MAX_SECRETS = 20
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")

@@ -14,9 +14,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from tenants import SECRET_SCOPES
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid
-from tenants.models import SECRET_SCOPES, Scope, Secret, Tenant
+from tenants.models import Scope, Secret, Tenant
 from tenants.secrets import secret_delete, secret_set, secrets_of
 from tenants.selectors import tenant_get, viewer
 

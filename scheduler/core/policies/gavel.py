@@ -81,7 +81,7 @@ class Gavel:
     profiling: float = 0.1
     #: What a preemption may cost, as a part of the time that a job runs at a stretch: so long it is left in
     #: its place. With 0 only what is owed counts, as in the paper.
-    overhead: float = 0.1
+    overhead: float = 0.05
     #: GPU model on which estimates and limits hold; empty: each job's fastest.
     reference: str = ""
 

@@ -14,8 +14,9 @@ from scheduler.services.jobs.feasibility import Judge
 from scheduler.services.jobs.queue_room import jobs_before
 from scheduler.services.jobs.submission_facts import SubmissionFacts, VirtualClusterFacts, submission_facts
 from scheduler.services.nodes.isolation import unisolated_warning
+from tenants import SECRET_SCOPES
 from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed, NotFound, QuotaExceeded
-from tenants.models import SECRET_SCOPES, Role
+from tenants.models import Role
 from tenants.secrets import scopes_by_name
 from tenants.selectors import Viewer
 
