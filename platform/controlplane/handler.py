@@ -68,7 +68,7 @@ class Handler(ASGIHandler):
             return response
         # It ends elsewhere, and later: what this thread held goes back now.
         close_old_connections()
-        response.reader = rights.reader_of(request) if request is not None else None
+        response.reader = rights.reader_of(request, response) if request is not None else None
         return response
 
     async def _stream(self, response: HttpResponseBase, receive: Receive, send: Send) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 from django.db import Error as DatabaseError
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseBase
 from redis.exceptions import RedisError
 
 from tenants.rights import GROUP, SignIn, facts_of, viewer_now
@@ -94,18 +94,21 @@ class Reader(NamedTuple):
 
     viewer: Viewer
     sign_in: SignIn
+    #: Whether somebody may still read it, by the database; without, who may all that he might when he asked.
+    may_read: Callable[[Viewer], bool] | None
 
 
-def reader_of(request: HttpRequest) -> Reader | None:
+def reader_of(request: HttpRequest, response: HttpResponseBase) -> Reader | None:
     """Return who is answered; None where it was not asked who that is."""
     viewer = getattr(request, "auth", None)
     if not isinstance(viewer, Viewer):
         return None
-    return Reader(viewer, SignIn.of(viewer, request.session.session_key))
+    sign_in = SignIn.of(viewer, request.session.session_key)
+    return Reader(viewer, sign_in, getattr(response, "may_read", None))
 
 
 async def lost(reader: Reader) -> None:
-    """Wait until he may no longer read what he could read when he asked."""
+    """Wait until he may no longer read what he asked for."""
     # Most answers are complete by then, and cost nothing.
     await asyncio.sleep(RECHECK_SECONDS)
     right = await hold(reader.sign_in)
@@ -113,10 +116,18 @@ async def lost(reader: Reader) -> None:
         return
     try:
         viewer = right.viewer
-        while viewer is not None and _sees_all_of(viewer, reader.viewer):
+        while viewer is not None and await _still_reads(reader, viewer):
             viewer = await right.changed()
     finally:
         right.release()
+
+
+async def _still_reads(reader: Reader, now: Viewer) -> bool:
+    if reader.may_read is not None:
+        return await database_sync_to_async(reader.may_read)(now)
+    if reader.viewer.is_operator:
+        return now.is_operator
+    return all(now.may(tenant, role) for tenant, role in reader.viewer.roles.items())
 
 
 class _Watch:
@@ -219,7 +230,3 @@ def _same(one: Viewer | None, other: Viewer | None) -> bool:
         return one is other
     # Users are compared by their numbers alone.
     return one == other and one.is_operator == other.is_operator
-
-
-def _sees_all_of(now: Viewer, before: Viewer) -> bool:
-    return now.is_operator or (not before.is_operator and now.roles.keys() >= before.roles.keys())

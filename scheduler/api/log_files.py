@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import AsyncIterator, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.http import StreamingHttpResponse
 
 from scheduler.models import Attempt
+from scheduler.selectors import job_visible
 from scheduler.services.logs.reading import all_chunks
 
 
 def text_file(name: str, attempt: Attempt, rank: int) -> StreamingHttpResponse:
     """Answer with the output of one rank."""
-    return _file(name, "text/plain; charset=utf-8", _text(attempt, rank))
+    return _file(name, "text/plain; charset=utf-8", attempt, _text(attempt, rank))
 
 
 def zip_file(name: str, attempt: Attempt, tasks: Mapping[int, str]) -> StreamingHttpResponse:
     """Answer with a folder in which each of the ranks has a file."""
-    return _file(f"{name}.zip", "application/zip", _zip(name, attempt, tasks))
+    return _file(f"{name}.zip", "application/zip", attempt, _zip(name, attempt, tasks))
 
 
-def _file(name: str, content_type: str, pieces: Iterator[bytes]) -> StreamingHttpResponse:
-    return StreamingHttpResponse(
+def _file(name: str, content_type: str, attempt: Attempt, pieces: Iterator[bytes]) -> StreamingHttpResponse:
+    response = StreamingHttpResponse(
         _in_thread(pieces),
         content_type=content_type,
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
+    # Looked at again while it is sent (`controlplane.rights`): whoever may see the job may go on.
+    response.may_read = partial(job_visible, job_id=attempt.job_id)  # type: ignore[attr-defined]
+    return response
 
 
 def _text(attempt: Attempt, rank: int) -> Iterator[bytes]:

@@ -126,6 +126,29 @@ async def test_a_session_ends_for_what_it_opened(end, monkeypatch):
         assert await right.changed() is None
 
 
+async def test_an_answer_under_way_ends_with_what_it_was_asked_as(monkeypatch):
+    """The audit log of a tenant is its admins' alone; what jobs wrote, any member's."""
+    monkeypatch.setattr(rights, "RECHECK_SECONDS", 0.05)
+    user, token = await somebody()
+    membership = Membership.objects.filter(user=user)
+    tenant_id = (await membership.aget()).tenant_id
+    await membership.aupdate(role="admin")
+    right = await rights.hold(SignIn(user.id, token.id, ""))
+    assert right is not None
+    assert right.viewer is not None
+
+    def reading(may_read=None) -> asyncio.Task[None]:
+        return asyncio.create_task(rights.lost(rights.Reader(right.viewer, right.sign_in, may_read)))
+
+    audit, log = reading(), reading(lambda viewer: viewer.may(tenant_id, Role.VIEWER))
+    async with asyncio.timeout(PROMISED_SECONDS):
+        await membership.aupdate(role="viewer")
+        await audit
+        assert not log.done()
+        await membership.adelete()
+        await log
+
+
 async def test_what_cannot_be_looked_up_is_not_served_for_longer_than_promised(monkeypatch):
     monkeypatch.setattr(rights, "RECHECK_SECONDS", 0.05)
     monkeypatch.setattr(rights, "LONGEST_UNSEEN_SECONDS", 1.0)
