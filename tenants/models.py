@@ -266,3 +266,17 @@ class AuditEntry(models.Model):
                 fields=["object_id", "address"], condition=Q(action="token.first-use"), name="one_first_use"
             ),
         ]
+
+
+class AuditReceiver(models.Model):
+    """How far the audit log was forwarded to one of the addresses of ALLOT_AUDIT_FORWARD."""
+
+    url = models.CharField(max_length=500, unique=True)
+    #: The last entry that it has taken.
+    sent_id = models.BigIntegerField(default=0)
+    sent_at = models.DateTimeField(null=True)
+    #: Tries in a row that failed, since when, and why the last one did.
+    failures = models.PositiveIntegerField(default=0)
+    failing_since = models.DateTimeField(null=True)
+    held_until = models.DateTimeField(null=True)
+    problem = models.CharField(max_length=300, blank=True)

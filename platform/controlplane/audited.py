@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
+from django.contrib.auth import get_user
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from tenants.audit.entries import record_refusal
 from tenants.audit.source import Source, acting, source
+from tenants.errors import ApplicationError
 from tenants.models import User
+from tenants.selectors import Viewer
 from tenants.signin import TURN_AFTER_SECONDS
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _REFUSED = (401, 403)
 _TOO_MANY_GUESSES = 429
@@ -35,6 +42,25 @@ class AuditMiddleware:
         source().request = f"{request.method} {match.route if match else ''}"[:200]
 
 
+def by_viewer(scope: Mapping[str, Any], viewer: Viewer, do: Callable[P, T]) -> Callable[P, T]:
+    """The same, as done by whoever is behind a WebSocket, from where that comes."""
+    client = scope.get("client") or ("",)
+    path = str(scope.get("path", ""))[:200]
+
+    def doing(*args: P.args, **kwargs: P.kwargs) -> T:
+        by = Source(address=address_of(str(client[0])), request=f"WEBSOCKET {path}")
+        by.is_by("user" if viewer.token_id is None else "token", viewer.actor)
+        with acting(by):
+            try:
+                return do(*args, **kwargs)
+            except ApplicationError as error:
+                if error.status in _REFUSED:
+                    record_refusal(error.status, message=error.message)
+                raise
+
+    return doing
+
+
 def _is_refused(request: HttpRequest, response: HttpResponseBase) -> bool:
     if response.status_code in _REFUSED:
         return True
@@ -56,18 +82,16 @@ def address_of(text: str) -> str:
 
 
 def _tell_refusal(request: HttpRequest, response: HttpResponseBase, by: Source) -> None:
-    if by.kind == "nobody":
-        # Refused before anybody asked who it is: another origin's page makes a browser send its cookie.
-        user = _signed_in(request)
-        if user is not None:
-            by.is_by("user", f"user {user.username}")
+    # Refused before anybody asked who it is: another origin's page makes a browser send its cookie.
+    if by.kind == "nobody" and (user := _signed_in(request)) is not None:
+        by.is_by("user", f"user {user.username}")
     record_refusal(response.status_code, message=_message(response), tried=_tried(request))
 
 
 def _signed_in(request: HttpRequest) -> User | None:
-    # Django's own is lazy, and of another class for nobody.
-    user = getattr(request, "user", None)
-    return user if user is not None and user.is_authenticated else None
+    # Asked anew: the framework forgets the user of a request that it refuses.
+    user = get_user(request) if hasattr(request, "session") else None
+    return user if isinstance(user, User) else None
 
 
 def _message(response: HttpResponseBase) -> str:

@@ -15,6 +15,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from controlplane import server_urls
+from tenants.audit.receivers import key_of, receivers_of
 from tenants.sealing import read_keys
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
@@ -74,6 +75,12 @@ class Config(BaseSettings):
     rounds_kept: int = Field(default=2_000, ge=1)
     # Lines of the ledger are deleted after so many days, and in no other way.
     ledger_days_kept: int = Field(default=400, ge=1)
+    # Entries of the audit log are deleted after so many days, and in no other way.
+    audit_days_kept: int = Field(default=400, ge=30)
+    # Where the audit log is forwarded to, addresses separated by spaces: syslog+tls://host:6514?ca=FILE,
+    # syslog+tcp://host:601, syslog+udp://host:514, https://host/path; and the secret that signs webhooks.
+    audit_forward: str = ""
+    audit_forward_secret: SecretStr = Field(default=SecretStr(""), validate_default=True)
     request_bytes: int = Field(default=1_000_000, ge=10_000)
     # Queued and running jobs of each tenant, unless operators allow it another number.
     unfinished_jobs_per_tenant: int = Field(default=20_000, ge=1)
@@ -178,6 +185,19 @@ class Config(BaseSettings):
         text = value.get_secret_value()
         if text and (urlsplit(text).scheme not in MAIL_PORTS or not urlsplit(text).hostname):
             raise ValueError("must look like smtp+starttls://user:password@mail.example.org:587")
+        return value
+
+    @field_validator("audit_forward")
+    @classmethod
+    def _receivers(cls, value: str) -> str:
+        receivers_of(value)
+        return value
+
+    @field_validator("audit_forward_secret")
+    @classmethod
+    def _signs(cls, value: SecretStr, known: ValidationInfo) -> SecretStr:
+        if any(receiver.is_webhook for receiver in receivers_of(known.data.get("audit_forward", ""))):
+            key_of(value.get_secret_value())
         return value
 
     @field_validator("metrics_token")

@@ -14,9 +14,10 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 
 from controlplane import rights
+from controlplane.audited import by_viewer
 from scheduler import represent, stream
 from scheduler.models import Node
-from scheduler.selectors import job_visible
+from scheduler.services.logs.reading import may_watch
 from scheduler.services.market.ledger_reading import Sight
 from scheduler.services.nodes.managing import node_of_token
 from tenants.selectors import Viewer
@@ -93,7 +94,8 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             case {"type": "ping"}:
                 await self.send_json({"type": "pong"})
             case {"type": "watch_log", "job": int(job)} if len(self.watched) < _WATCHED_JOBS:
-                if await database_sync_to_async(job_visible)(self.viewer, job) and not self.has_ended:
+                watches = by_viewer(self.scope, self.viewer, may_watch)
+                if await database_sync_to_async(watches)(self.viewer, job) and not self.has_ended:
                     self.watched.add(job)
                     await self.channel_layer.group_add(stream.log_group(job), self.channel_name)
             case {"type": "unwatch_log", "job": int(job)} if job in self.watched:

@@ -129,7 +129,9 @@ def _asked(
     request: Request, job_id: int, kind: type[schemas.WhichOutput]
 ) -> tuple[Job, Attempt | None, dict[int, str], dict[str, Any]]:
     """Return the job, the attempt, the task of each of its ranks, and the checked query."""
-    job = job_get(viewer(request), job_id)
+    by = viewer(request)
+    job = job_get(by, job_id)
+    log_reading.note_foreign_read(by, job)
     query = checked(kind, request)
     attempt = attempt_of(job, query.get("attempt"))
     return job, attempt, log_reading.tasks_of_ranks(job, attempt), query

@@ -26,6 +26,7 @@ from scheduler.services.notices.telling import prune_deliveries
 from scheduler.services.sessions.opening import prune_sessions
 from scheduler.services.sessions.port_passes import prune_passes
 from scheduler.services.speeds.measuring import prune_measurements
+from tenants.audit.retention import prune_audit_log
 
 _USAGE_KEPT = timedelta(days=7)
 #: Samples of fairness, one a minute, and violations after their end.
@@ -63,6 +64,7 @@ def prune() -> None:
     prune_measurements()
     metrics_prune()
     prune_ledger()
+    prune_audit_log()
     prune_deliveries()
     prune_logs()
     prune_sessions()

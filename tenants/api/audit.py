@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.http import StreamingHttpResponse
 from django_filters import rest_framework as filters
@@ -17,8 +18,10 @@ from rest_framework import serializers
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
-from tenants.audit.reading import all_entries, entries_visible, represented
+from tenants.audit.reading import all_entries, entries_visible, receivers, represented
+from tenants.audit.triggers import expected_version, installed_version
 from tenants.errors import FieldError, Invalid
 from tenants.models import AuditEntry, Outcome
 from tenants.selectors import viewer
@@ -128,6 +131,38 @@ class AuditExport(GenericAPIView):
             _lines(entries, int(text)),
             content_type="application/jsonl",
             headers={"Content-Disposition": 'attachment; filename="audit.jsonl"'},
+        )
+
+
+class ReceiverOutput(serializers.Serializer):
+    address = serializers.CharField(help_text="Without a path, which may hold a password.")
+    sent_id = serializers.IntegerField(help_text="The last entry that it has taken.")
+    sent_at = serializers.DateTimeField(allow_null=True)
+    behind = serializers.IntegerField(help_text="Entries that it has not got yet; 100,000 may be more.")
+    failures = serializers.IntegerField(help_text="Tries in a row that failed.")
+    failing_since = serializers.DateTimeField(allow_null=True)
+    problem = serializers.CharField(allow_blank=True)
+
+
+class AuditStatusOutput(serializers.Serializer):
+    days_kept = serializers.IntegerField()
+    is_complete = serializers.BooleanField(
+        help_text="Whether all triggers are there; otherwise changes go unnoticed until `manage.py migrate`."
+    )
+    receivers = ReceiverOutput(many=True)
+
+
+class AuditStatus(APIView):
+    @extend_schema(responses=AuditStatusOutput)
+    def get(self, request: Request) -> Response:
+        """How the audit log is kept and forwarded. For operators."""
+        viewer(request).require_operator()
+        return Response(
+            {
+                "days_kept": settings.CONFIG.audit_days_kept,
+                "is_complete": installed_version() == expected_version(),
+                "receivers": receivers(),
+            }
         )
 
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from tenants.api.audit import AuditExport, AuditView
+from tenants.api.audit import AuditExport, AuditStatus, AuditView
 from tenants.api.secrets import OwnSecretsView, OwnSecretView, TenantSecretsView, TenantSecretView
 from tenants.api.session import PasswordView, SessionView
 from tenants.api.tenants import MembersView, MemberView, QuotaView, TenantsView, TenantView
@@ -22,6 +22,7 @@ urlpatterns = [
     path("users/<str:username>", UserView.as_view()),
     path("audit", AuditView.as_view()),
     path("audit/export", AuditExport.as_view()),
+    path("audit/status", AuditStatus.as_view()),
     path("tenants", TenantsView.as_view()),
     path("tenants/<str:name>", TenantView.as_view()),
     path("tenants/<str:name>/members", MembersView.as_view()),

@@ -6,14 +6,18 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import connection
 from django.db.models import QuerySet
 
+from tenants.audit.receivers import receivers_of
 from tenants.audit.sentences import sentence
 from tenants.errors import NotAllowed
-from tenants.models import AuditEntry, Role
+from tenants.models import AuditEntry, AuditReceiver, Role
 from tenants.selectors import Viewer
 
+#: Entries that a receiver has not got are counted up to here.
+MOST_COUNTED = 100_000
 #: Entries that are read at once.
 PAGE = 500
 #: The database's clock may be set back by so much.
@@ -66,6 +70,28 @@ def all_entries(entries: QuerySet[AuditEntry], *, after: int) -> Iterator[list[A
     while page := next_entries(entries, after=after):
         yield page
         after = page[-1].id
+
+
+def receivers() -> list[dict[str, Any]]:
+    """How far the log was forwarded to each receiver, JSON-ready."""
+    newest = AuditEntry.objects.order_by("-id").values_list("id", flat=True).first() or 0
+    known = {row.url: row for row in AuditReceiver.objects.all()}
+    found = []
+    for receiver in receivers_of(settings.CONFIG.audit_forward):
+        row = known.get(receiver.url) or AuditReceiver(url=receiver.url)
+        behind = AuditEntry.objects.filter(id__gt=row.sent_id, id__lte=newest)[: MOST_COUNTED + 1].count()
+        found.append(
+            {
+                "address": receiver.name,
+                "sent_id": row.sent_id,
+                "sent_at": row.sent_at,
+                "behind": min(behind, MOST_COUNTED),
+                "failures": row.failures,
+                "failing_since": row.failing_since,
+                "problem": row.problem,
+            }
+        )
+    return found
 
 
 def represented(entry: AuditEntry) -> dict[str, Any]:

@@ -256,6 +256,7 @@ NOT_AUDITED: Mapping[str, str] = {
     "contenttypes.ContentType": "made by migrations",
     "sessions.Session": "signing in and out are entries of their own; the rest is a cookie's memory",
     "tenants.AuditEntry": "is the log itself",
+    "tenants.AuditReceiver": "how far the log was forwarded",
     "scheduler.AllocatedGpu": _BY_ROUNDS,
     "scheduler.Allocation": _BY_ROUNDS,
     "scheduler.AnomalyReport": _COMPUTED,

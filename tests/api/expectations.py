@@ -33,6 +33,7 @@ POST   /api/v1/users                              401    403      403    403    
 PATCH  /api/v1/users/<str:username>               401    403      403    403    403   200      403       403
 GET    /api/v1/audit                              401    200      403    403    200   200      200       -
 GET    /api/v1/audit/export                       401    200      403    403    200   200      200       -
+GET    /api/v1/audit/status                       401    403      403    403    403   200      200       -
 GET    /api/v1/tenants                            401    200      200    200    200   200      200       -
 POST   /api/v1/tenants                            401    403      403    403    403   201      403       403
 GET    /api/v1/tenants/<str:name>                 401    404      200    200    200   200      200       -

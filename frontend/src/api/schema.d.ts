@@ -38,6 +38,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How the audit log is kept and forwarded. For operators. */
+        get: operations["audit_status_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/cells": {
         parameters: {
             query?: never;
@@ -2284,6 +2301,12 @@ export interface components {
          * @enum {string}
          */
         AuditOutputOutcomeEnum: "done" | "refused";
+        AuditStatusOutput: {
+            days_kept: number;
+            /** @description Whether all triggers are there; otherwise changes go unnoticed until `manage.py migrate`. */
+            is_complete: boolean;
+            receivers: components["schemas"]["ReceiverOutput"][];
+        };
         /** @enum {unknown} */
         BlankEnum: "";
         Borrowed: {
@@ -4493,6 +4516,21 @@ export interface components {
             available: number | null;
             hint: string;
         };
+        ReceiverOutput: {
+            /** @description Without a path, which may hold a password. */
+            address: string;
+            /** @description The last entry that it has taken. */
+            sent_id: number;
+            /** Format: date-time */
+            sent_at: string | null;
+            /** @description Entries that it has not got yet; 100,000 may be more. */
+            behind: number;
+            /** @description Tries in a row that failed. */
+            failures: number;
+            /** Format: date-time */
+            failing_since: string | null;
+            problem: string;
+        };
         Replay: {
             same: boolean;
             /** @description As decided again; null: nothing is, at its place. */
@@ -5661,6 +5699,61 @@ export interface operations {
                 };
                 content: {
                     "application/jsonl": string;
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    audit_status_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditStatusOutput"];
                 };
             };
             /** @description Malformed, or wrong fields. */

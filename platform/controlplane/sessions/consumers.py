@@ -20,6 +20,7 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 
 from controlplane import rights
+from controlplane.audited import by_viewer
 from controlplane.sessions.relay import Broken, Event, Relay, problem_frame
 from controlplane.sessions.wanted import wanted_of
 from nodeagent.frames import EXIT, FROM_JOB, TAKEN, TOWARDS_JOB
@@ -154,7 +155,7 @@ class UserSession(SessionEnd):
         self.relay = Relay(self.channel_name, self.dispatch)
         try:
             wanted = wanted_of(_json(text))
-            session = await database_sync_to_async(session_open)(
+            session = await database_sync_to_async(by_viewer(self.scope, viewer, session_open))(
                 viewer=viewer,
                 job_id=self.scope["url_route"]["kwargs"]["job_id"],
                 wanted=wanted,

@@ -17,7 +17,10 @@ from django.db import connection
 
 from scheduler.models import Attempt, Job, LogChunk, LogRemoval
 from scheduler.models.logs import RemovalCause
+from scheduler.selectors import jobs_visible
+from tenants.audit.entries import record_read
 from tenants.errors import FieldError, Invalid, NotFound
+from tenants.selectors import Viewer
 
 #: The sequence before the first.
 NONE_SEEN = -1
@@ -55,6 +58,21 @@ class Chunk:
     sequence: int
     at: datetime
     text: str
+
+
+def note_foreign_read(viewer: Viewer, job: Job) -> None:
+    """Write down that somebody reads the output of a tenant that is not his."""
+    if job.tenant_id not in viewer.roles:
+        subject = f"job {job.id} ({job.name})"
+        record_read("log.read", object_kind="job", object_id=job.id, subject=subject, tenant=job.tenant)
+
+
+def may_watch(viewer: Viewer, job_id: int) -> bool:
+    """Whether the viewer may hear what a job writes from now on; who hears it counts as its reader."""
+    job = jobs_visible(viewer).select_related("tenant").filter(id=job_id).first()
+    if job is not None:
+        note_foreign_read(viewer, job)
+    return job is not None
 
 
 def tasks_of_ranks(job: Job, attempt: Attempt | None) -> dict[int, str]:

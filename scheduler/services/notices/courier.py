@@ -9,16 +9,17 @@ import threading
 
 from django.db import OperationalError, connection
 
+from scheduler.services.audit.forwarding import forward
 from scheduler.services.notices.delivering import deliver_due
 from scheduler.services.notices.mail import send_due
 
 log = logging.getLogger(__name__)
 
-_COURIERS = {"mail": send_due, "webhooks": deliver_due}
+_COURIERS = {"mail": send_due, "webhooks": deliver_due, "audit": forward}
 
 
 def set_out(name: str) -> None:
-    """Start the courier "mail" or "webhooks", unless one of this process is on the way already."""
+    """Start the courier "mail", "webhooks" or "audit", unless one of this process is on the way already."""
     if not any(thread.name == name for thread in threading.enumerate()):
         threading.Thread(target=_work, args=[name], name=name, daemon=True).start()
 

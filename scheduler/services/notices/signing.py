@@ -8,6 +8,7 @@ import base64
 import hashlib
 import hmac
 import secrets
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -33,17 +34,22 @@ def headers(webhook: Webhook, message: str, body: str, *, at: datetime) -> dict[
     seeds = [bytes(webhook.seed)]
     if webhook.old_seed and webhook.old_seed_ends_at and at < webhook.old_seed_ends_at:
         seeds.append(bytes(webhook.old_seed))
+    return signed_headers([_key(seed) for seed in seeds], message, body, at=at)
+
+
+def signed_headers(keys: Sequence[bytes], message: str, body: str, *, at: datetime) -> dict[str, str]:
+    """Return the headers for whoever knows one of the keys."""
     seconds = str(int(at.timestamp()))
     signed = f"{message}.{seconds}.{body}".encode()
     return {
         "webhook-id": message,
         "webhook-timestamp": seconds,
-        "webhook-signature": " ".join(f"v1,{_signature(seed, signed)}" for seed in seeds),
+        "webhook-signature": " ".join(f"v1,{_signature(key, signed)}" for key in keys),
     }
 
 
-def _signature(seed: bytes, signed: bytes) -> str:
-    return base64.b64encode(hmac.digest(_key(seed), signed, hashlib.sha256)).decode()
+def _signature(key: bytes, signed: bytes) -> str:
+    return base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
 def _key(seed: bytes) -> bytes:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from scheduler.clock import database_now
 from scheduler.models import Delivery
 from scheduler.models.notifications import DeliveryState
+from scheduler.services.audit.forwarding import forwarding_is_due
 from scheduler.services.notices.courier import set_out
 from scheduler.services.notices.delivering import deliveries_are_due
 from scheduler.services.notices.fan_out import tell
@@ -20,6 +21,8 @@ def tell_and_send() -> None:
         set_out("webhooks")
     if is_mail_configured() and mail_is_due():
         set_out("mail")
+    if forwarding_is_due():
+        set_out("audit")
 
 
 def prune_deliveries() -> None:

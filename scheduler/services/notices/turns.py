@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from django.db import connection
 
-TELLING, MAIL, WEBHOOKS = 7_001, 7_002, 7_003
+TELLING, MAIL, WEBHOOKS, AUDIT = 7_001, 7_002, 7_003, 7_004
 
 
 @contextmanager
