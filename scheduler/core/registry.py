@@ -22,6 +22,7 @@ from scheduler.core.policies.gandiva import Gandiva
 from scheduler.core.policies.gandiva_fair import GandivaFair
 from scheduler.core.policies.gavel import Gavel
 from scheduler.core.policies.las import Las
+from scheduler.core.policies.priority import Priority
 from scheduler.core.policies.shockwave import Shockwave
 from scheduler.core.policies.sjf import Sjf
 from scheduler.core.policies.srtf import Srtf
@@ -40,6 +41,7 @@ POLICIES: Mapping[str, type[Policy]] = {
     "gandiva_fair": GandivaFair,
     "gavel": Gavel,
     "las": Las,
+    "priority": Priority,
     "shockwave": Shockwave,
     "sjf": Sjf,
     "srtf": Srtf,

@@ -20,6 +20,7 @@ VARIANTS = [
     "gavel:objective=hierarchical,parts=2,lease_seconds=60.0",
     "gavel:aware=false,lease_seconds=5.0",
     "shockwave:round_seconds=10.0,horizon_rounds=3",
+    "priority:strict=true",
     "sjf:aging=0.5,strict=true",
     "srtf:by_service=true,hysteresis=0",
     "tiresias:discipline=gittins,thresholds=50|200",

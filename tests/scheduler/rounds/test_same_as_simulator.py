@@ -115,6 +115,7 @@ DRF_FAIR = (("drf", "spread"), ("fair", "consolidate"))
 LAS_ALLOX = (("las", "fgd"), ("allox", "consolidate"))
 GAVEL_GANDIVA_FAIR = (("gavel", "consolidate"), ("gandiva_fair", "spread"))
 THEMIS_SHOCKWAVE = (("themis", "fgd"), ("shockwave", "consolidate"))
+PRIORITY_LAS = (("priority", "consolidate"), ("las", "spread"))
 SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
 
 
@@ -123,6 +124,7 @@ SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
     [
         (*FIFO_SRTF, 15, False),
         (*LAS_TIRESIAS, 15, False),
+        (*PRIORITY_LAS, 15, True),
         (*LAS_TIRESIAS, 0, False),
         (*DRF_FAIR, 15, False),
         (*SJF_GANDIVA, 15, False),

@@ -1,0 +1,55 @@
+"""Higher priority first, preempting lower ones; first in, first out among equals.
+
+What HiveD (OSDI 2020, section 2) assumes inside a virtual cluster: a job may take the GPUs of its own virtual
+cluster's jobs of lower priority, and of no others. Equals never preempt one another: of those, who runs goes
+on, and the others are tried by submission. A job that was preempted keeps its place among those that wait.
+Deviations:
+
+- A gang that does not fit is passed by those behind it; `strict` lets nobody behind it start, so that a large
+  gang cannot starve, while GPUs that it cannot use stay idle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from scheduler.core.parts.ordering import Outcome, serve_in_order
+from scheduler.core.plan import Decision, Reason, Tier
+from scheduler.core.policy import View
+from scheduler.core.snapshot import Job, JobId, Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priority:
+    """Order of priority, then of submission; lower priorities give way."""
+
+    #: Nothing starts behind the first gang that waits for room.
+    strict: bool = False
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        """Grant the jobs of the highest priority, be it on the GPUs of lower ones."""
+
+        def rank(job: Job) -> tuple[int, bool, float, JobId]:
+            return -job.priority, job.id not in view.running, job.submitted_at, job.id
+
+        outcome = serve_in_order(view, rank)
+        head = next((job for job in outcome.queue if job not in view.running), None)
+        if self.strict and head is not None:
+            ahead = {
+                job.id: job
+                for job in view.jobs.values()
+                if job.id in view.running or rank(job) <= rank(view.jobs[head])
+            }
+            behind = sorted([job for job in view.jobs.values() if job.id not in ahead], key=rank)
+            within = serve_in_order(replace(view, jobs=ahead), rank)
+            line = sorted([*within.queue, *[job.id for job in behind]], key=lambda job: rank(view.jobs[job]))
+            outcome = Outcome(grants=within.grants, queue=tuple(line), stops=within.stops)
+        return outcome.decision(outcome.reasons(_HIGHER_FIRST))
+
+
+_HIGHER_FIRST = Reason(
+    code="higher_priority_first",
+    tier=Tier.ORDER,
+    message="Jobs of higher priority, and earlier ones of its own, go before it.",
+    hint="A higher priority moves it forward, and lets it take GPUs of lower ones of its virtual cluster.",
+)
