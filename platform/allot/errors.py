@@ -93,6 +93,9 @@ class Busy(Refused):
         status: int,
         code: str = "unavailable",
         retry_after_seconds: float | None = None,
+        is_limit: bool = False,
     ) -> None:
         super().__init__(message, status=status, code=code)
         self.retry_after_seconds = retry_after_seconds
+        #: The caller, or his tenant, has more under way than the server allows at once.
+        self.is_limit = is_limit

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -37,6 +37,11 @@ ANSWER_TIMEOUT_SECONDS = 30.0
 BUSY = frozenset({429, 502, 503, 504})
 FIRST_DELAY_SECONDS = 0.25
 LONGEST_DELAY_SECONDS = 5.0
+#: How often a caller who has too much under way waits as he is told, and how long at most.
+MOST_TURNED_AWAY = 3
+LONGEST_TURN_SECONDS = 30.0
+
+T = TypeVar("T")
 
 
 class Transport:
@@ -95,14 +100,17 @@ class Transport:
     ) -> Any:
         """Return the decoded JSON answer (None for an empty one, the text of a CSV file).
 
-        Repeats after lost connections and busy answers until `retry_for_seconds` have passed.
-        Raises Unreachable, or a Refused saying what the server said.
+        Repeats after lost connections and busy answers until `retry_for_seconds` have passed, and a few
+        times in any case when the server says that it is not yet the caller's turn. Raises Unreachable, or
+        a Refused saying what the server said.
         """
         deadline = self._clock() + retry_for_seconds
         delay = FIRST_DELAY_SECONDS
         while True:
             try:
-                return self._once(method, path, body=body, parameters=parameters, headers=headers)
+                return self._in_turn(
+                    lambda: self._once(method, path, body=body, parameters=parameters, headers=headers)
+                )
             except WrongServer:
                 raise
             except (Unreachable, Busy) as error:
@@ -114,6 +122,18 @@ class Transport:
                 self.on_retry(str(error))
                 self._sleep(pause)
                 delay = min(delay * 2, LONGEST_DELAY_SECONDS)
+
+    def _in_turn(self, ask: Callable[[], T]) -> T:
+        """Ask, and again as often and as late as a server that limits its callers may expect."""
+        for _ in range(MOST_TURNED_AWAY):
+            try:
+                return ask()
+            except Busy as error:
+                if not error.is_limit or error.retry_after_seconds is None:
+                    raise
+                self.on_retry(str(error))
+                self._sleep(min(error.retry_after_seconds, LONGEST_TURN_SECONDS) * random.uniform(1.0, 1.25))
+        return ask()
 
     def _once(
         self,
@@ -150,6 +170,9 @@ class Transport:
         """Write the answer to a file, or into a folder under the name that the server gives it; return the
         file. It is there when it is whole. Raises Unreachable, Refused, or WrongUse when it can not be
         written."""
+        return self._in_turn(lambda: self._download(path, parameters, target))
+
+    def _download(self, path: str, parameters: Mapping[str, object], target: Path) -> Path:
         given = {name: str(value) for name, value in parameters.items() if value is not None}
         try:
             with self._http.stream("GET", path, params=given or None) as answer:
@@ -198,6 +221,7 @@ class Transport:
                 status=answer.status_code,
                 code=code,
                 retry_after_seconds=_retry_after_seconds(answer),
+                is_limit="ratelimit-policy" in answer.headers,
             )
         fields = [
             FieldProblem(

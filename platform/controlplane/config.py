@@ -84,6 +84,14 @@ class Config(BaseSettings):
     request_bytes: int = Field(default=1_000_000, ge=10_000)
     # Queued and running jobs of each tenant, unless operators allow it another number.
     unfinished_jobs_per_tenant: int = Field(default=20_000, ge=1)
+    # Requests that take long (searches, downloads, exports, series, many jobs at once): how many are worked
+    # on at once, how many for one user, and all users of a tenant; and how many more of a user's may wait.
+    heavy_requests: int = Field(default=4, ge=1)
+    heavy_requests_per_user: int = Field(default=2, ge=1)
+    heavy_requests_per_tenant: int = Field(default=3, ge=1)
+    heavy_requests_waiting: int = Field(default=8, ge=0)
+    # How many other requests of a user may wait for their turn.
+    requests_waiting: int = Field(default=200, ge=1)
     log_bytes_per_attempt: int = Field(default=16 * 1024 * 1024, ge=65_536)
     # Retention of output: days after an attempt's end, and bytes of the whole platform and of each tenant
     # (0: as many as there are). Beyond them the output of the attempts that ended first is removed.

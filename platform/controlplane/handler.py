@@ -6,31 +6,42 @@ there once is what makes small requests cheap: the way cost several times as muc
 """
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+import re
+from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from io import BytesIO
 from typing import IO
 
 from asgiref.sync import sync_to_async
-from django.conf import settings
 from django.core import signals
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
 from django.db import close_old_connections
-from django.http import FileResponse, HttpResponseBase
-from django.urls import set_script_prefix
+from django.http import FileResponse, HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.urls import URLResolver, get_resolver, set_script_prefix
 
 from controlplane import rights
-from controlplane.limits import Receive, Scope, Send
+from controlplane.lanes import Caller, Callers, Lane, TooMany, agents_lane, heavy_lane, others_lane
+from controlplane.limits import Receive, Scope, Send, refuse
+from scheduler.models import Node
+from tenants.selectors import Viewer
 from tenants.signin import ITS_TURN, TURN_AFTER_SECONDS
+
+#: Where agents report, and send output.
+AGENTS = "/api/agent/"
 
 
 class Handler(ASGIHandler):
-    """Django's, but for where the work is done. A response that streams is sent from the event loop."""
+    """Django's, but for where and when the work is done. What streams is sent from the event loop."""
 
     def __init__(self) -> None:
         super().__init__()
-        threads = ThreadPoolExecutor(settings.REQUEST_THREADS, thread_name_prefix="request")
-        self._answer_in_thread = sync_to_async(self._answer, thread_sensitive=False, executor=threads)
+        self.callers = Callers()
+        self.agents, self.heavy, self.others = agents_lane(), heavy_lane(), others_lane()
+        self._answers = {
+            lane: sync_to_async(self._answer, thread_sensitive=False, executor=lane.executor)
+            for lane in (self.agents, self.heavy, self.others)
+        }
 
     def load_middleware(self, is_async: bool = False) -> None:
         super().load_middleware(is_async=False)
@@ -41,16 +52,35 @@ class Handler(ASGIHandler):
         except RequestAborted:
             return
         asked = body.read()
-        response = await self._answer_in_thread(scope, BytesIO(asked))
-        if seconds := scope.get(TURN_AFTER_SECONDS):
-            # Many wrong passwords came before: it waits for its turn here, where that holds up nobody.
-            await asyncio.sleep(seconds)
-            its_turn = {name: value for name, value in scope.items() if name != TURN_AFTER_SECONDS}
-            response = await self._answer_in_thread(its_turn | {ITS_TURN: True}, BytesIO(asked))
-        if response.streaming:
-            await self._stream(response, receive, send)
-        else:
+        try:
+            response = await self._in_turn(scope, asked, receive, send)
+            if seconds := scope.get(TURN_AFTER_SECONDS):
+                # Many wrong passwords came before: it waits here, where that holds up nobody.
+                await asyncio.sleep(seconds)
+                again = {name: value for name, value in scope.items() if name != TURN_AFTER_SECONDS}
+                response = await self._in_turn(again | {ITS_TURN: True}, asked, receive, send)
+        except TooMany as error:
+            await refuse(send, 429, "too_many_requests", str(error), error.headers())
+            return
+        if not response.streaming:
             await self.send_response(response, send)
+
+    async def _in_turn(self, scope: Scope, asked: bytes, receive: Receive, send: Send) -> HttpResponseBase:
+        """Answer when it is the caller's turn; what streams has been sent by then."""
+        lane = self._lane_of(scope["path"])
+        async with lane.turn(self.callers.of(scope)) as turn:
+            response = await self._answers[lane](scope, BytesIO(asked))
+            if response.caller is not None:
+                self.callers.learn(scope, response.caller)
+            if response.streaming:
+                turn.give_thread_back()
+                await self._stream(response, lane, receive, send)
+        return response
+
+    def _lane_of(self, path: str) -> Lane:
+        if path.startswith(AGENTS):
+            return self.agents
+        return self.heavy if heavy_paths().match(path) else self.others
 
     def _answer(self, scope: Scope, body: IO[bytes]) -> HttpResponseBase:
         """Return the response: closed, with all that its request held, unless it is yet to be streamed."""
@@ -59,6 +89,7 @@ class Handler(ASGIHandler):
         request, response = self.create_request(scope, body)
         if request is not None:
             response = self.get_response(request)
+        response.caller = caller_of(request)
         response._handler_class = type(self)
         if isinstance(response, FileResponse):
             # As Django's own does: a page's scripts go out in a few pieces and not in a hundred.
@@ -71,8 +102,12 @@ class Handler(ASGIHandler):
         response.reader = rights.reader_of(request, response) if request is not None else None
         return response
 
-    async def _stream(self, response: HttpResponseBase, receive: Receive, send: Send) -> None:
+    async def _stream(
+        self, response: StreamingHttpResponse, lane: Lane, receive: Receive, send: Send
+    ) -> None:
         """Send the response piece by piece, as long as there is somebody who reads it, and may."""
+        if not response.is_async:
+            response.streaming_content = _in_lane(lane, iter(response.streaming_content))
         sending = asyncio.ensure_future(self.send_response(response, send))
         # After its body a request has nothing to say but that it is gone.
         tasks = [sending, asyncio.ensure_future(receive())]
@@ -87,3 +122,43 @@ class Handler(ASGIHandler):
                 task.cancel()
             await asyncio.wait(tasks)
             await sync_to_async(response.close)()
+
+
+async def _in_lane(lane: Lane, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Make each piece in a thread of the lane, which holds no connection while the piece is sent."""
+
+    def make() -> bytes | None:
+        try:
+            return next(pieces, None)
+        finally:
+            close_old_connections()
+
+    make_in_thread = sync_to_async(make, thread_sensitive=False, executor=lane.executor)
+    while (piece := await make_in_thread()) is not None:
+        yield piece
+
+
+def caller_of(request: HttpRequest | None) -> Caller | None:
+    """Return who was seen to be signed in, if anybody."""
+    signed_in = getattr(request, "auth", None)
+    if isinstance(signed_in, Viewer):
+        return Caller(f"user {signed_in.user.pk}", tuple(signed_in.roles))
+    if isinstance(signed_in, Node):
+        return Caller(f"node {signed_in.pk}")
+    return None
+
+
+@cache
+def heavy_paths() -> re.Pattern[str]:
+    """What matches the paths of the views that say of themselves that they are heavy (`is_heavy`)."""
+    return re.compile("|".join(f"/{pattern}" for pattern in _heavy(get_resolver(), "")))
+
+
+def _heavy(resolver: URLResolver, prefix: str) -> Iterator[str]:
+    for entry in resolver.url_patterns:
+        # Names of groups would be there twice.
+        here = prefix + re.sub(r"\?P<\w+>", "?:", entry.pattern.regex.pattern.removeprefix("^"))
+        if isinstance(entry, URLResolver):
+            yield from _heavy(entry, here)
+        elif getattr(getattr(entry.callback, "view_class", None), "is_heavy", False):
+            yield here

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import IO, Any
 
 from django.http import HttpRequest, HttpResponseBase
@@ -76,15 +76,24 @@ class BodyLimit:
         return 0
 
     async def _refuse(self, send: Send) -> None:
-        body = error_bytes("too_large", f"The body is longer than the {self.limit_bytes:,} bytes allowed.")
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-            # The rest of the body is still on its way and nobody will read it.
-            (b"connection", b"close"),
-        ]
-        await send({"type": "http.response.start", "status": 413, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        said = f"The body is longer than the {self.limit_bytes:,} bytes allowed."
+        # The rest of the body is still on its way and nobody will read it.
+        await refuse(send, 413, "too_large", said, [(b"connection", b"close")])
+
+
+async def refuse(
+    send: Send, status: int, code: str, message: str, more: Sequence[tuple[bytes, bytes]] = ()
+) -> None:
+    """Answer a request with an error before anything has seen it."""
+    body = error_bytes(code, message)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        *more,
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 class NoNulMiddleware:

@@ -15,6 +15,7 @@ from channels.generic.websocket import AsyncJsonWebsocketConsumer
 
 from controlplane import rights
 from controlplane.audited import by_viewer
+from controlplane.lanes import in_agents_thread
 from scheduler import represent, stream
 from scheduler.models import Node
 from scheduler.services.logs.reading import may_watch
@@ -144,7 +145,7 @@ class AgentConsumer(AsyncJsonWebsocketConsumer):
         self.group: str | None = None
         headers = dict(self.scope["headers"])
         token = headers.get(b"authorization", b"").decode("latin-1").removeprefix("Bearer ")
-        node: Node | None = await database_sync_to_async(node_of_token)(token)
+        node: Node | None = await in_agents_thread(node_of_token, token)
         if node is None:
             await self.close(NOT_SIGNED_IN)
             return

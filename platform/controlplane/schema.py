@@ -21,6 +21,19 @@ _OWN_PASSWORD = frozenset({"current", "your_password"})
 VERBS = {"GET": "get", "POST": "create", "PUT": "set", "PATCH": "change", "DELETE": "delete"}
 
 
+#: Of answers with status 429.
+WHEN_TO_RETRY = [
+    OpenApiParameter(
+        name=name, location=OpenApiParameter.HEADER, type=kind, response=["429"], description=description
+    )
+    for name, kind, description in (
+        ("Retry-After", int, "Seconds to wait."),
+        ("RateLimit-Policy", str, "The limit that was met: its name, `q` requests, and what these are."),
+        ("RateLimit", str, "The same limit now: `r` requests are left, in `t` seconds there are more."),
+    )
+]
+
+
 class FieldErrorSchema(serializers.Serializer):
     field = serializers.CharField(help_text="Dotted path, such as tasks.0.resources.gpu.")
     problem = serializers.CharField()
@@ -52,9 +65,11 @@ class Schema(AutoSchema):
         return "_".join([*words, VERBS[self.method]])
 
     def get_override_parameters(self) -> list[Any]:
+        retry = WHEN_TO_RETRY if getattr(self.view, "is_heavy", False) else []
         if self.method != "POST" or self._is_public():
-            return []
+            return retry
         return [
+            *retry,
             OpenApiParameter(
                 name=HEADER,
                 location=OpenApiParameter.HEADER,
@@ -63,7 +78,7 @@ class Schema(AutoSchema):
                     "The same key with the same body is answered with the stored answer again "
                     f"(for {KEPT.total_seconds() / 3600:.0f} hours); secrets in it are null by then."
                 ),
-            )
+            ),
         ]
 
     def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
@@ -81,6 +96,7 @@ class Schema(AutoSchema):
         else:
             refused = f"Your role, or your token, does not allow it.{self._scope()}"
             errors |= {401: "Not signed in.", 403: refused}
+            errors[429] = "Too many requests are under way; see Retry-After."
         errors[404] = "There is no such thing, or you may not see it."
         if self.method in ("POST", "PUT", "PATCH", "DELETE"):
             errors |= {409: "The state of the thing, or a quota, does not allow it."}

@@ -52,10 +52,12 @@ TEMPLATES: list[dict] = [{"BACKEND": "django.template.backends.django.DjangoTemp
 
 # How the audit log tells what the platform does by itself from what somebody does by hand in the database.
 os.environ.setdefault("PGAPPNAME", "allotment")
-#: Requests that are answered at the same time.
+#: Requests that are answered at the same time, beside those that are heavy (`controlplane.lanes`).
 REQUEST_THREADS = 12
-#: One for each of them, and some for the sockets and for files that are being sent.
-DATABASE_CONNECTIONS = REQUEST_THREADS + 4
+#: The same of agents, whom nobody else can make wait.
+AGENT_THREADS = 4
+#: One for each of them, so that no thread waits for one, and some for the sockets.
+DATABASE_CONNECTIONS = REQUEST_THREADS + AGENT_THREADS + CONFIG.heavy_requests + 4
 
 
 def _database(url: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class ComparisonQuestion(StrictSerializer):
 
 class Anomalies(APIView):
     scope = Scope.SUBMIT
+    is_heavy = True
 
     @extend_schema(responses=schemas.Anomalies)
     def get(self, request: Request, name: str) -> Response:

@@ -80,6 +80,7 @@ class Cells(APIView):
 
 class CellsCheck(APIView):
     scope = Scope.OPERATE
+    is_heavy = True
 
     @extend_schema(request=SpecificationBody, responses={200: cell_schemas.CellsCheck})
     def post(self, request: Request) -> Response:
@@ -101,6 +102,7 @@ class CellsCheck(APIView):
 
 class CellsProposal(APIView):
     scope = Scope.OPERATE
+    is_heavy = True
 
     @extend_schema(request=None, responses={200: cell_schemas.CellsProposal})
     def post(self, request: Request) -> Response:

@@ -113,6 +113,8 @@ def _with_overrun(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 class ClusterUsage(APIView):
+    is_heavy = True
+
     @extend_schema(parameters=[UsageQuery], responses=cluster_schemas.Usage)
     def get(self, request: Request) -> Response:
         """GPUs in use over time by tenant; members see other tenants as one sum."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 
@@ -31,22 +30,19 @@ def exported(name: str, lines: QuerySet[Any], fields: Sequence[str], shown: Show
     )
 
 
-async def _csv(lines: QuerySet[Any], fields: Sequence[str], shown: Shown) -> AsyncIterator[bytes]:
+def _csv(lines: QuerySet[Any], fields: Sequence[str], shown: Shown) -> Iterator[bytes]:
     """Yield the file piece by piece, so that no line waits for the others."""
-    newest = await sync_to_async(
-        lambda: list(lines.order_by("-id").values_list("id", flat=True)[: MOST_EXPORTED + 1])
-    )()
+    newest = list(lines.order_by("-id").values_list("id", flat=True)[: MOST_EXPORTED + 1])
     is_cut = len(newest) > MOST_EXPORTED
     last, until = (newest[-1] if is_cut else 0), (newest[0] if newest else 0)
     yield _rows([fields])
     while last < until:
         page = lines.filter(id__gt=last, id__lte=until).order_by("id")[:_AT_ONCE]
-        rows = await sync_to_async(lambda page=page: list(page))()
+        rows = list(page)
         if not rows:
             break
         last = rows[-1].id
-        seen = await sync_to_async(shown)(rows)
-        yield _rows([_cell(line[name]) for name in fields] for line in seen)
+        yield _rows([_cell(line[name]) for name in fields] for line in shown(rows))
     if is_cut:
         yield _rows([[f"Older lines were left out: these are the newest {MOST_EXPORTED:,}."]])
 

@@ -121,6 +121,7 @@ class FailureRules(APIView):
 
 class FailureRulesTest(APIView):
     scope = Scope.OPERATE
+    is_heavy = True
 
     @extend_schema(request=FailureRulesTrial, responses=FailureRulesFound)
     def post(self, request: Request) -> Response:

@@ -159,6 +159,7 @@ def _paid(by: Viewer, name: str, at: datetime) -> float:
 class VirtualClusterFairnessHistory(GenericAPIView):
     """Minutes of tenants in a virtual cluster, the oldest first: of those that the reader may see."""
 
+    is_heavy = True
     queryset = FairnessSample.objects.none()
     serializer_class = FairnessMinute
     ordering = "id"

@@ -48,6 +48,7 @@ class Jobs(RepresentedList):
 
 class JobsBulk(APIView):
     scope = Scope.SUBMIT
+    is_heavy = True
 
     @extend_schema(request=job_spec_schemas.BulkSubmit, responses={201: job_spec_schemas.BulkSubmitted})
     def post(self, request: Request) -> Response:

@@ -116,6 +116,7 @@ class LedgerDetail(APIView):
 
 
 class LedgerReplay(APIView):
+    is_heavy = True
     refusals: ClassVar = {
         409: "The line is what a person did, or its round is no longer kept, or takes too long."
     }
@@ -142,6 +143,7 @@ class LedgerReplay(APIView):
 
 
 class LedgerExport(GenericAPIView):
+    is_heavy = True
     queryset = LedgerLine.objects.none()
     filterset_class = LedgerFilter
     pagination_class = None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.http import StreamingHttpResponse
 
 from scheduler.models import Attempt
@@ -27,7 +26,7 @@ def zip_file(name: str, attempt: Attempt, tasks: Mapping[int, str]) -> Streaming
 
 def _file(name: str, content_type: str, attempt: Attempt, pieces: Iterator[bytes]) -> StreamingHttpResponse:
     response = StreamingHttpResponse(
-        _in_thread(pieces),
+        pieces,
         content_type=content_type,
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
@@ -70,9 +69,3 @@ class _Written:
         taken = b"".join(self.pieces)
         self.pieces.clear()
         return taken
-
-
-async def _in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Read the database where that does not hold up the other requests."""
-    while (piece := await sync_to_async(next)(pieces, None)) is not None:
-        yield piece

@@ -79,6 +79,8 @@ class JobLogsMerged(APIView):
 
 
 class JobLogsSearch(APIView):
+    is_heavy = True
+
     @extend_schema(parameters=[schemas.SearchQuery], responses=schemas.LogSearch)
     def get(self, request: Request, job_id: int) -> Response:
         """Find the lines of an attempt's output that contain a text or match a regular expression."""
@@ -103,6 +105,7 @@ class JobLogsSearch(APIView):
 
 
 class JobLogsDownload(APIView):
+    is_heavy = True
     refusals: ClassVar = {409: "The job has not started yet, or its output was removed."}
 
     @extend_schema(

@@ -277,6 +277,7 @@ class CreditTransfers(ListAPIView):
 
 
 class CreditTransferExport(GenericAPIView):
+    is_heavy = True
     queryset = CreditTransfer.objects.none()
     pagination_class = None
 

@@ -79,6 +79,7 @@ class _OneFormat(BaseContentNegotiation):
 class Metrics(APIView):
     """For operators, and for whoever has the token of the settings."""
 
+    is_heavy = True
     schema = None
     authentication_classes = [_MetricsToken, *APIView.authentication_classes]
     content_negotiation_class = _OneFormat

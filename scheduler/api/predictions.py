@@ -16,6 +16,7 @@ from tenants.selectors import viewer
 
 class WhatIfs(APIView):
     scope = Scope.SUBMIT
+    is_heavy = True
 
     @extend_schema(request=schemas.WhatIfQuestion, responses={202: schemas.WhatIf})
     def post(self, request: Request) -> Response:

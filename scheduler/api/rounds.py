@@ -34,6 +34,8 @@ class Rounds(RepresentedList):
 
 
 class RoundDetail(APIView):
+    is_heavy = True
+
     @extend_schema(responses=schemas.RoundDetail)
     def get(self, request: Request, number: int) -> Response:
         """One round with every action of its plan. For operators."""

@@ -157,6 +157,8 @@ class SpeedCorrectionView(APIView):
 
 
 class SpeedExport(APIView):
+    is_heavy = True
+
     @extend_schema(
         parameters=[ExportQuery],
         responses={
@@ -177,6 +179,7 @@ class SpeedExport(APIView):
 
 class SpeedImportView(APIView):
     scope = Scope.MANAGE
+    is_heavy = True
 
     @extend_schema(request=ImportInput, responses={200: speed_schemas.SpeedImport})
     def post(self, request: Request) -> Response:

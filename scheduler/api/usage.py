@@ -122,6 +122,8 @@ class JobUsage(serializers.Serializer):
 
 
 class NodeMetrics(APIView):
+    is_heavy = True
+
     @extend_schema(parameters=[NodeMetricsQuery], responses=NodeMetricsAnswer)
     def get(self, request: Request, name: str) -> Response:
         """What the machine and its GPUs did, the last hour if nothing else is asked for."""
@@ -132,6 +134,8 @@ class NodeMetrics(APIView):
 
 
 class JobMetrics(APIView):
+    is_heavy = True
+
     @extend_schema(parameters=[JobMetricsQuery], responses=JobMetricsAnswer)
     def get(self, request: Request, job_id: int) -> Response:
         """What the job's attempts used, from the first start on if nothing else is asked for."""

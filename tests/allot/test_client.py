@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import httpx
 import pytest
 
 from allot.client import Client
@@ -99,3 +101,31 @@ def test_a_request_that_is_still_under_way_is_asked_for_again(client: Client, ap
 
     client._transport._sleep = finish
     assert client.submit({"name": "a"})["id"] == 1
+
+
+LIMIT = {"Retry-After": "2", "RateLimit-Policy": '"heavy-requests-of-user";q=2;qu="concurrent-requests"'}
+
+
+def answers_only(client: Client, headers: dict[str, str]) -> None:
+    content = {"error": "too_many_requests", "message": "You have 2 under way."}
+    refused = httpx.MockTransport(lambda request: httpx.Response(429, json=content, headers=headers))
+    client._transport._http = httpx.Client(base_url="http://server", transport=refused)
+
+
+def test_whose_turn_it_is_not_waits_as_told_for_reads_and_downloads_too(
+    client: Client, pauses: list[float], tmp_path: Path
+) -> None:
+    answers_only(client, LIMIT)
+    for ask in (client.nodes, lambda: client.logs.download(1, tmp_path)):
+        pauses.clear()
+        with pytest.raises(Busy, match="You have 2 under way"):
+            ask()
+        assert len(pauses) == 3
+        assert all(2.0 <= pause <= 2.5 for pause in pauses)
+
+
+def test_a_refusal_that_is_about_no_turn_is_not_waited_for(client: Client, pauses: list[float]) -> None:
+    answers_only(client, {"Retry-After": "2"})
+    with pytest.raises(Busy):
+        client.nodes()
+    assert pauses == []

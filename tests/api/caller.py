@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import redis
-from asgiref.sync import async_to_sync
 from django.conf import settings
 from django.http import HttpResponse, StreamingHttpResponse
 from django.test import Client
@@ -59,10 +58,7 @@ class Caller:
 def whole(response: StreamingHttpResponse) -> HttpResponse:
     """What comes in pieces, at once."""
 
-    async def read() -> bytes:
-        return b"".join([piece async for piece in response])
-
-    return HttpResponse(async_to_sync(read)(), status=response.status_code, headers=dict(response.headers))
+    return HttpResponse(b"".join(response), status=response.status_code, headers=dict(response.headers))
 
 
 def caller(user: User, **token_columns: Any) -> Caller:

@@ -54,23 +54,48 @@ export async function request<T>(method: Method, path: string, options: RequestO
   if (method !== "GET") headers["X-CSRFToken"] = csrfToken;
   if (options.idempotencyKey) headers["Idempotency-Key"] = options.idempotencyKey;
 
-  let response: Response;
-  try {
-    response = await fetch(BASE + path, {
+  const response = await inTurn(options.signal, () =>
+    fetch(BASE + path, {
       method,
       headers,
       credentials: "same-origin",
       body: options.body === undefined ? null : JSON.stringify(options.body),
       signal: options.signal ?? null,
-    });
-  } catch (error) {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, "unreachable", "The server does not answer. The page tries again by itself.");
-  }
+    }).catch((error: unknown) => {
+      if (error instanceof DOMException && error.name === "AbortError") throw error;
+      throw new ApiError(0, "unreachable", "The server does not answer. The page tries again by itself.");
+    }),
+  );
   if (response.status === 204) return undefined as T;
   const answer: unknown = await response.json().catch(() => null);
   if (response.ok) return answer as T;
   throw refusal(response.status, answer);
+}
+
+/** How often somebody who has too much under way waits as he is told, and how long at most. */
+const MOST_TURNED_AWAY = 3;
+const LONGEST_TURN_SECONDS = 30;
+
+/** Ask, and again when the server says that it is not yet this user's turn: nothing was done then. */
+async function inTurn(signal: AbortSignal | undefined, ask: () => Promise<Response>): Promise<Response> {
+  for (let turnedAway = 0; ; turnedAway++) {
+    const response = await ask();
+    // Only limits of what is under way name their policy: wrong passwords are not tried again.
+    const isLimit = response.status === 429 && response.headers.has("RateLimit-Policy");
+    if (!isLimit || turnedAway === MOST_TURNED_AWAY) return response;
+    const seconds = Number(response.headers.get("Retry-After")) || 1;
+    await pause(Math.min(seconds, LONGEST_TURN_SECONDS) * (1 + Math.random() / 4), signal);
+  }
+}
+
+function pause(seconds: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, seconds * 1000);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(new DOMException("The page was left.", "AbortError"));
+    });
+  });
 }
 
 function refusal(status: number, answer: unknown): ApiError {

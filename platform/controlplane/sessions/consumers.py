@@ -21,6 +21,7 @@ from django.db import Error as DatabaseError
 
 from controlplane import rights
 from controlplane.audited import by_viewer
+from controlplane.lanes import in_agents_thread
 from controlplane.sessions.relay import Broken, Event, Relay, problem_frame
 from controlplane.sessions.wanted import wanted_of
 from nodeagent.frames import EXIT, FROM_JOB, TAKEN, TOWARDS_JOB
@@ -204,9 +205,9 @@ class AgentSession(SessionEnd):
 
     async def connect(self) -> None:
         header = dict(self.scope["headers"]).get(b"authorization", b"").decode("latin-1")
-        node = await database_sync_to_async(node_of_token)(header.removeprefix("Bearer "))
+        node = await in_agents_thread(node_of_token, header.removeprefix("Bearer "))
         session_id = self.scope["url_route"]["kwargs"]["session_id"]
-        session = node and await database_sync_to_async(session_join)(node=node, session_id=session_id)
+        session = node and await in_agents_thread(session_join, node=node, session_id=session_id)
         if node is None or session is None:
             await self.close(NOT_SIGNED_IN)
             return
