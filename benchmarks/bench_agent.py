@@ -24,6 +24,7 @@ from machine import describe_machine
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
+from nodeagent.process import sandbox
 from tests.agent.builders import AgentProcess, make_part, make_replica, python, shell
 from tests.agent.fake_server import FakeServer
 from tests.agent.runtime_node import RuntimeNode
@@ -58,8 +59,13 @@ async def main() -> None:
 
 async def measure_starts(folder: Path, starts: int) -> None:
     """Measure the cases in turns, so that what else the machine does is spread over all of them."""
+    os.chmod(folder, 0o711)  # Jobs are users of their own, who have to get to their folders.
     cases = {"nothing": {"sandbox": "off"}, "limits": {"sandbox": "off"}, "limits and sandbox": {}}
     nodes = {name: RuntimeNode(folder / name.replace(" ", "-"), **case) for name, case in cases.items()}
+    bubblewraps, sandbox.bubblewraps = sandbox.bubblewraps, lambda: []
+    cases["limits and Landlock"] = {}
+    nodes["limits and Landlock"] = RuntimeNode(folder / "limits-and-landlock")
+    sandbox.bubblewraps = bubblewraps
     nodes["nothing"].runtime.cgroups.remove()
     nodes["nothing"].runtime.cgroups.folders = {}
     ran: dict[str, list[float]] = {name: [] for name in cases}

@@ -66,11 +66,15 @@ KILLS_ALL = """
 import os, signal
 for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
     if pid != os.getpid():
-        for path in (f"/proc/{pid}/mem", f"/proc/{pid}/environ"):
+        for path in (f"/proc/{{pid}}/mem", f"/proc/{{pid}}/environ"):
             try:
                 print("read", path, len(open(path, "rb").read()))
             except OSError:
                 pass
+try:
+    print("read", open("{own}").read())
+except OSError:
+    pass
 try:
     os.kill(-1, signal.SIGKILL)
 except OSError:
@@ -237,29 +241,36 @@ async def test_no_other_process_can_be_killed_or_looked_into(isolated: RuntimeNo
     if not (isolated.runtime.isolated.has_sandbox or SIGNALS_ARE_KEPT):
         pytest.skip("this kernel's Landlock does not keep signals from others of the same user")
     # Of the same tenant, and so of the same user.
-    await isolated.start(make_part(shell("echo up; sleep 60"), attempt=1))
+    await isolated.start(make_part(shell("echo mine > own; echo up; sleep 60"), attempt=1))
     await isolated.line("up")
-    job = python(KILLS_ALL, interpreter=everybodys_python())
+    own = f"{isolated.runtime.folder(1).work(0)}/own"
+    job = python(KILLS_ALL.format(own=own), interpreter=everybodys_python())
     assert (await isolated.run(make_part(job, attempt=2))).exit_code == 0
     assert isolated.text(2) == "done\n"
     assert isolated.alive(1)
     assert 1 not in isolated.outcomes
 
 
-async def test_only_the_devices_that_were_given_can_be_opened(
-    isolated: RuntimeNode, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Any device will do to stand for a GPU: everybody may read a /dev/zero.
-    gpu = str(folder / "gpu-1")
-    try:
-        os.mknod(gpu, 0o666 | stat.S_IFCHR, os.makedev(1, 5))
-    except PermissionError:
+@pytest.fixture
+def device() -> Iterator[str]:
+    """A file to stand for a GPU: a /dev/zero that everybody may read, outside of what sandboxes have."""
+    if os.geteuid() != 0:
         pytest.skip("needs root, to make a device file")
-    os.chmod(gpu, 0o666)
-    monkeypatch.setattr(SimulatedDevices, "files", lambda _, indexes: (gpu,) if 1 in indexes else ())
+    with tempfile.TemporaryDirectory(prefix="allotment-hostile-", dir="/run") as name:
+        os.chmod(name, 0o755)
+        path = f"{name}/gpu-1"
+        os.mknod(path, stat.S_IFCHR, os.makedev(1, 5))
+        os.chmod(path, 0o666)
+        yield path
+
+
+async def test_only_the_devices_that_were_given_can_be_opened(
+    isolated: RuntimeNode, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SimulatedDevices, "files", lambda _, indexes: (device,) if 1 in indexes else ())
     for attempt in (1, 2):
         script = "CUDA_VISIBLE_DEVICES=0,1,2,3; ls /dev 2>/dev/null | grep -E 'kmsg|mem|nvidia|sda'; "
-        script += f"(exec 3<{gpu}) 2>/dev/null && echo opened; true"
+        script += f"(exec 3<{device}) 2>/dev/null && echo opened; true"
         await isolated.run(make_part(shell(script, gpu_indexes=(attempt,)), attempt=attempt))
     assert (isolated.text(1), isolated.text(2)) == ("opened\n", "")
 
