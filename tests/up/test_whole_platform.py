@@ -56,6 +56,8 @@ def test_a_first_start_runs_a_demonstration_and_ctrl_c_ends_it_all(platform: Ins
     assert re.search(r"✓ \d+ node agents", text)
     assert f"Allotment runs at  {platform.url}" in text
     assert len(platform.password) >= 10
+    # What keeps its jobs apart is said, and is something: on a machine that has neither none runs.
+    assert re.search(r"Jobs: (in a sandbox|kept to their files by Landlock), as ", text)
 
     platform.sign_in()
     nodes = platform.call("GET", "nodes?page_size=200")["results"]
