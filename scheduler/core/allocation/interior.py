@@ -49,6 +49,7 @@ class Program:
     reward: float
     #: Shares that are about enough, to begin with.
     enough: Floats
+    exact: float = EXACT
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +66,9 @@ def optimum(program: Program) -> Optimum:
     path, before = _Path(program), np.inf
     with np.errstate(all="ignore"):
         for _ in range(MOST_STEPS):
-            missing = path.missing()
-            if missing <= EXACT or (missing <= ALMOST and missing > before / 2):
-                return Optimum(
-                    np.where(program.opened, path.shares, 0.0),
-                    path.height,
-                    np.where(path.levels, path.level_price * program.pace, 0.0) / program.reward,
-                )
+            missing = path.gap()
+            if missing <= program.exact or (missing <= ALMOST and missing > before / 2):
+                return path.optimum()
             before = missing
             try:
                 path.step()
@@ -84,16 +81,17 @@ class _Path:
     """A point and the way on: variables and slacks, each with a price, in two arrays of equal form.
 
     In this order: shares, time that is left, progress above the level, GPUs that are left, height that is
-    missing to 1. Where there is no share or no level the entries stay as they are, and do not count.
+    missing to 1; and the prices of not sharing, of time, of levels, of GPUs, of the height. Where there is no
+    share or no level the entries stay as they are, and do not count.
     """
 
     def __init__(self, program: Program) -> None:
         self._program = program
         models, groups = program.use.shape
         self._ends = np.cumsum([models * groups, groups, groups, models])
-        self.levels = program.pace > 0
+        self._levels = program.pace > 0
         self._counts = np.concatenate(
-            [program.opened.ravel(), np.ones(groups), self.levels, np.ones(models + 1)]
+            [program.opened.ravel(), np.ones(groups), self._levels, np.ones(models + 1)]
         )
         self._count = self._counts.sum()
         # What does not change from step to step: of models, of couples of models, of jobs.
@@ -111,14 +109,14 @@ class _Path:
 
     def _begin(self) -> None:
         """Take a point inside, and prices for which no share is worth more than it costs."""
-        program, levels = self._program, self.levels
+        program, levels = self._program, self._levels
         models = len(program.use)
         shares = program.opened * program.enough
         most = max(float(shares.sum(axis=0).max()), float((program.use * shares).sum(axis=1).max()))
         shares = np.where(program.opened, shares * (0.5 / most), 1e-300)
         reached = (program.progress * shares).sum(axis=0)
         pace = np.where(levels, program.pace, 1.0)
-        self.height = 0.5 * min(float((reached / pace)[levels].min(initial=1.0)), 1.0)
+        height = 0.5 * min(float((reached / pace)[levels].min(initial=1.0)), 1.0)
         level_price = np.where(levels, FIRST_LEVEL * program.reward / max(program.pace.sum(), 1e-300), 1.0)
         worth = np.where(program.opened, program.worth + program.progress * level_price, 0.0)
         best = worth.max(axis=0)
@@ -131,9 +129,9 @@ class _Path:
             [
                 shares.ravel(),
                 1 - shares.sum(axis=0),
-                np.where(levels, reached - program.pace * self.height, 1.0),
+                np.where(levels, reached - program.pace * height, 1.0),
                 1 - (program.use * shares).sum(axis=1),
-                [1 - self.height],
+                [1 - height],
             ]
         )
         self._prices = np.concatenate(
@@ -146,44 +144,30 @@ class _Path:
             ]
         )
 
-    @property
-    def shares(self) -> Floats:
-        return self._values[: self._ends[0]].reshape(self._program.use.shape)
-
-    @property
-    def level_price(self) -> Floats:
-        return self._prices[self._ends[1] : self._ends[2]]
-
-    def missing(self) -> float:
-        """Return by how much rows, prices, or bound and value are missed where the point is, relatively."""
+    def gap(self) -> float:
+        """Return how far value and bound are apart, relatively: all products of a value and its price."""
         program = self._program
-        shares, time, above, gpus, below = self._split(self._values)
-        share_price, time_price, level_price, gpu_price, height_price = self._split(self._prices)
-        # By how much each row, and the price of each share and of the height, is missed.
-        self._off_time = 1 - time - shares.sum(axis=0)
-        self._off_above = self.levels * (
-            (program.progress * shares).sum(axis=0) - program.pace * self.height - above
-        )
-        self._off_gpus = 1 - gpus - (program.use * shares).sum(axis=1)
-        self._off_below = 1 - below[0] - self.height
-        self._off_share = program.opened * (
-            program.use * gpu_price[:, None]
-            + time_price
-            - program.progress * level_price
-            - program.worth
-            - share_price
-        )
-        self._off_height = program.reward - (program.pace * level_price).sum() - height_price[0]
+        self._of_values, self._of_prices = self._split(self._values), self._split(self._prices)
         self._pairs = self._values * self._prices * self._counts
         self._gap = float(self._pairs.sum())
-        value = float((program.worth * shares).sum()) + program.reward * self.height
-        rows = max(
-            float(np.abs(off).max())
-            for off in (self._off_time, self._off_above, self._off_gpus, self._off_below)
+        shares, below = self._of_values[0], self._of_values[4]
+        value = float(np.einsum("an,an->", program.worth, shares)) + program.reward * (1 - float(below[0]))
+        return self._gap / max(abs(value), 1e-300)
+
+    def optimum(self) -> Optimum:
+        """Return where the path ends. Raises SolverError when rounding has led it astray."""
+        program = self._program
+        shares, time, above, _, below = self._of_values
+        height = 1 - float(below[0])
+        shares = np.where(program.opened, shares, 0.0)
+        reached = (program.progress * shares).sum(axis=0) - program.pace * height
+        off = np.maximum(
+            np.abs(1 - shares.sum(axis=0) - time), np.where(self._levels, np.abs(reached - above), 0.0)
         )
-        prices = max(float(np.abs(self._off_share).max()), float(np.abs(self._off_height)))
-        largest = max(float(program.worth.max()), program.reward)
-        return max(rows, prices / largest, self._gap / max(abs(value), 1e-300))
+        if not off.max() <= ALMOST:
+            raise SolverError(f"the way to the optimum was lost: rows are off by {off.max():.1g}")
+        prices = np.where(self._levels, self._of_prices[2] * program.pace, 0.0)
+        return Optimum(shares, height, prices / program.reward)
 
     def _split(self, values: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
         shares, time, above, gpus = self._ends
@@ -198,15 +182,13 @@ class _Path:
     def step(self) -> None:
         """Go on: look how far the way to the optimum is free, and aim at the middle of it accordingly."""
         self._factorise()
-        change, price_change, _ = self._towards(-self._pairs)
+        change, price_change = self._towards(-self._pairs)
         first, second = _length(self._values, change), _length(self._prices, price_change)
         left = (self._counts * (self._values + first * change) * (self._prices + second * price_change)).sum()
         aim = self._gap / self._count * (max(float(left), 0.0) / self._gap) ** 3
-        bent = np.clip(change * price_change, -CORRECTION * aim, CORRECTION * aim)
-        change, price_change, rise = self._towards((aim - bent) * self._counts - self._pairs)
-        first = _length(self._values, change, BOUNDARY)
-        self._values = self._values + first * change
-        self.height += first * rise
+        bent = np.minimum(np.maximum(change * price_change, -CORRECTION * aim), CORRECTION * aim)
+        change, price_change = self._towards((aim - bent) * self._counts - self._pairs)
+        self._values = self._values + _length(self._values, change, BOUNDARY) * change
         self._prices = self._prices + _length(self._prices, price_change, BOUNDARY) * price_change
 
     def _factorise(self) -> None:
@@ -218,15 +200,15 @@ class _Path:
         """
         program, rates = self._program, self._program.progress
         models = len(rates)
-        shares, time, above, gpus, below = self._split(self._values)
-        share_price, time_price, level_price, gpu_price, height_price = self._split(self._prices)
+        shares, time, above, gpus, below = self._of_values
+        share_price, time_price, level_price, gpu_price, height_price = self._of_prices
         part = program.opened * shares / share_price
         time, level = time / time_price, above / level_price
         both = time * level
         alone = part * (level + time * self._squares)
         parts = part[self._one] * part[self._two]
         apart = parts * self._apart
-        det = both + alone.sum(axis=0) + apart.sum(axis=0)
+        det = both + np.add.reduce(alone) + np.add.reduce(apart)
         rest = (
             both + np.einsum("ab,bn->an", self._others, alone) + np.einsum("ap,pn->an", self._without, apart)
         )
@@ -240,56 +222,52 @@ class _Path:
         weighted = part * rates
         self._by_time = shrunk * (level + np.einsum("bn,ban->an", weighted, self._faster))
         self._by_level = shrunk * (np.einsum("bn,ban->an", part, self._faster) - time * rates)
-        self._level_time = weighted.sum(axis=0) / det
-        self._level_level = (part.sum(axis=0) + time) / det
+        self._level_time = np.add.reduce(weighted) / det
+        self._level_level = (np.add.reduce(part) + time) / det
         system = np.empty((models + 1, models + 1))
         system[:models, :models] = np.einsum("abn,abn->ab", self._uses, across)
         system[range(models), range(models)] += gpus / gpu_price
         system[:models, models] = np.einsum("an,an,n->a", program.use, self._by_level, program.pace)
         system[models, :models] = -system[:models, models]
-        system[models, models] = (self._level_level * self._pace_squares).sum() + (height_price / below)[0]
+        system[models, models] = (
+            np.einsum("n,n->", self._level_level, self._pace_squares) + (height_price / below)[0]
+        )
         self._system = system
 
-    def _towards(self, wanted: Floats) -> tuple[Floats, Floats, float]:
-        """Return the changes of values, prices and height by which products change by what is wanted."""
-        program = self._program
-        values, prices = self._split(self._values), self._split(self._prices)
+    def _towards(self, wanted: Floats) -> tuple[Floats, Floats]:
+        """Return the changes of values and prices by which their products change by what is wanted.
+
+        Rows and prices are met from the beginning on, so that only the products are missing.
+        """
+        program, values, prices = self._program, self._of_values, self._of_prices
         pairs = self._split(wanted)
-        worth = pairs[0] / values[0] - self._off_share
-        time = pairs[1] / prices[1] - self._off_time
-        level = self.levels * (pairs[2] / prices[2] - self._off_above)
-        shares = self._shares(worth, time, level)
-        right = np.append(
-            (program.use * shares).sum(axis=1) + pairs[3] / prices[3] - self._off_gpus,
-            self._off_height
-            - (program.pace * self._level_prices(worth, time, level)).sum()
-            - (pairs[4][0] - prices[4][0] * self._off_below) / values[4][0],
+        worth, time, level = pairs[0] / values[0], pairs[1] / prices[1], pairs[2] / prices[2]
+        right = np.empty(len(self._system))
+        right[:-1] = pairs[3] / prices[3] + np.einsum(
+            "an,an->a", program.use, self._shares(worth, time, level)
         )
-        found = np.linalg.solve(self._system, right)
-        gpu_price, rise = found[:-1], float(found[-1])
-        worth = worth - program.use * gpu_price[:, None]
-        level = level + program.pace * rise
-        shares = self._shares(worth, time, level)
         level_price = self._level_prices(worth, time, level)
+        right[-1] = -np.einsum("n,n->", program.pace, level_price) - (pairs[4] / values[4])[0]
+        found = np.linalg.solve(self._system, right)
+        gpu_price, rise = found[:-1], found[-1:]
+        cost = program.use * gpu_price[:, None]
+        worth, level = worth - cost, level + program.pace * rise
+        shares = self._shares(worth, time, level)
+        level_price = self._levels * self._level_prices(worth, time, level)
         # From the rows, so that these are met whatever was rounded.
+        less_time = -np.add.reduce(shares)
+        time_price = (pairs[1] - prices[1] * less_time) / values[1]
         change = (
-            shares,
-            self._off_time - shares.sum(axis=0),
-            self.levels * (self._off_above + (program.progress * shares).sum(axis=0) - program.pace * rise),
-            self._off_gpus - (program.use * shares).sum(axis=1),
-            np.array([self._off_below - rise]),
+            shares.ravel(),
+            less_time,
+            np.einsum("an,an->n", program.progress, shares) - program.pace * rise,
+            -np.einsum("an,an->a", program.use, shares),
+            -rise,
         )
-        time_price = (pairs[1] - prices[1] * change[1]) / values[1]
-        share_price = program.opened * (
-            self._off_share + program.use * gpu_price[:, None] + time_price - program.progress * level_price
-        )
-        height_price = (pairs[4] - prices[4] * change[4]) / values[4]
-        price_change = (share_price, time_price, level_price, gpu_price, height_price)
-        return (
-            np.concatenate([part.ravel() for part in change]),
-            np.concatenate([part.ravel() for part in price_change]),
-            rise,
-        )
+        share_price = program.opened * (cost + time_price - program.progress * level_price)
+        height_price = (pairs[4] + prices[4] * rise) / values[4]
+        price_change = (share_price.ravel(), time_price, level_price, gpu_price, height_price)
+        return np.concatenate(change), np.concatenate(price_change)
 
     def _shares(self, worth: Floats, time: Floats, level: Floats) -> Floats:
         shares: Floats = (

@@ -10,7 +10,7 @@ import numpy as np
 from scheduler.core.allocation.errors import SolverError
 from scheduler.core.allocation.frame import SLACK, More, best_shares, floors, within
 from scheduler.core.allocation.instance import Flags, Floats
-from scheduler.core.allocation.interior import Optimum, Program, optimum
+from scheduler.core.allocation.interior import EXACT, Optimum, Program, optimum
 from scheduler.core.allocation.leftover import evened
 from scheduler.core.allocation.linear import LARGE
 from scheduler.core.allocation.polytope import Polytope
@@ -22,7 +22,7 @@ INSIDE_FROM, MOST_MODELS = 40, 24
 LEAST_BEGINNING = 1e-4
 #: What it costs to leave the floors, in parts of all the progress there could be: more than it brings, if not
 #: the one then the other.
-PENALTIES = (30.0, 3000.0)
+PENALTIES = (10.0, 1000.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,7 @@ def _inside(polytope: Polytope, level: Floats, *, reward: float, is_worth: bool)
         pace=np.where(level > 0, 1.0, 0.0),
         reward=reward,
         enough=np.where(level > 0, np.clip(expected / polytope.best, LEAST_BEGINNING, 1.0), 1.0),
+        exact=SLACK if is_worth else EXACT,
     )
     found = optimum(program)
     shares = np.zeros((len(polytope.gpus), polytope.groups))
