@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 from asgiref.sync import sync_to_async
-from django.conf import settings
+from django.conf import settings as django_settings
 from django.utils import timezone
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -125,8 +125,9 @@ async def everything(site: Site, headers: Headers) -> AsyncIterator[Opened]:
 
 
 @pytest.fixture
-async def running(site: Site, tmp_path, monkeypatch) -> Site:
-    """A job that runs, whose log takes for ever to download."""
+async def running(site: Site, tmp_path, monkeypatch, settings) -> Site:
+    """A job that runs, whose log takes for ever to download; passwords by a hash that costs nothing."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     monkeypatch.setattr(rights, "RECHECK_SECONDS", 0.1)
     chunk = Chunk(rank=0, sequence=0, at=timezone.now(), text="epoch 1\n" * 4_000)
     monkeypatch.setattr(log_files, "all_chunks", lambda attempt, rank: itertools.repeat([chunk]))
@@ -229,7 +230,7 @@ async def test_who_may_do_less_keeps_what_he_may_still_do(running: Site, monkeyp
             await opened.pages_ended()
             await opened.download_ended()
 
-    monkeypatch.setattr(settings.CONFIG, "operators_enter_jobs", True)
+    monkeypatch.setattr(django_settings.CONFIG, "operators_enter_jobs", True)
     operator = await sync_to_async(make_user)(operator=True)
     async with everything(running, await by_token(running, operator)) as opened:
         await User.objects.filter(id=operator.id).aupdate(is_operator=False)
