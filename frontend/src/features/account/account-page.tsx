@@ -1,6 +1,7 @@
 import { getRouteApi } from "@tanstack/react-router";
 
 import { words } from "@/components/format";
+import { SecretsPanel } from "@/components/secrets/secrets-panel";
 import { useSession } from "@/components/session";
 import { PasswordPanel } from "@/features/account/password-panel";
 import { TokensPanel } from "@/features/account/tokens-panel";
@@ -44,7 +45,10 @@ export function AccountPage() {
           <NotificationsPanel confirm={confirm} />
           <PasswordPanel />
         </Stack>
-        <TokensPanel />
+        <Stack>
+          <TokensPanel />
+          <SecretsPanel owner={null} mayChange />
+        </Stack>
       </div>
     </PageLayout>
   );

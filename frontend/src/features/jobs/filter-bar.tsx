@@ -4,7 +4,9 @@ import { gpuModelsQuery, jobCountsQuery, tenantsQuery, virtualClustersQuery } fr
 import { Filter } from "@/components/filter";
 import { filtersOf, JOB_STATES, statesOf, type JobSearch } from "@/components/job-search";
 import { words } from "@/components/format";
+import { mayActFor, useSession } from "@/components/session";
 import { TypedSearch } from "@/components/typed-search";
+import { CancelMatching } from "@/features/jobs/cancel-matching";
 import { Button } from "@/ui/button";
 import styles from "@/features/jobs/jobs-page.module.css";
 
@@ -15,6 +17,8 @@ interface FilterBarProps {
 }
 
 export function JobFilterBar({ search, onChange, onClear }: FilterBarProps) {
+  const me = useSession();
+  const mayCancel = me.is_operator || me.tenants.some(({ name }) => mayActFor(me, name));
   const counts = useQuery(jobCountsQuery({ ...filtersOf(search), state: undefined }));
   const tenants = useQuery(tenantsQuery);
   const clusters = useQuery(virtualClustersQuery);
@@ -66,9 +70,12 @@ export function JobFilterBar({ search, onChange, onClear }: FilterBarProps) {
           onChange={(model) => onChange({ model })}
         />
         {Object.keys(search).length > 0 && (
-          <Button look="quiet" onClick={onClear}>
-            Clear
-          </Button>
+          <>
+            <Button look="quiet" onClick={onClear}>
+              Clear
+            </Button>
+            {mayCancel && <CancelMatching filters={filtersOf(search)} />}
+          </>
         )}
       </div>
     </div>

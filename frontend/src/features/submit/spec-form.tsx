@@ -4,6 +4,7 @@ import { Plus } from "lucide-react";
 import { virtualClustersQuery } from "@/api/queries";
 import type { Path } from "@/components/yaml/document";
 import { NotifyChoice } from "@/features/submit/notify-choice";
+import { SecretChoice } from "@/features/submit/secret-choice";
 import { TaskCard } from "@/features/submit/task-card";
 import { asNumber, asObject, asText } from "@/features/submit/values";
 import { Button } from "@/ui/button";
@@ -208,6 +209,7 @@ export function SpecForm({ spec, tenant, problemOf, onEdit }: SpecFormProps) {
             )}
           </Field>
         )}
+        <SecretChoice secrets={spec.secrets} tenant={tenant} problemOf={problemOf} onEdit={onEdit} />
         <NotifyChoice notify={spec.notify} problemOf={problemOf} onEdit={onEdit} />
       </FieldRow>
     </Stack>

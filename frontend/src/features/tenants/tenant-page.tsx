@@ -3,6 +3,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { activeJobsQuery, tenantQuery, virtualClustersQuery } from "@/api/queries";
 import type { Job, Tenant } from "@/api/types";
+import { SecretsPanel } from "@/components/secrets/secrets-panel";
 import { isAdminOf, useSession } from "@/components/session";
 import { BudgetPanel } from "@/features/tenants/budget-panel";
 import { WebhooksPanel } from "@/components/notices/webhooks-panel";
@@ -53,6 +54,7 @@ function TenantView({ tenant }: { tenant: Tenant }) {
         </Stack>
         <Stack>
           <MembersPanel tenant={tenant.name} />
+          <SecretsPanel owner={tenant.name} mayChange={isAdminOf(me, tenant.name)} />
           {isAdminOf(me, tenant.name) && <WebhooksPanel tenant={tenant.name} />}
         </Stack>
       </div>

@@ -1,0 +1,70 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+
+import { request } from "@/api/client";
+import type { JobFilters } from "@/api/queries";
+import type { components } from "@/api/schema";
+import { counted } from "@/components/format";
+import { Button } from "@/ui/button";
+import { Confirm } from "@/ui/dialog";
+import { useSay } from "@/ui/toasts";
+
+type Cancelled = components["schemas"]["BulkCancelled"];
+
+/** Cancels all jobs under the page's filters, on all its pages, after telling how many these are. */
+export function CancelMatching({ filters }: { filters: JobFilters }) {
+  const say = useSay();
+  const queries = useQueryClient();
+  const filter = filterOf(filters);
+  const count = useMutation({
+    mutationFn: () => request<Cancelled>("POST", "/jobs/cancel", { body: { filter, dry_run: true } }),
+    onSuccess: ({ jobs }) => {
+      if (jobs === 0) say("done", "No job that has not ended matches.");
+    },
+    onError: (error) => say("failed", error.message),
+  });
+  const jobs = count.data?.jobs ?? 0;
+  const cancel = useMutation({
+    mutationFn: () => cancelAll(filter, jobs),
+    onSuccess: (done) => say("done", `Cancelling ${counted(done, "job")}.`),
+    onError: (error) => say("failed", error.message),
+    onSettled: () => {
+      count.reset();
+      return queries.invalidateQueries({ queryKey: ["jobs"] });
+    },
+  });
+  return (
+    <>
+      <Button look="quiet" busy={count.isPending} onClick={() => count.mutate()}>
+        Cancel all that match
+      </Button>
+      <Confirm
+        open={jobs > 0}
+        onClose={() => count.reset()}
+        title={`Cancel ${counted(jobs, "job")}?`}
+        description={`${(count.data?.queued ?? 0).toLocaleString("en-US")} wait, ${(count.data?.running ?? 0).toLocaleString("en-US")} run. Running attempts are asked to write a checkpoint and then stopped. A cancelled job does not run again.`}
+        action={`Cancel ${counted(jobs, "job")}`}
+        busy={cancel.isPending}
+        onConfirm={() => cancel.mutate()}
+      />
+    </>
+  );
+}
+
+/** Of running jobs one request cancels only so many. No more are cancelled than were counted. */
+async function cancelAll(filter: Record<string, string>, counted: number): Promise<number> {
+  let done = 0;
+  for (;;) {
+    const answer = await request<Cancelled>("POST", "/jobs/cancel", { body: { filter, most: counted - done } });
+    done += answer.jobs;
+    if (answer.remaining === 0 || answer.jobs === 0) return done;
+  }
+}
+
+function filterOf(filters: JobFilters): Record<string, string> {
+  const filter: Record<string, string> = {};
+  for (const [name, value] of Object.entries(filters) as [string, string | readonly string[] | undefined][]) {
+    const text = typeof value === "object" ? value.join(",") : value;
+    if (text) filter[name] = text;
+  }
+  return filter;
+}
