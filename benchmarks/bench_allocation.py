@@ -10,6 +10,9 @@ where it is not said.
 cvxpy is only run up to the number of jobs that it can do in a minute; the ratio is of both at that number.
 Without cvxpy (`pip install -e .[bench]`) only ours is timed.
 
+--unlike prints max-min, both stages, where no two jobs are alike, beside the solver of Gavel's code (ECOS,
+which has no second stage): CPU milliseconds of both by turns, the least of seven, for the jobs above and
+for jobs of one GPU whose speeds are random.
 --growth prints how the time grows up to 100,000 jobs, of one program as a whole and in parts (POP).
 """
 
@@ -61,6 +64,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--growth", action="store_true", help="only the growth, up to 100,000 jobs")
+    parser.add_argument("--unlike", action="store_true", help="only max-min without two jobs alike")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="of --growth, as SVG, PDF or PNG")
     parser.add_argument("--runs", type=int, default=3)
     data = Path(__file__).resolve().parents[2] / "shared" / "data" / "gavel"
@@ -77,6 +81,9 @@ def main() -> None:
         curves = print_growth(table)
         if options.plot is not None:
             draw(curves, options.plot)
+        return
+    if options.unlike:
+        print_unlike(table)
         return
     if cp is None:
         print("cvxpy is not installed, so nothing to compare with: pip install -e .[bench]")
@@ -116,6 +123,39 @@ def print_figure(figure: Figure, table: Table, runs: int) -> None:
         line += f"  at {figure.plain_jobs:,}: {here:.3f} s, cvxpy {there:.2f} s, "
         line += f"ratio {there / here:.1f}, apart {off:.0e}"
     print(line, flush=True)
+
+
+def print_unlike(table: Table) -> None:
+    """Print milliseconds of ours and of ECOS by number of jobs; needs cvxpy and ecos."""
+    figure = next(figure for figure in FIGURES if not figure.alike)
+    print("jobs,workload,ours ms,ECOS ms,ours / ECOS,apart")
+    for jobs in (16, 64, 256, 512, 1024, 2048):
+        drawn = workload(table, jobs, figure)
+        speeds = np.random.default_rng(1).uniform(0.1, 1, drawn.throughput.shape) * [3, 2, 1]
+        ones = np.ones(jobs)
+        for name, instance in (
+            ("drawn", drawn),
+            ("random", replace(drawn, throughput=speeds, weight=ones, gang=ones)),
+        ):
+            least, values = [np.inf, np.inf], [0.0, 0.0]
+            for _ in range(7):
+                for place, run in enumerate((solved_max_min, by_ecos)):
+                    began = time.process_time()
+                    values[place] = run(instance)
+                    least[place] = min(least[place], time.process_time() - began)
+            ours, theirs = least
+            off = abs(values[0] - values[1]) / values[1]
+            print(
+                f"{jobs},{name},{ours * 1e3:.1f},{theirs * 1e3:.1f},{ours / theirs:.2f},{off:.0e}", flush=True
+            )
+
+
+def solved_max_min(instance: Instance) -> float:
+    return solve(instance, "max_min").objective
+
+
+def by_ecos(instance: Instance) -> float:
+    return plain_max_min(instance, solver="ECOS")
 
 
 def timed(run: Callable[[], float], runs: int) -> tuple[float, float]:
@@ -256,10 +296,10 @@ def per_job(instance: Instance) -> np.ndarray:
     return progress
 
 
-def plain_max_min(instance: Instance) -> float:
+def plain_max_min(instance: Instance, **how: str) -> float:
     x, rows = polytope(instance)
     progress = cp.sum(cp.multiply(per_job(instance) / instance.weight[:, None], x), axis=1)
-    return float(cp.Problem(cp.Maximize(cp.min(progress)), rows).solve())
+    return float(cp.Problem(cp.Maximize(cp.min(progress)), rows).solve(**how))
 
 
 def plain_packed(instance: Instance) -> float:
