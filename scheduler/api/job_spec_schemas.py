@@ -170,6 +170,12 @@ class JobSpec(serializers.Serializer):
         max_length=63,
         help_text="Jobs of a tenant that name the same search are one app to policies that are fair to apps.",
     )
+    pinned_cell = serializers.CharField(
+        required=False,
+        allow_null=True,
+        max_length=255,
+        help_text="A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only.",
+    )
     skew = serializers.FloatField(
         required=False,
         allow_null=True,

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from scheduler.core.checks.cells import check_cells, undeclared
+from scheduler.core.checks.cells import Owner, check_cells, undeclared
 from scheduler.core.checks.market import check_market
 from scheduler.core.errors import PlanError
+from scheduler.core.fitting.demand import pinned_cell_of
 from scheduler.core.plan import Action, ActionKind, Plan
 from scheduler.core.snapshot import AllocationId, Gpu, GpuId, Job, JobId, Node, Running, Snapshot
 
@@ -152,19 +153,21 @@ def _check_guarantees(
 
 def _guaranteed_uses(
     plan: Plan, kept: Mapping[JobId, Running], jobs: Mapping[JobId, Job], nobodys: Collection[GpuId]
-) -> dict[GpuId, str]:
-    """Return the virtual cluster of the guaranteed job on each GPU, those promised included.
+) -> dict[GpuId, Owner]:
+    """Return of the guaranteed job on each GPU, those promised included, where it belongs.
 
     Of `nobodys` only those that somebody is newly given as guaranteed, or has nothing besides.
     """
-    uses: dict[GpuId, str] = {}
+    uses: dict[GpuId, Owner] = {}
     for job, running in kept.items():
         if running.guaranteed and job in jobs and jobs[job].guaranteed:
             gpus = [gpu for gpu in running.gpus if gpu not in nobodys] or running.gpus
-            uses.update(dict.fromkeys(gpus, jobs[job].virtual_cluster))
+            owner = jobs[job].virtual_cluster, pinned_cell_of([jobs[each] for each in running.jobs])
+            uses.update(dict.fromkeys(gpus, owner))
     for action in plan.actions:
         if action.placement is not None and action.guaranteed:
-            uses.update(dict.fromkeys(action.placement.gpus, action.virtual_cluster))
+            owner = action.virtual_cluster, pinned_cell_of([jobs[job] for job in action.jobs])
+            uses.update(dict.fromkeys(action.placement.gpus, owner))
     return uses
 
 

@@ -47,10 +47,10 @@ class Session:
         self._moves = moves
         self.facts = Facts(snapshot)
         self.admission = Admission(self.facts)
-        self._binding = Binding(self.facts, self.admission) if self.facts.layout else None
+        self.binding = Binding(self.facts, self.admission) if self.facts.layout else None
         self._lapse = Lapse(self.facts, self.admission)
         self._shielding = Shielding(self.facts, self.admission)
-        self._reservation = Reservation(self.facts, self.admission, self._binding, compute)
+        self._reservation = Reservation(self.facts, self.admission, self.binding, compute)
         self._survey = Survey(self.facts, self.admission)
 
     def outcomes(self) -> Sequence[Served]:
@@ -62,10 +62,10 @@ class Session:
             view = self._reservation.guaranteed(vc, cluster)
             plugins = Plugins(policy=vc.policy, policy_parameters=vc.policy_parameters, placer=vc.placer)
             outcome = self._served(view, plugins, restraint)
-            if self._binding is None:
+            if self.binding is None:
                 cluster = outcome.capacity
             else:
-                placements, cluster, unbound = self._binding.realised(
+                placements, cluster, unbound = self.binding.realised(
                     view, outcome.decision, outcome.placements, outcome.capacity, cluster
                 )
                 outcome = replace(outcome, placements=placements, unbound=unbound)
@@ -86,8 +86,8 @@ class Session:
         facts.find_stale()
         jobs = self.admission.refresh()
         jobs |= self._lapse.refresh(facts.changed_allocations)
-        if self._binding is not None:
-            regraded, seen_anew = self._binding.refresh(facts.changed_allocations)
+        if self.binding is not None:
+            regraded, seen_anew = self.binding.refresh(facts.changed_allocations)
             jobs |= regraded
             facts.changed_allocations.update(seen_anew)
         self._shielding.refresh(facts.changed_allocations)
@@ -107,9 +107,9 @@ class Session:
         memory = {
             outcome.view.name: outcome.decision.memory for outcome in outcomes if outcome.decision.memory
         }
-        if self._binding is not None:
-            memory[CELLS] = self._binding.memory()
-        dealt = deal(self.facts, self._binding, outcomes)
+        if self.binding is not None:
+            memory[CELLS] = self.binding.memory()
+        dealt = deal(self.facts, self.binding, outcomes)
         ledger = {
             outcome.view.name: outcome.decision.ledger for outcome in outcomes if outcome.decision.ledger
         }

@@ -49,6 +49,8 @@ class Node:
     schedulable: bool = True
     #: When its jobs are moved away; until then it accepts what will have ended. None: never.
     closes_at: float | None = None
+    #: Of a virtual node: the name of the pinned cell that it is part of, which only those get who ask for it.
+    pinned_cell: str = ""
     cpus: float = 0.0
     memory_bytes: int = 0
     version: int = 0
@@ -188,6 +190,9 @@ class Job:
     held: bool = False
     cancelling: bool = False
     topology: Topology | None = None
+    #: The pinned cell of its virtual cluster in which it is to run, and nowhere else while it is guaranteed;
+    #: empty: in any cells that are not pinned.
+    pinned_cell: str = ""
     #: (least, most) GPUs of an elastic gang; None when its size is fixed.
     elastic: tuple[int, int] | None = None
     #: Samples per second by GPU model, where known.

@@ -48,6 +48,7 @@ MAX_MODELS = 16
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _NAME_EXPECTED = "1 to 63 letters, digits, '.', '_' and '-', beginning and ending with a letter or digit"
+_CELL = re.compile(r"\S(.{0,253}\S)?")
 #: An image's name in a registry: nothing that an engine could take for an option or a file.
 _IMAGE = re.compile(
     r"(?=.{1,255}$)[a-z0-9][A-Za-z0-9._-]*(:[0-9]{1,5})?(/[A-Za-z0-9._-]+)*"
@@ -103,6 +104,7 @@ def _job(fields: Fields) -> JobSpec:
         image=fields.word("image", _IMAGE, _IMAGE_EXPECTED, default=""),
         min_gpus=_min_gpus(fields, tasks),
         topology=_topology(fields),
+        pinned_cell=_pinned_cell(fields, guarantee),
         time_limit_seconds=time_limit_seconds,
         estimate_seconds=_estimate(fields, time_limit_seconds),
         deadline_seconds=fields.duration("deadline", most_seconds=MAX_TIME_LIMIT_SECONDS),
@@ -311,6 +313,14 @@ def _min_gpus(fields: Fields, tasks: Sequence[TaskSpec]) -> int | None:
         each = tasks[0].gpus
         fields.refuse("elastic.min_gpus", f"{least} are no whole replicas of {each}", f"a multiple of {each}")
     return least
+
+
+def _pinned_cell(fields: Fields, guarantee: str) -> str:
+    name = fields.word("pinned_cell", _CELL, "the name of a pinned cell of the virtual cluster", default="")
+    if name and guarantee == OPPORTUNISTIC:
+        problem = "an opportunistic job can not ask for a pinned cell"
+        fields.refuse("pinned_cell", problem, "no pinned cell, or guarantee: guaranteed")
+    return name
 
 
 def _skew(fields: Fields) -> float | None:

@@ -100,6 +100,8 @@ class JobSpec:
     #: The container image in which all commands run; empty: they run on the nodes themselves.
     image: str = ""
     topology: Topology | None
+    #: The pinned cell of its virtual cluster in which it runs; empty: none.
+    pinned_cell: str
     time_limit_seconds: float | None
     #: How long it is expected to run in all; None when its user does not say.
     estimate_seconds: float | None
@@ -165,6 +167,7 @@ class JobSpec:
             "application": self.application or None,
             "search": self.search or None,
             "skew": self.skew,
+            "pinned_cell": self.pinned_cell or None,
             "retry": {
                 "attempts": dict(self.retry.attempts),
                 "matching": dict(self.retry.matching),
@@ -208,6 +211,7 @@ class JobSpec:
             "application": self.application,
             "search": self.search,
             "skew": self.skew,
+            "pinned_cell": self.pinned_cell,
             "deadline_seconds": self.deadline_seconds,
         }
 
@@ -234,6 +238,7 @@ class JobSpec:
             application=self.application,
             search=self.search,
             skew=self.skew,
+            pinned_cell=self.pinned_cell,
         )
 
 
@@ -268,6 +273,7 @@ _FIELDS = (
     "application",
     "search",
     "skew",
+    "pinned_cell",
     "retry",
     "watch",
     "trial",

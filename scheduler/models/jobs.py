@@ -30,7 +30,7 @@ class Job(models.Model):
     #: What a round needs of the spec, small: {"tasks": [[replicas, gpus, cpus, memory_bytes], ...],
     #: "min_gpus": number or null if not elastic, "topology": [level, required] or null,
     #: "throughput": {gpu model: samples per second}, "estimate_seconds": number or null,
-    #: "application": text, "search": text, "skew": number or null,
+    #: "application": text, "search": text, "skew": number or null, "pinned_cell": text,
     #: "deadline_seconds": number from submission or null, "needs_containers": truth}. Until its trial run
     #: is over that of the trial, with "limit_seconds" and, as "after_trial", the job's own.
     shape = models.JSONField()

@@ -194,6 +194,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 held=held,
                 cancelling=cancelling,
                 topology=told.topology,
+                pinned_cell=told.pinned_cell,
                 elastic=told.elastic,
                 throughput=known.throughput,
                 estimated=known.estimated,
@@ -253,6 +254,7 @@ class Shape(NamedTuple):
     application: str
     search: str
     skew: float | None
+    pinned_cell: str
     deadline_seconds: float | None
     needs_containers: bool
     #: Of a trial run, whatever the job's own; None: no other.
@@ -291,6 +293,7 @@ def shape_of(text: str) -> Shape:
         application=shape.get("application") or "",
         search=shape.get("search") or "",
         skew=_number(shape.get("skew")),
+        pinned_cell=shape.get("pinned_cell") or "",
         deadline_seconds=_number(shape.get("deadline_seconds")),
         needs_containers=bool(shape.get("needs_containers")),
         limit_seconds=_number(shape.get("limit_seconds")),

@@ -262,6 +262,65 @@ class TestReconfiguration:
         assert nodes_of(the(decide(facts), ActionKind.START)) == {3}, "elsewhere it starts"
 
 
+class TestPinnedCells:
+    specification = owning(
+        hardware_of(make_cluster(2)), {"research": {NODE: 1}}, research={"demo": "node-0001"}
+    )
+
+    def facts(self, *jobs: Job, running: Sequence[Running] = ()) -> Snapshot:
+        facts = make_snapshot(
+            nodes=make_cluster(2),
+            jobs=jobs,
+            running=running,
+            virtual_clusters=[make_virtual_cluster("research", {})],
+        )
+        return in_cells(facts, self.specification)
+
+    def test_who_names_one_runs_there_and_nobody_else(self) -> None:
+        facts = self.facts(make_job(1, 8), make_job(2, 8), make_job(3, 8, pinned_cell="demo"))
+        for policy in sorted(POLICIES):
+            plan = decide(under(policy, facts))
+            placed = {action.jobs: nodes_of(action) for action in plan.actions}
+            assert len(placed) == 2, policy
+            assert (placed.pop((3,)), list(placed.values())) == ({1}, [{2}]), policy
+            (waiting,) = plan.reasons
+            assert plan.reasons[waiting], policy
+
+    def test_it_waits_for_its_cell_though_others_are_free(self) -> None:
+        first, second = make_job(1, 5, pinned_cell="demo"), make_job(2, 4, pinned_cell="demo")
+        plan = decide(self.facts(first, second, running=[make_running(first, range(100, 105))]))
+        assert not plan.actions
+        assert why(plan, 2).code == "fragmented"
+
+    def test_opportunistic_jobs_use_it_until_it_is_asked_for(self) -> None:
+        guest = make_job(1, 8, guaranteed=False)
+        there = make_running(guest, range(100, 108))
+        assert not decide(self.facts(guest, running=[there])).actions
+        plan = decide(self.facts(guest, make_job(2, 2, pinned_cell="demo"), running=[there]))
+        assert the(plan, ActionKind.START).jobs == (2,)
+        assert the(plan, ActionKind.MOVE).preempted_by == (2,)
+
+    def test_what_can_never_be_had_is_told(self) -> None:
+        unknown = make_job(1, 8, pinned_cell="another")
+        reason = why(decide(self.facts(unknown)), 1)
+        assert (reason.code, reason.hint) == ("unknown_pinned_cell", "Name demo, or none.")
+        assert reason.message == "The pinned cell another of virtual cluster research does not exist."
+        large = make_job(1, 8, replicas=2, pinned_cell="demo")
+        assert why(decide(self.facts(large)), 1).code == "exceeds_cells"
+        apart = make_job(1, 8, replicas=2)
+        assert why(decide(self.facts(apart)), 1).code == "exceeds_cells", "the other node is pinned"
+
+    def test_who_runs_where_a_cell_is_pinned_now_lapses(self) -> None:
+        mine = make_job(1, 8)
+        plan = decide(
+            replace(
+                self.facts(mine, running=[make_running(mine, range(100, 108))]),
+                cells=owning(hardware_of(make_cluster(2)), {"research": {}}, research={"demo": "node-0001"}),
+            )
+        )
+        assert the(plan, ActionKind.REGRADE).cause == "cells_lost"
+
+
 class TestReasons:
     def test_cells_that_cannot_be_joined_never_hold_a_larger_replica(self) -> None:
         plan = decide(divided({"research": {GPU: 4}}, [make_job(1, 2)]))

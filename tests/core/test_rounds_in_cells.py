@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.cells import OPPORTUNISTIC, CellState, Group, Pod, VirtualCells, Wait
+from scheduler.core.cells.health import settle
+from scheduler.core.cells.invariants import check_cells
 from scheduler.core.plan import ActionKind, Plan
 from scheduler.core.registry import PLACERS, POLICIES
 from scheduler.core.round import decide
-from scheduler.core.snapshot import Snapshot
+from scheduler.core.session import Session
+from scheduler.core.snapshot import Job, Snapshot
 from tests.builders import NOW, make_cluster, make_job, make_snapshot, make_virtual_cluster
 from tests.core.test_properties import decides_as_anew, under
 from tests.core.virtual_loop import VirtualLoop
@@ -76,6 +81,66 @@ def test_whatever_a_virtual_cluster_could_start_alone_it_starts_here(snapshot: S
         plan = loop.step()
         for vc in ("products", "research"):
             assert started(plan, vc) == started(decide(alone(before, vc)), vc)
+
+
+@thorough
+@given(divided(), st.sampled_from(sorted(POLICIES)))
+def test_the_cells_of_rounds_are_as_sound_as_those_of_the_face(snapshot: Snapshot, policy: str) -> None:
+    """What is checked after every step of the random stories of `CellState`, after a round's bindings."""
+    session = Session(under(policy, snapshot))
+    session.outcomes()
+    if session.binding is not None:
+        for hardware in session.binding.world.hardware.values():
+            settle(session.binding.world, hardware)
+        check_cells(session.binding.world)
+
+
+def as_group(job: Job, *, guaranteed: bool) -> Group:
+    return Group(
+        name=str(job.id),
+        virtual_cluster=job.virtual_cluster,
+        priority=job.priority if guaranteed else OPPORTUNISTIC,
+        members=tuple((task.replicas, task.gpus) for task in job.tasks),
+    )
+
+
+@thorough
+@given(sound(), st.integers(0, 2))
+def test_whoever_a_round_starts_the_face_would_place_too(snapshot: Snapshot, broken: int) -> None:
+    """Both begin with what runs; what a round places has a place for the face, and is guaranteed there."""
+    failing = tuple(replace(node, schedulable=n >= broken) for n, node in enumerate(snapshot.nodes))
+    snapshot = replace(snapshot, nodes=failing)
+    loop = VirtualLoop(
+        under("fifo", snapshot), {job.id: 10.0 + 13 * (job.id % 4) for job in snapshot.jobs}, drop=0.0
+    )
+    where = {gpu.id: (node.name, gpu.index) for node in snapshot.nodes for gpu in node.gpus}
+    assert snapshot.cells is not None
+    owners = {vc.name: VirtualCells() for vc in snapshot.virtual_clusters} | snapshot.cells.virtual_clusters
+    cells = replace(snapshot.cells, virtual_clusters=owners)
+
+    def pods(replicas: Sequence[Sequence[int]]) -> list[Pod]:
+        places = [[where[gpu] for gpu in replica] for replica in replicas]  # type: ignore[index]
+        return [Pod(place[0][0], tuple(index for _, index in place)) for place in places]
+
+    for _ in range(12):
+        before = loop.snapshot
+        jobs = {job.id: job for job in before.jobs}
+        plan = loop.step()
+        state = CellState(cells)
+        for node in failing[:broken]:
+            state.set_node_health(node.name, False)
+        moved = {action.allocation for action in plan.actions}
+        kept = [each for each in before.running if not each.stopping and each.allocation not in moved]
+        for each in sorted(kept, key=lambda each: not each.guaranteed):
+            group = as_group(jobs[each.jobs[0]], guaranteed=each.guaranteed)
+            assert state.adopt(group, pods(each.replicas)).guaranteed is each.guaranteed
+            state.check()
+        for action in plan.actions:
+            if action.placement is not None and action.guaranteed:
+                group = as_group(jobs[action.jobs[0]], guaranteed=True)
+                assert not isinstance(state.schedule(group, dry_run=True), Wait)
+                assert state.adopt(group, pods(action.placement.replicas)).guaranteed
+                state.check()
 
 
 def first_starts(snapshot: Snapshot, seconds: dict[int, float]) -> dict[int, float]:

@@ -93,7 +93,16 @@ def divided(draw: st.DrawFn) -> Snapshot:
     """What `snapshots` draws, divided by cells; guaranteed jobs may run anywhere, as after a change."""
     snapshot = draw(snapshots())
     names = [vc.name for vc in snapshot.virtual_clusters]
-    return in_cells(snapshot, draw(specifications(snapshot.nodes, names)))
+    cells = draw(specifications(snapshot.nodes, names))
+    jobs = [
+        replace(
+            job, pinned_cell=draw(st.sampled_from(("", *cells.virtual_clusters[job.virtual_cluster].pinned)))
+        )
+        if job.guaranteed and job.virtual_cluster in cells.virtual_clusters
+        else job
+        for job in snapshot.jobs
+    ]
+    return in_cells(replace(snapshot, jobs=tuple(jobs)), cells)
 
 
 #: Cell -> sizes of replicas that divide it evenly, so that whole cells are what decides.

@@ -54,6 +54,7 @@ def test_defaults_are_filled_in() -> None:
         "application": None,
         "search": None,
         "skew": None,
+        "pinned_cell": None,
         "retry": {"max_attempts": 3, "attempts": {}, "matching": {}},
         "watch": None,
         "trial": None,
@@ -64,6 +65,15 @@ def test_defaults_are_filled_in() -> None:
         "throughput": {},
         "labels": {},
     }
+
+
+def test_a_pinned_cell_is_for_guaranteed_jobs() -> None:
+    parsed = parse(spec(pinned_cell="demo 1"))
+    assert parsed.shape()["pinned_cell"] == parsed.to_dict()["pinned_cell"] == "demo 1"
+    assert parsed.core_job(tenant="vision", submitted_at=0.0).pinned_cell == "demo 1"
+    told = problems(spec(pinned_cell="demo", guarantee="opportunistic"))["pinned_cell"]
+    assert told.problem == "an opportunistic job can not ask for a pinned cell"
+    assert problems(spec(pinned_cell=["demo"]))["pinned_cell"].problem == "a list is not a valid name"
 
 
 def test_ports_have_names_and_may_have_numbers() -> None:
@@ -116,6 +126,7 @@ def test_everything_can_be_stated() -> None:
         "estimate_seconds": 34_200.0,
         "application": "bert-large",
         "search": "rates",
+        "pinned_cell": "",
         "skew": 0.3,
         "deadline_seconds": 172_800.0,
     }

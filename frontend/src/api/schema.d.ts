@@ -3293,6 +3293,8 @@ export interface components {
             application?: string | null;
             /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
             search?: string | null;
+            /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
+            pinned_cell?: string | null;
             /**
              * Format: double
              * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.
@@ -3339,6 +3341,8 @@ export interface components {
             application?: string | null;
             /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
             search?: string | null;
+            /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
+            pinned_cell?: string | null;
             /**
              * Format: double
              * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.
@@ -3409,6 +3413,8 @@ export interface components {
             application?: string | null;
             /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
             search?: string | null;
+            /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
+            pinned_cell?: string | null;
             /**
              * Format: double
              * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.

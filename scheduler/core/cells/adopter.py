@@ -7,6 +7,43 @@ from collections.abc import Iterable, Mapping, Sequence
 from scheduler.core.cells.pairs import Pair, pair, undo_pairs
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import NONE, Space
+from scheduler.core.cells.world import World
+
+#: Virtual GPUs, space by space.
+Seats = Sequence[tuple[Hardware, Space, list[int]]]
+
+
+def adopt(
+    world: World,
+    vc: str,
+    pods: Iterable[tuple[str, Sequence[int]]],
+    hints: Mapping[str, Mapping[int, int]],
+    *,
+    pinned: str = "",
+    level: int | None = None,
+) -> Seats | None:
+    """Bind virtual GPUs of a virtual cluster to those given, all or none.
+
+    `pods`: chain and GPUs of each; `pinned`: the name of the pinned cell in which they must be; `hints` by
+    chain and `level` as for Adopter.
+    """
+    adopters: dict[Space, Adopter] = {}
+    seats: dict[Space, tuple[Hardware, Space, list[int]]] = {}
+    for chain, leaves in pods:
+        hardware = world.hardware[chain]
+        root = hardware.root_above(0, leaves[0])
+        space = world.spaces.get(vc, {}).get(chain) if root is None else hardware.roots[root][0]
+        if space is not None and (space.virtual_cluster, space.pinned) == (vc, pinned):
+            if space not in adopters:
+                adopters[space] = Adopter(hardware, space, hints.get(chain, {}), level)
+            if adopters[space].bind([leaves]):
+                seat = seats.setdefault(space, (hardware, space, []))
+                seat[2].extend(hardware.twins[0][leaf] for leaf in leaves)
+                continue
+        for adopter in adopters.values():
+            adopter.undo()
+        return None
+    return list(seats.values())
 
 
 class Adopter:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.core.cells.adopter import Adopter
+from scheduler.core.cells.adopter import adopt
 from scheduler.core.cells.chains import Layout, Leaf
 from scheduler.core.cells.groups import Reconfigured
 from scheduler.core.cells.health import fail, settle
@@ -38,7 +38,7 @@ def rebuilt(layout: Layout, records: Iterable[Record], broken: Iterable[str]) ->
     running.sort(key=lambda record: (not record.guaranteed, -record.group.priority, record.number))
     after: dict[int, Record] = {}
     for old in running:
-        after[old.number] = _adopted(world, old)
+        after[old.number] = adopted(world, old)
     for name in sorted(broken):
         for hardware, node in world.nodes.get(name, ()):
             fail(hardware, node)
@@ -61,8 +61,8 @@ def _changed(running: list[Record], after: dict[int, Record], *, guaranteed: boo
     )
 
 
-def _adopted(world: World, old: Record) -> Record:
-    """Return the record of a group in a new world."""
+def adopted(world: World, old: Record) -> Record:
+    """Let a group that runs have its GPUs in a world; return its record there."""
     held: dict[str, list[int]] = {}
     pods: list[list[int]] = []
     for pod in old.placement.pods:
@@ -110,8 +110,11 @@ def _bind(world: World, old: Record, record: Record, pods: Iterable[Sequence[int
         ((was, had),) = old.held
         stood = {was.chain.leaves[leaf]: virtual for leaf, virtual in zip(had, old.virtual, strict=True)}
         hints = {leaf: stood[gpu] for leaf in leaves if (gpu := hardware.chain.leaves[leaf]) in stood}
-    if Adopter(hardware, space, hints, _old_level(old, space)).bind(pods):
-        record.space, record.virtual = space, [hardware.twins[0][leaf] for leaf in leaves]
+    name, vc, pinned = hardware.chain.name, group.virtual_cluster, group.pinned_cell or ""
+    where = [(name, pod) for pod in pods]
+    seats = adopt(world, vc, where, {name: hints}, pinned=pinned, level=_old_level(old, space))
+    if seats is not None:
+        ((_, record.space, record.virtual),) = seats
         record.placement = replace(record.placement, guaranteed=True)
         space.claim(record)
 

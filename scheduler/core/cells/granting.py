@@ -24,14 +24,21 @@ class Granted:
     withdrawn: tuple[Record, ...] = ()
 
 
-def grant_opportunistic(group: Group, number: int, hardware: Hardware, usable: int | None) -> Granted | None:
-    """Let a group have idle GPUs of a chain, away from guaranteed groups; None when there are too few."""
+def grant_opportunistic(
+    group: Group, number: int, hardware: Hardware, usable: int | None, *, dry_run: bool
+) -> Granted | Placement | None:
+    """Let a group have idle GPUs of a chain, away from guaranteed groups; None when there are too few.
+
+    A Placement by itself is that of a dry run, and has changed nothing.
+    """
     units = place(hardware.rooms, shape_of(group.members), usable)
     if units is None:
         return None
     pods = gpus_in(units, group.members, hardware.interior)
     leaves = [leaf for pod in pods for leaf in pod]
     record = Record(number, group, _placement(group, hardware, pods, guaranteed=False), [(hardware, leaves)])
+    if dry_run:
+        return record.placement
     hardware.use(leaves, record)
     return Granted(record, record.placement)
 
@@ -47,11 +54,14 @@ class Guaranteed:
         self.usable = usable
         self.kept = hardware.kept_from(group)
 
-    def grant(self, *, preempting: bool, reserve: bool) -> Granted | Preempt | None:
+    def grant(
+        self, *, preempting: bool, reserve: bool, dry_run: bool
+    ) -> Granted | Placement | Preempt | None:
         """Let the group have cells; None when there are none for it.
 
         `preempting`: cells of groups with a lower priority will do as well. Others than those of the virtual
-        cluster's groups never matter to which virtual cells it gets. A Preempt by itself has changed nothing.
+        cluster's groups never matter to which virtual cells it gets. A Preempt by itself has changed nothing,
+        nor has the Placement of a dry run.
         """
         below = self.space.below(self.group.priority) if preempting else {}
         if preempting and not below:
@@ -68,7 +78,7 @@ class Guaranteed:
             # What a lapsing group leaves behind may be the last hardware there is; then it must stop.
             for lapse in (True, False):
                 try:
-                    return self._take(pods, reserve=reserve, lapse=lapse)
+                    return self._take(pods, reserve=reserve, lapse=lapse, dry_run=dry_run)
                 except Unbindable as problem:
                     unbindable = self._equals(problem)
             everything = (1 << len(self.space.free)) - 1
@@ -97,7 +107,9 @@ class Guaranteed:
                         found |= space.units_within(level, other)
         return found
 
-    def _take(self, pods: list[list[int]], *, reserve: bool, lapse: bool) -> Granted | Preempt:
+    def _take(
+        self, pods: list[list[int]], *, reserve: bool, lapse: bool, dry_run: bool
+    ) -> Granted | Placement | Preempt:
         """Take these virtual GPUs. Raises Unbindable, with nothing changed.
 
         `lapse`: groups in the way that may lapse do not stop.
@@ -125,12 +137,12 @@ class Guaranteed:
             group=self.group.name,
             victims=tuple(victim.group.name for victim in victims),
             placement=placement,
-            reserved=reserve,
+            reserved=reserve and not dry_run,
         )
-        if victims and not reserve:
+        if dry_run or (victims and not reserve):
             binder.undo()
             _undo(lapses)
-            return preempt
+            return preempt if victims else placement
         kept = replace(placement, lapsed=(), withdrawn=())
         record = Record(self.number, self.group, kept, [(hardware, leaves)], space, virtual, bool(victims))
         space.claim(record)

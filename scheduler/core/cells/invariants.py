@@ -15,11 +15,17 @@ from scheduler.core.cells.world import World
 
 
 def check(world: World, records: Iterable[Record]) -> None:
-    """Raise AssertionError when something is wrong."""
-    known = list(records)
+    """Raise AssertionError when something is wrong with the cells or the groups in them."""
+    check_cells(world)
+    for hardware in world.hardware.values():
+        _check_counts(hardware)
+    _check_groups(list(records))
+
+
+def check_cells(world: World) -> None:
+    """Raise AssertionError when something is wrong with the cells, whoever has them."""
     for hardware in world.hardware.values():
         _check_partition(hardware)
-        _check_counts(hardware)
     for spaces in (*world.spaces.values(), *world.pinned.values()):
         for space in spaces.values():
             _check_space(world.hardware[space.chain.name], space)
@@ -35,7 +41,6 @@ def check(world: World, records: Iterable[Record]) -> None:
             if its is not None:
                 lacking = its.lacking(attainable(hardware, its.unbound))
                 assert not lacking, "what is not doomed can be had healthy"
-    _check_groups(known)
 
 
 def _check_partition(hardware: Hardware) -> None:
@@ -104,11 +109,12 @@ def _check_space(hardware: Hardware, space: Space) -> None:
                 assert space.children[level + 1][virtual // fanout] >> virtual % fanout & 1
                 assert hardware.children[level + 1][physical // fanout] >> physical % fanout & 1
     for leaf, occupant in enumerate(space.occupants):
-        assert (occupant is not None) <= space.is_bound(0, leaf)
+        held = space.holders[leaf] > 0
+        assert (occupant is not None) <= held <= space.is_bound(0, leaf)
     for unit, free in enumerate(space.free):
         cell = space.unit_cell(unit)
         leaves = chain.within(cell.level, cell.number, 0)
-        assert free == sum(1 << n for n, leaf in enumerate(leaves) if space.occupants[leaf] is None)
+        assert free == sum(1 << n for n, leaf in enumerate(leaves) if not space.holders[leaf])
         assert space.rooms.free[unit] == free.bit_count()
         physical = space.twins[cell.level][cell.number]
         bad = physical != NONE and hardware.is_bad(cell.level, physical)
@@ -146,6 +152,10 @@ def _check_groups(records: list[Record]) -> None:
             assert occupant is record or (occupant is not None and occupant.displaced[virtual] is record)
         assert record.space.virtual_cluster == record.group.virtual_cluster
         assert record.space.pinned == (record.group.pinned_cell or "")
+    for space in {record.space for record in records} - {None}:
+        assert space is not None
+        held = Counter(leaf for record in records if record.space is space for leaf in record.virtual)
+        assert held == +space.holders, "whoever holds virtual GPUs is a group"
     for space in {record.space for record in records} - {None}:
         assert space is not None
         assert {*space.occupants} <= {None, *records}, "no virtual GPU is a group's that is unknown"

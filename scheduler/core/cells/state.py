@@ -13,15 +13,17 @@ this differs from the published code. The same calls give the same answers in ev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
-from scheduler.core.cells.adopting import rebuilt
-from scheduler.core.cells.chains import Layout
+from scheduler.core.cells.adopting import adopted, rebuilt
+from scheduler.core.cells.chains import Layout, Leaf
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.dump import dump
 from scheduler.core.cells.errors import RequestError
 from scheduler.core.cells.granting import Granted, Guaranteed, give_up, grant_opportunistic, in_order
-from scheduler.core.cells.groups import Group, Placement, Preempt, Reconfigured, Wait, check_form
+from scheduler.core.cells.groups import Group, Placement, Pod, Preempt, Reconfigured, Wait, check_form
 from scheduler.core.cells.health import fail, heal, settle
 from scheduler.core.cells.invariants import check
 from scheduler.core.cells.reasons import why_guaranteed_waits, why_opportunistic_waits
@@ -49,24 +51,34 @@ class CellState:
         """Where the groups run, by name in the order of their start; what is only reserved is left out."""
         return {name: each.placement for name, each in self._records.items() if not each.reserving}
 
-    def schedule(self, group: Group, *, reserve: bool = False) -> Placement | Preempt | Wait:
+    def schedule(
+        self, group: Group, *, reserve: bool = False, dry_run: bool = False
+    ) -> Placement | Preempt | Wait:
         """Give a group its GPUs, or say whose it would get, or why it waits.
 
         A group that has GPUs keeps them: the answer is where it runs, whatever became of its nodes. If others
         must leave first, nothing changes unless `reserve` is set; then the GPUs are the group's from now on,
         and when the victims have been deleted, the next call for the same group lets it have them.
+        With `dry_run` the answer is what this call would do, and nothing changes, nor is anything reserved.
 
         Raises RequestError for what can not be granted as it is put: an unknown virtual cluster, pinned cell
         or GPU model, a model of which the virtual cluster owns nothing, numbers out of range, a name that
         another request has.
         """
         known = self._records.get(group.name)
+        if known is not None and known.reserving and dry_run:
+            # What is reserved may have to be planned anew.
+            return deepcopy(self).schedule(group, reserve=reserve)
         if known is not None:
             answer = self._known(known, group)
             if answer is not None:
                 return answer
         check_form(group)
-        granted = self._opportunistic(group) if group.opportunistic else self._guaranteed(group, reserve)
+        granted = (
+            self._opportunistic(group, dry_run)
+            if group.opportunistic
+            else self._guaranteed(group, reserve, dry_run)
+        )
         if isinstance(granted, Granted):
             self._started += 1
             self._records[group.name] = granted.record
@@ -98,26 +110,71 @@ class CellState:
         hardware.use(leaves, record)
         return record.placement
 
-    def _guaranteed(self, group: Group, reserve: bool) -> Granted | Preempt | Wait:
+    def _guaranteed(self, group: Group, reserve: bool, dry_run: bool) -> Granted | Placement | Preempt | Wait:
         spaces = self._world.spaces_for(group)
         for preempting in (False, True):
             for space in spaces:
                 hardware = self._world.hardware[space.chain.name]
                 usable = self._world.suggested(hardware, group.suggested_nodes)
                 attempt = Guaranteed(group, self._started, hardware, space, usable)
-                granted = attempt.grant(preempting=preempting, reserve=reserve)
+                granted = attempt.grant(preempting=preempting, reserve=reserve, dry_run=dry_run)
                 if granted is not None:
                     return granted
         return why_guaranteed_waits(group, spaces, self._world.hardware)
 
-    def _opportunistic(self, group: Group) -> Granted | Wait:
+    def _opportunistic(self, group: Group, dry_run: bool) -> Granted | Placement | Wait:
         choices = self._world.hardware_for(group)
         usable = [self._world.suggested(hardware, group.suggested_nodes) for hardware in choices]
         for hardware, nodes in zip(choices, usable, strict=True):
-            granted = grant_opportunistic(group, self._started, hardware, nodes)
+            granted = grant_opportunistic(group, self._started, hardware, nodes, dry_run=dry_run)
             if granted is not None:
                 return granted
         return why_opportunistic_waits(group, choices, usable)
+
+    def adopt(self, group: Group, pods: Sequence[Pod]) -> Placement:
+        """Take in a group that runs already on these GPUs, as after a restart; none of them is moved.
+
+        It is guaranteed if its virtual cluster has cells for it there, else opportunistic until a later
+        `reconfigure` finds some. So those that matter most come first. GPUs that are in no cell are left
+        out. Nothing that runs has to give way.
+
+        Raises RequestError when the group is known, its pods are not what its members say, or one of the
+        GPUs is named twice or is somebody's.
+        """
+        check_form(group)
+        if group.name in self._records:
+            raise RequestError("name", f"{group.name} is there already", "a group that is not known yet")
+        self._world.hardware_for(group)
+        self._check_pods(group, pods)
+        said = Placement(
+            group=group.name, guaranteed=False, gpu_model="", chain="", pods=tuple(pods), within=""
+        )
+        running = Record(self._started, group, said, [], keeps_priority=not group.opportunistic)
+        record = adopted(self._world, running)
+        self._started += 1
+        self._records[group.name] = record
+        self._settle()
+        return record.placement
+
+    def _check_pods(self, group: Group, pods: Sequence[Pod]) -> None:
+        sizes = [gpus for count, gpus in group.members for _ in range(count)]
+        if [len(pod.gpus) for pod in pods] != sizes:
+            raise RequestError("pods", "are not those of the members", f"pods of {sizes} GPUs, in this order")
+        found: set[Leaf] = set()
+        for number, pod in enumerate(pods):
+            for gpu in pod.gpus:
+                leaf, where = Leaf(pod.node, gpu), f"pods[{number}]"
+                if leaf in found:
+                    raise RequestError(where, f"GPU {gpu} of {pod.node} is named twice", "each GPU once")
+                found.add(leaf)
+                chain, inside = self.layout.where.get(leaf, (None, 0))
+                if chain is None:
+                    continue
+                hardware = self._world.hardware[chain.name]
+                user = hardware.reservers.get(inside) or hardware.users[inside]
+                if user is not None:
+                    problem = f"GPU {gpu} of {pod.node} is {user.group.name}'s"
+                    raise RequestError(where, problem, "GPUs that nobody has or has reserved")
 
     def delete(self, name: str) -> None:
         """Forget a group: it has ended, or what was reserved for it is given back to those who have it still.

@@ -68,7 +68,7 @@ class Space:
         #: Priority -> GPUs in use with it.
         self.priorities: Counter[int] = Counter()
         self.rooms = Rooms(self._unit_sizes(), self._larger())
-        #: Virtual GPU -> how many hold it, for whoever places jobs by other means than groups.
+        #: Virtual GPU -> how many hold it: who uses it, and who gets it next.
         self.holders: Counter[int] = Counter()
 
     def _unit_sizes(self) -> list[int]:
@@ -170,30 +170,30 @@ class Space:
 
     def claim(self, record: Record) -> None:
         """Let a group have its virtual GPUs; whoever has some of them now is displaced."""
-        free = []
+        overtaken = []
         for leaf in record.virtual:
             before = self.occupants[leaf]
             self.occupants[leaf] = record
             if before is None:
-                free.append(leaf)
                 continue
             self._count(before, -1)
             if not before.reserving:
                 record.displaced[leaf] = before
             else:
                 before.virtual.remove(leaf)
+                overtaken.append(leaf)
                 victim = before.displaced.pop(leaf, None)
                 if victim is not None:
                     record.displaced[leaf] = victim
         self._count(record, len(record.virtual))
-        self._change(free, -1)
+        self.hold(record.virtual)
+        self.let_go(overtaken)
 
     def leave(self, record: Record) -> list[int]:
         """Take a group's virtual GPUs from it; return those that nobody has now.
 
         What it has reserved goes back to those who use it still; what others have reserved stays theirs.
         """
-        free = []
         for leaf in record.virtual:
             occupant = self.occupants[leaf]
             assert occupant is not None
@@ -203,25 +203,22 @@ class Space:
             self._count(record, -1)
             heir = record.displaced.pop(leaf, None)
             self.occupants[leaf] = heir
-            if heir is None:
-                free.append(leaf)
-            else:
+            if heir is not None:
                 self._count(heir, 1)
-        self._change(free, 1)
-        return free
+        return self.let_go(record.virtual)
 
     def rejoin(self, record: Record) -> None:
         """Undo `leave`."""
-        free = []
+        own = 0
         for leaf in record.virtual:
             occupant = self.occupants[leaf]
             if occupant is None:
                 self.occupants[leaf] = record
-                free.append(leaf)
+                own += 1
             else:
                 occupant.displaced[leaf] = record
-        self._count(record, len(free))
-        self._change(free, -1)
+        self._count(record, own)
+        self.hold(record.virtual)
 
     def _count(self, record: Record, gpus: int) -> None:
         priority = record.group.priority
@@ -241,16 +238,24 @@ class Space:
 
     def hold(self, leaves: Sequence[int]) -> None:
         """Note that someone, one more, holds these virtual GPUs."""
-        fresh = [leaf for leaf in leaves if not self.holders[leaf]]
-        self.holders.update(leaves)
+        holders, fresh = self.holders, []
+        for leaf in leaves:
+            count = holders.get(leaf, 0)
+            holders[leaf] = count + 1
+            if not count:
+                fresh.append(leaf)
         self._change(fresh, -1)
 
     def let_go(self, leaves: Sequence[int]) -> list[int]:
         """Note that someone holds these virtual GPUs no more; return those that nobody holds now."""
-        self.holders.subtract(leaves)
-        free = [leaf for leaf in leaves if not self.holders[leaf]]
-        for leaf in free:
-            del self.holders[leaf]
+        holders, free = self.holders, []
+        for leaf in leaves:
+            count = holders[leaf] - 1
+            if count:
+                holders[leaf] = count
+            else:
+                del holders[leaf]
+                free.append(leaf)
         self._change(free, 1)
         return free
 

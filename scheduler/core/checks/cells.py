@@ -13,8 +13,10 @@ from scheduler.core.cells.compiling import compiled
 from scheduler.core.errors import PlanError
 from scheduler.core.snapshot import GpuId, Snapshot
 
-#: By chain, for each of its GPUs: the virtual cluster whose cell it is part of.
-Owners = Mapping[str, list[str | None]]
+#: A virtual cluster, and the name of a pinned cell of it; empty: a cell that is not pinned.
+Owner = tuple[str, str]
+#: By chain, for each of its GPUs: whose cell it is part of.
+Owners = Mapping[str, list[Owner | None]]
 
 
 def undeclared(snapshot: Snapshot) -> frozenset[GpuId]:
@@ -32,12 +34,12 @@ def undeclared(snapshot: Snapshot) -> frozenset[GpuId]:
 
 
 def check_cells(
-    snapshot: Snapshot, bound: Mapping[str, Iterable[tuple[str, int, int]]], uses: Mapping[GpuId, str]
+    snapshot: Snapshot, bound: Mapping[str, Iterable[tuple[str, int, int]]], uses: Mapping[GpuId, Owner]
 ) -> None:
     """Raise PlanError unless guaranteed jobs are in cells and every other promise can still be kept.
 
     `bound`: virtual cluster -> (chain, level, number) of its cells after the plan; `uses`: GPU -> virtual
-    cluster of the guaranteed job on it after the plan.
+    cluster of the guaranteed job on it after the plan, and the pinned cell that the job names.
     """
     if snapshot.cells is None:
         return
@@ -47,12 +49,14 @@ def check_cells(
         if node.gpu_model not in layout.gpu_models:
             continue
         for gpu in node.gpus:
-            vc = uses.get(gpu.id)
-            if vc is None:
+            owner = uses.get(gpu.id)
+            if owner is None:
                 continue
             chain, number = layout.where.get(Leaf(node.name, gpu.index), (None, 0))
-            if chain is None or owners[chain.name][number] != vc:
-                raise PlanError(f"a guaranteed job of {vc} is on GPU {gpu.id}, which is in none of its cells")
+            if chain is None or owners[chain.name][number] != owner:
+                vc, pinned = owner
+                cells = f"not in its pinned cell {pinned}" if pinned else "in none of its cells"
+                raise PlanError(f"a guaranteed job of {vc} is on GPU {gpu.id}, which is {cells}")
     for name, chain in layout.chains.items():
         _check_promises(chain, owners[name], unbound)
 
@@ -62,7 +66,7 @@ def _owners(
 ) -> tuple[Owners, Mapping[tuple[str, int], int]]:
     """Return whose each GPU is, and how many cells of each kind are owed; no cell may overlap another."""
     owners: Owners = {name: [None] * len(chain.leaves) for name, chain in layout.chains.items()}
-    cells = [(vc, *cell) for vc, pinned in layout.pinned.items() for cell in pinned.values()]
+    cells = [((vc, name), *cell) for vc, pinned in layout.pinned.items() for name, cell in pinned.items()]
     owed: Counter[tuple[str, int]] = Counter()
     for owned in layout.owned.values():
         owed.update(owned)
@@ -72,16 +76,16 @@ def _owners(
             if count > layout.owned.get(vc, {}).get(kind, 0):
                 raise PlanError(f"virtual cluster {vc} has {count} cells of {kind}, more than it owns")
         owed.subtract(taken)
-        cells += [(vc, *cell) for cell in its]
-    for vc, name, level, number in cells:
+        cells += [((vc, ""), *cell) for cell in its]
+    for owner, name, level, number in cells:
         leaves = layout.chains[name].within(level, number, 0)
         if any(owners[name][leaf] is not None for leaf in leaves):
             raise PlanError(f"cell {layout.chains[name].address(level, number)} is bound twice")
-        owners[name][leaves.start : leaves.stop] = [vc] * len(leaves)
+        owners[name][leaves.start : leaves.stop] = [owner] * len(leaves)
     return owners, owed
 
 
-def _check_promises(chain: Chain, owners: list[str | None], owed: Mapping[tuple[str, int], int]) -> None:
+def _check_promises(chain: Chain, owners: list[Owner | None], owed: Mapping[tuple[str, int], int]) -> None:
     """Raise PlanError unless what is free of a chain can be split into every cell that is owed."""
     is_free = [owner is None for owner in owners]
     free: list[list[bool]] = [is_free]

@@ -224,6 +224,12 @@ class Capacity:
         masks: dict[int, int] = {}
         for node, replica in zip(nodes, placement.replicas, strict=True):
             masks[node] = masks.get(node, 0) | sum([self.cluster.where[gpu][2] for gpu in replica])
+        if self._minds_pinned(model, demand):
+            wrong = [node for node in masks if fleet.nodes[node].pinned_cell != demand.pinned_cell]
+            if wrong:
+                raise PolicyError(
+                    f"what was placed on node {fleet.nodes[wrong[0]].name} is in the wrong cell"
+                )
         holding = holding_at(fleet, demand, nodes, masks)
         victims: dict[Holding, None] = {}
         for part in holding.parts:
@@ -348,13 +354,20 @@ class Capacity:
 
     def _but(self, demand: Demand, model: str, offered: Layer) -> Layer:
         """Return the layer without the nodes that will not do for the gang."""
-        if not demand.avoid:
+        in_pinned = self._minds_pinned(model, demand)
+        if not demand.avoid and not in_pinned:
             return offered
         left = offered.copy()
         for number, node in enumerate(self.cluster.fleets[model].nodes):
-            if self.cluster.home_of(node) in demand.avoid:
+            if (in_pinned and node.pinned_cell != demand.pinned_cell) or (
+                demand.avoid and self.cluster.home_of(node) in demand.avoid
+            ):
                 left.set(number, 0, 0.0, 0.0)
         return left
+
+    def _minds_pinned(self, model: str, demand: Demand) -> bool:
+        """Whether it matters which nodes are part of pinned cells; it does not to what is not guaranteed."""
+        return self.cluster.fleets[model].has_pinned or bool(self._private and demand.pinned_cell)
 
     def _find(self, offered: Layer, model: str, reach: int, demand: Demand, rank: int) -> Fit | None:
         fleet, node_rank = self.cluster.fleets[model], self.cluster.node_rank

@@ -23,14 +23,19 @@ def misfit_in_cells(job: Job, demand: Demand, model: str, layout: Layout, own: C
     fleet = own.fleets.get(model)
     if fleet is None:
         return _too_scattered(job, demand, model, layout)
-    largest = max(need.gpus for need in demand.needs)
-    if largest > fleet.largest_node:
-        return _too_large(job, largest, model, fleet.largest_node)
+    # Of the nodes those in the pinned cell that it names, or those in none.
+    sizes = [len(node.gpus) * (node.pinned_cell == demand.pinned_cell) for node in fleet.nodes]
+    largest, largest_node = max(need.gpus for need in demand.needs), max(sizes)
+    if largest_node == 0:
+        return _all_pinned(job, model)
+    if largest > largest_node:
+        return _too_large(job, largest, model, largest_node)
     for need in demand.needs:
         cpus, memory = need.gpus * fleet.cpus_per_gpu, need.gpus * fleet.memory_per_gpu
         if need.cpus > cpus or need.memory_bytes > memory:
             return _too_hungry(job, need, cpus, memory)
-    idle, node_rank = Layer.unclaimed(fleet, fleet.usable), own.node_rank
+    usable = [mask if size else 0 for mask, size in zip(fleet.usable, sizes, strict=True)]
+    idle, node_rank = Layer.unclaimed(fleet, usable), own.node_rank
     if locate(idle, fleet, demand, demand.ranks[-1], node_rank) is not None:
         return None
     if locate(idle, fleet, demand, len(own.levels), node_rank) is None:
@@ -58,6 +63,19 @@ def _too_hungry(job: Job, need: Need, cpus: float, memory: float) -> Reason:
         f" one replica needs {wording.processors(need.cpus, need.memory_bytes)}.",
         blocking={"virtual_cluster": job.virtual_cluster},
         hint="Ask for fewer CPUs or less memory per replica, or submit it as opportunistic.",
+    )
+
+
+def _all_pinned(job: Job, model: str) -> Reason:
+    return Reason(
+        code="exceeds_cells",
+        tier=Tier.NEVER,
+        message=f"All {model} cells of virtual cluster {job.virtual_cluster} are pinned, and those serve only"
+        " jobs that name them."
+        if not job.pinned_cell
+        else f"The pinned cell {job.pinned_cell} of virtual cluster {job.virtual_cluster} has no {model}.",
+        blocking={"virtual_cluster": job.virtual_cluster},
+        hint="Name one as `pinned_cell`, or submit it as opportunistic.",
     )
 
 

@@ -87,6 +87,8 @@ class Fleet:
     domains: tuple[tuple[int, ...], ...]
     #: Most GPUs on one node.
     largest_node: int
+    #: Whether some node is part of a pinned cell.
+    has_pinned: bool
     #: GPUs in all, and those that may be newly taken.
     total: int
     total_usable: int
@@ -186,6 +188,7 @@ class Cluster:
             ),
             domains=(*_groups(tuple(node.path for node in nodes), above), (everything,)),
             largest_node=max(map(len, gpus)),
+            has_pinned=any([node.pinned_cell for node in nodes]),
             total=sum(map(len, gpus)),
             total_usable=sum([mask.bit_count() for mask in usable]),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from scheduler.core.errors import PolicyError
@@ -32,6 +32,8 @@ class Demand:
     ranks: tuple[int, ...]
     #: Nodes that will not do.
     avoid: frozenset[NodeId] = frozenset()
+    #: The pinned cell that it must be in; empty: in none.
+    pinned_cell: str = ""
 
 
 def needs_of(job: Job, gpus: int) -> tuple[Need, ...]:
@@ -77,7 +79,7 @@ def shape_of(job: Job) -> Hashable:
     # Spelled out in plain values, which Python hashes and compares several times faster than dataclasses.
     tasks = tuple([(task.replicas, task.gpus, task.cpus, task.memory_bytes) for task in job.tasks])
     near = job.topology and (job.topology.level, job.topology.required)
-    return tasks, job.gpu_models, near, job.elastic, job.avoid, job.outlasts
+    return tasks, job.gpu_models, near, job.elastic, job.avoid, job.outlasts, job.pinned_cell
 
 
 def shape_in(cluster: Cluster, job: Job) -> Hashable:
@@ -117,6 +119,7 @@ def demand_of(
             models=models_of(job, cluster) if gpu_model is None else (gpu_model,),
             ranks=_ranks(job, cluster, locality),
             avoid=_avoided(job),
+            pinned_cell=job.pinned_cell,
         )
     return cluster.demands[key]
 
@@ -134,7 +137,14 @@ def demand_of_grant(grant: Grant, jobs: Mapping[JobId, Job], cluster: Cluster) -
     together = shared_needs([demand.needs, *(needs_of(job, grant.gpus) for job in others)])
     models = tuple([m for m in demand.models if all(m in models_of(job, cluster) for job in others)])
     avoid = demand.avoid.union(*(_avoided(job) for job in others))
-    return Demand(needs=together, gpus=demand.gpus, models=models, ranks=demand.ranks, avoid=avoid)
+    return replace(
+        demand, needs=together, models=models, avoid=avoid, pinned_cell=pinned_cell_of([first, *others])
+    )
+
+
+def pinned_cell_of(jobs: Sequence[Job]) -> str:
+    """Return the pinned cell of jobs that share GPUs: the first that one of them names, else none."""
+    return next((job.pinned_cell for job in jobs if job.pinned_cell), "")
 
 
 def shared_needs(gangs: Sequence[tuple[Need, ...]]) -> tuple[Need, ...]:

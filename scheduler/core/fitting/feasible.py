@@ -60,7 +60,7 @@ class Feasibility:
         reason = self._membership(job)
         if reason is None and kind not in self._sound:
             reason = self._well_formed(job) or self._models(job) or self._containers(job)
-            reason = reason or self._guarantee(job) or self._room(job)
+            reason = reason or self._pinned(job) or self._guarantee(job) or self._room(job)
             if reason is None:
                 self._sound.add(kind)
         return reason or self._quota(job)
@@ -153,6 +153,29 @@ class Feasibility:
             hint="Leave the image out, or let an operator allow images in the nodes' agents.",
         )
 
+    def _pinned(self, job: Job) -> Reason | None:
+        """Whether its virtual cluster has the pinned cell that it names."""
+        name = job.pinned_cell
+        if not name or not job.guaranteed:
+            return None
+        models: dict[str, str] = {}
+        if self._layout is not None:
+            for pinned, cell in self._layout.pinned.get(job.virtual_cluster, {}).items():
+                models[pinned] = self._layout.chains[cell.chain].gpu_model
+        fitting = [pinned for pinned, model in models.items() if model in (job.gpu_models or (model,))]
+        if name in fitting:
+            return None
+        problem = f"has no {wording.either(job.gpu_models)}" if name in models else "does not exist"
+        return Reason(
+            code="unknown_pinned_cell",
+            tier=Tier.NEVER,
+            message=f"The pinned cell {name} of virtual cluster {job.virtual_cluster} {problem}.",
+            blocking={"virtual_cluster": job.virtual_cluster, "pinned_cell": name},
+            hint=f"Name {wording.either(sorted(fitting))}, or none."
+            if fitting
+            else "Leave `pinned_cell` out, or ask an operator to pin one.",
+        )
+
     def _quota(self, job: Job) -> Reason | None:
         quota = self.tenants[job.tenant].quota if job.tenant in self.tenants else {}
         if not quota or least_gpus(job) <= min(quota.values()):
@@ -215,7 +238,7 @@ class Feasibility:
         """Return the same for the cells of its virtual cluster, where the model is divided by cells."""
         if self._layout is None or not job.guaranteed or model not in self._layout.gpu_models:
             return None
-        key = (job.virtual_cluster, demand.needs, demand.ranks, model)
+        key = (job.virtual_cluster, demand.needs, demand.ranks, model, demand.pinned_cell)
         if key not in self._misfits:
             if self._own is None:
                 self._own = own_clusters(self._layout, self.cluster)

@@ -88,7 +88,7 @@ def virtual_nodes(
     """
     nodes: list[Node] = []
     gpus = 0
-    for name, level, count in _owned(layout, virtual_cluster):
+    for name, level, count, pinned in _owned(layout, virtual_cluster):
         chain, profile = layout.chains[name], profiles[name]
         unit = min(level, chain.node_level)
         above, size = levels.index(NODE_LEVEL), chain.sizes[unit]
@@ -99,6 +99,7 @@ def virtual_nodes(
                     id=NodeId(-place - 1),
                     name=f"{virtual_cluster}/{place:06d}",
                     gpu_model=chain.gpu_model,
+                    pinned_cell=pinned,
                     path=tuple(_steps(chain, profile.levels[:above], place, number * size, level)),
                     cpus=profile.cpus_per_gpu * size,
                     memory_bytes=int(profile.memory_bytes_per_gpu * size),
@@ -118,14 +119,14 @@ def virtual_nodes(
     return tuple(nodes)
 
 
-def _owned(layout: Layout, virtual_cluster: str) -> Iterator[tuple[str, int, int]]:
-    """Yield (chain, level, cells), in the order of `cells.world`."""
+def _owned(layout: Layout, virtual_cluster: str) -> Iterator[tuple[str, int, int, str]]:
+    """Yield (chain, level, cells, name of a pinned one), in the order of `cells.world`."""
     owned = layout.owned.get(virtual_cluster, {})
     for name in layout.chains:
         levels = sorted([(level, count) for (of, level), count in owned.items() if of == name], reverse=True)
-        yield from ((name, level, count) for level, count in levels)
-    for cell in layout.pinned.get(virtual_cluster, {}).values():
-        yield cell.chain, cell.level, 1
+        yield from ((name, level, count, "") for level, count in levels)
+    for pinned, cell in layout.pinned.get(virtual_cluster, {}).items():
+        yield cell.chain, cell.level, 1, pinned
 
 
 def _steps(chain: Chain, levels: Sequence[int], place: int, leaf: int, owned: int) -> Iterator[str]:

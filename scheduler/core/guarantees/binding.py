@@ -11,9 +11,8 @@ reconfigured), its guarantee *lapses*: it runs on as opportunistic, as after Hiv
 gets its guarantee back once there is a cell around it. HiveD never gives it back. In its own virtual cluster
 it goes on making room for higher priorities only.
 
-Differences from the published scheduler: pinned cells serve every job of their virtual cluster, not only
-those that name them; a gang may span the chains of one GPU model; a node with one broken GPU is broken as a
-whole for guaranteed jobs that are yet to start, and serves opportunistic ones.
+Differences from the published scheduler: a gang may span the chains of one GPU model; a node with one broken
+GPU is broken as a whole for guaranteed jobs that are yet to start, and serves opportunistic ones.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from dataclasses import replace
 
 from scheduler.core import wording
 from scheduler.core.admit import Admission
+from scheduler.core.cells.adopter import Seats, adopt
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.health import fail, settle
 from scheduler.core.cells.mapping import Binder, Unbindable
@@ -36,14 +36,12 @@ from scheduler.core.errors import PolicyError
 from scheduler.core.facts import Facts
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.cluster import Cluster
-from scheduler.core.fitting.demand import demand_of_grant
+from scheduler.core.fitting.demand import demand_of_grant, pinned_cell_of
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.fitting.own_clusters import own_clusters
 from scheduler.core.guarantees.bound_cells import (
     Hints,
     Remembered,
-    Seats,
-    adopt,
     as_memory,
     hints_of,
     remember,
@@ -81,8 +79,8 @@ class Binding:
         # Which cells broken hardware dooms depends on all that is bound, so that it is worked out anew.
         anew = self._memory is None or memory is not self._memory or bool(self._devices.broken)
         if anew:
-            self._world = World(self.layout)
-            self._hints: Hints = hints_of(self._world, memory)
+            self.world = World(self.layout)
+            self._hints: Hints = hints_of(self.world, memory)
             self._seats: dict[AllocationId, Seats] = {}
             self._promised: list[Seats] = []
             self._lapsed: set[AllocationId] = set()
@@ -128,7 +126,7 @@ class Binding:
     def _build_privates(self) -> None:
         """Note what is broken, and make every virtual cluster's private cluster."""
         for chain, node in self._devices.broken:
-            fail(self._world.hardware[chain.name], node)
+            fail(self.world.hardware[chain.name], node)
         self._settle()
         for vc in self._facts.virtual_clusters:
             self._privates[vc] = self._private(vc)
@@ -139,13 +137,13 @@ class Binding:
         return PrivateCluster(self._spaces(vc), own, self._shared, self._devices.nodes)
 
     def _settle(self) -> None:
-        for hardware in self._world.hardware.values():
+        for hardware in self.world.hardware.values():
             if hardware.broken and not hardware.settled:
-                settle(self._world, hardware)
+                settle(self.world, hardware)
 
     def _spaces(self, vc: str) -> list[tuple[Hardware, Space]]:
         """Return the spaces of a virtual cluster in the order of its virtual nodes."""
-        world = self._world
+        world = self.world
         spaces = [*world.spaces.get(vc, {}).values(), *world.pinned.get(vc, {}).values()]
         return [(world.hardware[space.chain.name], space) for space in spaces]
 
@@ -204,7 +202,9 @@ class Binding:
     def _adopt(self, running: Running, leaves: Sequence[Leaves] | None, hints: Hints) -> bool:
         """Let an allocation have virtual GPUs, those of the hints where there are any."""
         vc = self._vc_of(running)
-        seats = None if leaves is None else adopt(self._world, vc, leaves, hints.get(vc, {}))
+        pinned = pinned_cell_of([self._facts.jobs[job] for job in running.jobs])
+        own = hints.get(vc, {})
+        seats = None if leaves is None else adopt(self.world, vc, leaves, own, pinned=pinned)
         if seats is None:
             return False
         self._hold(seats)
@@ -216,7 +216,7 @@ class Binding:
         """Whether the GPUs of an allocation stand for virtual ones, or are remembered to."""
         hints = self._hints.get(self._vc_of(running), {})
         for chain, leaves in replicas or ():
-            twins = self._world.hardware[chain].twins[0]
+            twins = self.world.hardware[chain].twins[0]
             known = hints.get(chain, {})
             if not all(leaf in known or twins[leaf] != NONE for leaf in leaves):
                 return False
@@ -262,7 +262,7 @@ class Binding:
         if running.allocation in self._disturbed:
             return
         found = [
-            (self._world.hardware[name], leaves) for name, leaves in self._devices.by_chain(running).items()
+            (self.world.hardware[name], leaves) for name, leaves in self._devices.by_chain(running).items()
         ]
         self._disturbed[running.allocation] = found
         for hardware, leaves in found:
@@ -399,7 +399,7 @@ class Binding:
     def cells_in_use(self, vc: str) -> Counter[tuple[str, int]]:
         """Return by chain and level how many cells of a virtual cluster are in use; pinned ones left out."""
         found: Counter[tuple[str, int]] = Counter()
-        for name, space in self._world.spaces.get(vc, {}).items():
+        for name, space in self.world.spaces.get(vc, {}).items():
             found.update((name, level) for level, _ in space.uses)
         return found
 

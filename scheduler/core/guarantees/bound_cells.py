@@ -8,11 +8,9 @@ says that vision has cell 7 of level 3, and that its virtual GPUs 0 to 7 stand f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from scheduler.core.cells.adopter import Adopter
 from scheduler.core.cells.chains import Cell
-from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import Space
 from scheduler.core.cells.world import World
 from scheduler.core.snapshot import Memory
@@ -21,28 +19,6 @@ from scheduler.core.snapshot import Memory
 Hints = dict[str, dict[str, dict[int, int]]]
 #: Of one space: owned cells in use, and [first virtual GPU, first GPU, how many].
 Remembered = tuple[list[Cell], list[list[int]]]
-#: Virtual GPUs, space by space.
-Seats = Sequence[tuple[Hardware, Space, list[int]]]
-
-
-def adopt(
-    world: World, vc: str, replicas: Sequence[tuple[str, list[int]]], hints: Mapping[str, Mapping[int, int]]
-) -> Seats | None:
-    """Bind virtual GPUs to those given, all or none. `replicas`: chain and GPUs of each."""
-    adopters: dict[Space, Adopter] = {}
-    seats: dict[Space, tuple[Hardware, Space, list[int]]] = {}
-    for chain, leaves in replicas:
-        hardware = world.hardware[chain]
-        root = hardware.root_above(0, leaves[0])
-        space = world.spaces.get(vc, {}).get(chain) if root is None else hardware.roots[root][0]
-        if space is not None and space not in adopters:
-            adopters[space] = Adopter(hardware, space, hints.get(chain, {}))
-        if space is None or space.virtual_cluster != vc or not adopters[space].bind([leaves]):
-            for adopter in adopters.values():
-                adopter.undo()
-            return None
-        seats.setdefault(space, (hardware, space, []))[2].extend(hardware.twins[0][leaf] for leaf in leaves)
-    return list(seats.values())
 
 
 def remember(space: Space) -> Remembered:

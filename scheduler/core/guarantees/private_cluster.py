@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+from scheduler.core.cells.adopter import Seats
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import NONE, Space
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.claims import Claims
 from scheduler.core.fitting.cluster import Cluster, Fleet, Place
 from scheduler.core.fitting.holding import Holding
-from scheduler.core.guarantees.bound_cells import Seats
 from scheduler.core.snapshot import AllocationId, GpuId, Node, NodeId, Running
 
 _Where = dict[GpuId, Place]

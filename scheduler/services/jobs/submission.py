@@ -224,6 +224,8 @@ def _field_of(reason: Reason, spec: JobSpec) -> str:
     """Return the field that a person would change."""
     if reason.code == "exceeds_topology_level":
         return "topology"
+    if reason.code == "unknown_pinned_cell":
+        return "pinned_cell"
     largest = max(range(len(spec.tasks)), key=lambda number: spec.tasks[number].gpus)
     if reason.code == "exceeds_node":
         return f"tasks.{largest}.resources.gpu"

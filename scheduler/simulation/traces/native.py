@@ -44,6 +44,7 @@ FIELDS = (
     "throughput",
     "user",
     "search",
+    "pinned_cell",
 )
 _REQUIRED = ("submitted_at", "duration_seconds")
 #: Fields that a written trace always has, so that its header is the same whatever the jobs.
@@ -143,6 +144,7 @@ def _job(given: Mapping[str, Any], seen: _Seen, *, estimated: bool) -> TracedJob
         throughput=_throughput(given.get("throughput", "")),
         user=str(given.get("user", "")),
         search=str(given.get("search", "")),
+        pinned_cell=str(given.get("pinned_cell", "")),
     )
     seen.ids.add(key)
     return job
@@ -246,6 +248,7 @@ def _record(arrival: Arrival) -> dict[str, Any]:
         "throughput": dict(job.throughput) or None,
         "user": job.user or None,
         "search": job.search or None,
+        "pinned_cell": job.pinned_cell or None,
     }
 
 

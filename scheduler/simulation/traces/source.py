@@ -60,6 +60,8 @@ class TracedJob(NamedTuple):
     #: Whose it is within the tenant, and the search it belongs to; empty: nobody says.
     user: str = ""
     search: str = ""
+    #: Of its virtual cluster; empty: none.
+    pinned_cell: str = ""
 
 
 class Source:

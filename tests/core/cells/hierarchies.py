@@ -159,9 +159,11 @@ class Draw:
         return max(sizes)
 
 
-def try_schedule(state: CellState, wanted: Group, *, reserve: bool = False) -> Answer | None:
+def try_schedule(
+    state: CellState, wanted: Group, *, reserve: bool = False, dry_run: bool = False
+) -> Answer | None:
     """Return the answer, None for a request that can never be granted as it is put."""
     try:
-        return state.schedule(wanted, reserve=reserve)
+        return state.schedule(wanted, reserve=reserve, dry_run=dry_run)
     except RequestError:
         return None

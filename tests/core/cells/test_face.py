@@ -21,15 +21,15 @@ def test_the_example_runs() -> None:
 
 def test_the_page_lists_every_reason_to_wait() -> None:
     source = Path(reasons.__file__).read_text()
-    codes = set(re.findall(r'"((?:cells|nodes|no)_[a-z_]+)"', source))
-    assert len(codes) == 7
-    assert codes == set(re.findall(r"^\| `((?:cells|nodes|no)_[a-z_]+)` \|", PAGE, re.MULTILINE))
+    codes = set(re.findall(r'"((?:cells|nodes|no|held)_[a-z_]+)"', source))
+    assert len(codes) == 8
+    assert codes == set(re.findall(r"^\| `((?:cells|nodes|no|held)_[a-z_]+)` \|", PAGE, re.MULTILINE))
 
 
 def test_all_that_is_offered_is_described() -> None:
     for name in cells.__all__:
         described = getattr(cells, name)
         assert isinstance(described, int) or described.__doc__, name
-    for name in ("schedule", "delete", "set_node_health", "reconfigure", "groups", "dump", "check"):
+    for name in ("schedule", "adopt", "delete", "set_node_health", "reconfigure", "groups", "dump", "check"):
         assert f"`{name}" in PAGE
         assert getattr(cells.CellState, name).__doc__

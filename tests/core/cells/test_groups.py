@@ -455,3 +455,58 @@ def test_a_larger_cell_is_split_only_while_all_that_is_owed_remains() -> None:
     assert waits(state, group("b", "speech", (1, 8), suggested_nodes=rest)).code == "nodes_not_suggested"
     assert nodes(placed(state, group("b", "speech", (1, 8)))) == ["n1"]
     placed(state, group("c", "vision", (6, 8)))
+
+
+def test_a_group_that_runs_is_taken_in_where_it_is() -> None:
+    state = CellState(racks(vision={"cells": {"V100-NODE": 1}, "pinned": {"demo": "rack-3/n7"}}))
+    wanted = group("a", "vision", (2, 4))
+    pods = (Pod("n5", (0, 1, 2, 3)), Pod("n5", (4, 5, 6, 7)))
+    first = state.adopt(wanted, pods)
+    state.check()
+    assert (first.guaranteed, first.pods, first.within) == (True, pods, "rack-2/n5")
+    assert placed(state, wanted) == first
+    assert waits(state, group("b", "vision", (1, 1), priority=0)).code == "cells_in_use"
+    assert state.adopt(
+        group("p", "vision", (1, 8), pinned_cell="demo"), [Pod("n7", tuple(range(8)))]
+    ).guaranteed
+    beyond = state.adopt(group("c", "vision", (1, 8)), [Pod("n0", tuple(range(8)))])
+    assert not beyond.guaranteed, "its virtual cluster has no second cell"
+    gone = state.adopt(group("d", "vision", (1, 2)), [Pod("unknown", (0, 1))])
+    assert (gone.guaranteed, gone.within) == (False, "")
+    state.check()
+    for name in ("a", "p", "c", "d"):
+        state.delete(name)
+    again = CellState(racks(vision={"cells": {"V100-NODE": 1}, "pinned": {"demo": "rack-3/n7"}}))
+    assert state.dump() == again.dump()
+
+
+def test_what_can_not_run_there_is_not_taken_in() -> None:
+    state = CellState(racks(vision={"cells": {"V100-NODE": 2}}))
+    placed(state, group("a", "vision", (1, 4)))
+    before = state.dump()
+    for wanted, pods, problem in (
+        (group("a", "vision", (1, 1)), [Pod("n1", (0,))], "a is there already"),
+        (group("b", "vision", (1, 2)), [Pod("n1", (0,))], r"pods: are not those of the members"),
+        (group("b", "vision", (2, 1)), [Pod("n1", (0,)), Pod("n1", (0,))], "GPU 0 of n1 is named twice"),
+        (group("b", "vision", (1, 1)), [Pod("n0", (3,))], r"pods\[0\]: GPU 3 of n0 is a's"),
+        (group("b", "nobody", (1, 1)), [Pod("n1", (0,))], "there is no virtual cluster nobody"),
+    ):
+        with pytest.raises(RequestError, match=problem):
+            state.adopt(wanted, pods)
+    assert state.dump() == before
+
+
+def test_a_dry_run_says_what_would_be_and_changes_nothing() -> None:
+    state = CellState(racks(vision={"cells": {"V100-NODE": 1}}))
+    placed(state, group("low", "vision", (1, 8), priority=0))
+    before = state.dump()
+    wanted = group("high", "vision", (1, 8))
+    answer = state.schedule(wanted, reserve=True, dry_run=True)
+    assert isinstance(answer, Preempt)
+    assert (answer.victims, answer.reserved, state.dump()) == (("low",), False, before)
+    preempts(state, wanted, reserve=True)
+    state.set_node_health("n0", False)
+    before = state.dump()
+    planned = state.schedule(wanted, reserve=True, dry_run=True)
+    assert state.dump() == before, "also where what is reserved would have to be planned anew"
+    assert type(planned) is type(state.schedule(wanted))

@@ -33,7 +33,8 @@ class Story:
 
     def go_on(self) -> None:
         happens = self.dice.choices(
-            (self.schedule, self.ask_again, self.delete, self.health, self.reconfigure), (40, 15, 25, 17, 3)
+            (self.schedule, self.ask_again, self.delete, self.health, self.reconfigure, self.restart),
+            (40, 15, 25, 17, 3, 1),
         )
         happens[0]()
         self.state.check()
@@ -41,7 +42,11 @@ class Story:
     def schedule(self) -> None:
         wanted = self.draw.group()
         before, possible = text(self.state), could_be_placed(self.state, wanted)
-        answer = try_schedule(self.state, wanted, reserve=self.dice.random() < 0.5)
+        reserve = self.dice.random() < 0.5
+        would = try_schedule(self.state, wanted, reserve=reserve, dry_run=True)
+        assert text(self.state) == before, "a dry run changes nothing"
+        answer = try_schedule(self.state, wanted, reserve=reserve)
+        assert would == (replace(answer, reserved=False) if isinstance(answer, Preempt) else answer)
         self.seen[answer.code if isinstance(answer, Wait) else type(answer).__name__] += 1
         if possible is not None:
             assert isinstance(answer, Placement | Preempt) == possible, f"{wanted}: {answer}"
@@ -58,7 +63,11 @@ class Story:
         if not known:
             return
         wanted = self.groups[self.dice.choice(known)]
+        before = text(self.state)
+        would = try_schedule(self.state, wanted, reserve=True, dry_run=True)
+        assert text(self.state) == before
         answer = try_schedule(self.state, wanted, reserve=True)
+        assert type(would) is type(answer)
         if isinstance(answer, Preempt) and self.dice.random() < 0.7:
             for victim in answer.victims:
                 self.state.delete(victim)
@@ -90,6 +99,20 @@ class Story:
         assert changed == {*changes.lapsed, *changes.returned}
         self.seen["lapsed"] += len(changes.lapsed)
         self.seen["returned"] += len(changes.returned)
+
+    def restart(self) -> None:
+        """All is forgotten but what runs, and the groups are taken in again: none moves, and none stops."""
+        before = self.state.groups
+        self.state = CellState(self.specification)
+        for node in sorted(self.broken & {leaf.node for leaf in self.state.layout.where}):
+            self.state.set_node_health(node, False)
+        self.groups = {name: self.groups[name] for name in before}
+        for name, was in sorted(before.items(), key=lambda each: not each[1].guaranteed):
+            now = self.state.adopt(self.groups[name], was.pods)
+            self.state.check()
+            assert now.pods == was.pods
+            assert not (now.guaranteed and self.groups[name].opportunistic)
+            self.seen["adopted"] += now.guaranteed
 
     def end(self) -> None:
         """All nodes healed and all groups deleted, it is as if nothing had been."""
@@ -173,7 +196,10 @@ def tell(seeds: range, steps: int, suggest: float) -> Counter[str]:
 
 def test_whatever_happens_guarantees_hold_and_all_is_restored() -> None:
     seen = tell(range(25), 40, suggest=0.0)
-    assert min(seen[name] for name in ("Placement", "Preempt", "cells_in_use", "cells_bad", "lapsed")) > 5
+    assert (
+        min(seen[name] for name in ("Placement", "Preempt", "cells_in_use", "cells_bad", "lapsed", "adopted"))
+        > 5
+    )
 
 
 def test_with_suggested_nodes_too() -> None:

@@ -121,6 +121,18 @@ def test_a_node_that_fails_takes_no_guarantee_while_another_can_stand_in(tenant:
     assert owned["doomed"] == 0
 
 
+def test_a_job_that_names_a_pinned_cell_runs_there_and_no_other_does(tenant: Tenant) -> None:
+    pinned = document(vision={"V100-NODE": 1})
+    pinned["virtual_clusters"]["vision"]["pinned"] = {"demo": "node-b"}
+    cells_apply(document=pinned, version=cells_in_force().version, actor="user olga")
+    jobs = [submit(tenant, "vision", 4) for _ in range(3)]
+    shape = jobs[2].shape | {"pinned_cell": "demo"}
+    Job.objects.filter(id=jobs[2].id).update(shape=shape)
+    play()
+    places = [list(job.attempts.values_list("parts__node__name", flat=True)) for job in jobs]
+    assert places == [["node-a"], [], ["node-b"]]
+
+
 def test_who_has_to_give_way_is_told_by_whom(tenant: Tenant) -> None:
     spare = [submit(tenant, "speech", 4, guaranteed=False) for _ in range(2)]
     play()

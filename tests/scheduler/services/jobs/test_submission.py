@@ -58,6 +58,27 @@ def test_what_no_cell_ever_holds_is_refused(member: Viewer) -> None:
     assert job_submit(viewer=member, tenant=None, spec=spec(gpus=3, guarantee="opportunistic")).gpus == 3
 
 
+def test_a_pinned_cell_is_named_by_a_guaranteed_job_of_its_owner(member: Viewer) -> None:
+    make_node("node-b", gpus=8)
+    make_cells(
+        {
+            "types": {"NODE": {"of": "V100", "count": 8, "node": True}},
+            "physical": [{"type": "NODE", "nodes": [node.name]} for node in Node.objects.order_by("id")],
+            "virtual_clusters": {"research": {"pinned": {"demo": "node-b"}}},
+        }
+    )
+    job = job_submit(viewer=member, tenant=None, spec=spec(gpus=8, pinned_cell="demo"))
+    assert (job.shape["pinned_cell"], job.spec["pinned_cell"]) == ("demo", "demo")
+    with pytest.raises(Invalid) as refused:
+        job_submit(viewer=member, tenant=None, spec=spec(pinned_cell="demmo"))
+    (problem,) = refused.value.fields
+    assert (problem.field, problem.expected) == ("pinned_cell", "Name demo, or none.")
+    with pytest.raises(Invalid, match="All V100 cells of virtual cluster research are pinned"):
+        job_submit(viewer=member, tenant=None, spec=spec(gpus=8))
+    with pytest.raises(Invalid, match="an opportunistic job can not ask for a pinned cell"):
+        job_submit(viewer=member, tenant=None, spec=spec(pinned_cell="demo", guarantee="opportunistic"))
+
+
 def test_ids_follow_the_order_of_the_request(member: Viewer) -> None:
     names = [f"job-{number:03d}" for number in range(300)]
     jobs = jobs_submit_bulk(viewer=member, tenant=None, specs=[spec(name=name) for name in names])
