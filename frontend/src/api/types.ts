@@ -11,6 +11,8 @@ export type NewToken = Schemas["NewTokenOutput"];
 export type Scope = Schemas["Scope"];
 export type TokenTerms = Schemas["TokenTerms"];
 export type Tenant = Schemas["TenantOutput"];
+export type AuditEntry = Schemas["AuditOutput"];
+export type AuditStatus = Schemas["AuditStatusOutput"];
 export type Member = Schemas["MemberOutput"];
 export type Quota = Schemas["Quota"];
 

@@ -3,6 +3,7 @@ import {
   Activity,
   BookOpen,
   Boxes,
+  FileClock,
   Gauge,
   Handshake,
   KeyRound,
@@ -21,7 +22,7 @@ import { useSession } from "@/components/session";
 import { buttonClass } from "@/ui/button";
 import styles from "@/app/shell.module.css";
 
-/** Rounds tell of all tenants' jobs, and tokens are everybody's: these are for operators. */
+/** Rounds tell of all tenants' jobs, and tokens are everybody's: these are for operators. The audit log is for admins of tenants, too. */
 const OPERATORS_PLACES: readonly string[] = ["/rounds", "/tokens"];
 const PLACES = [
   { to: "/", label: "Overview", icon: LayoutGrid },
@@ -36,12 +37,15 @@ const PLACES = [
   { to: "/tenants", label: "Tenants", icon: Users },
   { to: "/rounds", label: "Rounds", icon: Timer },
   { to: "/events", label: "Events", icon: ScrollText },
+  { to: "/audit", label: "Audit log", icon: FileClock },
   { to: "/tokens", label: "API tokens", icon: KeyRound },
   { to: "/account", label: "Account", icon: UserRound },
 ] as const;
 
 export function Navigation({ onNavigate }: { onNavigate?: () => void }) {
   const me = useSession();
+  const isAdmin = me.tenants.some(({ role }) => role === "admin");
+  const maySee = (to: string) => me.is_operator || (to === "/audit" ? isAdmin : !OPERATORS_PLACES.includes(to));
   return (
     <>
       <Link to="/submit" className={buttonClass("primary")} onClick={onNavigate}>
@@ -49,21 +53,19 @@ export function Navigation({ onNavigate }: { onNavigate?: () => void }) {
         Submit a job
       </Link>
       <nav aria-label="Main" className={styles.nav}>
-        {PLACES.filter(({ to }) => me.is_operator || !OPERATORS_PLACES.includes(to)).map(
-          ({ to, label, icon: Icon }) => (
-            <Link
-              key={to}
-              to={to}
-              className={styles.place}
-              activeProps={{ "data-active": "", "aria-current": "page" }}
-              activeOptions={{ exact: to === "/", includeSearch: false }}
-              onClick={onNavigate}
-            >
-              <Icon size={16} aria-hidden />
-              {label}
-            </Link>
-          ),
-        )}
+        {PLACES.filter(({ to }) => maySee(to)).map(({ to, label, icon: Icon }) => (
+          <Link
+            key={to}
+            to={to}
+            className={styles.place}
+            activeProps={{ "data-active": "", "aria-current": "page" }}
+            activeOptions={{ exact: to === "/", includeSearch: false }}
+            onClick={onNavigate}
+          >
+            <Icon size={16} aria-hidden />
+            {label}
+          </Link>
+        ))}
       </nav>
     </>
   );

@@ -1,5 +1,6 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
 
+import type { AuditFilters } from "@/api/audit-queries";
 import type { LedgerFilters } from "@/api/ledger-queries";
 import type { SpeedFilters } from "@/api/speed-queries";
 import { NotFound, PageError } from "@/app/fallbacks";
@@ -169,6 +170,25 @@ const events = createRoute({
   component: lazyRouteComponent(() => import("@/features/events/events-page"), "EventsPage"),
 });
 
+const audit = createRoute({
+  getParentRoute: () => root,
+  path: "/audit",
+  validateSearch: (search: Record<string, unknown>): AuditFilters => ({
+    who: text(search.who),
+    kind: text(search.kind),
+    action: text(search.action),
+    object: text(search.object),
+    // A number in the address is read as one.
+    subject: text(search.subject) ?? whole(search.subject ?? "")?.toString(),
+    tenant: text(search.tenant),
+    address: text(search.address),
+    outcome: text(search.outcome),
+    since: text(search.since),
+    until: text(search.until),
+  }),
+  component: lazyRouteComponent(() => import("@/features/audit/audit-page"), "AuditPage"),
+});
+
 const webhook = createRoute({
   getParentRoute: () => root,
   path: "/webhooks/$id",
@@ -213,6 +233,7 @@ export const router = createRouter({
     round,
     speeds,
     events,
+    audit,
     webhook,
     tokens,
     account,

@@ -1,0 +1,59 @@
+/** What the page of the audit log reads. */
+
+import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
+
+import { cursorOf, queryString, request } from "@/api/client";
+import type { AuditEntry, AuditStatus, Page } from "@/api/types";
+
+export interface AuditFilters {
+  /** A user, a node or the key of a token. */
+  who?: string | undefined;
+  kind?: string | undefined;
+  /** The beginning of an action: "node." */
+  action?: string | undefined;
+  /** What it was done to: "virtual cluster". */
+  object?: string | undefined;
+  /** Its name or id. */
+  subject?: string | undefined;
+  tenant?: string | undefined;
+  /** An address or a network. */
+  address?: string | undefined;
+  outcome?: string | undefined;
+  /** Days, as date fields give them. */
+  since?: string | undefined;
+  until?: string | undefined;
+}
+
+/** Days are whole days, by the reader's clock. */
+function asked({ since, until, ...others }: AuditFilters): Record<string, string | undefined> {
+  const dayAfter = until ? new Date(`${until}T00:00`) : undefined;
+  dayAfter?.setDate(dayAfter.getDate() + 1);
+  return {
+    ...others,
+    since: since ? new Date(`${since}T00:00`).toISOString() : undefined,
+    until: dayAfter?.toISOString(),
+  };
+}
+
+export const auditQuery = (filters: AuditFilters) =>
+  infiniteQueryOptions({
+    queryKey: ["audit", filters],
+    queryFn: ({ signal, pageParam }) =>
+      request<Page<AuditEntry>>("GET", `/audit${queryString({ ...asked(filters), cursor: pageParam })}`, { signal }),
+    initialPageParam: "",
+    getNextPageParam: (page) => cursorOf(page.next),
+    placeholderData: keepPreviousData,
+    refetchInterval: 30_000,
+  });
+
+/** For operators. */
+export const auditStatusQuery = queryOptions({
+  queryKey: ["audit", "status"],
+  queryFn: ({ signal }) => request<AuditStatus>("GET", "/audit/status", { signal }),
+  refetchInterval: 15_000,
+});
+
+/** Where the browser finds the file. */
+export function auditAddress(filters: AuditFilters): string {
+  return `/api/v1/audit/export${queryString(asked(filters))}`;
+}

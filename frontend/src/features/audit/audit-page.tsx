@@ -1,0 +1,152 @@
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { Download } from "lucide-react";
+
+import { auditAddress, auditQuery, auditStatusQuery, type AuditFilters } from "@/api/audit-queries";
+import type { AuditStatus } from "@/api/types";
+import { Filter } from "@/components/filter";
+import { count, moment } from "@/components/format";
+import { useSession } from "@/components/session";
+import { ShowMore } from "@/components/show-more";
+import { TypedSearch } from "@/components/typed-search";
+import { EntryList } from "@/features/audit/entry-list";
+import { Button, buttonClass } from "@/ui/button";
+import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
+import { TextInput } from "@/ui/field";
+import { PageLayout, Panel, Row, TableFrame, numeric, prose } from "@/ui/layout";
+import styles from "@/features/audit/audit.module.css";
+
+const route = getRouteApi("/audit");
+const KINDS = [
+  { value: "user", label: "People, signed in" },
+  { value: "token", label: "API tokens" },
+  { value: "node", label: "Nodes" },
+  { value: "system", label: "The platform itself" },
+  { value: "database", label: "SQL by hand" },
+  { value: "nobody", label: "Nobody signed in" },
+];
+const OUTCOMES = [
+  { value: "done", label: "Done" },
+  { value: "refused", label: "Refused" },
+];
+const TYPED = [
+  ["who", "Who"],
+  ["action", "Action"],
+  ["object", "Kind of thing"],
+  ["subject", "Name or id"],
+  ["address", "Address or network"],
+] as const;
+
+/** Who changed, read or was refused what: for operators, and for admins about their own tenants. */
+export function AuditPage() {
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const me = useSession();
+  const query = useInfiniteQuery(auditQuery(search));
+  const status = useQuery({ ...auditStatusQuery, enabled: me.is_operator });
+  const entries = query.data?.pages.flatMap((page) => page.results) ?? [];
+  const tenants = me.tenants.filter(({ role }) => role === "admin").map(({ name }) => name);
+  const isFiltered = Object.values(search).some(Boolean);
+  const choose = (changed: Partial<AuditFilters>) =>
+    void navigate({ search: (now) => ({ ...now, ...changed }), replace: true });
+  return (
+    <PageLayout
+      title="Audit log"
+      lead={
+        me.is_operator
+          ? "Who changed, read or was refused what, and from where. Nobody can change what is written here."
+          : "Who changed what of your tenants, and from where. Nobody can change what is written here."
+      }
+      actions={
+        entries.length > 0 && (
+          <a className={buttonClass()} href={auditAddress(search)} download>
+            <Download size={15} aria-hidden />
+            JSON lines
+          </a>
+        )
+      }
+    >
+      {status.data && <Forwarding status={status.data} />}
+      <Row>
+        {TYPED.map(([name, label]) => (
+          <div key={name} className={styles.typed}>
+            <TypedSearch
+              label={label}
+              value={search[name] ?? ""}
+              onChange={(typed) => choose({ [name]: typed.trim() })}
+            />
+          </div>
+        ))}
+        <Filter label="Tenant" value={search.tenant} options={tenants} onChange={(tenant) => choose({ tenant })} />
+        <Filter label="Done by" value={search.kind} options={KINDS} onChange={(kind) => choose({ kind })} />
+        <Filter label="Outcome" value={search.outcome} options={OUTCOMES} onChange={(outcome) => choose({ outcome })} />
+        {(["since", "until"] as const).map((name) => (
+          <TextInput
+            key={name}
+            type="date"
+            className={styles.day}
+            aria-label={name === "since" ? "First day" : "Last day"}
+            title={name === "since" ? "First day" : "Last day"}
+            value={search[name] ?? ""}
+            onChange={(event) => choose({ [name]: event.target.value })}
+          />
+        ))}
+      </Row>
+      <Panel flush>
+        {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
+        {query.isPending ? (
+          <SkeletonLines count={10} />
+        ) : entries.length > 0 ? (
+          <EntryList entries={entries} />
+        ) : (
+          !query.isError && (
+            <EmptyState
+              title={isFiltered ? "No entry matches" : "Nothing yet"}
+              action={isFiltered && <Button onClick={() => void navigate({ search: {} })}>Clear the filters</Button>}
+            />
+          )
+        )}
+        <ShowMore query={query}>Show older entries</ShowMore>
+      </Panel>
+    </PageLayout>
+  );
+}
+
+/** Where the log goes, and what is wrong with that. */
+function Forwarding({ status }: { status: AuditStatus }) {
+  return (
+    <>
+      {!status.is_complete && (
+        <Notice tone="failed">
+          The database does not write down all changes: run manage.py migrate, which makes its triggers anew.
+        </Notice>
+      )}
+      {status.receivers.length > 0 && (
+        <Panel title="Forwarded to" flush>
+          <TableFrame label="Receivers">
+            <thead>
+              <tr>
+                <th>Address</th>
+                <th>Last sent</th>
+                <th className={numeric}>Still to send</th>
+                <th>Problem</th>
+              </tr>
+            </thead>
+            <tbody>
+              {status.receivers.map((one) => (
+                <tr key={one.address}>
+                  <td>{one.address}</td>
+                  <td>{one.sent_at ? moment(one.sent_at) : "never"}</td>
+                  <td className={numeric}>{count(one.behind)}</td>
+                  <td className={prose}>
+                    {one.problem && `${one.problem} (since ${moment(one.failing_since)}, ${one.failures} tries)`}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </TableFrame>
+        </Panel>
+      )}
+    </>
+  );
+}
