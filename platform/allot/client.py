@@ -16,6 +16,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from allot.advice_objects import Advice, Anomalies
+from allot.audit_client import Audit
 from allot.cell_objects import CellDocument, CellNode, Cells, CellsCheck, VirtualClusterCells
 from allot.credentials import find_account
 from allot.ledger_objects import Fairness, Line, Replay, Violation
@@ -144,8 +145,7 @@ class Client:
     # Jobs
 
     def jobs(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[Job]:
-        """Jobs, newest first. Filters are those of GET /jobs: state, tenant, virtual_cluster, q,
-        guarantee, gpu_model, submitted_by."""
+        """Jobs, newest first. Filters are those of GET /jobs."""
         return cast("Iterator[Job]", self._pages("/jobs", filters, limit))
 
     def job(self, job_id: int) -> Job:
@@ -208,8 +208,7 @@ class Client:
     # Use
 
     def job_metrics(self, job_id: int, **parameters: str | int | None) -> JobMetrics:
-        """What a job used over time. Parameters are those of GET /jobs/ID/metrics: since, until, resolution,
-        by, attempt, rank."""
+        """What a job used over time. Parameters are those of GET /jobs/ID/metrics."""
         return cast(JobMetrics, self._read(f"/jobs/{job_id}/metrics", parameters))
 
     def node_metrics(self, name: str, **parameters: str | int | None) -> Metrics:
@@ -362,8 +361,7 @@ class Client:
     # How fast jobs are
 
     def speeds(self, *, limit: int | None = None, **filters: str | int | bool | None) -> Iterator[SpeedRow]:
-        """What is known of speeds. Filters are those of GET /speeds: tenant, application, gpu_model, gpus,
-        partners."""
+        """What is known of speeds. Filters are those of GET /speeds."""
         return cast("Iterator[SpeedRow]", self._pages("/speeds", filters, limit))
 
     def job_speeds(self, job_id: int) -> JobSpeeds:
@@ -398,8 +396,7 @@ class Client:
     # The ledger and fairness
 
     def ledger(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[Line]:
-        """The ledger, the newest line first. Filters are those of GET /ledger: kind, view, party, job, round,
-        since, until."""
+        """The ledger, the newest line first. Filters are those of GET /ledger."""
         return cast("Iterator[Line]", self._pages("/ledger", filters, limit))
 
     def export_ledger(self, **filters: str | int | None) -> str:
@@ -419,6 +416,10 @@ class Client:
         return cast("Iterator[Violation]", self._pages("/fairness/violations", filters, limit))
 
     # The market between virtual clusters
+
+    @property
+    def audit(self) -> Audit:
+        return Audit(read=self._read, pages=self._pages)
 
     @property
     def logs(self) -> Logs:

@@ -10,6 +10,7 @@ import typer.core
 
 from allot.commands import (
     advice,
+    audit,
     budgets,
     cluster,
     failures,
@@ -113,6 +114,7 @@ budgets.register(app)
 failures.register(app)
 secrets.register(app)
 tokens.register(app)
+audit.register(app)
 
 
 def main() -> None:

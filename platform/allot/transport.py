@@ -194,7 +194,7 @@ class Transport:
     def _value(self, answer: httpx.Response) -> Any:
         if answer.status_code == 204 or not answer.content:
             return None
-        if answer.headers.get("Content-Type", "").startswith("text/csv"):
+        if answer.headers.get("Content-Type", "").startswith(("text/csv", "application/jsonl")):
             return answer.text
         try:
             return answer.json()

@@ -1,0 +1,105 @@
+"""audit: who changed, read or was refused what, and from where."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from allot.commands.options import OutputOption, connect
+from allot.errors import WrongUse
+from allot.output import Format, local_time, print_line, print_objects, print_table
+from allot.times import instant
+
+if TYPE_CHECKING:
+    from allot.audit_client import AuditEntry
+    from allot.client import Client
+
+#: Between two looks of --follow.
+LOOK_AGAIN_SECONDS = 2.0
+COLUMNS = ("ENTRY", "AT", "FROM", "ACTION", "WHAT")
+
+
+def audit(
+    who: Annotated[str | None, typer.Option(help="A user, a node or the key of a token.")] = None,
+    action: Annotated[str | None, typer.Option(help="Or its beginning: node., user.sign-in.")] = None,
+    object_kind: Annotated[
+        str | None, typer.Option("--object", help='What it was done to: job, "virtual cluster".')
+    ] = None,
+    subject: Annotated[str | None, typer.Option(help="Its name or id.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Of this tenant.")] = None,
+    address: Annotated[str | None, typer.Option(help="An address or a network: 10.1.0.0/16.")] = None,
+    refused: Annotated[bool, typer.Option("--refused", help="Only what was refused.")] = False,
+    since: Annotated[str | None, typer.Option(help="Not before: so long ago (2h), or an instant.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Entries at most.", min=1)] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as entries come.")] = False,
+    export: Annotated[
+        bool, typer.Option("--export", help="Print all of them as JSON lines, the oldest first.")
+    ] = False,
+    after: Annotated[int, typer.Option(help="With --export: go on behind this entry.", min=0)] = 0,
+    output: OutputOption = Format.table,
+) -> None:
+    """Show the audit log, the newest entry last. For operators, and for admins about their tenants."""
+    filters: dict[str, Any] = {
+        "who": who,
+        "action": action,
+        "object": object_kind,
+        "subject": subject,
+        "tenant": tenant,
+        "address": address,
+        "outcome": "refused" if refused else None,
+        "since": _past(since).isoformat() if since else None,
+    }
+    if follow and output is not Format.table:
+        raise WrongUse("--follow prints a table, or with --export JSON lines.")
+    with connect(patient=follow) as client:
+        if export:
+            _export(client, filters, after, follow)
+            return
+        entries = list(client.audit.entries(filters, limit))[::-1]
+        if output is not Format.table:
+            print_objects(entries, output)
+        else:
+            print_table(COLUMNS, map(_row, entries), right=["ENTRY"])
+        if follow:
+            _follow(client, filters, entries[-1]["id"] if entries else 0)
+
+
+def _past(text: str) -> datetime:
+    """The instant that is written, or so long ago."""
+    now = datetime.now().astimezone()
+    moment = instant(text, "--since", after=now)
+    return moment if moment <= now else now - (moment - now)
+
+
+def _export(client: Client, filters: dict[str, Any], last: int, follow: bool) -> None:
+    """Print lines of JSON; with `follow` until it is interrupted."""
+    while True:
+        for line in client.audit.lines(filters, last):
+            print_line(line)
+            last = json.loads(line)["id"]
+        sys.stdout.flush()
+        if not follow:
+            return
+        client.sleep(LOOK_AGAIN_SECONDS)
+
+
+def _follow(client: Client, filters: dict[str, Any], last: int) -> None:
+    """Print entries as they come, until it is interrupted."""
+    while True:
+        client.sleep(LOOK_AGAIN_SECONDS)
+        for entry in client.audit.after(filters, last):
+            print_line("  ".join(map(str, _row(entry))))
+            last = entry["id"]
+        sys.stdout.flush()
+
+
+def _row(entry: AuditEntry) -> list[object]:
+    return [entry["id"], local_time(entry["at"]), entry["address"] or "-", entry["action"], entry["sentence"]]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(audit)
