@@ -44,7 +44,9 @@ class Audit:
 
     def lines(self, filters: Mapping[str, Any], after: int = 0) -> Iterator[str]:
         """All entries behind one, the oldest first, each as a line of JSON; whoever goes on misses none."""
-        yield from cast(str, self.read("/audit/export", {**filters, "after": after})).splitlines()
+        # An answer without any line is no text at all.
+        text = self.read("/audit/export", {**filters, "after": after}) or ""
+        yield from cast(str, text).splitlines()
 
     def after(self, filters: Mapping[str, Any], last: int) -> Iterator[AuditEntry]:
         """The entries behind one, the oldest first."""

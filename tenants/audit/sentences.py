@@ -93,6 +93,8 @@ def _details(entry: AuditEntry) -> str:
     if not isinstance(entry.before, dict) or not isinstance(entry.after, dict):
         return ""
     names = sorted({*entry.before, *entry.after})
+    # Who and when stand in front already.
+    names = [name for name in names if not name.endswith(("_at", "_by"))] or names
     told = [_field(name, entry.before, entry.after) for name in names[:_FIELDS_TOLD]]
     more = [f"and {len(names) - _FIELDS_TOLD} more"] if len(names) > _FIELDS_TOLD else []
     return f": {', '.join(told + more)}" if told else ""
