@@ -60,6 +60,32 @@ class Membership(models.Model):
         ]
 
 
+class Invitation(models.Model):
+    """An offer of a role in a tenant to whoever has its link; nobody becomes a member but by accepting."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="invitations")
+    role = models.CharField(max_length=10, choices=Role.choices)
+    #: Whom it was meant for; blank where the link is handed over in another way.
+    email = models.CharField(max_length=254, blank=True)
+    #: The link went to that address and to nobody else, so whoever has it reads the mail there.
+    mailed = models.BooleanField(default=False)
+    key = models.CharField(max_length=16, unique=True)
+    digest = models.BinaryField(max_length=32)
+    invited_by = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    #: When it was accepted or revoked; either way it is good no longer.
+    ended_at = models.DateTimeField(null=True)
+    accepted_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+")
+    #: User names that were found taken: nobody is to learn by it who exists.
+    names_tried = models.PositiveSmallIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(role__in=Role.values), name="invited_role_is_known"),
+        ]
+
+
 class Scope(models.TextChoices):
     """What a token may be used for, within what its owner may do. Each of the others includes to read."""
 

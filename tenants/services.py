@@ -58,17 +58,24 @@ def tenant_change(*, by: Viewer, tenant: Tenant, changes: Mapping[str, Any]) -> 
 
 @transaction.atomic
 def member_set(*, by: Viewer, tenant: Tenant, username: str, role: Role) -> tuple[Membership, bool]:
-    """Give a user this role in the tenant; also return whether he is new there."""
+    """Give a user this role in the tenant; also return whether he is new there.
+
+    Only operators make members of others: admins invite them (`tenants.invitations`), and do not learn by
+    trying who exists.
+    """
     by.require(tenant, Role.ADMIN)
     if not by.may(tenant, role):
         raise NotAllowed("You can not grant a role above your own.")
     tenant = _locked(tenant)
-    user = User.objects.filter(username=username, is_active=True).first()
-    if user is None:
-        raise NotFound(f"There is no active user {username!r}; an operator can create one.")
-    membership = Membership.objects.filter(tenant=tenant, user=user).first()
+    members = Membership.objects.select_related("user")
+    membership = members.filter(tenant=tenant, user__username=username).first()
     before = membership.role if membership is not None else None
     if membership is None:
+        if not by.is_operator:
+            raise NotFound(f"{username!r} is not a member of tenant {tenant.name!r}: invite people instead.")
+        user = User.objects.filter(username=username, is_active=True).first()
+        if user is None:
+            raise NotFound(f"There is no active user {username!r}; create one first.")
         membership = Membership(tenant=tenant, user=user)
     elif RANK[membership.role] > RANK[role]:
         _keep_an_admin(by, tenant, membership)
@@ -130,13 +137,16 @@ def _keep_an_admin(by: Viewer, tenant: Tenant, leaving: Membership) -> None:
 @transaction.atomic
 def user_create(
     *,
-    by: Viewer | str,
+    by: Viewer | str | None,
     username: str,
     email: str = "",
     password: str | None = None,
     is_operator: bool = False,
 ) -> tuple[User, str | None]:
-    """A new user, and the password to tell him when none was given. `by` may name a program."""
+    """A new user, and the password to tell him when none was given.
+
+    `by` may name a program; None: he makes the account himself, by an invitation that the caller has checked.
+    """
     if isinstance(by, Viewer):
         by.require_operator()
         if is_operator:
@@ -222,7 +232,7 @@ def password_change(*, by: Viewer, new: str, end_tokens: bool = True) -> User:
     return user
 
 
-def _in_name_of(by: Viewer | str) -> AbstractContextManager[object]:
+def _in_name_of(by: Viewer | str | None) -> AbstractContextManager[object]:
     """A program says who it is; who a viewer is, his request knows."""
     return acting(Source(kind="system", actor=by)) if isinstance(by, str) else nullcontext()
 

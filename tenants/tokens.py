@@ -10,6 +10,7 @@ from django.conf import settings
 #: Cheap to recognise in a log or a repository, so that leaked tokens can be searched for.
 USER_PREFIX = "alt"
 NODE_PREFIX = "altn"
+INVITATION_PREFIX = "alti"
 
 
 class NewSecret(NamedTuple):

@@ -10,6 +10,7 @@ from scheduler.api import (
     cluster,
     failure_rules,
     fairness,
+    invitations,
     job_details,
     jobs,
     ledger,
@@ -164,5 +165,14 @@ urlpatterns = [
         webhooks.Redelivery.as_view(),
         name="redelivery",
     ),
+    path("tenants/<str:name>/invitations", invitations.Invitations.as_view(), name="invitations"),
+    path(
+        "tenants/<str:name>/invitations/<str:key>",
+        invitations.InvitationDetail.as_view(),
+        name="invitation",
+    ),
+    path("invitations/look", invitations.InvitationLook.as_view(), name="invitation-look"),
+    path("invitations/accept", invitations.InvitationAccept.as_view(), name="invitation-accept"),
+    path("invitations/join", invitations.InvitationJoin.as_view(), name="invitation-join"),
     path("tenants/<str:name>/budget", budgets.TenantBudget.as_view(), name="tenant-budget"),
 ]

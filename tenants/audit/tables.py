@@ -78,6 +78,17 @@ AUDITED: Mapping[str, Audited] = {
     "tenants.User_user_permissions": Audited(what="permission", name=_user()),
     "tenants.Tenant": Audited(what="tenant", name="r.name", tenant="r.id", left_out=("version",)),
     "tenants.Membership": Audited(what="member", name=_user(), tenant="r.tenant_id"),
+    "tenants.Invitation": Audited(
+        what="invitation",
+        name="r.key || coalesce(' for ' || nullif(r.email, ''), '')",
+        tenant="r.tenant_id",
+        shown=("key",),
+        left_out=("names_tried",),
+        changes={
+            "accept": "old.ended_at IS NULL AND new.accepted_by_id IS NOT NULL",
+            "revoke": "old.ended_at IS NULL AND new.ended_at IS NOT NULL",
+        },
+    ),
     "tenants.Token": Audited(
         what="token",
         name=f"r.key || ' of ' || {_user()}",

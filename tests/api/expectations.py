@@ -43,6 +43,13 @@ PUT    /api/v1/tenants/<str:name>/members/<str:username>
                                                   401    404      403    403    200   200      403       403
 DELETE /api/v1/tenants/<str:name>/members/<str:username>
                                                   401    404      403    204    204   204      403       403
+GET    /api/v1/tenants/<str:name>/invitations     401    404      403    403    200   200      200       -
+POST   /api/v1/tenants/<str:name>/invitations     401    404      403    403    201   201      403       403
+DELETE /api/v1/tenants/<str:name>/invitations/<str:key>
+                                                  401    404      403    403    204   204      403       403
+POST   /api/v1/invitations/look                   404    404      404    404    404   404      404       404
+POST   /api/v1/invitations/accept                 401    404      404    404    404   404      403       403
+POST   /api/v1/invitations/join                   404    404      404    404    404   404      404       404
 GET    /api/v1/tenants/<str:name>/quota           401    404      200    200    200   200      200       -
 PUT    /api/v1/tenants/<str:name>/quota           401    404      403    403    403   200      403       403
 GET    /api/v1/tenants/<str:name>/secrets         401    404      200    200    200   200      200       -
@@ -221,6 +228,7 @@ OWN_SCOPES = {
     ("PUT", "/api/v1/secrets/<str:name>"): Scope.MANAGE,
     ("DELETE", "/api/v1/secrets/<str:name>"): Scope.MANAGE,
     ("DELETE", "/api/v1/tenants/<str:name>/members/<str:username>"): Scope.MANAGE,
+    ("POST", "/api/v1/invitations/accept"): Scope.MANAGE,
     ("PATCH", "/api/v1/notifications"): Scope.MANAGE,
     ("PUT", "/api/v1/notifications/address"): Scope.MANAGE,
     ("POST", "/api/v1/notifications/address/confirm"): Scope.MANAGE,
@@ -245,6 +253,14 @@ BODIES = {
     ("PUT", "/api/v1/tenants/<str:name>/secrets/<str:secret>"): {"value": "a value"},
     ("POST", "/api/v1/users"): {"username": "zoe"},
     ("PATCH", "/api/v1/users/<str:username>"): {"email": "mia@example.org"},
+    ("POST", "/api/v1/tenants/<str:name>/invitations"): {"role": "viewer", "email": "mia@example.org"},
+    ("POST", "/api/v1/invitations/look"): {"invitation": "not-one-of-ours"},
+    ("POST", "/api/v1/invitations/accept"): {"invitation": "not-one-of-ours"},
+    ("POST", "/api/v1/invitations/join"): {
+        "invitation": "not-one-of-ours",
+        "username": "zoe",
+        "password": "a-long-one-8231",
+    },
     ("POST", "/api/v1/tenants"): {"name": "green"},
     ("PATCH", "/api/v1/tenants/<str:name>"): {"title": "Red"},
     ("PUT", "/api/v1/tenants/<str:name>/members/<str:username>"): {"role": "viewer"},

@@ -62,6 +62,7 @@ def test_what_is_named_in_the_tables_is_a_column() -> None:
 def test_no_column_that_may_be_a_secret_is_recorded() -> None:
     allowed = {
         "tenants_token.key",
+        "tenants_invitation.key",
         "scheduler_node.token_key",
         "scheduler_speedcorrection.value",
         "scheduler_portpass.token_id",

@@ -41,8 +41,8 @@ def last_entry() -> tuple:
 
 class TestMembers:
     def test_an_admin_gives_roles_and_takes_them_back(self, red):
-        ann, ben = as_role(red, Role.ADMIN, "ann"), make_user("ben")
-        assert services.member_set(by=ann, tenant=red, username="ben", role=Role.MEMBER)[1]
+        ann, ben = as_role(red, Role.ADMIN, "ann"), make_member(red, "ben", role=Role.VIEWER)
+        assert not services.member_set(by=ann, tenant=red, username="ben", role=Role.MEMBER)[1]
         assert not services.member_set(by=ann, tenant=red, username="ben", role=Role.VIEWER)[1]
         assert roles(red) == {"ann": "admin", "ben": "viewer"}
         assert last_entry() == ("member.change", "ben", {"role": "member"}, {"role": "viewer"})

@@ -14,6 +14,9 @@ export type Tenant = Schemas["TenantOutput"];
 export type AuditEntry = Schemas["AuditOutput"];
 export type AuditStatus = Schemas["AuditStatusOutput"];
 export type Member = Schemas["MemberOutput"];
+export type Invitation = Schemas["InvitationOutput"];
+export type NewInvitation = Schemas["NewInvitationOutput"];
+export type InvitationOffer = Schemas["InvitationOffer"];
 export type Quota = Schemas["Quota"];
 
 export type Job = Schemas["Job"];

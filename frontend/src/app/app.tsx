@@ -6,6 +6,7 @@ import { ApiError, setCsrfToken } from "@/api/client";
 import { meQuery } from "@/api/queries";
 import { startLive } from "@/app/live-queries";
 import { router } from "@/app/router";
+import { INVITATION_PATH, InvitationPage } from "@/features/session/invitation-page";
 import { SignInPage } from "@/features/session/sign-in-page";
 import { ErrorNotice } from "@/ui/feedback";
 import { ToastProvider } from "@/ui/toasts";
@@ -44,6 +45,7 @@ function Gate() {
     error,
     refetch,
   } = useQuery({ ...meQuery, refetchInterval: (query) => (query.state.error ? 3000 : false) });
+  if (me !== undefined && window.location.pathname === INVITATION_PATH) return <InvitationPage me={me} />;
   if (me) return <SignedIn csrfToken={me.csrf_token} key={me.user.username} />;
   if (me === null) return <SignInPage />;
   if (error) {

@@ -94,7 +94,7 @@ export function MembersPanel({ tenant }: { tenant: string }) {
       ) : (
         <EmptyState title="No members yet" />
       )}
-      {mayChange && <AddMember busy={set.isPending} onAdd={(username, role) => set.mutate({ username, role })} />}
+      {me.is_operator && <AddMember busy={set.isPending} onAdd={(username, role) => set.mutate({ username, role })} />}
       <Confirm
         open={leaving !== null}
         onClose={() => setLeaving(null)}

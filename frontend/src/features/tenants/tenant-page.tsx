@@ -7,6 +7,7 @@ import { SecretsPanel } from "@/components/secrets/secrets-panel";
 import { isAdminOf, useSession } from "@/components/session";
 import { BudgetPanel } from "@/features/tenants/budget-panel";
 import { WebhooksPanel } from "@/components/notices/webhooks-panel";
+import { InvitationsPanel } from "@/features/tenants/invitations-panel";
 import { MembersPanel } from "@/features/tenants/members-panel";
 import { QuotaPanel } from "@/features/tenants/quota-panel";
 import { useLiveState, useNewest } from "@/live/live";
@@ -54,6 +55,7 @@ function TenantView({ tenant }: { tenant: Tenant }) {
         </Stack>
         <Stack>
           <MembersPanel tenant={tenant.name} />
+          {isAdminOf(me, tenant.name) && <InvitationsPanel tenant={tenant.name} />}
           <SecretsPanel owner={tenant.name} mayChange={isAdminOf(me, tenant.name)} />
           {isAdminOf(me, tenant.name) && <WebhooksPanel tenant={tenant.name} />}
         </Stack>

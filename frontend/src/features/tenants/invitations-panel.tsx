@@ -1,0 +1,161 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Plus, Trash2 } from "lucide-react";
+import { useState } from "react";
+
+import { ApiError } from "@/api/client";
+import { invitationsQuery, invite, revokeInvitation } from "@/api/invitation-queries";
+import type { Role } from "@/api/types";
+import { duration, words } from "@/components/format";
+import { useNow } from "@/components/now";
+import { ROLES } from "@/components/session";
+import { ShownOnce } from "@/components/shown-once";
+import { Button, IconButton } from "@/ui/button";
+import { Dialog, DialogActions } from "@/ui/dialog";
+import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
+import { Field, NumberInput, Select, TextInput } from "@/ui/field";
+import { Form } from "@/ui/form";
+import { muted, oneLine, Panel, TableFrame } from "@/ui/layout";
+import { useSay } from "@/ui/toasts";
+
+const ROLE_OPTIONS = ROLES.map((role) => ({ value: role, label: words(role) }));
+const DAYS = 7;
+
+/** Open invitations into a tenant, for its admins. */
+export function InvitationsPanel({ tenant }: { tenant: string }) {
+  const say = useSay();
+  const now = useNow();
+  const queries = useQueryClient();
+  const query = useQuery(invitationsQuery(tenant));
+  const [inviting, setInviting] = useState(false);
+  const revoke = useMutation({
+    mutationFn: (key: string) => revokeInvitation(tenant, key),
+    onError: (error) => say("failed", error.message),
+    onSettled: () => queries.invalidateQueries({ queryKey: invitationsQuery(tenant).queryKey }),
+  });
+  return (
+    <Panel
+      title="Invitations"
+      flush
+      actions={
+        <Button icon={<Plus size={14} aria-hidden />} onClick={() => setInviting(true)}>
+          Invite
+        </Button>
+      }
+    >
+      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
+      {query.isPending ? (
+        <SkeletonLines />
+      ) : query.data?.length ? (
+        <TableFrame label="Invitations">
+          <thead>
+            <tr>
+              <th>For</th>
+              <th>Role</th>
+              <th>Expires</th>
+              <th>
+                <span className="visually-hidden">Revoke</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {query.data.map(({ key, email, mailed, invited_by: by, role, expires_at: end }) => (
+              <tr key={key}>
+                <td>
+                  {email || "Whoever has the link"}
+                  <p className={muted}>
+                    by {by}, {mailed ? "mailed" : "link to hand over"}
+                  </p>
+                </td>
+                <td>{words(role)}</td>
+                <td className={oneLine}>
+                  {Date.parse(end) > now ? `in ${duration((Date.parse(end) - now) / 1000)}` : "expired"}
+                </td>
+                <td>
+                  <IconButton
+                    label={`Revoke the invitation ${email || key}`}
+                    icon={<Trash2 size={15} />}
+                    onClick={() => revoke.mutate(key)}
+                  />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </TableFrame>
+      ) : (
+        <EmptyState title="No open invitations">
+          Whom you invite becomes a member by accepting, with an account or by making one.
+        </EmptyState>
+      )}
+      {inviting && <Invite tenant={tenant} onClose={() => setInviting(false)} />}
+    </Panel>
+  );
+}
+
+function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
+  const queries = useQueryClient();
+  const [email, setEmail] = useState("");
+  const [role, setRole] = useState<Role>("member");
+  const [days, setDays] = useState<number | undefined>(DAYS);
+  const create = useMutation({
+    mutationFn: () => invite(tenant, { role, email: email.trim(), expires_in_days: days ?? DAYS }),
+    onSuccess: () => queries.invalidateQueries({ queryKey: invitationsQuery(tenant).queryKey }),
+  });
+  const refusal = create.error instanceof ApiError ? create.error : null;
+  if (create.data) {
+    return (
+      <Dialog open onClose={onClose} title={`Invitation to ${tenant}`}>
+        {create.data.link ? (
+          <ShownOnce secret={create.data.link} label="Hand this link over: whoever has it may accept, once." />
+        ) : (
+          <Notice>The link was mailed to {create.data.email}.</Notice>
+        )}
+        <DialogActions>
+          <Button look="primary" onClick={onClose}>
+            Done
+          </Button>
+        </DialogActions>
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog open onClose={onClose} title={`Invite to ${tenant}`}>
+      <Form onSubmit={() => create.mutate()}>
+        {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
+        <Field
+          label="E-mail address"
+          hint="The link is mailed there, if this installation sends mail. Empty: you hand it over."
+          problem={refusal?.problem("email")}
+        >
+          {(attributes) => (
+            <TextInput
+              {...attributes}
+              autoFocus
+              type="email"
+              value={email}
+              onChange={(event) => setEmail(event.target.value)}
+            />
+          )}
+        </Field>
+        <Field label="Role" problem={refusal?.problem("role")}>
+          {(attributes) => (
+            <Select
+              {...attributes}
+              value={role}
+              options={ROLE_OPTIONS}
+              onChange={(event) => setRole(event.target.value as Role)}
+            />
+          )}
+        </Field>
+        <Field label="Expires in days" problem={refusal?.problem("expires_in_days")}>
+          {(attributes) => <NumberInput {...attributes} required min={1} max={30} value={days} onChange={setDays} />}
+        </Field>
+        <DialogActions>
+          <Button onClick={onClose}>Close</Button>
+          <Button type="submit" look="primary" busy={create.isPending}>
+            Invite
+          </Button>
+        </DialogActions>
+      </Form>
+    </Dialog>
+  );
+}
