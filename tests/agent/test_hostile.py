@@ -25,6 +25,7 @@ from nodeagent.process.users import closed_folder
 from tests.agent.builders import PLATFORM, everybodys_python, make_part, python, shell
 from tests.agent.hostile_job import SECRET, attacked, with_rival
 from tests.agent.runtime_node import RuntimeNode, is_alive
+from tests.agent.test_visits import said, visit
 
 DISK_BYTES = 8 * 2**20
 PROCESSES = 24
@@ -249,6 +250,20 @@ async def test_no_other_process_can_be_killed_or_looked_into(isolated: RuntimeNo
     assert isolated.text(2) == "done\n"
     assert isolated.alive(1)
     assert 1 not in isolated.outcomes
+
+
+async def test_a_guest_is_kept_to_the_files_of_the_job(isolated: RuntimeNode, folder: Path) -> None:
+    (folder / "open").write_text(SECRET)
+    await isolated.start(make_part(shell("echo mine > own; echo up; sleep 60")))
+    await isolated.line("up")
+    script = f"cat {folder}/open; cat own; test -t 0 && echo terminal > /dev/tty; id -u"
+    guest = await visit(isolated, "sh", "-c", script, terminal=[24, 80])
+    text = await said(guest)
+    assert await guest.exit_code() == 0
+    await guest.close()
+    assert SECRET not in text
+    user = os.stat(isolated.runtime.folder(1).temporary).st_uid
+    assert text.replace("\r", "").splitlines()[-3:] == ["mine", "terminal", str(user)]
 
 
 @pytest.fixture
