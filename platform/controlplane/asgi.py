@@ -13,9 +13,11 @@ django.setup(set_prefix=False)
 
 from django.conf import settings  # noqa: E402
 
+from controlplane.connections import SocketLimit  # noqa: E402
 from controlplane.handler import Handler  # noqa: E402
 from controlplane.limits import AsgiApplication, BodyLimit, Receive, Scope, Send  # noqa: E402
 from controlplane.live import AgentConsumer, LiveConsumer  # noqa: E402
+from controlplane.pulse import Lifespan  # noqa: E402
 from controlplane.sessions.consumers import AgentSession, UserSession  # noqa: E402
 from controlplane.sessions.origin import SameOrigin  # noqa: E402
 from controlplane.sessions.pages import JobPages  # noqa: E402
@@ -39,9 +41,10 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "websocket.close"})
 
 
+handler = Handler()
 dashboard = ProtocolTypeRouter(
     {
-        "http": BodyLimit(Handler(), limit_bytes=settings.DATA_UPLOAD_MAX_MEMORY_SIZE),
+        "http": BodyLimit(handler, limit_bytes=settings.DATA_UPLOAD_MAX_MEMORY_SIZE),
         "websocket": URLRouter(
             [
                 path("ws/live", live(LiveConsumer.as_asgi())),
@@ -53,4 +56,4 @@ dashboard = ProtocolTypeRouter(
         ),
     }
 )
-application = JobPages(dashboard)
+application = Lifespan(SocketLimit(JobPages(dashboard)), handler.agents)

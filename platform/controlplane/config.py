@@ -90,6 +90,8 @@ class Config(BaseSettings):
     heavy_requests_per_user: int = Field(default=2, ge=1)
     heavy_requests_per_tenant: int = Field(default=3, ge=1)
     heavy_requests_waiting: int = Field(default=8, ge=0)
+    # Connections, and as many WebSockets, from one address; this machine and trusted proxies have no limit.
+    connections_per_address: int = Field(default=256, ge=1)
     # How many other requests of a user may wait for their turn.
     requests_waiting: int = Field(default=200, ge=1)
     log_bytes_per_attempt: int = Field(default=16 * 1024 * 1024, ge=65_536)

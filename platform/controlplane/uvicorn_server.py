@@ -7,6 +7,7 @@ apart by the port (`controlplane.sessions.pages`).
 import argparse
 import logging
 import socket
+import sys
 from typing import Any
 
 import uvicorn
@@ -34,6 +35,8 @@ def main() -> None:
     server = uvicorn.Server(
         uvicorn.Config(
             "controlplane.asgi:application",
+            # By its name: it needs Django, which is set up with the application.
+            http="controlplane.connections:BoundedProtocol",
             access_log=False,
             log_level="warning",
             timeout_graceful_shutdown=options.timeout_graceful_shutdown,
@@ -43,6 +46,9 @@ def main() -> None:
             **trusting(config().proxies),
         )
     )
+    # Whoever computes lets others have the interpreter after 1 ms and not 5: a report or a small read asks
+    # for it many times, and would wait that long each time while four searches are under way.
+    sys.setswitchinterval(0.001)
     server.run(sockets=listeners)
 
 

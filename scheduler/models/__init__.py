@@ -9,7 +9,7 @@ from scheduler.models.failures import FailureRules
 from scheduler.models.fairness import FairnessProgress, FairnessSample, FairnessState, FairnessViolation
 from scheduler.models.forecasts import Forecast, WhatIf
 from scheduler.models.health import NodeCheck
-from scheduler.models.inventory import Gpu, GpuModel, Node
+from scheduler.models.inventory import AgentService, Gpu, GpuModel, Node
 from scheduler.models.jobs import Attempt, AttemptPart, Job, LogChunk, ProgressPoint
 from scheduler.models.ledger import LedgerLine
 from scheduler.models.logs import LogRemoval
@@ -34,6 +34,7 @@ from scheduler.models.training import TrainingProgress
 
 __all__ = [
     "Advice",
+    "AgentService",
     "AllocatedGpu",
     "Allocation",
     "Allowance",

@@ -35,6 +35,12 @@ class NodeState(models.TextChoices):
     LOST = "lost"
 
 
+class AgentService(models.Model):
+    """One row: when agents were last known to be served (`services.nodes.leases.pulse`)."""
+
+    at = models.DateTimeField()
+
+
 class Node(models.Model):
     """One machine. Cordoned: accepts nothing new. Draining: its jobs are moved away as well, at once or at a
     deadline, until which it accepts what will have ended by then."""

@@ -301,5 +301,6 @@ NOT_AUDITED: Mapping[str, str] = {
     "scheduler.ViewComputing": _BY_ROUNDS,
     "scheduler.WhatIf": "a question, which changes nothing",
     "controlplane.Readiness": "always empty",
+    "scheduler.AgentService": "a pulse, once a second",
     "controlplane.IdempotentAnswer": "a copy of an answer; what it answered is audited",
 }

@@ -3,31 +3,66 @@
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F
 
 from scheduler import stream
 from scheduler.clock import database_now
 from scheduler.core.lifecycle import ATTEMPT_LIVE, AttemptState
 from scheduler.hints import hint_round
-from scheduler.models import Attempt, AttemptPart, Node
+from scheduler.models import AgentService, Attempt, AttemptPart, Node
 from scheduler.models.inventory import NodeState
 from scheduler.models.jobs import PartState, StopCause
 from scheduler.services.attempts.life import attempt_stop, part_exited
 from scheduler.services.attempts.steps import lock_jobs, node_event
 
+#: How often the server shows that agents are served, and how old the last time may be.
+PULSE_SECONDS = 1.0
+STILL_SECONDS = 5.0
 #: How long a gang may take until every node of it is ready.
 GANG_READY_SECONDS = 60
+
+
+def pulse() -> float:
+    """Write down that agents are served now; return for how long they were not, 0 as a rule.
+
+    Each lease is made longer by that time, to a whole one at most. That is only ever later than the
+    deadline that the node itself keeps: so no node runs what was started elsewhere.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT at FROM scheduler_agentservice WHERE id = 1 FOR UPDATE")
+        row = cursor.fetchone()
+        now = database_now()
+        AgentService.objects.update_or_create(id=1, defaults={"at": now})
+        stood_still = (now - row[0]).total_seconds() if row is not None else 0.0
+        if stood_still <= STILL_SECONDS:
+            return 0.0
+        cursor.execute(
+            "UPDATE scheduler_node SET lease_expires_at ="
+            " LEAST(lease_expires_at + make_interval(secs => %s), %s + make_interval(secs => %s))"
+            " WHERE state = 'ready' AND lease_expires_at IS NOT NULL",
+            [stood_still, now, settings.CONFIG.node_lease_seconds],
+        )
+    return stood_still
+
+
+def _are_served(now: datetime) -> bool:
+    """Whether agents could report just now, as far as a server keeps a pulse."""
+    newest = AgentService.objects.values_list("at", flat=True).first()
+    return newest is None or (now - newest).total_seconds() <= STILL_SECONDS
 
 
 def expire_leases() -> None:
     """Declare nodes lost whose lease and margin are over; stop gangs that wait for a node in vain.
 
-    By then the node's own minders have killed what ran there (their deadline is the lease itself), so
-    its GPUs can be given back and its jobs queued again without any of them running twice.
+    None is while agents are not served, since it may be the server that is silent. Otherwise the node's own
+    minders have killed by then what ran there (their deadline is the lease itself), so its GPUs can be given
+    back and its jobs queued again without any of them running twice.
     """
     now = database_now()
     margin = timedelta(seconds=settings.CONFIG.node_lease_margin_seconds)
+    if not _are_served(now):
+        return
     overdue = Node.objects.filter(state=NodeState.READY, lease_expires_at__lt=now - margin)
     for node in overdue.order_by("id"):
         _node_lost(node, at=now, last_report=now - margin)
