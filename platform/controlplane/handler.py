@@ -13,6 +13,7 @@ from io import BytesIO
 from typing import IO
 
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.core import signals
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
@@ -80,7 +81,7 @@ class Handler(ASGIHandler):
     def _lane_of(self, path: str) -> Lane:
         if path.startswith(AGENTS):
             return self.agents
-        return self.heavy if heavy_paths().match(path) else self.others
+        return self.heavy if heavy_paths(settings.ROOT_URLCONF).match(path) else self.others
 
     def _answer(self, scope: Scope, body: IO[bytes]) -> HttpResponseBase:
         """Return the response: closed, with all that its request held, unless it is yet to be streamed."""
@@ -149,9 +150,9 @@ def caller_of(request: HttpRequest | None) -> Caller | None:
 
 
 @cache
-def heavy_paths() -> re.Pattern[str]:
+def heavy_paths(routes: str) -> re.Pattern[str]:
     """What matches the paths of the views that say of themselves that they are heavy (`is_heavy`)."""
-    return re.compile("|".join(f"/{pattern}" for pattern in _heavy(get_resolver(), "")))
+    return re.compile("|".join(f"/{pattern}" for pattern in _heavy(get_resolver(routes), "")) or "(?!)")
 
 
 def _heavy(resolver: URLResolver, prefix: str) -> Iterator[str]:

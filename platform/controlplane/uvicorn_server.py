@@ -12,7 +12,10 @@ from typing import Any
 
 import uvicorn
 
+# First: it sets Django up, which the other needs.
+import controlplane.asgi  # noqa: F401
 from controlplane.config import config
+from controlplane.connections import BoundedProtocol
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +38,7 @@ def main() -> None:
     server = uvicorn.Server(
         uvicorn.Config(
             "controlplane.asgi:application",
-            # By its name: it needs Django, which is set up with the application.
-            http="controlplane.connections:BoundedProtocol",
+            http=BoundedProtocol,
             access_log=False,
             log_level="warning",
             timeout_graceful_shutdown=options.timeout_graceful_shutdown,
