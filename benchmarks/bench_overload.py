@@ -2,9 +2,9 @@
 
     python benchmarks/bench_overload.py [--clients 0 30 100] [--seconds 20] [--runs 3]
 
-Starts a platform of its own (`manage.py up --no-demo`, one node, leases of 4 s). A member of one tenant searches
-a log of 12 MB by a regular expression with that many clients at once, again and again; a member of another
-reads five small addresses one after another. `0` clients is the quiet user alone.
+Starts a platform of its own (`manage.py up --no-demo`, one node, leases of 4 s). A member of one tenant
+searches a log of 12 MB by a regular expression with that many clients at once, again and again; a member of
+another reads five small addresses one after another. `0` clients is the quiet user alone.
 """
 
 import argparse
