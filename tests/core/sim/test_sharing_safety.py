@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.specification import Specification, VirtualCells
+from scheduler.core.plan import Plan
+from scheduler.core.serve import Served
 from scheduler.core.sim.delays import Comparison
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
@@ -100,3 +103,38 @@ def test_it_holds_with_placers_of_another_taste(placer: str) -> None:
     chosen = tuple([replace(vc, placer=placer) for vc in facts.virtual_clusters])
     for one in compared(replace(facts, virtual_clusters=chosen), workload(1, 0.3)):
         assert one.anomalies == ()
+
+
+def test_with_a_pinned_cell_too_which_only_those_have_who_name_it() -> None:
+    facts = cluster(cells=True)
+    assert facts.cells is not None
+    (chain,) = compiled(facts.cells).chains.values()
+    place = chain.address(chain.node_level, chain.count(chain.node_level) - 1)
+    owners = {
+        **facts.cells.virtual_clusters,
+        "alpha": VirtualCells(cells={"NODE": 2}, pinned={"demo": place}),
+    }
+    facts = replace(facts, cells=replace(facts.cells, virtual_clusters=owners))
+    arrivals = [
+        replace(each, job=replace(each.job, pinned_cell="demo"))
+        if each.job.virtual_cluster == "alpha" and each.job.guaranteed and each.job.id % 3 == 0
+        else each
+        for each in workload(1, 0.3)
+    ]
+    alpha = next(one for one in compared(facts, arrivals) if one.virtual_cluster == "alpha")
+    assert alpha.jobs > 20
+    assert alpha.anomalies == ()
+    assert alpha.real == alpha.private
+    names = {arrival.job.id: arrival.job.pinned_cell for arrival in arrivals}
+    leaves = chain.gpus_of(chain.node_level, chain.count(chain.node_level) - 1)
+    nodes = {gpu.id: node.name for node in facts.nodes for gpu in node.gpus}
+    seen = set()
+
+    def look(engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
+        for action in plan.actions:
+            if action.placement is not None and action.guaranteed:
+                there = {nodes[gpu] == leaves[0].node for gpu in action.placement.gpus}
+                seen.update((names[action.jobs[0]], each) for each in there)
+
+    assert Engine(facts, arrivals, on_round=look).run() == ""
+    assert seen == {("demo", True), ("", False)}
