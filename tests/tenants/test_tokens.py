@@ -1,12 +1,14 @@
 """API tokens: how long they last, what they may be used for, who ends them, and what takes more than one."""
 
 from datetime import datetime, timedelta
+from io import StringIO
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
-from tenants.models import Role, Token
+from tenants.models import Role, Token, User
 from tests.api.caller import Caller, caller, is_error
 from tests.scheduler.builders import make_member, make_tenant, make_user
 
@@ -210,3 +212,11 @@ def test_first_and_last_use_are_shown_with_where_from(ann):
     laptop.client.defaults["REMOTE_ADDR"] = "what a proxy made up"
     assert laptop.get("/session").status_code == 200
     assert Token.objects.get(key=made["key"]).last_used_from is None
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_command_that_resets_a_password_ends_tokens_unless_they_are_kept(ann, kept):
+    told = StringIO()
+    call_command("reset_password", "ann", *(["--keep-tokens"] if kept else []), stdout=told)
+    assert User.objects.get(username="ann").check_password(told.getvalue().strip())
+    assert ann.get("/session").status_code == (200 if kept else 401)
