@@ -33,6 +33,9 @@ NOT_DONE_HERE = {
     ("POST", "/api/v1/jobs/<int:job_id>/ports/<str:port>/open"),
     ("POST", "/api/v1/cells/advice/<uuid:advice_id>/apply"),
     ("POST", "/api/v1/notifications/address/confirm"),
+    ("POST", "/api/v1/invitations/accept"),
+    ("POST", "/api/v1/invitations/join"),
+    ("POST", "/api/v1/invitations/look"),
 }
 #: What making the caller's own token leaves.
 _OF_THE_TEST = ("token.create", "token.first-use")
