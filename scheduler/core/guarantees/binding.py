@@ -66,6 +66,7 @@ class Binding:
         cluster = facts.cluster
         self._shared = shared_cluster(cluster, self.layout.gpu_models)
         self._devices = Devices(self.layout, cluster, facts.is_lasting)
+        self._own = own_clusters(self.layout, cluster)
         self._memory: Memory | None = None
 
     # A round begins
@@ -132,8 +133,7 @@ class Binding:
             self._privates[vc] = self._private(vc)
 
     def _private(self, vc: str) -> PrivateCluster:
-        cluster = self._facts.cluster
-        own = own_clusters(self.layout, cluster).get(vc) or Cluster((), cluster.levels)
+        own = self._own.get(vc) or Cluster((), self._facts.cluster.levels)
         return PrivateCluster(self._spaces(vc), own, self._shared, self._devices.nodes)
 
     def _settle(self) -> None:
