@@ -327,3 +327,18 @@ def test_nobody_is_told_by_a_user_who_was_removed_meanwhile() -> None:
     User.objects.filter(pk=ann.pk).delete()
     assert last("user.remove").before["username"] == "ann"
     assert last("user.create").subject == "ann"
+
+
+def test_who_reads_the_output_of_another_tenants_job_is_written_down_and_its_own_people_are_not() -> None:
+    member, operator = make_user("member"), make_user("operator", operator=True)
+    job = make_job(tenant=make_tenant("red", members={member: Role.VIEWER}))
+    assert caller(member).get(f"/jobs/{job.id}/logs").status_code == 200
+    assert not AuditEntry.objects.filter(action="log.read").exists()
+    assert caller(operator).get(f"/jobs/{job.id}/logs").status_code == 200
+    entry = last("log.read")
+    assert (entry.actor, entry.object_kind, entry.object_id, entry.tenant) == (
+        "user operator",
+        "job",
+        str(job.id),
+        job.tenant.name,
+    )

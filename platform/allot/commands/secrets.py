@@ -55,24 +55,31 @@ def _value(name: str) -> str:
 
 
 @group.command(name="list")
-def list_secrets(tenant: TenantOption = None, output: OutputOption = Format.table) -> None:
+def list_secrets(
+    tenant: Annotated[
+        str | None,
+        typer.Option(help="Only this tenant's; left out: all that you may use.", show_default=False),
+    ] = None,
+    output: OutputOption = Format.table,
+) -> None:
     """List the names of secrets, who set them, and when they were last used."""
     with connect() as client:
-        found = client.secrets(tenant)
+        owners = [tenant] if tenant else [None, *(each["name"] for each in client.me()["tenants"])]
+        found = [(owner, row) for owner in owners for row in client.secrets(owner)]
     if output is not Format.table:
-        print_objects(found, output)
+        print_objects([{**row, "tenant": owner} for owner, row in found], output)
         return
     rows = [
         [
             row["name"],
-            row["scope"],
+            owner or "you",
             row["changed_by"],
             since(row["changed_at"]),
             since(row["last_used_at"]) if row["last_used_at"] else "never",
         ]
-        for row in found
+        for owner, row in found
     ]
-    print_table(["NAME", "SCOPE", "SET BY", "AGE", "USED"], rows)
+    print_table(["NAME", "OF", "SET BY", "AGE", "USED"], rows)
 
 
 @group.command()
