@@ -5,6 +5,7 @@ from rest_framework import serializers
 from scheduler.core.lifecycle import JobState
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
 from scheduler.jobspec import NOTIFIED, TOPOLOGY_LEVELS, WATCHED_THEN
+from scheduler.jobspec.candidates import MAX_NODES
 from tenants import SECRET_SCOPES
 from tenants.api.strict import StrictSerializer
 
@@ -126,6 +127,23 @@ class SecretUse(serializers.Serializer):
     )
 
 
+class Nodes(serializers.Serializer):
+    """Where the job is started, by the names of nodes."""
+
+    only = serializers.ListField(
+        child=serializers.CharField(max_length=63),
+        required=False,
+        max_length=MAX_NODES,
+        help_text="On these alone; []: on all.",
+    )
+    avoid = serializers.ListField(
+        child=serializers.CharField(max_length=63),
+        required=False,
+        max_length=MAX_NODES,
+        help_text="On none of these.",
+    )
+
+
 class JobSpec(serializers.Serializer):
     """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas`
     and `env` may stand here instead of in `tasks`."""
@@ -170,6 +188,7 @@ class JobSpec(serializers.Serializer):
         max_length=63,
         help_text="Jobs of a tenant that name the same search are one app to policies that are fair to apps.",
     )
+    nodes = Nodes(required=False, allow_null=True, help_text="Left out or null: on any node.")
     pinned_cell = serializers.CharField(
         required=False,
         allow_null=True,

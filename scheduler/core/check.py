@@ -39,6 +39,7 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
         _check_placement(action, where)
         for job in action.jobs:
             _check_gang(jobs[job], action)
+            _check_nodes(jobs[job], action, where)
         for gpu in action.placement.gpus:
             if gpu in holder:
                 raise PlanError(f"GPU {gpu} is given to {holder[gpu].jobs} and to {action.jobs}")
@@ -111,6 +112,15 @@ def _check_gang(job: Job, action: Action) -> None:
         raise PlanError(f"job {job.id} needs replicas of {whole} GPUs and was given {sizes}")
     if job.elastic is not None and not job.elastic[0] <= sum(sizes) <= job.elastic[1]:
         raise PlanError(f"job {job.id} can run on {job.elastic} GPUs and was given {sum(sizes)}")
+
+
+def _check_nodes(job: Job, action: Action, where: Mapping[GpuId, tuple[Node, Gpu]]) -> None:
+    """Nothing of it is started on a node that its user rules out."""
+    assert action.placement is not None
+    used = {where[gpu][0].name for gpu in action.placement.gpus} if job.nodes is not None else ()
+    wrong = [name for name in used if job.nodes is not None and not job.nodes.allow(name)]
+    if wrong:
+        raise PlanError(f"job {job.id} was placed on {sorted(wrong)}, where it is not to run")
 
 
 def _check_kept(kept: Mapping[JobId, Running], holder: Mapping[GpuId, Action]) -> None:

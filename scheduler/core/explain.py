@@ -8,6 +8,7 @@ from dataclasses import replace
 from scheduler.core import wording
 from scheduler.core.admit import Admission
 from scheduler.core.facts import Facts
+from scheduler.core.fitting.candidates import MOST_NODES, waits_for_candidates
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand, Need, demand_of, shape_in, sizes_of
 from scheduler.core.lending.in_force import active
@@ -18,9 +19,6 @@ from scheduler.core.serve import Served
 from scheduler.core.snapshot import GpuId, Job, JobId, Running
 
 Reasons = tuple[Reason, ...]
-
-#: So many nodes are named in `blocking`.
-MOST_NODES = 20
 
 _TIERS = {tier: place for place, tier in enumerate(Tier)}
 
@@ -163,6 +161,8 @@ class _Shortages:
         demand = replace(demand, models=roomy)
         if capacity.find(demand) is not None:
             return None
+        if demand.candidates and capacity.find(replace(demand, candidates=())) is not None:
+            return waits_for_candidates(demand)
         anywhere = replace(demand, ranks=(len(cluster.levels),))
         without_processors = replace(
             anywhere, needs=tuple([Need(need.gpus, 0.0, 0) for need in demand.needs])

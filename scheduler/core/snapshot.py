@@ -124,6 +124,19 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Nodes, by name, on which alone a job is started (HiveD's suggested nodes)."""
+
+    #: Empty: all that are not to be avoided.
+    only: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+
+    def allow(self, node: str) -> bool:
+        """Whether the job may be started on the node of this name."""
+        return node not in self.avoid and (not self.only or node in self.only)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     """Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish."""
 
@@ -190,6 +203,8 @@ class Job:
     held: bool = False
     cancelling: bool = False
     topology: Topology | None = None
+    #: None: its user does not say on which nodes it is to run.
+    nodes: Candidates | None = None
     #: The pinned cell of its virtual cluster in which it is to run, and nowhere else while it is guaranteed;
     #: empty: in any cells that are not pinned.
     pinned_cell: str = ""

@@ -9,6 +9,7 @@ from scheduler.core.failures.retrying import RetryRules
 from scheduler.core.failures.taxonomy import KNOWN_FAILURES
 from scheduler.core.perf.speed import HIGHEST, LARGEST_RATIO, too_far_apart
 from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Topology
+from scheduler.jobspec.candidates import read_candidates
 from scheduler.jobspec.fields import Fields, described, is_mapping, is_storable
 from scheduler.jobspec.ports import read_ports
 from scheduler.jobspec.quantities import bytes_of
@@ -104,6 +105,7 @@ def _job(fields: Fields) -> JobSpec:
         image=fields.word("image", _IMAGE, _IMAGE_EXPECTED, default=""),
         min_gpus=_min_gpus(fields, tasks),
         topology=_topology(fields),
+        nodes=read_candidates(fields),
         pinned_cell=_pinned_cell(fields, guarantee),
         time_limit_seconds=time_limit_seconds,
         estimate_seconds=_estimate(fields, time_limit_seconds),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.core.failures.retrying import RetryRules
-from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Job, JobId, Task, Topology
+from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Candidates, Job, JobId, Task, Topology
 
 #: In `gpu_model`: any model will do.
 ANY_MODEL = "any"
@@ -100,6 +100,8 @@ class JobSpec:
     #: The container image in which all commands run; empty: they run on the nodes themselves.
     image: str = ""
     topology: Topology | None
+    #: The nodes on which alone it is started; None: on any.
+    nodes: Candidates | None
     #: The pinned cell of its virtual cluster in which it runs; empty: none.
     pinned_cell: str
     time_limit_seconds: float | None
@@ -167,6 +169,7 @@ class JobSpec:
             "application": self.application or None,
             "search": self.search or None,
             "skew": self.skew,
+            "nodes": self._nodes(),
             "pinned_cell": self.pinned_cell or None,
             "retry": {
                 "attempts": dict(self.retry.attempts),
@@ -211,9 +214,15 @@ class JobSpec:
             "application": self.application,
             "search": self.search,
             "skew": self.skew,
+            "nodes": self._nodes(),
             "pinned_cell": self.pinned_cell,
             "deadline_seconds": self.deadline_seconds,
         }
+
+    def _nodes(self) -> dict[str, list[str]] | None:
+        if self.nodes is None:
+            return None
+        return {"only": list(self.nodes.only), "avoid": list(self.nodes.avoid)}
 
     def core_job(self, *, tenant: str, submitted_at: float = 0.0) -> Job:
         """Return the job as the core would see it if it were submitted now."""
@@ -232,6 +241,7 @@ class JobSpec:
             guaranteed=self.guaranteed,
             time_limit_seconds=self.time_limit_seconds,
             topology=self.topology,
+            nodes=self.nodes,
             throughput=self.throughput,
             deadline_at=None if self.deadline_seconds is None else submitted_at + self.deadline_seconds,
             estimate_seconds=self.estimate_seconds,
@@ -273,6 +283,7 @@ _FIELDS = (
     "application",
     "search",
     "skew",
+    "nodes",
     "pinned_cell",
     "retry",
     "watch",

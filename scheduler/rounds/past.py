@@ -170,6 +170,7 @@ def _past_job(row: Sequence, speeds: KnownSpeeds) -> PastJob:
         application=told.application,
         search=told.search,
         skew=told.skew,
+        nodes=told.nodes,
         pinned_cell=told.pinned_cell,
     )
     return PastJob(

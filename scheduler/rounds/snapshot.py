@@ -194,6 +194,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 held=held,
                 cancelling=cancelling,
                 topology=told.topology,
+                nodes=told.nodes,
                 pinned_cell=told.pinned_cell,
                 elastic=told.elastic,
                 throughput=known.throughput,
@@ -254,6 +255,7 @@ class Shape(NamedTuple):
     application: str
     search: str
     skew: float | None
+    nodes: core.Candidates | None
     pinned_cell: str
     deadline_seconds: float | None
     needs_containers: bool
@@ -293,12 +295,17 @@ def shape_of(text: str) -> Shape:
         application=shape.get("application") or "",
         search=shape.get("search") or "",
         skew=_number(shape.get("skew")),
+        nodes=_candidates(shape.get("nodes")),
         pinned_cell=shape.get("pinned_cell") or "",
         deadline_seconds=_number(shape.get("deadline_seconds")),
         needs_containers=bool(shape.get("needs_containers")),
         limit_seconds=_number(shape.get("limit_seconds")),
         after_trial=json.dumps(shape["after_trial"]) if "after_trial" in shape else "",
     )
+
+
+def _candidates(nodes: Mapping[str, list[str]] | None) -> core.Candidates | None:
+    return core.Candidates(only=tuple(nodes["only"]), avoid=tuple(nodes["avoid"])) if nodes else None
 
 
 # What a job says of its steps changes once a minute.

@@ -54,6 +54,7 @@ def test_defaults_are_filled_in() -> None:
         "application": None,
         "search": None,
         "skew": None,
+        "nodes": None,
         "pinned_cell": None,
         "retry": {"max_attempts": 3, "attempts": {}, "matching": {}},
         "watch": None,
@@ -74,6 +75,21 @@ def test_a_pinned_cell_is_for_guaranteed_jobs() -> None:
     told = problems(spec(pinned_cell="demo", guarantee="opportunistic"))["pinned_cell"]
     assert told.problem == "an opportunistic job can not ask for a pinned cell"
     assert problems(spec(pinned_cell=["demo"]))["pinned_cell"].problem == "a list is not a valid name"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "field", "problem"),
+    [
+        (["n1"], "nodes", "a list is not an object"),
+        ({"only": "n1"}, "nodes.only", "'n1' is not a list"),
+        ({"avoid": ["n1", 2]}, "nodes.avoid", "2 is not the name of a node"),
+        ({"only": ["n1"], "avoid": ["n1"]}, "nodes.only", "leaves no node, since avoid names them all"),
+        ({"only": ["n"] * 257}, "nodes.only", "has 257 entries"),
+        ({"onlly": ["n1"]}, "nodes.onlly", 'is not a known field (did you mean "only"?)'),
+    ],
+)
+def test_nodes_are_two_lists_of_names(nodes: object, field: str, problem: str) -> None:
+    assert problems(spec(nodes=nodes))[field].problem == problem
 
 
 def test_ports_have_names_and_may_have_numbers() -> None:
@@ -98,6 +114,7 @@ def test_everything_can_be_stated() -> None:
             deadline="2d",
             application="bert-large",
             search="rates",
+            nodes={"only": ["n1", "n2", "n1"], "avoid": ["n3"]},
             skew=0.3,
             watch={"silent": "30m", "then": "stop", "idle_gpus": {"seconds": "1h"}},
             notify={"email": ["end", "preemption"]},
@@ -126,6 +143,7 @@ def test_everything_can_be_stated() -> None:
         "estimate_seconds": 34_200.0,
         "application": "bert-large",
         "search": "rates",
+        "nodes": {"only": ["n1", "n2"], "avoid": ["n3"]},
         "pinned_cell": "",
         "skew": 0.3,
         "deadline_seconds": 172_800.0,

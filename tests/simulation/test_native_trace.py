@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.sim.workload import Arrival, Truth, Workload
-from scheduler.core.snapshot import Job, JobId, Task
+from scheduler.core.snapshot import Candidates, Job, JobId, Task
 from scheduler.simulation.errors import InputError, TraceError
 from scheduler.simulation.traces.native import write_native
 from scheduler.simulation.traces.registry import read_trace
@@ -25,6 +25,11 @@ NAMES = st.text(
     max_size=12,
 ).map(lambda name: "x" + name + "x")
 PLAIN = st.from_regex(r"[A-Za-z][A-Za-z0-9-]{0,6}", fullmatch=True)
+
+
+def candidates() -> st.SearchStrategy[Candidates]:
+    names = st.lists(PLAIN, min_size=1, max_size=2).map(tuple)
+    return st.builds(Candidates, only=names, avoid=names | st.just(()))
 
 
 @st.composite
@@ -48,6 +53,7 @@ def workloads(draw: st.DrawFn) -> Workload:
                     application=draw(st.just("") | NAMES),
                     skew=draw(st.floats(0.001, 1)),
                     throughput=draw(st.dictionaries(PLAIN, st.floats(0.001, 1e6), max_size=2)),
+                    nodes=draw(st.none() | candidates()),
                 ),
                 truth=Truth(
                     work_seconds=draw(SECONDS), status=draw(st.sampled_from(("passed", "killed", "failed")))

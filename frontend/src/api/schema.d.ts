@@ -3415,6 +3415,8 @@ export interface components {
             application?: string | null;
             /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
             search?: string | null;
+            /** @description Left out or null: on any node. */
+            nodes?: components["schemas"]["Nodes"] | null;
             /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
             pinned_cell?: string | null;
             /**
@@ -3463,6 +3465,8 @@ export interface components {
             application?: string | null;
             /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
             search?: string | null;
+            /** @description Left out or null: on any node. */
+            nodes?: components["schemas"]["NodesRequest"] | null;
             /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
             pinned_cell?: string | null;
             /**
@@ -3535,6 +3539,8 @@ export interface components {
             application?: string | null;
             /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
             search?: string | null;
+            /** @description Left out or null: on any node. */
+            nodes?: components["schemas"]["NodesRequest"] | null;
             /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
             pinned_cell?: string | null;
             /**
@@ -4107,6 +4113,20 @@ export interface components {
             since: string | null;
             /** @description The platform uncordons it when it is well again. */
             returns_itself: boolean;
+        };
+        /** @description Where the job is started, by the names of nodes. */
+        Nodes: {
+            /** @description On these alone; []: on all. */
+            only?: string[];
+            /** @description On none of these. */
+            avoid?: string[];
+        };
+        /** @description Where the job is started, by the names of nodes. */
+        NodesRequest: {
+            /** @description On these alone; []: on all. */
+            only?: string[];
+            /** @description On none of these. */
+            avoid?: string[];
         };
         NotificationSettings: {
             /** @description Where mail goes; empty: nowhere. */

@@ -18,13 +18,14 @@ from dataclasses import replace
 from functools import partial
 
 from scheduler.core.errors import PolicyError
+from scheduler.core.fitting.candidates import allowed_by
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Demand
 from scheduler.core.fitting.holding import Fit, Holding, Part, by_node, fit_at, gpus_of, holding_at
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.fitting.reclaim import fewest, reclaim
 from scheduler.core.plan import Grant, Placement
-from scheduler.core.snapshot import JobId
+from scheduler.core.snapshot import JobId, Node
 
 IDLE, RELEASING, EVICTING, OWN = range(4)
 
@@ -186,13 +187,15 @@ class Capacity:
         """Return the best place for a gang, one that disturbs nobody if there is one; or None.
 
         Where a view has cells of its own they are promised to it: it rather uses nodes there that it had
-        better avoid than none (decision 0016).
+        better avoid than none (decision 0016). What is no candidate never will do.
         """
         fit = self._search(demand)
         if fit is None and demand.avoid and self._private:
             own = tuple([model for model in demand.models if model in self._private])
             fit = self._search(replace(demand, models=own, avoid=frozenset()))
-        return fit
+        if fit is None or not demand.candidates:
+            return fit
+        return fit if self.cluster.can_bind(fit.placement.gpus, demand.candidates) else None
 
     def _search(self, demand: Demand) -> Fit | None:
         models = [model for model in demand.models if demand.gpus <= self.room(model)]
@@ -355,15 +358,19 @@ class Capacity:
     def _but(self, demand: Demand, model: str, offered: Layer) -> Layer:
         """Return the layer without the nodes that will not do for the gang."""
         in_pinned = self._minds_pinned(model, demand)
-        if not demand.avoid and not in_pinned:
+        if not demand.avoid and not demand.candidates and not in_pinned:
             return offered
         left = offered.copy()
         for number, node in enumerate(self.cluster.fleets[model].nodes):
-            if (in_pinned and node.pinned_cell != demand.pinned_cell) or (
-                demand.avoid and self.cluster.home_of(node) in demand.avoid
-            ):
+            if (in_pinned and node.pinned_cell != demand.pinned_cell) or not self._will_do(node, demand):
                 left.set(number, 0, 0.0, 0.0)
         return left
+
+    def _will_do(self, node: Node, demand: Demand) -> bool:
+        home = self.cluster.home_of(node)
+        if home is not None:
+            return home.id not in demand.avoid and allowed_by(demand.candidates, home.name)
+        return not demand.candidates or self.cluster.can_bind([node.gpus[0].id], demand.candidates)
 
     def _minds_pinned(self, model: str, demand: Demand) -> bool:
         """Whether it matters which nodes are part of pinned cells; it does not to what is not guaranteed."""

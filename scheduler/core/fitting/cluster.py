@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from scheduler.core.bits import members
-from scheduler.core.snapshot import GpuId, Job, JobId, Node, NodeId
+from scheduler.core.snapshot import Candidates, GpuId, Job, JobId, Node
 
 if TYPE_CHECKING:
     from scheduler.core.fitting.demand import Demand
@@ -144,8 +144,11 @@ class Cluster:
         self.demands: dict[object, Demand] = {}
         #: Shapes of jobs, with the very facts they were made from.
         self.shapes = shapes
-        #: On which node's hardware a node is: its own, unless it is virtual (`private_cluster`).
-        self.home_of: Callable[[Node], NodeId] = attrgetter("id")
+        #: On which node's hardware a node is: its own, unless it is virtual (`private_cluster`). None: one
+        #: that stands for none now.
+        self.home_of: Callable[[Node], Node | None] = _itself
+        #: Whether virtual GPUs can stand for GPUs of the candidate nodes, as far as they stand for none now.
+        self.can_bind: Callable[[Sequence[GpuId], Sequence[Candidates]], bool] = _nothing_to_bind
 
     def _fleet(
         self,
@@ -192,6 +195,14 @@ class Cluster:
             total=sum(map(len, gpus)),
             total_usable=sum([mask.bit_count() for mask in usable]),
         )
+
+
+def _itself(node: Node) -> Node:
+    return node
+
+
+def _nothing_to_bind(gpus: Sequence[GpuId], candidates: Sequence[Candidates]) -> bool:
+    return True
 
 
 def _groups(paths: tuple[tuple[str, ...], ...], depth: int) -> tuple[tuple[int, ...], ...]:

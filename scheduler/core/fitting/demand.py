@@ -9,7 +9,7 @@ from typing import NamedTuple
 from scheduler.core.errors import PolicyError
 from scheduler.core.fitting.cluster import NODE_LEVEL, Cluster
 from scheduler.core.plan import Grant, Locality
-from scheduler.core.snapshot import Job, JobId, NodeId
+from scheduler.core.snapshot import Candidates, Job, JobId, NodeId
 
 
 class Need(NamedTuple):
@@ -30,8 +30,10 @@ class Demand:
     models: tuple[str, ...]
     #: Ranks of the topology levels to try in this order; the gang must fit into one group of that level.
     ranks: tuple[int, ...]
-    #: Nodes that will not do.
+    #: Nodes that it had better not be on: of what is promised, these are better than none.
     avoid: frozenset[NodeId] = frozenset()
+    #: All of them must allow each node that it is on.
+    candidates: tuple[Candidates, ...] = ()
     #: The pinned cell that it must be in; empty: in none.
     pinned_cell: str = ""
 
@@ -79,7 +81,8 @@ def shape_of(job: Job) -> Hashable:
     # Spelled out in plain values, which Python hashes and compares several times faster than dataclasses.
     tasks = tuple([(task.replicas, task.gpus, task.cpus, task.memory_bytes) for task in job.tasks])
     near = job.topology and (job.topology.level, job.topology.required)
-    return tasks, job.gpu_models, near, job.elastic, job.avoid, job.outlasts, job.pinned_cell
+    nodes = job.nodes and (job.nodes.only, job.nodes.avoid)
+    return tasks, job.gpu_models, near, job.elastic, job.avoid, job.outlasts, job.pinned_cell, nodes
 
 
 def shape_in(cluster: Cluster, job: Job) -> Hashable:
@@ -119,6 +122,7 @@ def demand_of(
             models=models_of(job, cluster) if gpu_model is None else (gpu_model,),
             ranks=_ranks(job, cluster, locality),
             avoid=_avoided(job),
+            candidates=candidates_of([job]),
             pinned_cell=job.pinned_cell,
         )
     return cluster.demands[key]
@@ -138,8 +142,18 @@ def demand_of_grant(grant: Grant, jobs: Mapping[JobId, Job], cluster: Cluster) -
     models = tuple([m for m in demand.models if all(m in models_of(job, cluster) for job in others)])
     avoid = demand.avoid.union(*(_avoided(job) for job in others))
     return replace(
-        demand, needs=together, models=models, avoid=avoid, pinned_cell=pinned_cell_of([first, *others])
+        demand,
+        needs=together,
+        models=models,
+        avoid=avoid,
+        candidates=candidates_of([first, *others]),
+        pinned_cell=pinned_cell_of([first, *others]),
     )
+
+
+def candidates_of(jobs: Sequence[Job]) -> tuple[Candidates, ...]:
+    """Return on which nodes jobs that share GPUs may be, as each of them says."""
+    return tuple([job.nodes for job in jobs if job.nodes is not None])
 
 
 def pinned_cell_of(jobs: Sequence[Job]) -> str:

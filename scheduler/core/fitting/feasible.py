@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping
 from scheduler.core import wording
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
+from scheduler.core.fitting.candidates import allowed_by, bindable_nodes, misfit_on_candidates
 from scheduler.core.fitting.cell_room import misfit_in_cells
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Demand, demand_of, least_gpus, models_of, shape_of
@@ -228,21 +229,54 @@ class Feasibility:
             if key not in self._misfits:
                 self._misfits[key] = self._misfit(job, demand, model)
             found = self._misfits[key] or self._misfit_in_cells(job, demand, model)
+            found = found or self._misfit_on_candidates(job, demand, model)
             if found is None:
                 return None
             if closest is None or _nearness(found) > _nearness(closest):
                 closest = found
         return closest[1] if closest else None
 
+    def _misfit_on_candidates(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
+        """Return the same for the nodes that its user names, where the gang fits otherwise."""
+        if not demand.candidates:
+            return None
+        owner = job.virtual_cluster if self._is_in_cells(job, model) else ""
+        key = (owner, demand.needs, demand.ranks, model, demand.pinned_cell, demand.candidates)
+        if key not in self._misfits:
+            cluster = self._own_cluster(owner) if owner else self.cluster
+            fleet = cluster.fleets[model]
+            if owner:
+                assert self._layout is not None
+                bindable = bindable_nodes(self._layout, owner, demand.candidates)
+                # Of the nodes those in the pinned cell that it names, or those in none.
+                own = [node.pinned_cell == demand.pinned_cell for node in fleet.nodes]
+                usable = [mask if mine else 0 for mask, mine in zip(fleet.usable, own, strict=True)]
+                whole = Layer.unclaimed(fleet, usable)
+                allowed = [node.id in bindable for node in fleet.nodes]
+            else:
+                whole = self._idle(model)
+                allowed = [allowed_by(demand.candidates, node.name) for node in fleet.nodes]
+            reason = misfit_on_candidates(demand, fleet, whole, allowed, cluster.node_rank)
+            self._misfits[key] = (6, reason) if reason else None
+        return self._misfits[key]
+
+    def _is_in_cells(self, job: Job, model: str) -> bool:
+        return job.guaranteed and self._layout is not None and model in self._layout.gpu_models
+
+    def _own_cluster(self, virtual_cluster: str) -> Cluster:
+        """Return the cluster that the cells of a virtual cluster are."""
+        assert self._layout is not None
+        if self._own is None:
+            self._own = own_clusters(self._layout, self.cluster)
+        return self._own.get(virtual_cluster) or Cluster((), self.cluster.levels)
+
     def _misfit_in_cells(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
         """Return the same for the cells of its virtual cluster, where the model is divided by cells."""
-        if self._layout is None or not job.guaranteed or model not in self._layout.gpu_models:
+        if self._layout is None or not self._is_in_cells(job, model):
             return None
         key = (job.virtual_cluster, demand.needs, demand.ranks, model, demand.pinned_cell)
         if key not in self._misfits:
-            if self._own is None:
-                self._own = own_clusters(self._layout, self.cluster)
-            own = self._own.get(job.virtual_cluster) or Cluster((), self.cluster.levels)
+            own = self._own_cluster(job.virtual_cluster)
             reason = misfit_in_cells(job, demand, model, self._layout, own)
             self._misfits[key] = (5, reason) if reason else None
         return self._misfits[key]

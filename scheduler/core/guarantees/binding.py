@@ -34,9 +34,10 @@ from scheduler.core.cells.virtual import NONE, Space
 from scheduler.core.cells.world import World
 from scheduler.core.errors import PolicyError
 from scheduler.core.facts import Facts
+from scheduler.core.fitting.candidates import allowed_in, waits_for_candidates
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.cluster import Cluster
-from scheduler.core.fitting.demand import demand_of_grant, pinned_cell_of
+from scheduler.core.fitting.demand import Demand, demand_of_grant, pinned_cell_of
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.fitting.own_clusters import own_clusters
 from scheduler.core.guarantees.bound_cells import (
@@ -50,7 +51,7 @@ from scheduler.core.guarantees.devices import Devices, Leaves
 from scheduler.core.guarantees.private_cluster import PrivateCluster, shared_cluster
 from scheduler.core.plan import Decision, Placement, Reason, Tier
 from scheduler.core.policy import View
-from scheduler.core.snapshot import AllocationId, GpuId, JobId, Memory, NodeId, Running
+from scheduler.core.snapshot import AllocationId, GpuId, JobId, Memory, Running
 
 #: The key of Snapshot.memory under which it is remembered what is bound; no virtual cluster has this name.
 CELLS = "cells"
@@ -320,9 +321,11 @@ class Binding:
             demand = demand_of_grant(grant, view.jobs, after.cluster)
             kept = self._kept_from(view.name, grant.jobs)
             try:
-                real = self._real(view.name, placement, demand.avoid, kept)
+                real = self._real(view.name, placement, demand, kept)
             except Unbindable:
-                unbound.update((job, _held_by_lapsed(view.name, kept)) for job in grant.jobs if kept)
+                if kept or demand.candidates:
+                    reason = _held_by_lapsed(view.name, kept) if kept else waits_for_candidates(demand)
+                    unbound.update(dict.fromkeys(grant.jobs, reason))
                 continue
             nodes = [after.cluster.where[replica[0]][1] for replica in real.replicas]
             try:
@@ -349,9 +352,7 @@ class Binding:
             if self._vc_of(running) == vc and self._priority_of(running.jobs) >= priority
         ]
 
-    def _real(
-        self, vc: str, placement: Placement, avoid: Collection[NodeId], kept: Sequence[Running]
-    ) -> Placement:
+    def _real(self, vc: str, placement: Placement, demand: Demand, kept: Sequence[Running]) -> Placement:
         """Bind the virtual GPUs of a placement; return it with real ones."""
         if placement.gpu_model not in self.layout.gpu_models:
             self._promised.append([])
@@ -363,7 +364,7 @@ class Binding:
             private.gpu(space, leaf): (hardware.chain.name, number)
             for hardware, space, leaves in seats
             for leaf, number in zip(
-                leaves, self._bound(hardware, space, leaves, avoid, untouched), strict=True
+                leaves, self._bound(hardware, space, leaves, demand, untouched), strict=True
             )
         }
         self._hold(seats)
@@ -382,19 +383,21 @@ class Binding:
         hardware: Hardware,
         space: Space,
         leaves: Sequence[int],
-        avoid: Collection[NodeId],
+        demand: Demand,
         untouched: Mapping[str, int],
     ) -> list[int]:
-        """Bind virtual GPUs to hardware, on other nodes than those to be avoided if there are any.
+        """Bind virtual GPUs to hardware on candidate nodes, rather not on those to be avoided.
 
-        What is owed outranks that: else it would depend on others what a virtual cluster gets.
+        What is owed outranks the latter: else it would depend on others what a virtual cluster gets.
         """
-        usable = self._devices.without(hardware.chain, avoid) if avoid else None
-        kept = untouched.get(hardware.chain.name, 0)
+        chain, kept = hardware.chain, untouched.get(hardware.chain.name, 0)
+        allowed = allowed_in(chain, demand.candidates)
+        usable = self._devices.without(chain, demand.avoid) if demand.avoid else None
         if usable is not None:
             with suppress(Unbindable):
-                return Binder(hardware, space, usable, kept).bind(leaves)
-        return Binder(hardware, space, None, kept).bind(leaves)
+                both = usable if allowed is None else usable & allowed
+                return Binder(hardware, space, both, kept).bind(leaves)
+        return Binder(hardware, space, allowed, kept).bind(leaves)
 
     def cells_in_use(self, vc: str) -> Counter[tuple[str, int]]:
         """Return by chain and level how many cells of a virtual cluster are in use; pinned ones left out."""

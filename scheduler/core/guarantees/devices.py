@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from scheduler.core.cells.chains import Chain, Layout
 from scheduler.core.fitting.cluster import Cluster
-from scheduler.core.snapshot import GpuId, NodeId, Running
+from scheduler.core.snapshot import GpuId, Node, NodeId, Running
 
 #: Of one replica: its chain, and the numbers of its GPUs there.
 Leaves = tuple[str, list[int]]
@@ -30,9 +30,9 @@ class Devices:
         self._leaves: dict[GpuId, tuple[str, int]] = {}
         #: Nodes (chain, number) of which some GPU must not be newly taken.
         self.broken: list[tuple[Chain, int]] = []
-        ids = {node.name: node.id for fleet in cluster.fleets.values() for node in fleet.nodes}
+        by_name = {node.name: node for fleet in cluster.fleets.values() for node in fleet.nodes}
         #: By chain, in the order of its nodes; None where one is not there.
-        self.nodes: dict[str, list[NodeId | None]] = {}
+        self.nodes: dict[str, list[Node | None]] = {}
         for chain in layout.chains.values():
             gpus = [there.get((leaf.node, leaf.gpu)) for leaf in chain.leaves]
             gpus = [
@@ -40,7 +40,7 @@ class Devices:
             ]
             self.gpus[chain.name] = gpus
             firsts = chain.leaves[:: chain.sizes[chain.node_level]]
-            self.nodes[chain.name] = [ids.get(leaf.node) for leaf in firsts]
+            self.nodes[chain.name] = [by_name.get(leaf.node) for leaf in firsts]
             self._leaves.update((gpu, (chain.name, n)) for n, gpu in enumerate(gpus) if gpu is not None)
             self.broken += [(chain, node) for node in self._broken_in(chain, is_usable)]
 
@@ -53,7 +53,7 @@ class Devices:
     def without(self, chain: Chain, avoid: Collection[NodeId]) -> int | None:
         """Return the set of a chain's nodes that are not to be avoided; None: all of them."""
         nodes = self.nodes[chain.name]
-        found = sum([1 << number for number, node in enumerate(nodes) if node not in avoid])
+        found = sum([1 << n for n, node in enumerate(nodes) if node is None or node.id not in avoid])
         return None if found.bit_count() == len(nodes) else found
 
     def leaves_of(self, running: Running) -> list[Leaves] | None:

@@ -12,13 +12,15 @@ from dataclasses import replace
 from typing import cast
 
 from scheduler.core.cells.adopter import Seats
+from scheduler.core.cells.mapping import Binder, Unbindable
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import NONE, Space
+from scheduler.core.fitting.candidates import allowed_in
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.claims import Claims
 from scheduler.core.fitting.cluster import Cluster, Fleet, Place
 from scheduler.core.fitting.holding import Holding
-from scheduler.core.snapshot import AllocationId, GpuId, Node, NodeId, Running
+from scheduler.core.snapshot import AllocationId, Candidates, GpuId, Node, Running
 
 _Where = dict[GpuId, Place]
 
@@ -31,7 +33,7 @@ class PrivateCluster:
         spaces: Sequence[tuple[Hardware, Space]],
         own: Cluster,
         shared: Cluster,
-        nodes: Mapping[str, Sequence[NodeId | None]],
+        nodes: Mapping[str, Sequence[Node | None]],
     ) -> None:
         """`own`: the cluster of its `virtual_nodes`; `shared`: the fleets that are divided by counts.
 
@@ -55,7 +57,7 @@ class PrivateCluster:
             ChainMap(cast(_Where, own.where), cast(_Where, shared.where)),
             shared.shapes,
         )
-        self.cluster.home_of = self.home_of
+        self.cluster.home_of, self.cluster.can_bind = self.home_of, self.can_bind
         #: What is there as policies see it, by allocation.
         self.seated: dict[AllocationId, tuple[Running, Holding]] = {}
 
@@ -90,17 +92,30 @@ class PrivateCluster:
         """Return the virtual GPU for a number in a space."""
         return GpuId(-self._first[space] - leaf - 1)
 
-    def home_of(self, node: Node) -> NodeId:
-        """Return the node that a virtual one stands for now; its own id while it stands for none."""
+    def home_of(self, node: Node) -> Node | None:
+        """Return the node that a virtual one stands for now; None while it stands for none."""
         if node.id >= 0:
-            return node.id
+            return node
         ((hardware, space, (leaf,)),) = self.seats([node.gpus[0].id])
         unit = space.unit_cell(space.unit_of(leaf))
         physical, chain = space.twins[unit.level][unit.number], hardware.chain
         if physical == NONE:
-            return node.id
-        home = self._nodes[chain.name][chain.above(unit.level, physical, chain.node_level)]
-        return node.id if home is None else home
+            return None
+        return self._nodes[chain.name][chain.above(unit.level, physical, chain.node_level)]
+
+    def can_bind(self, gpus: Sequence[GpuId], candidates: Sequence[Candidates]) -> bool:
+        """Whether those of the GPUs that stand for none can all stand for some of the candidate nodes."""
+        tried: list[Binder] = []
+        try:
+            for hardware, space, leaves in self.seats(gpus):
+                tried.append(Binder(hardware, space, allowed_in(space.chain, candidates)))
+                tried[-1].bind(leaves)
+        except Unbindable:
+            return False
+        finally:
+            for binder in reversed(tried):
+                binder.undo()
+        return True
 
     def seats(self, gpus: Sequence[GpuId]) -> Seats:
         """Return where virtual GPUs are, space by space."""

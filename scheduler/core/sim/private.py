@@ -45,10 +45,10 @@ def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | N
     guaranteed: dict[str, int] = {}
     for node in nodes:
         guaranteed[node.gpu_model] = guaranteed.get(node.gpu_model, 0) + len(node.gpus)
-    # Nodes that a job avoids are others here.
+    # Nodes that a job avoids, or is to be on, are others here.
     jobs = tuple(
         [
-            replace(job, avoid=(), outlasts=())
+            replace(job, nodes=None, avoid=(), outlasts=())
             for job in snapshot.jobs
             if job.guaranteed and job.virtual_cluster == virtual_cluster
         ]

@@ -41,6 +41,11 @@ class Judge:
     def _way(self, virtual_clusters: Mapping[str, core.VirtualCluster], layout: Layout | None) -> Feasibility:
         return Feasibility(self.cluster, self._tenants, virtual_clusters, layout)
 
+    @property
+    def node_names(self) -> frozenset[str]:
+        """The nodes that have reported GPUs."""
+        return frozenset([node.name for fleet in self.cluster.fleets.values() for node in fleet.nodes])
+
     def never_fits(self, job: core.Job) -> Reason | None:
         """Return why the job could never run, or None: what is lent comes back, what is borrowed is here."""
         reasons = [way.never_fits(job) for way in self._ways]

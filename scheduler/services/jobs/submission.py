@@ -75,6 +75,7 @@ class Submission:
         spec = replace(spec, virtual_cluster=virtual_cluster.name)
         self._check_models(spec, where)
         self._check_throughput(spec, where)
+        self._check_nodes(spec, where)
         spec = replace(spec, secrets=self._secrets(spec, where))
         checked = Checked(spec=spec, tenant=self.facts.tenant, virtual_cluster=virtual_cluster)
         reason = self._feasibility.never_fits(checked.core_job())
@@ -159,6 +160,26 @@ class Submission:
         )
         raise Invalid(f"{problem[0].upper()}{problem[1:]}.", [FieldError(field, problem, expected)])
 
+    def _check_nodes(self, spec: JobSpec, where: str) -> None:
+        """Refuse names that no node has, in either list: a misspelt one would be lost silently."""
+        if spec.nodes is None:
+            return
+        known = self._feasibility.node_names
+        lists = (("only", spec.nodes.only), ("avoid", spec.nodes.avoid))
+        problems = [
+            FieldError(
+                _join(where, f"nodes.{name}"),
+                f"there is no node {node!r} with GPUs in this cluster{did_you_mean(node, known)}",
+                "names of nodes, as on the Nodes page",
+            )
+            for name, nodes in lists
+            for node in nodes
+            if node not in known
+        ]
+        if problems:
+            first = problems[0].problem
+            raise Invalid(f"{first[0].upper()}{first[1:]}.", problems[:_KINDS_SHOWN])
+
     def _check_throughput(self, spec: JobSpec, where: str) -> None:
         """Refuse a job that by its own word runs on no model that it accepts."""
         known = self._feasibility.cluster.models
@@ -226,6 +247,8 @@ def _field_of(reason: Reason, spec: JobSpec) -> str:
         return "topology"
     if reason.code == "unknown_pinned_cell":
         return "pinned_cell"
+    if reason.code == "exceeds_candidates":
+        return "nodes.only" if spec.nodes is not None and spec.nodes.only else "nodes.avoid"
     largest = max(range(len(spec.tasks)), key=lambda number: spec.tasks[number].gpus)
     if reason.code == "exceeds_node":
         return f"tasks.{largest}.resources.gpu"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.core.sim.workload import Arrival, Workload
-from scheduler.core.snapshot import Task
+from scheduler.core.snapshot import Candidates, Task
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.traces import fields
 from scheduler.simulation.traces.fields import BadField, shown
@@ -45,6 +45,8 @@ FIELDS = (
     "user",
     "search",
     "pinned_cell",
+    "nodes_only",
+    "nodes_avoid",
 )
 _REQUIRED = ("submitted_at", "duration_seconds")
 #: Fields that a written trace always has, so that its header is the same whatever the jobs.
@@ -133,7 +135,7 @@ def _job(given: Mapping[str, Any], seen: _Seen, *, estimated: bool) -> TracedJob
         virtual_cluster=fields.named("virtual_cluster", given.get("virtual_cluster", ANY_VIRTUAL_CLUSTER)),
         application=str(given.get("application", "")),
         status=fields.status("status", given.get("status", "passed")),
-        gpu_models=_models(given.get("gpu_models", "")),
+        gpu_models=_names("gpu_models", given.get("gpu_models", ""), "GPU models, the preferred first"),
         priority=fields.whole("priority", given.get("priority", 0)),
         guaranteed=fields.truth("guaranteed", given.get("guaranteed", True)),
         time_limit_seconds=None if limit is None else fields.positive("time_limit_seconds", limit, "seconds"),
@@ -145,6 +147,7 @@ def _job(given: Mapping[str, Any], seen: _Seen, *, estimated: bool) -> TracedJob
         user=str(given.get("user", "")),
         search=str(given.get("search", "")),
         pinned_cell=str(given.get("pinned_cell", "")),
+        nodes=_candidates(given),
     )
     seen.ids.add(key)
     return job
@@ -179,12 +182,19 @@ def _tasks(given: Mapping[str, Any]) -> tuple[Task, ...] | None:
     return (task,)
 
 
-def _models(value: Any) -> tuple[str, ...]:
+def _candidates(given: Mapping[str, Any]) -> Candidates | None:
+    only, avoid = (
+        _names(name, given.get(name, ""), "names of nodes") for name in ("nodes_only", "nodes_avoid")
+    )
+    return Candidates(only=only, avoid=avoid) if only or avoid else None
+
+
+def _names(name: str, value: Any, of: str) -> tuple[str, ...]:
     if isinstance(value, str):
-        return tuple(name.strip() for name in value.split("|") if name.strip())
-    if isinstance(value, list) and all(isinstance(name, str) and name for name in value):
+        return tuple(each.strip() for each in value.split("|") if each.strip())
+    if isinstance(value, list) and all(isinstance(each, str) and each for each in value):
         return tuple(value)
-    raise BadField("gpu_models", f"{shown(value)} is not a list of GPU models, the preferred first")
+    raise BadField(name, f"{shown(value)} is not a list of {of}")
 
 
 def _throughput(value: Any) -> Mapping[str, float]:
@@ -249,6 +259,8 @@ def _record(arrival: Arrival) -> dict[str, Any]:
         "user": job.user or None,
         "search": job.search or None,
         "pinned_cell": job.pinned_cell or None,
+        "nodes_only": (list(job.nodes.only) or None) if job.nodes else None,
+        "nodes_avoid": (list(job.nodes.avoid) or None) if job.nodes else None,
     }
 
 

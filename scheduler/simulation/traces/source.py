@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from scheduler.core import wording
 from scheduler.core.sim.workload import Phase, Status
-from scheduler.core.snapshot import Regime, Task
+from scheduler.core.snapshot import Candidates, Regime, Task
 from scheduler.simulation.errors import Problem, TraceError
 from scheduler.simulation.traces.fields import BadField, shown
 from scheduler.simulation.traces.options import TraceOptions
@@ -62,6 +62,8 @@ class TracedJob(NamedTuple):
     search: str = ""
     #: Of its virtual cluster; empty: none.
     pinned_cell: str = ""
+    #: None: any nodes.
+    nodes: Candidates | None = None
 
 
 class Source:

@@ -26,6 +26,18 @@ def test_a_submitted_job_is_queued_and_answered_whole(world: World) -> None:
     assert world.member.get(f"/jobs/{row.id}").json() == job
 
 
+def test_a_job_names_nodes_and_is_told_which_there_are_none_of(world: World) -> None:
+    make_node("node-x", gpus=4)
+    answer = world.member.post("/jobs", spec(nodes={"only": ["node-x"]}))
+    assert answer.status_code == 201, answer.content
+    assert answer.json()["spec"]["nodes"] == {"only": ["node-x"], "avoid": []}
+    (field,) = is_error(world.member.post("/jobs", spec(nodes={"only": ["node-y"]})), 400, "invalid")[
+        "fields"
+    ]
+    assert field["field"] == "nodes.only"
+    assert field["problem"].startswith("there is no node 'node-y'")
+
+
 def test_who_may_submit(world: World) -> None:
     is_error(world.viewer.post("/jobs", spec()), 403, "not_allowed")
     body = is_error(world.stranger.post("/jobs", spec(tenant="vision")), 404, "not_found")

@@ -157,11 +157,22 @@ def quota(at: int, tenant: str, limits: Mapping[str, int]) -> Event:
     return Event(at=at, to_rows=to_rows, to_facts=lambda engine: engine.reconfigure(change))
 
 
+#: Number and GPUs of a job -> what it asks for besides.
+Besides = Callable[[int, int], Mapping[str, Any]]
 #: Replicas and GPUs of each: small ones, whole nodes, gangs over two and three nodes.
 _SHAPES = ((1, 1), (1, 1), (1, 2), (1, 4), (2, 2), (2, 3), (3, 1), (3, 2))
 
 
-def jobs(dice: random.Random, count: int, *, over_seconds: int) -> Sequence[Event]:
+def demanding(number: int, gpus: int) -> Mapping[str, Any]:
+    """What some jobs ask for besides: nodes that they name."""
+    if number % 4 == 1 and gpus <= 4:
+        return {"nodes": {"only": ["node-c"]} if gpus <= 2 else {"avoid": ["node-a"]}}
+    return {}
+
+
+def jobs(
+    dice: random.Random, count: int, *, over_seconds: int, besides: Besides = lambda number, gpus: {}
+) -> Sequence[Event]:
     """So many jobs of all kinds, and what becomes of them."""
     events = []
     for number in range(1, count + 1):
@@ -187,6 +198,7 @@ def jobs(dice: random.Random, count: int, *, over_seconds: int) -> Sequence[Even
                 }
             ],
         }
+        spec |= besides(number, replicas * gpus)
         given = {key: value for key, value in spec.items() if value is not None}
         events.append(submission(at, number, dice.choice(("speech", "vision")), given))
         if number % 7 == 3:
@@ -196,11 +208,13 @@ def jobs(dice: random.Random, count: int, *, over_seconds: int) -> Sequence[Even
     return events
 
 
-def seeded(seed: int, *, seconds: int, job_count: int) -> list[Event]:
+def seeded(
+    seed: int, *, seconds: int, job_count: int, besides: Besides = lambda number, gpus: {}
+) -> list[Event]:
     """A story of jobs, with a cordoned node, a drained and a lost one that come back, and changing quotas."""
     dice = random.Random(seed)
     events = [
-        *jobs(dice, job_count, over_seconds=seconds * 2 // 3),
+        *jobs(dice, job_count, over_seconds=seconds * 2 // 3, besides=besides),
         cordon(seconds // 4, "node-b"),
         cordon(seconds // 2 + 3, "node-b", cordoned=False),
         *drain(seconds * 5 // 8, "node-c", closes_after=64),

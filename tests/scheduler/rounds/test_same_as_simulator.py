@@ -16,8 +16,8 @@ from scheduler.core.plan import Plan
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
-from scheduler.core.snapshot import Snapshot
-from scheduler.models import Attempt, Loan, MarketRule, Offer
+from scheduler.core.snapshot import Candidates, Snapshot
+from scheduler.models import Attempt, Job, Loan, MarketRule, Offer
 from scheduler.models.jobs import StopCause
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.services.cells.dividing import cells_apply
@@ -31,7 +31,7 @@ from tests.scheduler.builders import (
     make_vc,
 )
 from tests.scheduler.rounds.live_loop import Act, LiveLoop, Places
-from tests.scheduler.rounds.story import Event, seeded
+from tests.scheduler.rounds.story import Besides, Event, demanding, seeded
 from tests.scheduler.rounds.virtual_clock import BEGINNING, VirtualClock
 
 pytestmark = pytest.mark.django_db
@@ -153,15 +153,35 @@ def test_both_do_the_same_in_every_round(north, south, pause_seconds, in_cells, 
         assert Attempt.objects.filter(stop_cause=StopCause.DRAINED).exists(), "a drained node had jobs left"
 
 
-def played(clock: VirtualClock, facts: Snapshot, seed: int, pause_seconds: int) -> set[tuple[str, str]]:
+def played(
+    clock: VirtualClock,
+    facts: Snapshot,
+    seed: int,
+    pause_seconds: int,
+    besides: Besides = lambda number, gpus: {},
+) -> set[tuple[str, str]]:
     """Let the same happen to both and compare; return which actions there were, and their causes."""
-    events = seeded(seed, seconds=SECONDS, job_count=24)
+    events = seeded(seed, seconds=SECONDS, job_count=24, besides=besides)
     expected = simulated(facts, events, pause_seconds)
     loop = LiveLoop(clock, Places(facts), pause_seconds=pause_seconds)
     found = loop.play(events, until=SECONDS, round_seconds=ROUND_SECONDS)
     for instant in sorted(found.keys() | expected.keys()):
         assert (instant, found.get(instant, [])) == (instant, expected.get(instant, []))
     return {(act.kind, act.cause) for acts in found.values() for act in acts}
+
+
+@pytest.mark.parametrize("in_cells", [False, True])
+def test_both_do_what_jobs_demand(in_cells, settings):
+    """Jobs that name nodes."""
+    settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
+    clock = VirtualClock()
+    facts = cluster(clock, *PRIORITY_LAS, in_cells=in_cells)
+    assert ("start", "") in played(clock, facts, 26, 15, demanding)
+    named = Job.objects.exclude(shape__nodes=None)
+    began = Attempt.objects.filter(job__in=named).values_list("job__shape", "parts__node__name")
+    assert len(began) > 2
+    for shape, node in began:
+        assert Candidates(**shape["nodes"]).allow(node)
 
 
 @pytest.mark.parametrize("in_cells", [False, True])

@@ -79,6 +79,24 @@ def test_a_pinned_cell_is_named_by_a_guaranteed_job_of_its_owner(member: Viewer)
         job_submit(viewer=member, tenant=None, spec=spec(pinned_cell="demo", guarantee="opportunistic"))
 
 
+def test_nodes_are_named_that_are_there_and_can_hold_the_job(member: Viewer) -> None:
+    make_node("node-b", gpus=8)
+    job = job_submit(viewer=member, tenant=None, spec=spec(gpus=8, nodes={"only": ["node-b"]}))
+    assert job.shape["nodes"] == job.spec["nodes"] == {"only": ["node-b"], "avoid": []}
+    with pytest.raises(Invalid) as refused:
+        job_submit(viewer=member, tenant=None, spec=spec(nodes={"only": ["node-b"], "avoid": ["node-bb"]}))
+    (problem,) = refused.value.fields
+    assert problem.field == "nodes.avoid"
+    assert (
+        problem.problem == "there is no node 'node-bb' with GPUs in this cluster (did you mean \"node-b\"?)"
+    )
+    large = spec(gpus=8, replicas=2, nodes={"only": ["node-b"]}, guarantee="opportunistic")
+    with pytest.raises(Invalid, match="there are 8 V100 for it; it needs 16") as refused:
+        job_submit(viewer=member, tenant=None, spec=large)
+    (problem,) = refused.value.fields
+    assert (problem.field, problem.expected[:18]) == ("nodes.only", "It would fit with ")
+
+
 def test_ids_follow_the_order_of_the_request(member: Viewer) -> None:
     names = [f"job-{number:03d}" for number in range(300)]
     jobs = jobs_submit_bulk(viewer=member, tenant=None, specs=[spec(name=name) for name in names])

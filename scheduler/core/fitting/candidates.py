@@ -1,0 +1,115 @@
+"""On which nodes a job may be started, where its user says so: HiveD's suggested nodes, as a must.
+
+Cells have no place until they are bound, so that in cells a gang fits if they can be bound on such nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.core import wording
+from scheduler.core.cells.chains import Chain, Layout
+from scheduler.core.cells.mapping import Binder, Unbindable
+from scheduler.core.cells.world import World
+from scheduler.core.fitting.cluster import Fleet
+from scheduler.core.fitting.demand import Demand
+from scheduler.core.fitting.packing import Layer, locate
+from scheduler.core.plan import Reason, Tier
+from scheduler.core.snapshot import Candidates, NodeId
+
+#: Nodes named in a reason's details.
+MOST_NODES = 20
+
+
+def allowed_by(candidates: Sequence[Candidates], node: str) -> bool:
+    """Whether all of these allow the node of this name."""
+    return all([each.allow(node) for each in candidates])
+
+
+def allowed_in(chain: Chain, candidates: Sequence[Candidates]) -> int | None:
+    """Return the set of a chain's nodes that all of these allow; None: all of them."""
+    if not candidates:
+        return None
+    firsts = chain.leaves[:: chain.sizes[chain.node_level]]
+    found = sum([1 << number for number, leaf in enumerate(firsts) if allowed_by(candidates, leaf.node)])
+    return None if found.bit_count() == len(firsts) else found
+
+
+def bindable_nodes(layout: Layout, virtual_cluster: str, candidates: Sequence[Candidates]) -> set[NodeId]:
+    """Return virtual nodes that can stand for candidate nodes at once, as many of each cell as possible."""
+    world, found, place = World(layout), set[NodeId](), 0
+    for space in (*world.spaces[virtual_cluster].values(), *world.pinned[virtual_cluster].values()):
+        hardware = world.hardware[space.chain.name]
+        allowed = allowed_in(space.chain, candidates)
+        for level, number in space.all_roots():
+            size = space.chain.sizes[min(level, space.chain.node_level)]
+            first = number * space.chain.sizes[level]
+            units = space.chain.sizes[level] // size
+            for count in range(units, 0, -1):
+                try:
+                    Binder(hardware, space, allowed).bind(range(first, first + count * size))
+                except Unbindable:
+                    continue
+                found.update(NodeId(-place - unit - 1) for unit in range(count))
+                break
+            place += units
+    return found
+
+
+def misfit_on_candidates(
+    demand: Demand, fleet: Fleet, whole: Layer, allowed: Sequence[bool], node_rank: int
+) -> Reason | None:
+    """Return why a gang that fits into a fleet can never run on the nodes that it may use; None when it can.
+
+    `whole`: what the fleet offers when it is idle; `allowed`: for each node of it whether it may be used.
+    """
+    usable = [mask if may else 0 for mask, may in zip(whole.masks, allowed, strict=True)]
+    layer, widest = Layer.unclaimed(fleet, usable), demand.ranks[-1]
+    if locate(layer, fleet, demand, widest, node_rank) is not None:
+        return None
+    nearest = locate(whole, fleet, demand, widest, node_rank, layer)
+    lacking = [] if nearest is None else sorted({node for node in nearest if not allowed[node]})
+    names = [fleet.nodes[node].name for node in lacking if fleet.nodes[node].id > 0]
+    short = f"there are {wording.gpus(layer.gpus, [fleet.model])} for it; it needs {demand.gpus}"
+    apart = f"the {len(demand.needs)} replicas do not fit, even if all of them were idle"
+    return Reason(
+        code="exceeds_candidates",
+        tier=Tier.NEVER,
+        message=f"On the nodes that it may use ({described(demand.candidates)}),"
+        f" {short if layer.gpus < demand.gpus else apart}.",
+        blocking=_named(demand.candidates),
+        needed=demand.gpus,
+        available=layer.gpus,
+        hint=f"It would fit with {wording.listed(names)} as well."
+        if names
+        else "Name more nodes in `nodes.only`, or fewer in `nodes.avoid`.",
+    )
+
+
+def waits_for_candidates(demand: Demand) -> Reason:
+    """Return why a job waits for which there would be room elsewhere."""
+    return Reason(
+        code="candidate_nodes",
+        tier=Tier.CAPACITY,
+        message=f"{wording.gpus(demand.gpus, demand.models)} can be had, but not on the nodes that it may"
+        f" use: {described(demand.candidates)}.",
+        blocking=_named(demand.candidates),
+        needed=demand.gpus,
+        hint="It starts when others leave these nodes. With more of them in `nodes.only`, or fewer in"
+        " `nodes.avoid`, it might start sooner.",
+    )
+
+
+def described(candidates: Sequence[Candidates]) -> str:
+    """Say "only A and B", "all but C"."""
+    words = []
+    for each in candidates:
+        only = [name for name in each.only if each.allow(name)]
+        words.append(f"only {wording.listed(only)}" if only else f"all but {wording.listed(each.avoid)}")
+    return "; ".join(dict.fromkeys(words))
+
+
+def _named(candidates: Sequence[Candidates]) -> dict[str, list[str]]:
+    only = [name for each in candidates for name in each.only]
+    avoid = [name for each in candidates for name in each.avoid]
+    return {key: names[:MOST_NODES] for key, names in (("nodes", only), ("avoid", avoid)) if names}
