@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 _REFUSED = (401, 403)
 _TOO_MANY_GUESSES = 429
+_WHO_AM_I = "/api/v1/session"
 
 
 class AuditMiddleware:
@@ -63,7 +64,9 @@ def by_viewer(scope: Mapping[str, Any], viewer: Viewer, do: Callable[P, T]) -> C
 
 def _is_refused(request: HttpRequest, response: HttpResponseBase) -> bool:
     if response.status_code in _REFUSED:
-        return True
+        # A page begins by asking who is signed in; that it is nobody is an answer.
+        asks_only = request.method == "GET" and request.path == _WHO_AM_I
+        return not (asks_only and "Authorization" not in request.headers)
     # Who only waits for his turn to sign in is asked again, and refused or not then.
     is_waiting = TURN_AFTER_SECONDS in getattr(request, "scope", {})
     return bool(_tried(request)) and response.status_code == _TOO_MANY_GUESSES and not is_waiting

@@ -14,6 +14,11 @@ _VALUE_CHARACTERS = 60
 #: Past tense of the last word of an action, where that is not what `_past` makes of it.
 _PAST = {
     "create": "made",
+    # Actions of the audit log before this one.
+    "make": "made",
+    "set": "set",
+    "settings": "changed the settings of",
+    "address": "changed the address of",
     "take": "took",
     "hold": "held",
     "withdraw": "withdrew",

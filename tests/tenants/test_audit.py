@@ -10,6 +10,7 @@ from django.db import IntegrityError, connection, models, transaction
 from django.utils import timezone
 
 from tenants.audit.entries import REFUSALS_TOLD, forget_recent
+from tenants.audit.sentences import sentence
 from tenants.audit.source import Source, acting
 from tenants.audit.tables import AUDITED, NOT_AUDITED
 from tenants.audit.triggers import (
@@ -342,3 +343,25 @@ def test_who_reads_the_output_of_another_tenants_job_is_written_down_and_its_own
         str(job.id),
         job.tenant.name,
     )
+
+
+def test_a_page_that_asks_who_is_signed_in_is_refused_nothing_and_a_wrong_token_is() -> None:
+    assert Caller().get("/session").status_code == 401
+    assert not AuditEntry.objects.exists()
+    assert Caller("alt_0123ab_wrong").get("/session").status_code == 401
+    assert last("request.refuse").outcome == "refused"
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        ("quota.set", "operator set quota x."),
+        ("rule.make", "operator made rule x."),
+        ("job.cancel", "operator cancelled job x."),
+    ],
+)
+def test_an_entry_reads_as_a_sentence(action: str, said: str) -> None:
+    entry = AuditEntry(
+        actor="user operator", action=action, object_kind=action.partition(".")[0], subject="x", object_id="1"
+    )
+    assert sentence(entry) == said

@@ -169,7 +169,7 @@ class _Start:
     def _summary(self) -> list[str]:
         lines = [f"Allotment runs at  {_url(self.options)}", "", *_table(self.logins), ""]
         if not all(login["password"] for login in self.logins):
-            lines.append("A new password: manage.py changepassword NAME")
+            lines.append("A new password: manage.py reset_password NAME")
         if self.isolation["summary"]:
             lines.append(f"Jobs: {self.isolation['summary']}")
         return [*lines, f"Logs: {self.home.logs}", "Stop: Ctrl-C"]
