@@ -362,6 +362,14 @@ def test_a_page_that_asks_who_is_signed_in_is_refused_nothing_and_a_wrong_token_
 )
 def test_an_entry_reads_as_a_sentence(action: str, said: str) -> None:
     entry = AuditEntry(
-        actor="user operator", action=action, object_kind=action.partition(".")[0], subject="x", object_id="1"
+        actor="user operator",
+        action=action,
+        object_kind=action.partition(".")[0],
+        subject="x",
+        object_id="1",
+        token="",
+        tenant="",
+        before=None,
+        after=None,
     )
     assert sentence(entry) == said
