@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from django_filters import rest_framework as filters
@@ -23,6 +21,7 @@ from scheduler.rounds.replay import replay
 from scheduler.selectors import job_visible
 from scheduler.services.market.ledger import FIELDS
 from scheduler.services.market.ledger_reading import Sight, line_get, lines_of_party, lines_visible
+from tenants.api.instants import InstantFilter
 from tenants.selectors import viewer
 
 
@@ -58,13 +57,6 @@ class Replay(serializers.Serializer):
     seconds = serializers.FloatField(help_text="How long it took to decide the round.")
 
 
-#: Beyond these years instants have no time zones that the database knows.
-_SENSIBLE = [
-    MinValueValidator(datetime(1970, 1, 2, tzinfo=UTC)),
-    MaxValueValidator(datetime(2999, 12, 31, tzinfo=UTC)),
-]
-
-
 class LedgerFilter(filters.FilterSet):
     kind = filters.CharFilter(field_name="kind")
     view = filters.CharFilter(field_name="view")
@@ -75,8 +67,8 @@ class LedgerFilter(filters.FilterSet):
     round = filters.NumberFilter(
         field_name="round_number", min_value=0, max_value=2**63 - 1, decimal_places=0
     )
-    since = filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte", validators=_SENSIBLE)
-    until = filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt", validators=_SENSIBLE)
+    since = InstantFilter(field_name="at", lookup_expr="gte")
+    until = InstantFilter(field_name="at", lookup_expr="lt")
 
     class Meta:
         model = LedgerLine

@@ -125,10 +125,11 @@ class _Facts:
 
 def apply_plan(snapshot: Snapshot, plan: Plan) -> Applied:
     """Write the plan; the caller holds the fence in the same transaction."""
-    at = database_now()
     actor = f"round {plan.round_number}"
     changes = plan.actions
     facts = _lock_and_read(snapshot, changes)
+    # Not before: what was waited for may have been released meanwhile, and nobody holds it from before that.
+    at = database_now()
     stops = _stops_that_hold(changes, facts)
     for action in stops:
         _stop(action, facts, at=at, actor=actor)

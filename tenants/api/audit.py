@@ -20,6 +20,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from tenants.api.instants import InstantFilter
 from tenants.audit.reading import all_entries, entries_visible, receivers, represented
 from tenants.audit.triggers import expected_version, installed_version
 from tenants.errors import FieldError, Invalid
@@ -43,8 +44,8 @@ class AuditFilter(filters.FilterSet):
     tenant = filters.CharFilter(field_name="tenant")
     address = filters.CharFilter(method="by_address", help_text="An address or a network, 10.1.0.0/16.")
     outcome = filters.ChoiceFilter(choices=Outcome.choices)
-    since = filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte")
-    until = filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt")
+    since = InstantFilter(field_name="at", lookup_expr="gte")
+    until = InstantFilter(field_name="at", lookup_expr="lt")
 
     class Meta:
         model = AuditEntry

@@ -69,11 +69,14 @@ def promote(allocation_id: int, *, at: datetime) -> None:
 
 @transaction.atomic
 def _promote_alone(allocation_id: int) -> None:
-    _promote(allocation_id, at=database_now(), waits=True)
+    _promote(allocation_id, at=None, waits=True)
 
 
-def _promote(allocation_id: int, *, at: datetime, waits: bool) -> bool:
-    """Return whether all its jobs could be locked: then it is promoted, or not to be."""
+def _promote(allocation_id: int, *, at: datetime | None, waits: bool) -> bool:
+    """Return whether all its jobs could be locked: then it is promoted, or not to be.
+
+    Without `at` it is held from when it was waited for: its predecessor may have gone meanwhile.
+    """
     rows = AllocatedGpu.objects.filter(allocation_id=allocation_id, phase=HoldPhase.PLANNED)
     planned = Attempt.objects.filter(allocation_id=allocation_id, state=AttemptState.PLANNED)
     job_ids = list(planned.values_list("job_id", flat=True))
@@ -86,6 +89,7 @@ def _promote(allocation_id: int, *, at: datetime, waits: bool) -> bool:
     moving = Attempt.objects.filter(job_id__in=job_ids, state__in=ATTEMPT_LIVE)
     if not attempts or rows.filter(Exists(predecessor)).exists() or moving.exists():
         return True
+    at = at or database_now()
     rows.update(phase=HoldPhase.HELD)
     Allocation.objects.filter(id=allocation_id).update(phase=HoldPhase.HELD, held_at=at)
     nodes: set[int] = set()

@@ -1,16 +1,24 @@
 """Who waits for whom: real transactions on two connections."""
 
 import os
+from datetime import datetime
+from typing import Any
 
 import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
+from scheduler.clock import database_now
+from scheduler.models import Job
+from scheduler.rounds import apply
+from scheduler.rounds.run import run_round
+from scheduler.services.attempts import holds
 from scheduler.services.attempts.deadlocks import repeated_on_deadlock
 from scheduler.services.attempts.life import part_exited
+from scheduler.services.attempts.steps import lock_jobs
 from scheduler.services.jobs import control as jobs
 from scheduler.services.jobs.control import job_cancel
-from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
+from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 
 
 @pytest.mark.django_db(transaction=True)
@@ -51,6 +59,40 @@ def test_the_end_of_an_attempt_never_waits_for_its_successors_job():
             other.commit()
     successor.refresh_from_db()
     assert successor.state == "starting"
+
+
+def test_what_waited_is_held_from_after_it_was_waited_for(db: None, monkeypatch: pytest.MonkeyPatch):
+    """Its predecessor may be released meanwhile: nobody was there before that one was gone."""
+    waited: list[datetime] = []
+
+    def lock_late(job_ids: list[int], *, waits: bool) -> list[Job]:
+        locked = lock_jobs(job_ids, waits=waits)
+        waited.append(database_now())
+        return locked
+
+    monkeypatch.setattr(holds, "lock_jobs", lock_late)
+    successor = make_attempt(make_job(), gpus_of(make_node(gpus=1)), state="planned", phase="planned")
+    holds.promote_overdue()
+    successor.allocation.refresh_from_db()
+    assert successor.allocation.held_at >= waited[0]
+
+
+def test_a_round_starts_jobs_after_it_waited_for_what_it_changes(db: None, monkeypatch: pytest.MonkeyPatch):
+    waited: list[datetime] = []
+    lock_and_read = apply._lock_and_read
+
+    def lock_late(*arguments: Any) -> Any:
+        facts = lock_and_read(*arguments)
+        waited.append(database_now())
+        return facts
+
+    monkeypatch.setattr(apply, "_lock_and_read", lock_late)
+    make_node(gpus=1)
+    tenant = make_tenant()
+    shared = make_vc("shared", members=[tenant], guaranteed={"V100": 1})
+    job = make_job(tenant=tenant, virtual_cluster=shared)
+    run_round()
+    assert job.attempts.get().allocation.held_at >= waited[0]
 
 
 def deadlock() -> OperationalError:
