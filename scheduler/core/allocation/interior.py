@@ -59,6 +59,8 @@ class Optimum:
     shares: Floats
     height: float
     blame: Floats
+    #: No shares come to more than this height, however little they are worth.
+    highest: float
 
 
 def optimum(program: Program) -> Optimum:
@@ -167,7 +169,25 @@ class _Path:
         if not off.max() <= ALMOST:
             raise SolverError(f"the way to the optimum was lost: rows are off by {off.max():.1g}")
         prices = np.where(self._levels, self._of_prices[2] * program.pace, 0.0)
-        return Optimum(shares, height, prices / program.reward)
+        highest = self._highest() if program.worth.any() else height
+        return Optimum(shares, height, prices / program.reward, highest)
+
+    def _highest(self) -> float:
+        """Return a bound of the height; infinity where none is found.
+
+        Any prices of levels and GPUs make one. Where the height already counts most, a larger reward adds to
+        each price what it would be if only the height were worth anything; so the bound is then the height.
+        """
+        program = self._program
+        try:
+            self._factorise()
+            _, added = self._towards(np.zeros(len(self._values)), reward=program.reward)
+        except np.linalg.LinAlgError:
+            return np.inf
+        _, _, levels, gpus, _ = self._split(np.maximum(added, 0.0))
+        levels = np.where(self._levels, levels, 0.0)
+        time = (program.progress * levels - program.use * gpus[:, None]).max(axis=0)
+        return float((np.maximum(time, 0.0).sum() + gpus.sum()) / (program.pace @ levels))
 
     def _split(self, values: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
         shares, time, above, gpus = self._ends
@@ -234,10 +254,11 @@ class _Path:
         )
         self._system = system
 
-    def _towards(self, wanted: Floats) -> tuple[Floats, Floats]:
+    def _towards(self, wanted: Floats, reward: float = 0.0) -> tuple[Floats, Floats]:
         """Return the changes of values and prices by which their products change by what is wanted.
 
-        Rows and prices are met from the beginning on, so that only the products are missing.
+        Rows and prices are met from the beginning on, so that only the products are missing; unless the
+        height has so much more reward.
         """
         program, values, prices = self._program, self._of_values, self._of_prices
         pairs = self._split(wanted)
@@ -247,7 +268,7 @@ class _Path:
             "an,an->a", program.use, self._shares(worth, time, level)
         )
         level_price = self._level_prices(worth, time, level)
-        right[-1] = -np.einsum("n,n->", program.pace, level_price) - (pairs[4] / values[4])[0]
+        right[-1] = reward - np.einsum("n,n->", program.pace, level_price) - (pairs[4] / values[4])[0]
         found = np.linalg.solve(self._system, right)
         gpu_price, rise = found[:-1], found[-1:]
         cost = program.use * gpu_price[:, None]

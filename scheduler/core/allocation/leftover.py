@@ -23,14 +23,20 @@ ALIKE = 1 - 1e-9
 NEAR = 1e-12
 
 
+def is_alike_everywhere(polytope: Polytope) -> bool:
+    """Tell whether every job is as fast on one model as on another, and nobody in pairs."""
+    best = polytope.best
+    return not polytope.paired.any() and bool((polytope.rate_first >= ALIKE * best[polytope.first]).all())
+
+
 def evened(polytope: Polytope, floor: Floats) -> Floats | None:
     """Return the progress of a job of each group when what floors leave over is divided evenly.
 
     None where it matters who gets a GPU, or where: jobs are faster on one model than on another, or in pairs.
     """
-    best = polytope.best
-    if polytope.paired.any() or not (polytope.rate_first >= ALIKE * best[polytope.first]).all():
+    if not is_alike_everywhere(polytope):
         return None
+    best = polytope.best
     runs = np.zeros((polytope.groups, len(polytope.gpus)), dtype=np.bool_)
     runs[polytope.first, polytope.model] = True
     kinds, kind = np.unique(runs, axis=0, return_inverse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,17 +11,18 @@ from scheduler.core.allocation.errors import SolverError
 from scheduler.core.allocation.frame import SLACK, More, best_shares, floors, within
 from scheduler.core.allocation.instance import Flags, Floats
 from scheduler.core.allocation.interior import EXACT, Optimum, Program, optimum
-from scheduler.core.allocation.leftover import evened
+from scheduler.core.allocation.leftover import evened, is_alike_everywhere
 from scheduler.core.allocation.linear import LARGE
 from scheduler.core.allocation.polytope import Polytope
 from scheduler.core.allocation.terms import one
 
-#: From this many groups on the interior point method is the faster one, and up to so many models.
-INSIDE_FROM, MOST_MODELS = 40, 24
+#: From this many groups on the interior point method is the faster one for one stage, and for both stages in
+#: one program; up to so many models.
+INSIDE_FROM, FAIR_INSIDE_FROM, MOST_MODELS = 40, 2, 24
 #: No job's shares begin lower: the way from there would be long.
 LEAST_BEGINNING = 1e-4
-#: What it costs to leave the floors, in parts of all the progress there could be: more than it brings, if not
-#: the one then the other.
+#: What it costs to leave the floors, or the highest level, in parts of all the progress there could be: more
+#: than it brings, if not the one then the other.
 PENALTIES = (10.0, 1000.0)
 
 
@@ -62,7 +63,7 @@ def raise_levels(
             _back(raised.progress, wanted),
             _back(raised.blame, wanted),
         )
-    if _is_for_inside(polytope) and not base.any() and not floor.any():
+    if _is_for_inside(polytope, INSIDE_FROM) and not base.any() and not floor.any():
         with suppress(SolverError):
             return _raised_inside(polytope, pace)
     active = np.flatnonzero(pace > 0)
@@ -96,9 +97,9 @@ def _raised(polytope: Polytope, shares: Floats, pace: Floats, base: Floats, blam
     return Raised(max(height, 0.0), shares, progress, blame)
 
 
-def _is_for_inside(polytope: Polytope) -> bool:
+def _is_for_inside(polytope: Polytope, groups: int) -> bool:
     few = len(polytope.gpus) <= MOST_MODELS
-    return few and polytope.groups >= INSIDE_FROM and not polytope.paired.any()
+    return few and polytope.groups >= groups and not polytope.paired.any()
 
 
 def _raised_inside(polytope: Polytope, pace: Floats) -> Raised:
@@ -134,7 +135,7 @@ def _inside(polytope: Polytope, level: Floats, *, reward: float, is_worth: bool)
     found = optimum(program)
     shares = np.zeros((len(polytope.gpus), polytope.groups))
     shares[there] = found.shares[one_of] * (polytope.gpus[there] / gpus[one_of])[:, None]
-    return Optimum(shares, found.height, found.blame)
+    return replace(found, shares=shares)
 
 
 def _back(values: Floats, wanted: Flags) -> Floats:
@@ -142,6 +143,27 @@ def _back(values: Floats, wanted: Flags) -> Floats:
     whole = np.zeros(len(wanted))
     whole[wanted] = values
     return whole
+
+
+def fair_shares(polytope: Polytope, pace: Floats) -> Floats:
+    """Return the shares of most progress in sum among those that raise all jobs with a pace highest.
+
+    `raise_levels` and `hand_out` are one program where the height is worth so much that it comes first. How
+    much that must be is not known before; afterwards a bound of the height tells whether it was enough.
+    """
+    if _is_for_inside(polytope, FAIR_INSIDE_FROM) and not is_alike_everywhere(polytope):
+        active = pace > 0
+        rise = polytope.best[active] / pace[active]
+        # What no job can exceed, nor all together on all GPUs; twice that, as in `_raised_inside`.
+        together = polytope.gpus.sum() / ((polytope.size * polytope.gang)[active] / rise).sum()
+        level = pace * (2 * float(min(rise.min(), together)))
+        for penalty in PENALTIES:
+            with suppress(SolverError):
+                found = _inside(polytope, level, reward=penalty, is_worth=True)
+                if found.height >= found.highest * (1 - SLACK):
+                    return within(polytope, polytope.columns_of(found.shares.T))
+    raised = raise_levels(polytope, pace)
+    return hand_out(polytope, raised.height * pace)
 
 
 def hand_out(polytope: Polytope, floor: Floats) -> Floats:
@@ -152,7 +174,7 @@ def hand_out(polytope: Polytope, floor: Floats) -> Floats:
     """
     if (even := evened(polytope, floor)) is not None:
         return _placed(polytope, even)
-    if _is_for_inside(polytope) and floor.any():
+    if _is_for_inside(polytope, INSIDE_FROM) and floor.any():
         for penalty in PENALTIES:
             with suppress(SolverError):
                 found = _inside(polytope, floor, reward=penalty, is_worth=True)

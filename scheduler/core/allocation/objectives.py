@@ -18,7 +18,7 @@ import numpy as np
 from scheduler.core.allocation.errors import Problem
 from scheduler.core.allocation.frame import best_shares
 from scheduler.core.allocation.instance import Floats, Instance
-from scheduler.core.allocation.levels import hand_out, raise_levels
+from scheduler.core.allocation.levels import fair_shares, hand_out
 from scheduler.core.allocation.linear import LARGE_SUM
 from scheduler.core.allocation.objective import (
     Chosen,
@@ -46,8 +46,7 @@ class MaxMin(Objective):
         weight = polytope.marks[:, 0]
         if not weight.any():
             return Chosen(hand_out(polytope, np.zeros(polytope.groups)))
-        raised = raise_levels(polytope, weight)
-        return Chosen(hand_out(polytope, raised.height * weight))
+        return Chosen(fair_shares(polytope, weight))
 
     def value(self, instance: Instance, rates: Rates) -> float:
         claims = instance.weight > 0
@@ -68,9 +67,7 @@ class Makespan(Objective):
         return instance.steps_left[:, None]
 
     def choose(self, polytope: Polytope) -> Chosen:
-        needed = polytope.marks[:, 0] / polytope.unit
-        raised = raise_levels(polytope, needed)
-        return Chosen(hand_out(polytope, raised.height * needed))
+        return Chosen(fair_shares(polytope, polytope.marks[:, 0] / polytope.unit))
 
     def value(self, instance: Instance, rates: Rates) -> float:
         return float((instance.steps_left / np.maximum(rates.throughput, 1e-300)).max(initial=0.0))

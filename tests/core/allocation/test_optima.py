@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from scheduler.core.allocation import interior, levels
 from scheduler.core.allocation.checking import checked_instance
+from scheduler.core.allocation.frame import best_shares
 from scheduler.core.allocation.instance import Instance, blind
 from scheduler.core.allocation.objective import progress_of
 from scheduler.core.allocation.solution import Solution
@@ -93,6 +95,7 @@ def test_large_problems_have_the_same_optimum_from_inside(
 def solve_by_rows(instance: Instance, objective: str, monkeypatch: pytest.MonkeyPatch) -> Solution:
     with monkeypatch.context() as patch:
         patch.setattr(levels, "INSIDE_FROM", 10**9)
+        patch.setattr(levels, "FAIR_INSIDE_FROM", 10**9)
         return solve(instance, objective)
 
 
@@ -119,11 +122,36 @@ def test_where_no_two_jobs_are_alike_few_steps_lead_to_the_optimum(
     monkeypatch.setattr(interior._Path, "step", counted)
     monkeypatch.setattr(levels, "best_shares", None)
     inside = solve(instance, "max_min")
-    assert 0 < steps[0] <= 80
+    assert 0 < steps[0] <= 24
     assert inside.objective == pytest.approx(by_rows.objective, rel=1e-7)
     assert progress_of(instance, inside.throughput).sum() == pytest.approx(
         progress_of(instance, by_rows.throughput).sum(), rel=1e-6
     )
+
+
+@pytest.mark.parametrize("objective", ["max_min", "makespan"])
+def test_a_height_worth_too_little_is_noticed(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both stages are one program only where the height came first; else the worst-off would pay for it."""
+    dice = np.random.default_rng(5)
+    instance = checked_instance(
+        throughput=dice.uniform(0.1, 1, (20, 3)) * [3, 2, 1],
+        gpus=[3, 3, 3],
+        gang=dice.choice([1, 2], 20),
+        weight=dice.choice([1.0, 5.0], 20),
+        steps_left=dice.uniform(100, 1000, 20),
+    )
+    by_rows = solve_by_rows(instance, objective, monkeypatch)
+    for penalty, programs in ((1e-3, 2), (100.0, 0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(levels, "PENALTIES", (penalty,))
+            by_highs = Mock(wraps=best_shares)
+            patch.setattr(levels, "best_shares", by_highs)
+            solution = solve(instance, objective)
+        assert by_highs.call_count == programs
+        assert solution.objective == pytest.approx(by_rows.objective, rel=1e-7)
+        assert progress_of(instance, solution.throughput).sum() == pytest.approx(
+            progress_of(instance, by_rows.throughput).sum(), rel=1e-6
+        )
 
 
 @pytest.mark.slow
