@@ -17,7 +17,7 @@ from scheduler.core.policy import View
 from scheduler.core.snapshot import Job, JobId
 from scheduler.core.targets.ledger import Ledger
 from scheduler.core.targets.prospects import Prospects
-from scheduler.core.targets.units import Targets, Unit
+from scheduler.core.targets.units import SHARE_DIGITS, Targets, Unit
 
 #: To move a job that runs up to an idle model, or to give it another than the one it has, must be worth this.
 WORTH_MOVING = 1.1
@@ -88,7 +88,7 @@ class Turns:
                 for model, share in shares.items():
                     speed = max([self._prospects.speed(jobs[job], model) for job in unit])
                     lead = owed(unit, model) + self._ledger.worth_staying(unit, model)
-                    yield (-priority, -lead, -share, first, -speed), unit, model
+                    yield (-priority, -lead, -round(share, SHARE_DIGITS), first, -speed), unit, model
 
     def _rank(self, job: Job) -> tuple[Any, ...]:
         unit = (job.id,)

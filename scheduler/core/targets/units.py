@@ -16,6 +16,8 @@ Targets = dict[Unit, dict[str, float]]
 
 #: A share below this is the solver's rounding.
 NEGLIGIBLE_SHARE = 1e-6
+#: Shares that agree in so many digits are equal.
+SHARE_DIGITS = 6
 
 
 def name_of(unit: Unit) -> str:
