@@ -9,7 +9,8 @@ Prints a row a run, as each is done: what was run, its figure, and what was publ
 - *orders*: who knows speeds, the program or the order of models, apart from each other;
 - *static*: makespan, all jobs at once;
 - *priorities*: a fifth of the jobs weighs 5;
-- *parts*: POP on a trace.
+- *parts*: POP on a trace;
+- *leftovers*: few jobs whose figures depend on what agnostic makespan and finish-time fairness leave over.
 
 Hours are of simulated time. Seconds are of one core's processor time, of the decisions and of the whole run.
 """
@@ -54,6 +55,11 @@ PRIORITIES = {
     "max_min_fairness_water_filling": "gavel:objective=water_filling,aware=false",
     "max_min_fairness_water_filling_perf": "gavel:objective=water_filling",
 }
+#: Jobs, jobs per hour (0: all at once), GPUs of each model and seed, by objective.
+LEFTOVERS = {
+    "makespan": [(40, 0.0, 12, 0), (60, 0.0, 16, 2), (100, 0.0, 16, 1), (100, 0.0, 36, 0)],
+    "finish_time_fairness": [(40, 0.9, 4, 7), (200, 1.6, 12, 3), (200, 1.9, 12, 3)],
+}
 #: Of the README of the published code: AlloX, seed by seed, jobs 4,000 to 4,999 at 0.8 jobs/h.
 SAMPLE_SECONDS = {42: 59770.441018, 1234: 64695.450528, 15: 55072.401336}
 #: Jobs beyond the last one that is measured, so that load does not fall before that one ends: where jobs
@@ -80,6 +86,8 @@ class Run:
     rounds: str = "gavel"
     gpus: int = 36
     seed: int = 0
+    #: Jobs that come after those that are measured, where jobs come one by one.
+    more: int = MORE
 
 
 def runs(data: Path, sections: list[str]) -> Iterator[Run]:
@@ -100,6 +108,8 @@ def runs(data: Path, sections: list[str]) -> Iterator[Run]:
             yield from _priorities(data)
         elif section == "parts":
             yield from _parts(data)
+        elif section == "leftovers":
+            yield from _leftovers()
         else:
             raise SystemExit(f"there is no section {section}")
 
@@ -185,6 +195,22 @@ def _parts(data: Path) -> Iterator[Run]:
         )
 
 
+def _leftovers() -> Iterator[Run]:
+    for objective, workloads in LEFTOVERS.items():
+        for jobs, rate, gpus, seed in workloads:
+            yield Run(
+                section="leftovers",
+                policy=f"gavel:objective={objective},aware=false",
+                published={},
+                jobs_per_hour=rate,
+                window=(0, jobs),
+                multi_gpu=objective == "makespan",
+                gpus=gpus,
+                seed=seed,
+                more=0,
+            )
+
+
 def _averages(data: Path) -> dict[tuple[str, float, str], float]:
     return {
         (row["workload"], float(row["jobs_per_hour"]), row["policy"]): float(row["value"])
@@ -201,7 +227,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 def case_of(run: Run, data: Path) -> Case:
     """Return the run as `manage.py simulate` would have it."""
     end = run.window[1]
-    jobs = end + MORE if run.jobs_per_hour else end
+    jobs = end + run.more if run.jobs_per_hour else end
     flags = f"multi_gpu={run.multi_gpu},priorities={run.priorities}".lower()
     return Case(
         cluster=f"v100={run.gpus},p100={run.gpus},k80={run.gpus}:4",
@@ -218,6 +244,8 @@ def measures_of(result: Result, run: Run) -> dict[str, float]:
     """Return the hours that were published for such a run."""
     first, end = run.window
     measured = [job for job in result.jobs if first < job.id <= end and job.outcome == "succeeded"]
+    if run.section == "leftovers":
+        return {"average_jct_hours": _mean_hours(measured), "makespan_hours": result.ended_at / 3600}
     if not run.jobs_per_hour:
         return {"makespan_hours": result.ended_at / 3600}
     if run.priorities:
@@ -247,7 +275,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, required=True, help="the folder of Gavel's data")
-    parser.add_argument("--only", default="sample,single,orders,multiple,static,priorities,parts")
+    parser.add_argument("--only", default="sample,single,orders,multiple,static,priorities,parts,leftovers")
     parser.add_argument("--rates", help="only these jobs per hour, such as 2,5.6")
     parser.add_argument("--policy", action="append", help="only this one of our policies; may be repeated")
     parser.add_argument("--out", type=Path, help="append the rows to this file as well")
