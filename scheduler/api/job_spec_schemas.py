@@ -3,7 +3,7 @@
 from rest_framework import serializers
 
 from scheduler.core.lifecycle import JobState
-from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
+from scheduler.core.snapshot import DOWNGRADE, GUARANTEED, OPPORTUNISTIC, PREEMPT
 from scheduler.jobspec import NOTIFIED, TOPOLOGY_LEVELS, WATCHED_THEN
 from scheduler.jobspec.candidates import MAX_NODES
 from tenants import SECRET_SCOPES
@@ -194,6 +194,13 @@ class JobSpec(serializers.Serializer):
         allow_null=True,
         max_length=255,
         help_text="A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only.",
+    )
+    on_reclaim = serializers.ChoiceField(
+        choices=[PREEMPT, DOWNGRADE],
+        required=False,
+        allow_null=True,
+        help_text="When its guarantee is taken, by others of its virtual cluster or by a change: it"
+        " stops, or runs on as opportunistic. Null: it stops for the former and runs on after the latter.",
     )
     skew = serializers.FloatField(
         required=False,

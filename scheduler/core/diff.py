@@ -14,8 +14,11 @@ from scheduler.core.facts import Facts
 from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import gpus_of, words_of
 from scheduler.core.plan import Action, ActionKind, Mode
+from scheduler.core.restraint.downgrading import Downgrade, stops_with_its_guarantee
 from scheduler.core.serve import Served
 from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, Running
+
+_RUNS_ON = "it runs on as opportunistic."
 
 
 def diff(
@@ -23,6 +26,7 @@ def diff(
     admission: Admission,
     homeless: Collection[AllocationId],
     outcomes: Sequence[Served],
+    downgraded: Mapping[AllocationId, Downgrade],
 ) -> tuple[Action, ...]:
     """Return the actions of the round: what is placed anew, view by view, then who stops without a new place,
     then whose guarantee lapses or returns where it stays.
@@ -43,6 +47,7 @@ def diff(
             stops.append(_stop(running, job, facts, admission, takers))
     acted = leaving.union(action.allocation for action in placed)
     regrades = [_regrade(facts.running[each], facts) for each in sorted(facts.regraded) if each not in acted]
+    regrades += [_downgraded(downgraded[each], facts) for each in sorted(downgraded) if each not in acted]
     return (*[_with_cause(action, facts, takers) for action in placed], *stops, *regrades)
 
 
@@ -146,15 +151,38 @@ def _named(takers: Sequence[Action]) -> tuple[tuple[JobId, ...], str]:
 def _regrade(running: Running, facts: Facts) -> Action:
     vc = facts.jobs[running.jobs[0]].virtual_cluster
     guaranteed = facts.regraded[running.allocation]
-    cause, message = (_returned if guaranteed else _lapsed)(vc, running.gpu_model, facts)
+    kind, model = ActionKind.REGRADE, running.gpu_model
+    if guaranteed:
+        cause, message = _returned(vc, model, facts)
+    elif stops_with_its_guarantee(running, facts):
+        kind, cause = ActionKind.STOP, "preempted"
+        message = f"{_lapsed(vc, model, facts)[1]}: it stops, as it asks for with on_reclaim."
+    else:
+        cause, message = _lapsed(vc, model, facts)
+        message = f"{message}: {_RUNS_ON}"
     return Action(
-        kind=ActionKind.REGRADE,
+        kind=kind,
         jobs=running.jobs,
         virtual_cluster=vc,
         guaranteed=guaranteed,
         allocation=running.allocation,
         cause=cause,
         message=message,
+    )
+
+
+def _downgraded(downgrade: Downgrade, facts: Facts) -> Action:
+    running = downgrade.running
+    vc = facts.jobs[running.jobs[0]].virtual_cluster
+    whom = wording.jobs(downgrade.to) if downgrade.to else "others"
+    return Action(
+        kind=ActionKind.REGRADE,
+        jobs=running.jobs,
+        virtual_cluster=vc,
+        guaranteed=False,
+        allocation=running.allocation,
+        cause="downgraded",
+        message=f"Virtual cluster {vc} gives what is guaranteed to it to {whom}: {_RUNS_ON}",
     )
 
 
@@ -169,25 +197,24 @@ def _returned(vc: str, model: str, facts: Facts) -> tuple[str, str]:
 
 
 def _lapsed(vc: str, model: str, facts: Facts) -> tuple[str, str]:
-    """Return the same of its lapse."""
-    on = "it runs on as opportunistic."
+    """Return the same of its lapse, without what becomes of the job."""
     lending = facts.frame.lending
     if lending is not None:
         for loan in lending.ended:
             lot = loan.got_by(vc)
             if lot is not None and model in gpus_of(lot, facts.layout):
                 what = f"{words_of(lot)} from {loan.other(vc)} to virtual cluster {vc}"
-                return "loan_ended", f"The loan of {what} has ended: {on}"
+                return "loan_ended", f"The loan of {what} has ended"
         for loan in active(lending.loans, facts.frame.now):
             lot = loan.given_by(vc)
             if lot is not None and model in gpus_of(lot, facts.layout):
                 what = f"{words_of(lot)} to {loan.other(vc)} until {wording.instant(loan.ends_at)}"
-                return "lent", f"Virtual cluster {vc} lends {what}: {on}"
+                return "lent", f"Virtual cluster {vc} lends {what}"
     if facts.is_divided(model):
-        return "cells_lost", f"Virtual cluster {vc} has no cell where it runs: {on}"
+        return "cells_lost", f"Virtual cluster {vc} has no cell where it runs"
     left = facts.virtual_clusters[vc].guaranteed.get(model, 0)
     return (
         "guarantee_lowered",
         f"Virtual cluster {vc} is guaranteed {wording.gpus(left, [model])} now, fewer than its guaranteed"
-        f" jobs hold: {on}",
+        " jobs hold",
     )

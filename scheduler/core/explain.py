@@ -14,7 +14,7 @@ from scheduler.core.fitting.demand import Demand, Need, demand_of, shape_in, siz
 from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import gpus_of
 from scheduler.core.lending.terms import Loan
-from scheduler.core.plan import Action, Placement, Reason, Tier
+from scheduler.core.plan import Action, ActionKind, Placement, Reason, Tier
 from scheduler.core.serve import Served
 from scheduler.core.snapshot import GpuId, Job, JobId, Running
 
@@ -38,6 +38,8 @@ def explain(
         if action.placement is not None:
             placed.update(action.jobs)
             promised.append((action.jobs, action.placement))
+        elif action.kind is ActionKind.REGRADE:
+            placed.update(action.jobs)
         else:
             for job in action.jobs:
                 found.setdefault(job, []).append(_stopped(action, facts))

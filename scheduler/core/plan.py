@@ -130,8 +130,8 @@ class Action:
     slice_seconds: float | None = None
     allocation: AllocationId | None = None
     #: For STOP: "preempted", "cancelled" or "time_limit". For MOVE: "preempted" when it has to give way.
-    #: For REGRADE: why it lapses: "cells_lost", "guarantee_lowered", "lent", "loan_ended"; or why it returns:
-    #: "cells_back", "guarantee_back".
+    #: For REGRADE: why it lapses: "cells_lost", "guarantee_lowered", "lent", "loan_ended", "downgraded"; or
+    #: why it returns: "cells_back", "guarantee_back".
     cause: str = ""
     #: For both: the jobs whose placement took these GPUs, and the sentence shown to the victim.
     preempted_by: tuple[JobId, ...] = ()

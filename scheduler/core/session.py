@@ -22,9 +22,10 @@ from scheduler.core.plan import Plan
 from scheduler.core.policy import View
 from scheduler.core.reserve import Reservation
 from scheduler.core.restraint.displacing import Restraint
+from scheduler.core.restraint.downgrading import Downgrade, downgrades, kept_on
 from scheduler.core.restraint.shielding import Shielding
 from scheduler.core.serve import Plugins, Served
-from scheduler.core.snapshot import Snapshot
+from scheduler.core.snapshot import AllocationId, Snapshot
 from scheduler.core.survey import Survey
 
 
@@ -52,24 +53,31 @@ class Session:
         self._shielding = Shielding(self.facts, self.admission)
         self._reservation = Reservation(self.facts, self.admission, self.binding, compute)
         self._survey = Survey(self.facts, self.admission)
+        self._downgraded: Mapping[AllocationId, Downgrade] = {}
 
     def outcomes(self) -> Sequence[Served]:
         """Admit, reserve, allocate and place: serve the guaranteed views in turn, then the spare one."""
         cluster, frame = self._refreshed(), self.facts.frame
         restraint = Restraint(self.facts, moves=self._moves)
         outcomes = []
+        asked: list[Downgrade] = []
         for vc in self._reservation.order():
             view = self._reservation.guaranteed(vc, cluster)
             plugins = Plugins(policy=vc.policy, policy_parameters=vc.policy_parameters, placer=vc.placer)
             outcome = self._served(view, plugins, restraint)
+            found = downgrades(self.facts, outcome)
+            asked.extend(found.values())
             if self.binding is None:
                 cluster = outcome.capacity
             else:
                 placements, cluster, unbound = self.binding.realised(
-                    view, outcome.decision, outcome.placements, outcome.capacity, cluster
+                    view, outcome.decision, outcome.placements, outcome.capacity, cluster, found
                 )
                 outcome = replace(outcome, placements=placements, unbound=unbound)
             outcomes.append(outcome)
+        self._downgraded = {}
+        if asked:
+            self._downgraded, cluster = kept_on(self.facts, asked, cluster)
         view = self._reservation.spare(cluster)
         plugins = Plugins(policy=frame.spare_policy, policy_parameters={}, placer=frame.spare_placer)
         outcomes.append(self._served(view, plugins, restraint))
@@ -124,7 +132,7 @@ class Session:
             ledger[MARKET] = dealt.ledger
         return Plan(
             round_number=self.facts.frame.round_number,
-            actions=diff(self.facts, self.admission, self._reservation.homeless, outcomes),
+            actions=diff(self.facts, self.admission, self._reservation.homeless, outcomes, self._downgraded),
             memory=memory,
             wake_at=min(wakes, default=None),
             degraded={outcome.view.name: outcome.failure for outcome in outcomes if outcome.failure},

@@ -24,6 +24,9 @@ Memory = Mapping[str, Any]
 
 GUARANTEED = "guaranteed"
 OPPORTUNISTIC = "opportunistic"
+#: What becomes of a guaranteed job when its guarantee is taken: it stops, or runs on as opportunistic.
+PREEMPT = "preempt"
+DOWNGRADE = "downgrade"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +200,9 @@ class Job:
     #: Higher wins.
     priority: int = 0
     guaranteed: bool = True
+    #: PREEMPT, DOWNGRADE or empty: it gives way at once to jobs of its own virtual cluster, and runs on as
+    #: opportunistic when its guarantee lapses.
+    on_reclaim: str = ""
     time_limit_seconds: float | None = None
     #: Not before this instant: back-off after a failure.
     eligible_at: float = 0.0

@@ -8,7 +8,7 @@ from typing import Any
 from scheduler.core.failures.retrying import RetryRules
 from scheduler.core.failures.taxonomy import KNOWN_FAILURES
 from scheduler.core.perf.speed import HIGHEST, LARGEST_RATIO, too_far_apart
-from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Topology
+from scheduler.core.snapshot import DOWNGRADE, GUARANTEED, OPPORTUNISTIC, PREEMPT, Topology
 from scheduler.jobspec.candidates import read_candidates
 from scheduler.jobspec.fields import Fields, described, is_mapping, is_storable
 from scheduler.jobspec.ports import read_ports
@@ -107,6 +107,7 @@ def _job(fields: Fields) -> JobSpec:
         topology=_topology(fields),
         nodes=read_candidates(fields),
         pinned_cell=_pinned_cell(fields, guarantee),
+        on_reclaim=_on_reclaim(fields, guarantee),
         time_limit_seconds=time_limit_seconds,
         estimate_seconds=_estimate(fields, time_limit_seconds),
         deadline_seconds=fields.duration("deadline", most_seconds=MAX_TIME_LIMIT_SECONDS),
@@ -323,6 +324,14 @@ def _pinned_cell(fields: Fields, guarantee: str) -> str:
         problem = "an opportunistic job can not ask for a pinned cell"
         fields.refuse("pinned_cell", problem, "no pinned cell, or guarantee: guaranteed")
     return name
+
+
+def _on_reclaim(fields: Fields, guarantee: str) -> str:
+    what = fields.choice("on_reclaim", (PREEMPT, DOWNGRADE), default="")
+    if what and guarantee == OPPORTUNISTIC:
+        problem = "an opportunistic job has no guarantee that could be taken"
+        fields.refuse("on_reclaim", problem, "nothing, or guarantee: guaranteed")
+    return what
 
 
 def _skew(fields: Fields) -> float | None:

@@ -104,6 +104,9 @@ class JobSpec:
     nodes: Candidates | None
     #: The pinned cell of its virtual cluster in which it runs; empty: none.
     pinned_cell: str
+    #: What becomes of it when its guarantee is taken; empty: it gives way to jobs of its virtual cluster, and
+    #: runs on as opportunistic when the guarantee lapses.
+    on_reclaim: str
     time_limit_seconds: float | None
     #: How long it is expected to run in all; None when its user does not say.
     estimate_seconds: float | None
@@ -171,6 +174,7 @@ class JobSpec:
             "skew": self.skew,
             "nodes": self._nodes(),
             "pinned_cell": self.pinned_cell or None,
+            "on_reclaim": self.on_reclaim or None,
             "retry": {
                 "attempts": dict(self.retry.attempts),
                 "matching": dict(self.retry.matching),
@@ -216,6 +220,7 @@ class JobSpec:
             "skew": self.skew,
             "nodes": self._nodes(),
             "pinned_cell": self.pinned_cell,
+            "on_reclaim": self.on_reclaim,
             "deadline_seconds": self.deadline_seconds,
         }
 
@@ -249,6 +254,7 @@ class JobSpec:
             search=self.search,
             skew=self.skew,
             pinned_cell=self.pinned_cell,
+            on_reclaim=self.on_reclaim,
         )
 
 
@@ -285,6 +291,7 @@ _FIELDS = (
     "skew",
     "nodes",
     "pinned_cell",
+    "on_reclaim",
     "retry",
     "watch",
     "trial",

@@ -31,9 +31,9 @@ class Job(models.Model):
     #: "min_gpus": number or null if not elastic, "topology": [level, required] or null,
     #: "throughput": {gpu model: samples per second}, "estimate_seconds": number or null,
     #: "application": text, "search": text, "skew": number or null, "pinned_cell": text,
-    #: "nodes": {"only": names, "avoid": names} or null, "deadline_seconds": number from submission or null,
-    #: "needs_containers": truth}. Until its trial run is over that of the trial, with "limit_seconds" and, as
-    #: "after_trial", the job's own.
+    #: "nodes": {"only": names, "avoid": names} or null, "on_reclaim": "preempt", "downgrade" or "",
+    #: "deadline_seconds": number from submission or null, "needs_containers": truth}. Until its trial run is
+    #: over that of the trial, with "limit_seconds" and, as "after_trial", the job's own.
     shape = models.JSONField()
     labels = models.JSONField(default=dict)
 

@@ -31,9 +31,12 @@ def effects(facts: Snapshot, layout: Layout) -> list[dict[str, Any]]:
     for held in facts.running:
         if held.guaranteed and not held.stopping and held.gpu_model in divided and held.jobs[0] in home:
             running[home[held.jobs[0]]] += held.jobs
+    guaranteed = {held.allocation for held in facts.running if held.guaranteed}
     lapsing: dict[str, list[JobId]] = defaultdict(list)
     for action in decide(_with(facts, layout)).actions:
-        if action.kind is ActionKind.REGRADE and not action.guaranteed:
+        if action.kind in (ActionKind.REGRADE, ActionKind.STOP) and (
+            action.allocation in guaranteed and not action.guaranteed
+        ):
             lapsing[action.virtual_cluster] += action.jobs
     return [
         {

@@ -172,6 +172,7 @@ def _past_job(row: Sequence, speeds: KnownSpeeds) -> PastJob:
         skew=told.skew,
         nodes=told.nodes,
         pinned_cell=told.pinned_cell,
+        on_reclaim=told.on_reclaim,
     )
     return PastJob(
         job=job,

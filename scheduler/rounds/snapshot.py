@@ -196,6 +196,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 topology=told.topology,
                 nodes=told.nodes,
                 pinned_cell=told.pinned_cell,
+                on_reclaim=told.on_reclaim,
                 elastic=told.elastic,
                 throughput=known.throughput,
                 estimated=known.estimated,
@@ -257,6 +258,7 @@ class Shape(NamedTuple):
     skew: float | None
     nodes: core.Candidates | None
     pinned_cell: str
+    on_reclaim: str
     deadline_seconds: float | None
     needs_containers: bool
     #: Of a trial run, whatever the job's own; None: no other.
@@ -297,6 +299,7 @@ def shape_of(text: str) -> Shape:
         skew=_number(shape.get("skew")),
         nodes=_candidates(shape.get("nodes")),
         pinned_cell=shape.get("pinned_cell") or "",
+        on_reclaim=shape.get("on_reclaim") or "",
         deadline_seconds=_number(shape.get("deadline_seconds")),
         needs_containers=bool(shape.get("needs_containers")),
         limit_seconds=_number(shape.get("limit_seconds")),

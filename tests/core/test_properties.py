@@ -80,7 +80,7 @@ def test_who_waits_is_told_why_the_most_decisive_reason_first(snapshot: Snapshot
     tiers = list(Tier)
     placed = {job for action in plan.actions if action.placement for job in action.jobs}
     undisturbed = {job for running in snapshot.running for job in running.jobs} - {
-        job for action in plan.actions for job in action.jobs
+        job for action in plan.actions if action.kind is not ActionKind.REGRADE for job in action.jobs
     }
     for job in snapshot.jobs:
         reasons = plan.reasons.get(job.id, ())

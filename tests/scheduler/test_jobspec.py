@@ -56,6 +56,7 @@ def test_defaults_are_filled_in() -> None:
         "skew": None,
         "nodes": None,
         "pinned_cell": None,
+        "on_reclaim": None,
         "retry": {"max_attempts": 3, "attempts": {}, "matching": {}},
         "watch": None,
         "trial": None,
@@ -75,6 +76,17 @@ def test_a_pinned_cell_is_for_guaranteed_jobs() -> None:
     told = problems(spec(pinned_cell="demo", guarantee="opportunistic"))["pinned_cell"]
     assert told.problem == "an opportunistic job can not ask for a pinned cell"
     assert problems(spec(pinned_cell=["demo"]))["pinned_cell"].problem == "a list is not a valid name"
+
+
+def test_what_becomes_of_a_job_whose_guarantee_is_taken() -> None:
+    parsed = parse(spec(on_reclaim="downgrade"))
+    assert parsed.shape()["on_reclaim"] == parsed.to_dict()["on_reclaim"] == "downgrade"
+    assert parsed.core_job(tenant="vision").on_reclaim == "downgrade"
+    told = problems(spec(on_reclaim="downgrad"))["on_reclaim"]
+    assert told.problem == "'downgrad' is not known (did you mean \"downgrade\"?)"
+    assert told.expected == "one of: preempt, downgrade"
+    told = problems(spec(on_reclaim="preempt", guarantee="opportunistic"))["on_reclaim"]
+    assert told.problem == "an opportunistic job has no guarantee that could be taken"
 
 
 @pytest.mark.parametrize(
@@ -145,6 +157,7 @@ def test_everything_can_be_stated() -> None:
         "search": "rates",
         "nodes": {"only": ["n1", "n2"], "avoid": ["n3"]},
         "pinned_cell": "",
+        "on_reclaim": "",
         "skew": 0.3,
         "deadline_seconds": 172_800.0,
     }

@@ -54,6 +54,7 @@ def workloads(draw: st.DrawFn) -> Workload:
                     skew=draw(st.floats(0.001, 1)),
                     throughput=draw(st.dictionaries(PLAIN, st.floats(0.001, 1e6), max_size=2)),
                     nodes=draw(st.none() | candidates()),
+                    on_reclaim=draw(st.sampled_from(("", "preempt", "downgrade"))),
                 ),
                 truth=Truth(
                     work_seconds=draw(SECONDS), status=draw(st.sampled_from(("passed", "killed", "failed")))

@@ -3420,6 +3420,13 @@ export interface components {
             /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
             pinned_cell?: string | null;
             /**
+             * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Null: it stops for the former and runs on after the latter.
+             *
+             *     * `preempt` - preempt
+             *     * `downgrade` - downgrade
+             */
+            on_reclaim?: (components["schemas"]["OnReclaimEnum"] | components["schemas"]["NullEnum"]) | null;
+            /**
              * Format: double
              * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.
              */
@@ -3469,6 +3476,13 @@ export interface components {
             nodes?: components["schemas"]["NodesRequest"] | null;
             /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
             pinned_cell?: string | null;
+            /**
+             * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Null: it stops for the former and runs on after the latter.
+             *
+             *     * `preempt` - preempt
+             *     * `downgrade` - downgrade
+             */
+            on_reclaim?: (components["schemas"]["OnReclaimEnum"] | components["schemas"]["NullEnum"]) | null;
             /**
              * Format: double
              * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.
@@ -3543,6 +3557,13 @@ export interface components {
             nodes?: components["schemas"]["NodesRequest"] | null;
             /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
             pinned_cell?: string | null;
+            /**
+             * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Null: it stops for the former and runs on after the latter.
+             *
+             *     * `preempt` - preempt
+             *     * `downgrade` - downgrade
+             */
+            on_reclaim?: (components["schemas"]["OnReclaimEnum"] | components["schemas"]["NullEnum"]) | null;
             /**
              * Format: double
              * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.
@@ -4223,6 +4244,12 @@ export interface components {
          * @enum {string}
          */
         OfferState: "open" | "taken" | "withdrawn" | "expired";
+        /**
+         * @description * `preempt` - preempt
+         *     * `downgrade` - downgrade
+         * @enum {string}
+         */
+        OnReclaimEnum: "preempt" | "downgrade";
         Overrun: {
             /** Format: date-time */
             since: string;

@@ -300,8 +300,11 @@ class Binding:
         placements: Mapping[int, Placement],
         left: Capacity,
         cluster: Capacity,
+        downgraded: Collection[AllocationId],
     ) -> tuple[dict[int, Placement], Capacity, dict[JobId, Reason]]:
         """Bind what a view was given on its private cluster.
+
+        `downgraded`: allocations that lose their cells, and their hardware only if it is needed.
 
         Returns the placements on real GPUs, what is left of the cluster, and why jobs were left out whose
         placement can not be carried out: hardware, or its CPUs or memory, is held by who is not stopped.
@@ -311,6 +314,8 @@ class Binding:
         for holding in view.capacity.pending.values():
             if holding in left.dropped and holding.running is not None:
                 after.drop(self._facts.holdings[holding.running.allocation])
+                if holding.running.allocation in downgraded:
+                    self._downgrade(holding.running.allocation)
         for position, placement in placements.items():
             grant = decision.grants[position]
             before = view.running.get(grant.jobs[0])
@@ -339,6 +344,14 @@ class Binding:
             else:
                 found[position] = real
         return found, after, unbound
+
+    def _downgrade(self, allocation: AllocationId) -> None:
+        """Take the cells of an allocation; its GPUs are then better left alone."""
+        seats = self._seats.pop(allocation, None)
+        if seats is not None:
+            self._let_go(seats)
+            self._privates[seats[0][1].virtual_cluster].unseat(allocation)
+            self._disturb(self._facts.running[allocation])
 
     def _kept_from(self, vc: str, jobs: Sequence[JobId]) -> list[Running]:
         """Return the lapsed allocations of a virtual cluster that make no room for these jobs of its own."""

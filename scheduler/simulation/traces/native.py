@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.core.sim.workload import Arrival, Workload
-from scheduler.core.snapshot import Candidates, Task
+from scheduler.core.snapshot import DOWNGRADE, PREEMPT, Candidates, Task
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.traces import fields
 from scheduler.simulation.traces.fields import BadField, shown
@@ -47,6 +47,7 @@ FIELDS = (
     "pinned_cell",
     "nodes_only",
     "nodes_avoid",
+    "on_reclaim",
 )
 _REQUIRED = ("submitted_at", "duration_seconds")
 #: Fields that a written trace always has, so that its header is the same whatever the jobs.
@@ -148,6 +149,7 @@ def _job(given: Mapping[str, Any], seen: _Seen, *, estimated: bool) -> TracedJob
         search=str(given.get("search", "")),
         pinned_cell=str(given.get("pinned_cell", "")),
         nodes=_candidates(given),
+        on_reclaim=_on_reclaim(given.get("on_reclaim", "")),
     )
     seen.ids.add(key)
     return job
@@ -180,6 +182,12 @@ def _tasks(given: Mapping[str, Any]) -> tuple[Task, ...] | None:
     if "gpus" in given and fields.count("gpus", given["gpus"]) != total:
         raise BadField("gpus", f"{shown(given['gpus'])} is not replicas x gpus_per_replica, which is {total}")
     return (task,)
+
+
+def _on_reclaim(value: Any) -> str:
+    if value in ("", PREEMPT, DOWNGRADE):
+        return str(value)
+    raise BadField("on_reclaim", f"{shown(value)} is neither {PREEMPT} nor {DOWNGRADE}")
 
 
 def _candidates(given: Mapping[str, Any]) -> Candidates | None:
@@ -261,6 +269,7 @@ def _record(arrival: Arrival) -> dict[str, Any]:
         "pinned_cell": job.pinned_cell or None,
         "nodes_only": (list(job.nodes.only) or None) if job.nodes else None,
         "nodes_avoid": (list(job.nodes.avoid) or None) if job.nodes else None,
+        "on_reclaim": job.on_reclaim or None,
     }
 
 

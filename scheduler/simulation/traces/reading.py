@@ -106,6 +106,7 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
                     search=job.search,
                     pinned_cell=job.pinned_cell,
                     nodes=job.nodes,
+                    on_reclaim=job.on_reclaim,
                     virtual_cluster=job.virtual_cluster,
                     submitted_at=job.submitted_at - origin,
                     tasks=job.tasks or tasks[job.gpus],

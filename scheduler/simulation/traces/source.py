@@ -64,6 +64,8 @@ class TracedJob(NamedTuple):
     pinned_cell: str = ""
     #: None: any nodes.
     nodes: Candidates | None = None
+    #: "preempt", "downgrade" or empty.
+    on_reclaim: str = ""
 
 
 class Source:

@@ -157,21 +157,24 @@ def quota(at: int, tenant: str, limits: Mapping[str, int]) -> Event:
     return Event(at=at, to_rows=to_rows, to_facts=lambda engine: engine.reconfigure(change))
 
 
-#: Number and GPUs of a job -> what it asks for besides.
-Besides = Callable[[int, int], Mapping[str, Any]]
+#: Number and GPUs of a job, and whether it is guaranteed -> what it asks for besides.
+Besides = Callable[[int, int, bool], Mapping[str, Any]]
 #: Replicas and GPUs of each: small ones, whole nodes, gangs over two and three nodes.
 _SHAPES = ((1, 1), (1, 1), (1, 2), (1, 4), (2, 2), (2, 3), (3, 1), (3, 2))
 
 
-def demanding(number: int, gpus: int) -> Mapping[str, Any]:
-    """What some jobs ask for besides: nodes that they name."""
+def demanding(number: int, gpus: int, guaranteed: bool) -> Mapping[str, Any]:
+    """What some jobs ask for besides: nodes that they name, and what becomes of them when they give way."""
+    asked: dict[str, Any] = {}
     if number % 4 == 1 and gpus <= 4:
-        return {"nodes": {"only": ["node-c"]} if gpus <= 2 else {"avoid": ["node-a"]}}
-    return {}
+        asked["nodes"] = {"only": ["node-c"]} if gpus <= 2 else {"avoid": ["node-a"]}
+    if guaranteed:
+        asked["on_reclaim"] = ("downgrade", "downgrade", "preempt")[number % 3]
+    return asked
 
 
 def jobs(
-    dice: random.Random, count: int, *, over_seconds: int, besides: Besides = lambda number, gpus: {}
+    dice: random.Random, count: int, *, over_seconds: int, besides: Besides = lambda *job: {}
 ) -> Sequence[Event]:
     """So many jobs of all kinds, and what becomes of them."""
     events = []
@@ -198,7 +201,7 @@ def jobs(
                 }
             ],
         }
-        spec |= besides(number, replicas * gpus)
+        spec |= besides(number, replicas * gpus, guaranteed)
         given = {key: value for key, value in spec.items() if value is not None}
         events.append(submission(at, number, dice.choice(("speech", "vision")), given))
         if number % 7 == 3:
@@ -208,9 +211,7 @@ def jobs(
     return events
 
 
-def seeded(
-    seed: int, *, seconds: int, job_count: int, besides: Besides = lambda number, gpus: {}
-) -> list[Event]:
+def seeded(seed: int, *, seconds: int, job_count: int, besides: Besides = lambda *job: {}) -> list[Event]:
     """A story of jobs, with a cordoned node, a drained and a lost one that come back, and changing quotas."""
     dice = random.Random(seed)
     events = [
