@@ -14,6 +14,8 @@ from scheduler.core.snapshot import Candidates, Job, JobId, Task
 from scheduler.simulation.errors import InputError, TraceError
 from scheduler.simulation.traces.native import write_native
 from scheduler.simulation.traces.registry import read_trace
+from tests.builders import make_node
+from tests.core.sim.worlds import cluster, ends, simulate
 from tests.simulation import samples
 
 SUFFIXES = ("csv", "jsonl", "csv.gz", "jsonl.gz")
@@ -36,7 +38,7 @@ def candidates() -> st.SearchStrategy[Candidates]:
 def workloads(draw: st.DrawFn) -> Workload:
     arrivals = []
     for number, at in enumerate(sorted(draw(st.lists(SECONDS, min_size=1, max_size=4))), 1):
-        gpus, replicas = draw(st.integers(1, 16)), draw(st.integers(1, 16))
+        shapes = draw(st.lists(st.tuples(st.integers(1, 16), st.integers(1, 16)), min_size=1, max_size=3))
         arrivals.append(
             Arrival(
                 job=Job(
@@ -44,7 +46,7 @@ def workloads(draw: st.DrawFn) -> Workload:
                     tenant=draw(NAMES),
                     virtual_cluster=draw(NAMES),
                     submitted_at=0.0 if number == 1 else at,
-                    tasks=(Task(replicas=replicas, gpus=gpus),),
+                    tasks=tuple(Task(replicas=replicas, gpus=gpus) for replicas, gpus in shapes),
                     gpu_models=tuple(draw(st.lists(PLAIN, max_size=2))),
                     priority=draw(st.integers(-5, 5)),
                     guaranteed=draw(st.booleans()),
@@ -104,6 +106,50 @@ def test_a_misspelt_column_is_named_with_what_was_probably_meant(tmp_path: Path)
     (tmp_path / "trace.csv").write_text("submitted_at,gpus,duration\n0,1,60\n")
     with pytest.raises(TraceError, match=r"trace\.csv:1: .*did you mean duration_seconds\?"):
         read_trace(tmp_path / "trace.csv", "allot")
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ('"tasks": "1x4|2"', '1x4|2" is not a list like 1x4|2x1'),
+        ('"tasks": []', "is not a list like 1x4|2x1"),
+        ('"tasks": [[1, 0]]', "tasks"),
+        ('"tasks": "1x4|2x1", "gpus": 5', "is not the sum of tasks, which is 6"),
+        ('"tasks": "1x4", "replicas": 1', "leave it out beside tasks"),
+    ],
+)
+def test_a_gang_of_several_shapes_that_is_not_one_is_refused(
+    tmp_path: Path, given: str, problem: str
+) -> None:
+    (tmp_path / "trace.jsonl").write_text(f'{{"submitted_at": 0, "duration_seconds": 60, {given}}}\n')
+    with pytest.raises(TraceError) as refused:
+        read_trace(tmp_path / "trace.jsonl", "allot", strict=True)
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "trace.csv",
+            "submitted_at,tasks,duration_seconds,tenant,virtual_cluster\n0,1x4|2x3,60,vision,research\n",
+        ),
+        (
+            "trace.jsonl",
+            '{"submitted_at": 0, "tasks": [[1, 4], [2, 3]], "duration_seconds": 60, "tenant": "vision",'
+            ' "virtual_cluster": "research"}\n',
+        ),
+    ],
+)
+def test_a_gang_of_several_shapes_is_placed_whole(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    workload = read_trace(tmp_path / name, "allot", strict=True).workload
+    assert workload.arrivals[0].job.tasks == (Task(replicas=1, gpus=4), Task(replicas=2, gpus=3))
+    two = cluster(nodes=[make_node(1, gpus=7), make_node(2, gpus=3)], gpus=10)
+    engine = simulate(two, workload.arrivals)
+    assert ends(engine) == {1: 60.0}
+    (stay,) = engine.stays
+    assert [gpu // 100 for gpu in stay.gpus] == [1] * 7 + [2] * 3
 
 
 def test_a_gang_can_be_spelt_out_or_just_counted(tmp_path: Path) -> None:

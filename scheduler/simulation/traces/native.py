@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from io import StringIO
@@ -32,6 +32,7 @@ FIELDS = (
     "gpus",
     "replicas",
     "gpus_per_replica",
+    "tasks",
     "gpu_models",
     "duration_seconds",
     "application",
@@ -77,8 +78,10 @@ def read(source: Source) -> None:
     for name in names:
         if name not in FIELDS:
             raise source.unusable(f"{shown(name)} is not a field of this format{_near(name)}", 1, name)
-    if names and "gpus" not in names and not {"replicas", "gpus_per_replica"} <= set(names):
-        raise source.unusable("the header has neither gpus nor replicas and gpus_per_replica", 1, "gpus")
+    if names and not {"gpus", "tasks"} & set(names) and not {"replicas", "gpus_per_replica"} <= set(names):
+        raise source.unusable(
+            "the header has neither gpus nor replicas and gpus_per_replica, nor tasks", 1, "gpus"
+        )
     optional = [name for name in FIELDS if name not in _REQUIRED]
     order = (*_REQUIRED, *optional)
     estimated = "estimate_seconds" in names
@@ -167,9 +170,11 @@ def _submitted_at(value: Any, seen: _Seen) -> float:
 
 def _tasks(given: Mapping[str, Any]) -> tuple[Task, ...] | None:
     """Return the gang that is spelt out; None when only its size is given."""
+    if "tasks" in given:
+        return _several_tasks(given)
     if "replicas" not in given and "gpus_per_replica" not in given:
         if "gpus" not in given:
-            raise BadField("gpus", "is missing; give gpus, or replicas and gpus_per_replica")
+            raise BadField("gpus", "is missing; give gpus, or replicas and gpus_per_replica, or tasks")
         return None
     for name in ("replicas", "gpus_per_replica"):
         if name not in given:
@@ -178,10 +183,35 @@ def _tasks(given: Mapping[str, Any]) -> tuple[Task, ...] | None:
         replicas=fields.count("replicas", given["replicas"], "replicas"),
         gpus=fields.count("gpus_per_replica", given["gpus_per_replica"]),
     )
-    total = task.replicas * task.gpus
-    if "gpus" in given and fields.count("gpus", given["gpus"]) != total:
-        raise BadField("gpus", f"{shown(given['gpus'])} is not replicas x gpus_per_replica, which is {total}")
+    _check_total(given, (task,), "replicas x gpus_per_replica")
     return (task,)
+
+
+def _several_tasks(given: Mapping[str, Any]) -> tuple[Task, ...]:
+    """Read 1x4|2x1 or [[1, 4], [2, 1]]: of each task the replicas, and the GPUs of each."""
+    for name in ("replicas", "gpus_per_replica"):
+        if name in given:
+            raise BadField(name, "is of a gang of one task; leave it out beside tasks")
+    value = given["tasks"]
+    pairs = [part.split("x") for part in value.split("|")] if isinstance(value, str) else value
+    if (
+        not isinstance(pairs, list)
+        or not pairs
+        or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs)
+    ):
+        raise BadField("tasks", f"{shown(value)} is not a list like 1x4|2x1: replicas x GPUs of each")
+    tasks = tuple(
+        Task(replicas=fields.count("tasks", replicas, "replicas"), gpus=fields.count("tasks", gpus))
+        for replicas, gpus in pairs
+    )
+    _check_total(given, tasks, "the sum of tasks")
+    return tasks
+
+
+def _check_total(given: Mapping[str, Any], tasks: Sequence[Task], what: str) -> None:
+    total = sum(task.replicas * task.gpus for task in tasks)
+    if "gpus" in given and fields.count("gpus", given["gpus"]) != total:
+        raise BadField("gpus", f"{shown(given['gpus'])} is not {what}, which is {total}")
 
 
 def _on_reclaim(value: Any) -> str:
@@ -217,7 +247,7 @@ def _throughput(value: Any) -> Mapping[str, float]:
 def write_native(workload: Workload, path: str | Path) -> None:
     """Write a workload: JSON lines when the name ends in .jsonl, else a table; packed when it ends in .gz.
 
-    Raises InputError for a job that the format cannot say (several tasks, elastic, a topology, CPUs, memory).
+    Raises InputError for a job that the format cannot say (elastic, a topology, CPUs, memory).
     """
     path = Path(path)
     out = StringIO(newline="")
@@ -247,13 +277,15 @@ def write_native(workload: Workload, path: str | Path) -> None:
 
 def _record(arrival: Arrival) -> dict[str, Any]:
     job, truth = arrival.job, arrival.truth
+    only = job.tasks[0] if len(job.tasks) == 1 else None
     return {
         "id": job.id,
         "submitted_at": job.submitted_at,
         "tenant": job.tenant,
         "virtual_cluster": job.virtual_cluster,
-        "replicas": job.tasks[0].replicas,
-        "gpus_per_replica": job.tasks[0].gpus,
+        "replicas": only and only.replicas,
+        "gpus_per_replica": only and only.gpus,
+        "tasks": None if only else "|".join(f"{task.replicas}x{task.gpus}" for task in job.tasks),
         "gpu_models": list(job.gpu_models) or None,
         "duration_seconds": truth.work_seconds,
         "application": job.application or None,

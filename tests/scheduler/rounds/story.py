@@ -164,10 +164,15 @@ _SHAPES = ((1, 1), (1, 1), (1, 2), (1, 4), (2, 2), (2, 3), (3, 1), (3, 2))
 
 
 def demanding(number: int, gpus: int, guaranteed: bool) -> Mapping[str, Any]:
-    """What some jobs ask for besides: nodes that they name, and what becomes of them when they give way."""
+    """What some jobs ask for besides: nodes, what becomes of them when they give way, gangs of two shapes."""
     asked: dict[str, Any] = {}
     if number % 4 == 1 and gpus <= 4:
         asked["nodes"] = {"only": ["node-c"]} if gpus <= 2 else {"avoid": ["node-a"]}
+    if number % 6 == 2:
+        asked["tasks"] = [
+            {"name": name, "replicas": replicas, "command": ["true"], "resources": {"gpu": size}}
+            for name, replicas, size in (("trainer", 1, 2), ("reader", 2, 1))
+        ]
     if guaranteed:
         asked["on_reclaim"] = ("downgrade", "downgrade", "preempt")[number % 3]
     return asked

@@ -172,7 +172,7 @@ def played(
 
 @pytest.mark.parametrize("in_cells", [False, True])
 def test_both_do_what_jobs_demand(in_cells, settings):
-    """Jobs that name nodes, and say what becomes of them when they give way."""
+    """Jobs that name nodes, or say what becomes of them when they give way, and gangs of two shapes."""
     settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
     clock = VirtualClock()
     facts = cluster(clock, *PRIORITY_LAS, in_cells=in_cells)
