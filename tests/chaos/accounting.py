@@ -3,6 +3,7 @@
 `collect` reads the facts, `violations` judges them and is pure.
 """
 
+import contextlib
 import json
 import re
 from collections import defaultdict
@@ -12,11 +13,17 @@ from itertools import pairwise
 from typing import Any
 
 from tests.chaos.job import SAVE_EVERY_STEPS
-from tests.chaos.load import Submitted, client, undisturbed
+from tests.chaos.load import LOUD_NAME, Submitted, client, undisturbed
 from tests.chaos.world import World
 
 #: What was stopped from outside for longer than its lease runs on for as long as a kill takes.
 THAWED_SECONDS = 1.0
+#: What is promised (docs/decisions/0026).
+ENDS_SECONDS = 10.0
+#: What others feel of a loud tenant; on a machine that is busy anyway, how much slower it may become.
+QUICK_SECONDS, SLOWER = 0.5, 3.0
+#: An answer of `/readyz` holds for a second.
+NOTICED_SECONDS = 3.0
 LINE = re.compile(r"^line (\d+)$", re.MULTILINE)
 #: Errors of rounds whose connection was cut; their successors did their work.
 CUT_OFF = ("OperationalError", "InterfaceError", "ConnectionError", "TimeoutError", "RedisError")
@@ -42,6 +49,43 @@ class Attempt:
     lost_seconds: float | None
 
 
+@dataclass(frozen=True)
+class Taken:
+    """A right that was taken from somebody who had things open."""
+
+    kind: str
+    who: str
+    #: By what was open: after how long it had ended; None: not while it was waited for.
+    seconds: Mapping[str, float | None]
+    #: How long the web server was stopped meanwhile.
+    stopped_seconds: float
+    is_let_in: bool
+
+
+@dataclass(frozen=True)
+class Flooded:
+    """What a loud tenant did to others. Medians are those of a quiet user's requests."""
+
+    before_seconds: float
+    median_seconds: float
+    longest_seconds: float
+    #: What the quiet user was told that is no answer.
+    refused: Sequence[str]
+    #: How often the loud one was answered what; 0: nothing.
+    answers: Mapping[int, int]
+    nodes_lost: int
+    is_cancelled: bool
+
+
+@dataclass(frozen=True)
+class Full:
+    """The disk below the database was full."""
+
+    lasted_seconds: float
+    #: What `/readyz` said: how long after that it was asked, and the status.
+    answers: Sequence[tuple[float, int]]
+
+
 @dataclass
 class Facts:
     """All that is judged. Ledgers are lines by job; outputs are texts by (attempt, rank)."""
@@ -57,6 +101,13 @@ class Facts:
     expected: Mapping[tuple[int, int], Mapping[str, Any]] = field(default_factory=dict)
     #: By the boot clock, by node.
     thaws: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    #: By the boot clock: from when to when there was no room for checkpoints.
+    no_room: Sequence[tuple[float, float]] = ()
+    #: The jobs of the loud tenant, all of which it cancelled: states by number.
+    loud: Mapping[int, str] = field(default_factory=dict)
+    taken: Sequence[Taken] = ()
+    floods: Sequence[Flooded] = ()
+    full: Sequence[Full] = ()
 
 
 def violations(facts: Facts) -> list[str]:
@@ -69,10 +120,13 @@ def violations(facts: Facts) -> list[str]:
         found += [f"job {job}: {problem}" for problem in _two_places_at_once(lines, facts.thaws)]
         if submitted.seed is not None:
             expected = facts.expected[submitted.steps, submitted.seed]
-            found += [f"job {job}: {problem}" for problem in _work_lost(lines)]
+            found += [f"job {job}: {problem}" for problem in _work_lost(lines, facts.no_room)]
             found += [f"job {job}: {problem}" for problem in _learned_otherwise(lines, expected)]
     found += _gpus_shared(facts)
     found += _output_missing(facts)
+    found += _rights_kept(facts.taken)
+    found += _felt(facts)
+    found += _said_to_be_ready(facts.full)
     return found
 
 
@@ -90,7 +144,7 @@ def _not_done_once(facts: Facts) -> Iterable[str]:
             yield f"job {job} succeeded {succeeded[job]} times"
         if not any(line["what"] == "done" for line in facts.ledgers.get(job, ())):
             yield f"job {job} never wrote that it was done"
-    for job in set(facts.states) - set(facts.jobs):
+    for job in set(facts.states) - set(facts.jobs) - set(facts.loud):
         yield f"job {job} was submitted twice"
 
 
@@ -137,9 +191,11 @@ def _gpus_shared(facts: Facts) -> Iterable[str]:
                 yield f"job {job}: attempt {line['attempt']} was given GPU {line['gpu']}, which was in use"
 
 
-def _work_lost(lines: Sequence[Mapping[str, Any]]) -> Iterable[str]:
-    """Each start goes on from the last checkpoint that was due, or a later one."""
-    saved = 0
+def _work_lost(
+    lines: Sequence[Mapping[str, Any]], no_room: Sequence[tuple[float, float]] = ()
+) -> Iterable[str]:
+    """Each start goes on from the last checkpoint that was due while there was room, or a later one."""
+    saved = due = 0
     for line in lines:
         if line["rank"] != 0:
             continue
@@ -150,7 +206,10 @@ def _work_lost(lines: Sequence[Mapping[str, Any]]) -> Iterable[str]:
             )
         if line["what"] == "step":
             # The checkpoint of a step is whole before the next step is written down.
-            saved = max(saved, (line["step"] - 1) // SAVE_EVERY_STEPS * SAVE_EVERY_STEPS)
+            newest = (line["step"] - 1) // SAVE_EVERY_STEPS * SAVE_EVERY_STEPS
+            if newest > due and not any(begin <= line["at"] <= end for begin, end in no_room):
+                saved = max(saved, newest)
+            due = newest
 
 
 def _learned_otherwise(lines: Sequence[Mapping[str, Any]], expected: Mapping[str, Any]) -> Iterable[str]:
@@ -181,11 +240,49 @@ def _output_missing(facts: Facts) -> Iterable[str]:
                 )
 
 
+def _rights_kept(taken: Iterable[Taken]) -> Iterable[str]:
+    for each in taken:
+        for name, seconds in each.seconds.items():
+            if seconds is None or seconds > ENDS_SECONDS + each.stopped_seconds:
+                after = "all the time" if seconds is None else f"for {seconds:.1f} s"
+                yield f"{each.kind}: {each.who}'s {name} went on {after}"
+        if each.is_let_in:
+            yield f"{each.kind}: {each.who} was let in again"
+
+
+def _felt(facts: Facts) -> Iterable[str]:
+    for flood in facts.floods:
+        if flood.median_seconds > max(QUICK_SECONDS, SLOWER * flood.before_seconds):
+            yield (
+                f"overload: requests of others took {flood.median_seconds:.2f} s at the median,"
+                f" {flood.before_seconds:.2f} s before"
+            )
+        yield from (f"overload: somebody else was refused {refused}" for refused in flood.refused)
+        if broken := {status: count for status, count in flood.answers.items() if status >= 500}:
+            yield f"overload: answers with errors of the server: {broken}"
+        if flood.nodes_lost:
+            yield f"overload: {flood.nodes_lost} nodes lost their leases"
+        if not flood.is_cancelled:
+            yield "overload: what was submitted could not be cancelled"
+    for job, state in facts.loud.items():
+        if state not in ("cancelled", "succeeded"):
+            yield f"overload: job {job} is {state}"
+
+
+def _said_to_be_ready(full: Iterable[Full]) -> Iterable[str]:
+    for each in full:
+        late = [after for after, status in each.answers if after >= NOTICED_SECONDS and status == 200]
+        if late:
+            yield f"/readyz said that all is well {max(late):.1f} s after the database's disk was full"
+
+
 def collect(world: World, jobs: Mapping[int, Submitted]) -> Facts:
     """Read everything there is about these jobs."""
     facts = Facts(jobs, thaws={node.name: node.thaws for node in world.nodes.values()})
     with world.platform.database() as database:
         facts.states = dict(database.execute("SELECT id, state FROM scheduler_job").fetchall())
+        loud = database.execute("SELECT id, state FROM scheduler_job WHERE name = %s", [LOUD_NAME])
+        facts.loud = dict(loud.fetchall())
         facts.attempts = [
             Attempt(*row)
             for row in database.execute(
@@ -221,7 +318,11 @@ def collect(world: World, jobs: Mapping[int, Submitted]) -> Facts:
 
 def _ledger(world: World, job: int) -> list[dict[str, Any]]:
     path = world.checkpoints / str(job) / "ledger"
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = []
+    for text in path.read_text().splitlines() if path.exists() else ():
+        # A full disk takes the end of a line; who wrote it ended with it.
+        with contextlib.suppress(ValueError):
+            lines.append(json.loads(text))
     return sorted(lines, key=lambda line: line["at"])
 
 

@@ -26,15 +26,27 @@ WEIGHTS: Mapping[str, float] = {
     "pause redis": 1,
     "pause postgres": 1,
     "cut node off": 4,
-    "fill disk": 2,
+    "fill node's disk": 2,
+    "fill database's disk": 0.7,
+    "fill checkpoints' disk": 0.7,
     "step clock": 2,
     "restart control plane": 0.3,
+    "revoke token": 1,
+    "remove member": 1,
+    "disable user": 1,
+    "overload": 0.5,
 }
 #: Of those that last: how often longer than the lease and its margin.
 LONG_SHARE = 0.2
 SHORT_SECONDS = (0.2, 2.5)
 #: Times the lease with its margin.
 LONG_LEASES = (1.1, 1.8)
+#: What needs some seconds to be felt, or to be told of.
+LEAST_SECONDS: Mapping[str, float] = {
+    "fill database's disk": 6.0,
+    "fill checkpoints' disk": 3.0,
+    "overload": 8.0,
+}
 CLOCK_STEP_SECONDS = 2 * 24 * 3600.0
 
 
@@ -56,7 +68,7 @@ class Fault:
 
     @property
     def target(self) -> str:
-        return self.kind.split(maxsplit=1)[1]
+        return self.kind.partition(" ")[2]
 
 
 def plan(
@@ -77,7 +89,7 @@ def plan(
             at_seconds=at,
             kind=kind,
             draw=chance.random(),
-            lasts_seconds=_lasting(chance, lease_seconds),
+            lasts_seconds=max(_lasting(chance, lease_seconds), LEAST_SECONDS.get(kind, 0.0)),
             clock_step_seconds=chance.uniform(-CLOCK_STEP_SECONDS, CLOCK_STEP_SECONDS),
         )
         for number, (at, kind) in enumerate(zip(times, kinds, strict=True), 1)

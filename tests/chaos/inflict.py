@@ -2,22 +2,30 @@
 
 import contextlib
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import httpx
 import psutil
 
 from nodeagent.procfs import boot_clock_seconds
+from tests.chaos.accounting import Full
 from tests.chaos.faults import Fault
+from tests.chaos.flood import Flood
+from tests.chaos.visitors import Crowd
 from tests.chaos.world import SMALL, STEPPED, Node, World
 
 T = TypeVar("T")
 #: More would leave a job waiting for minutes before it is tried again.
 HITS_PER_JOB = 2
-FILL_BYTES = 2**20
+#: Until a process that is to go on does.
+GO_ON_SECONDS = 0.5
+SAVE_SECONDS = 2.0
+ASK_SECONDS, ANSWER_SECONDS = 0.25, 10.0
 
 
 @dataclass(frozen=True)
@@ -33,8 +41,12 @@ class Inflicted:
 class Inflicter:
     """Hurts one world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, crowd: Crowd, flood: Flood) -> None:
         self.world = world
+        self.crowd = crowd
+        self.flood = flood
+        self.full: list[Full] = []
+        self.no_room: list[tuple[float, float]] = []
         self.hits: Counter[str] = Counter()
 
     def inflict(self, fault: Fault) -> Inflicted | None:
@@ -49,7 +61,12 @@ class Inflicter:
             case "cut", _:
                 return self._cut(fault)
             case "fill", _:
-                return self._fill_disk()
+                return self._fill(fault)
+            case (("revoke" | "remove" | "disable"), _):
+                return self._take_right(fault)
+            case "overload", _:
+                self.flood.begin()
+                return Inflicted(f"overload for {fault.lasts_seconds:.1f} s", "server", self.flood.end)
             case "step", _:
                 return self._step_clock(fault)
         victims, subject = self._victims(fault)
@@ -100,6 +117,9 @@ class Inflicter:
 
     def _pause(self, fault: Fault, victims: list[psutil.Process], subject: str, name: str) -> Inflicted:
         _send(victims, signal.SIGSTOP)
+        if fault.target == "web":
+            stopped = time.monotonic()
+            self.world.web_stops.append((stopped, stopped + fault.lasts_seconds + GO_ON_SECONDS))
 
         def go_on() -> None:
             now = boot_clock_seconds()
@@ -148,14 +168,45 @@ class Inflicter:
         node.place.cut()
         return Inflicted(f"cut {node.name} off for {fault.lasts_seconds:.1f} s", node.name, node.place.mend)
 
-    def _fill_disk(self) -> Inflicted:
-        node = self.world.nodes[SMALL]
-        assert node.disk is not None
-        filler = node.disk / "filler"
-        with contextlib.suppress(OSError), filler.open("ab", buffering=0) as file:
-            while file.write(b"x" * FILL_BYTES):
-                pass
-        return Inflicted(f"fill the disk of {SMALL}", SMALL, lambda: filler.unlink(missing_ok=True))
+    def _fill(self, fault: Fault) -> Inflicted | None:
+        name = f"{fault.kind} for {fault.lasts_seconds:.1f} s"
+        match fault.target:
+            case "database's disk":
+                disk = self.world.database_disk
+                disk.fill()
+                asked = Asked(f"{self.world.platform.url}/readyz")
+
+                def make_room() -> None:
+                    self.full.append(asked.end())
+                    disk.make_room()
+
+                return Inflicted(name, "server", make_room)
+            case "checkpoints' disk":
+                if not self.world.jobs():
+                    return None
+                began = boot_clock_seconds()
+                self.world.checkpoint_disk.fill()
+
+                def make_room_to_save() -> None:
+                    self.world.checkpoint_disk.make_room()
+                    # A save that failed shortly before is written down as a step shortly after.
+                    self.no_room.append((began, boot_clock_seconds() + SAVE_SECONDS))
+
+                return Inflicted(name, "server", make_room_to_save)
+        disk_of_node = self.world.nodes[SMALL].disk
+        assert disk_of_node is not None
+        disk_of_node.fill()
+        return Inflicted(name, SMALL, disk_of_node.make_room)
+
+    # People
+
+    def _take_right(self, fault: Fault) -> Inflicted | None:
+        there = [each for each in self.crowd.visitors if each.is_there and each.wanted is None]
+        if not there:
+            return None
+        visitor = _pick(there, fault.draw)
+        visitor.wanted = fault.kind
+        return Inflicted(f"{fault.kind}: {visitor.name}", visitor.name)
 
     def _step_clock(self, fault: Fault) -> Inflicted:
         clock = self.world.nodes[STEPPED].clock
@@ -163,6 +214,31 @@ class Inflicter:
         clock.write_text(f"{fault.clock_step_seconds:.3f}")
         hours = fault.clock_step_seconds / 3600
         return Inflicted(f"set the clock of {STEPPED}'s agent {hours:+.1f} h off", STEPPED)
+
+
+class Asked:
+    """Asks `/readyz` again and again while the disk below the database is full."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.began = time.monotonic()
+        self.answers: list[tuple[float, int]] = []
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self._ask, name="readyz", daemon=True)
+        self.thread.start()
+
+    def end(self) -> Full:
+        """Return what was said while it was full; what is asked for then tells nothing any more."""
+        self.is_over.set()
+        return Full(time.monotonic() - self.began, tuple(self.answers))
+
+    def _ask(self) -> None:
+        while not self.is_over.wait(ASK_SECONDS):
+            after = time.monotonic() - self.began
+            with contextlib.suppress(httpx.HTTPError):
+                answer = httpx.get(self.address, timeout=ANSWER_SECONDS, verify=False, trust_env=False)
+                if not self.is_over.is_set():
+                    self.answers.append((after, answer.status_code))
 
 
 def _pick(choices: Sequence[T], draw: float) -> T:

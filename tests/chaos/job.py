@@ -2,12 +2,14 @@
 
     python job.py train STEPS STEP_SECONDS SEED      learns the digits, alone or as a gang, with checkpoints
     python job.py plain STEPS STEP_SECONDS           does nothing, step by step, from the beginning each time
+    python job.py stay LINES                         writes a long log, and ends when there is a file `over`
 
 The account is `ledger` in the job's checkpoint folder: JSON lines of all its processes. By the machine's boot
 clock, so that what processes of one machine wrote can be put in order. Each GPU is also a file that its
 user locks: whoever finds it locked, by a process forgotten long ago too, writes that down.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -21,6 +23,9 @@ SAVE_EVERY_STEPS = 20
 REPORT_EVERY_STEPS = 10
 MEET_SECONDS = 20.0
 PEER_SECONDS = 10.0
+LOOK_SECONDS = 0.2
+#: No line of it is one that is counted.
+FILLING = "abcdefgh " * 10
 BATCH, LEARNING_RATE, HIDDEN = 64, 0.2, 16
 
 
@@ -39,7 +44,10 @@ class Ledger:
     def write(self, what: str, **values: object) -> None:
         at = time.clock_gettime(time.CLOCK_BOOTTIME)
         line = {"what": what, "at": round(at, 4), **self.who, "printed": self.printed, **values}
-        os.write(self.file, json.dumps(line).encode() + b"\n")
+        # Begins a line of its own: what a full disk took of the line before is still there.
+        text = b"\n" + json.dumps(line).encode()
+        if os.write(self.file, text) < len(text):
+            raise OSError(errno.ENOSPC, "there was room for a part of the line only")
 
     def step(self, step: int) -> None:
         """Account for one step, in the job's output too: numbered, so that a gap in it shows."""
@@ -67,6 +75,16 @@ def plain(ledger: Ledger, gpus: list[str], steps: int, step_seconds: float) -> N
     for step in range(steps):
         time.sleep(step_seconds)
         ledger.step(step + 1)
+    ledger.write("done")
+
+
+def stay(ledger: Ledger, gpus: list[str], lines: int) -> None:
+    ledger.write("start", gpus=gpus, restored=0, world=1)
+    for number in range(lines):
+        print(number, FILLING)
+    sys.stdout.flush()
+    while not Path(os.environ["ALLOT_CHECKPOINT_DIR"], "over").exists():
+        time.sleep(LOOK_SECONDS)
     ledger.write("done")
 
 
@@ -139,6 +157,8 @@ def main() -> None:
     gpus = hold_gpus(ledger)
     if kind == "plain":
         plain(ledger, gpus, int(numbers[0]), float(numbers[1]))
+    elif kind == "stay":
+        stay(ledger, gpus, int(numbers[0]))
     else:
         train(ledger, gpus, int(numbers[0]), float(numbers[1]), int(numbers[2]))
 

@@ -8,6 +8,7 @@ import httpx
 import psycopg
 
 from tests.chaos.load import client
+from tests.chaos.visitors import Crowd
 from tests.chaos.world import LEASE_SECONDS, World
 
 LOOK_SECONDS = 0.1
@@ -29,6 +30,7 @@ class Recovery:
     """Looks all the time. `seconds` is what recoveries took, by kind of fault."""
 
     world: World
+    crowd: Crowd
     seconds: dict[str, list[float]] = field(default_factory=dict)
     pending: list[Pending] = field(default_factory=list)
 
@@ -65,6 +67,9 @@ class Recovery:
                     self.seconds.setdefault(each.kind, []).append(time.time() - each.since)
 
     def _works(self, database: psycopg.Connection, pending: Pending) -> bool:
+        visitor = next((each for each in self.crowd.visitors if each.name == pending.subject), None)
+        if visitor is not None:
+            return visitor.is_there and visitor.wanted is None
         if pending.subject == "server":
             query = "SELECT 1 FROM scheduler_round WHERE state = 'applied' AND started_at > to_timestamp(%s)"
             if database.execute(f"{query} LIMIT 1", [pending.since]).fetchone() is None:

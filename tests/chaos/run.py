@@ -13,9 +13,11 @@ from pathlib import Path
 
 from tests.chaos.accounting import Facts, collect, violations
 from tests.chaos.faults import Fault, plan
-from tests.chaos.inflict import Inflicted, Inflicter
+from tests.chaos.flood import Flood
+from tests.chaos.inflict import HITS_PER_JOB, Inflicted, Inflicter
 from tests.chaos.load import Load
 from tests.chaos.recovery import Recovery
+from tests.chaos.visitors import Crowd
 from tests.chaos.world import LEASE_SECONDS, MARGIN_SECONDS, World
 
 log = logging.getLogger(__name__)
@@ -29,6 +31,13 @@ QUIET_SECONDS = 420.0
 CLEAR_SECONDS = 30.0
 #: Before these the control plane's processes must be able to end.
 NEEDS_LIVING = ("kill supervisor", "restart control plane")
+#: What comes of these can be told only when nothing else is hurt.
+ALONE = ("overload",)
+#: These have to hit somebody at least once, where they are to.
+MUST_HIT = (*ALONE, "revoke token", "remove member", "disable user", "fill database's disk")
+CALM_SECONDS = 90.0
+#: Until all rights were taken that were to be.
+SETTLE_SECONDS = 120.0
 
 
 @dataclass
@@ -49,8 +58,11 @@ def run(folder: Path, *, seed: int, faults: int, seconds: float) -> Result:
     world = World(folder)
     try:
         world.open()
-        load, recovery = Load(world, seed), Recovery(world)
+        load, crowd, flood = Load(world, seed), Crowd(world), Flood(world)
         load.prepare()
+        visited = crowd.prepare()
+        flood.prepare(*visited)
+        recovery = Recovery(world, crowd)
         planned = plan(
             seed,
             faults=faults,
@@ -58,21 +70,33 @@ def run(folder: Path, *, seed: int, faults: int, seconds: float) -> Result:
             lease_seconds=LEASE_SECONDS + MARGIN_SECONDS,
             without=world.kinds_missing(),
         )
+        crowd.start()
         load.thread.start()
         recovery.thread.start()
         began = time.monotonic()
-        storm = Storm(world, recovery)
+        inflicter = Inflicter(world, crowd, flood)
+        # One that is killed may wait for minutes, and nobody could be in it.
+        inflicter.hits.update(dict.fromkeys(map(str, visited), HITS_PER_JOB))
+        storm = Storm(world, inflicter, recovery)
         calm_on_interrupt(storm)
         storm.rage(planned)
+        is_settled = storm.wait(crowd.is_settled, SETTLE_SECONDS)
         load.stop()
+        crowd.stop()
         is_quiet = storm.wait(lambda: load.unfinished() == 0, QUIET_SECONDS)
         is_clear = storm.wait(lambda: not world.leftovers(), CLEAR_SECONDS)
         recovery.stop()
         lasted = time.monotonic() - began
         log.info("Quiet after %.0f s: %s. Accounting for %d jobs.", lasted, is_quiet, len(load.jobs))
-        facts = collect(world, load.jobs)
+        facts = collect(world, load.jobs | visited)
+        facts.taken, facts.floods = crowd.taken(), flood.records
+        facts.full, facts.no_room = inflicter.full, inflicter.no_room
         result = Result(seed, lasted, storm.inflicted, storm.missed, recovery.seconds, facts)
         result.violations = violations(facts)
+        result.violations += storm.hit_nobody()
+        if not is_settled:
+            troubles = ", ".join(f"{each.name}: {each.trouble}" for each in crowd.visitors)
+            result.violations.append(f"rights that were to be taken were not, or not given back: {troubles}")
         if not is_clear:
             result.violations += [f"left behind: {left}" for left in world.leftovers()]
         result.violations += [
@@ -98,10 +122,10 @@ def calm_on_interrupt(storm: "Storm") -> None:
 class Storm:
     """Carries the plan out in its time, and looks after the agents meanwhile."""
 
-    def __init__(self, world: World, recovery: Recovery) -> None:
+    def __init__(self, world: World, inflicter: Inflicter, recovery: Recovery) -> None:
         self.world = world
         self.recovery = recovery
-        self.inflicter = Inflicter(world)
+        self.inflicter = inflicter
         self.inflicted: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
         #: (when, order, what to do)
@@ -119,8 +143,20 @@ class Storm:
                 break
             if fault.kind in NEEDS_LIVING:
                 self.wait(lambda: not self.agenda)
+            if fault.kind in ALONE:
+                self.wait(self.is_unhurt, CALM_SECONDS)
             self._strike(fault)
+            if fault.kind in ALONE:
+                self.wait(lambda: not self.agenda)
         self.wait(lambda: not self.agenda)
+
+    def is_unhurt(self) -> bool:
+        """Whether the server and all nodes work again; of jobs some always wait."""
+        pending = {each.subject for each in self.recovery.pending}
+        return not self.agenda and pending.isdisjoint({"server", *self.world.nodes})
+
+    def hit_nobody(self) -> list[str]:
+        return [f"{kind} hit nobody" for kind in MUST_HIT if self.missed[kind] and not self.inflicted[kind]]
 
     def wait(self, is_over: Callable[[], bool], seconds: float = float("inf")) -> bool:
         """Do what is due until the condition holds; return whether it did in time."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.accounting import Attempt, Facts, Held, violations
-from tests.chaos.faults import WEIGHTS, plan
+from tests.chaos.accounting import Attempt, Facts, Flooded, Full, Held, Taken, violations
+from tests.chaos.faults import LEAST_SECONDS, WEIGHTS, plan
 from tests.chaos.load import Submitted
 from tests.chaos.report import as_json, as_text
 from tests.chaos.run import run
@@ -48,8 +48,29 @@ def facts(**changes: Any) -> Facts:
     return Facts(**{**values, **changes})
 
 
+TAKEN = Taken("revoke token", "ada", {"live stream": 0.4, "session": 3.1}, 0.0, is_let_in=False)
+FLOODED = Flooded(0.03, 0.2, 1.4, refused=(), answers={200: 5, 429: 90}, nodes_lost=0, is_cancelled=True)
+
+
 def test_nothing_is_wrong_with_a_job_that_lost_no_more_than_it_had_to():
     assert violations(facts()) == []
+
+
+def test_what_is_promised_of_people_and_disks_is_no_violation():
+    """Nor what nobody can keep: a server that was stopped ends nothing, a full disk takes no checkpoint."""
+    stopped = replace(TAKEN, seconds={"session": 14.0, "download": 10.0}, stopped_seconds=6.0)
+    slow_machine = replace(FLOODED, before_seconds=0.4, median_seconds=1.1)
+    fine = {
+        "taken": [TAKEN, stopped],
+        "floods": [FLOODED, slow_machine],
+        "full": [Full(6.0, [(0.5, 200), (1.5, 503), (5.0, 503)])],
+        "states": {1: "succeeded", 2: "cancelled"},
+        "loud": {2: "cancelled"},
+        "ledgers": {1: FIRST + lines(11, 40.0, range(1, 31))},
+        "no_room": [(20.0, 24.0)],
+        "outputs": {**facts().outputs, (11, 0): "".join(f"line {n}\n" for n in range(30))},
+    }
+    assert violations(facts(**fine)) == []
 
 
 SECOND = lines(11, 40.0, range(21, 31), restored=20)
@@ -83,6 +104,16 @@ ATTEMPTS = facts().attempts
         ({"outputs": {(10, 0): "line 0\nline 2\n", (11, 0): facts().outputs[11, 0]}}, "has a gap"),
         ({"outputs": {(10, 0): "", (11, 0): "line 0\n"}}, "ends after 1 of 10 lines"),
         ({"failed_rounds": [(7, "KeyError: 3")]}, "round 7 failed: KeyError: 3"),
+        ({"taken": [replace(TAKEN, seconds={"download": None})]}, "ada's download went on all the time"),
+        ({"taken": [replace(TAKEN, seconds={"session": 12.5})]}, "ada's session went on for 12.5 s"),
+        ({"taken": [replace(TAKEN, is_let_in=True)]}, "ada was let in again"),
+        ({"floods": [replace(FLOODED, median_seconds=0.7)]}, "others took 0.70 s at the median"),
+        ({"floods": [replace(FLOODED, refused=["jobs: 429"])]}, "somebody else was refused jobs: 429"),
+        ({"floods": [replace(FLOODED, answers={200: 5, 500: 1})]}, "errors of the server: {500: 1}"),
+        ({"floods": [replace(FLOODED, nodes_lost=2)]}, "2 nodes lost their leases"),
+        ({"floods": [replace(FLOODED, is_cancelled=False)]}, "could not be cancelled"),
+        ({"loud": {2: "queued"}}, "overload: job 2 is queued"),
+        ({"full": [Full(6.0, [(0.5, 200), (3.5, 200)])]}, "all is well 3.5 s after the database's disk"),
     ],
 )
 def test_what_went_wrong_is_found(change: dict[str, Any], problem: str):
@@ -96,6 +127,7 @@ def test_the_plan_is_the_seeds_and_has_all_kinds():
 
     assert planned(3) == planned(3) != planned(4)
     assert {fault.kind for fault in planned(3)} == set(WEIGHTS) - {"cut node off"}
+    assert all(fault.lasts_seconds >= LEAST_SECONDS.get(fault.kind, 0.0) for fault in planned(3))
 
 
 @pytest.mark.slow

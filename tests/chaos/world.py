@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from controlplane.embedded import ports
+from tests.chaos.faults import WEIGHTS
 from tests.chaos.network import Network, Place, can_cut
 from tests.e2e.installation import ROOT, Agent, Installation
 
@@ -24,11 +25,46 @@ SETTINGS: Mapping[str, str] = {
 }
 GPUS_PER_NODE = 2
 SMALL_DISK_BYTES = 48 * 2**20
+DATABASE_DISK_BYTES = 1536 * 2**20
+CHECKPOINT_DISK_BYTES = 256 * 2**20
 NODES = ("north", "east", "south", "west")
 IN_NAME_SPACES = ("north", "east")
 #: Whose wall clock can be stepped, and whose disk is small enough to be filled.
 STEPPED, SMALL = "south", "west"
 CGROUPS = Path("/sys/fs/cgroup")
+RESIZES = 50
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A file system in memory, of a size that can be made so small that there is no room left. Needs root."""
+
+    folder: Path
+    size_bytes: int
+
+    def mount(self) -> None:
+        self.folder.mkdir(parents=True)
+        options = f"size={self.size_bytes},mode=0711"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "allotment-chaos", self.folder], check=True)
+
+    def fill(self) -> None:
+        """Leave no room but what is given back from now on."""
+        for _ in range(RESIZES):
+            now = os.statvfs(self.folder)
+            # The kernel refuses what is less than is in it by then.
+            if self._resize((now.f_blocks - now.f_bfree) * now.f_frsize):
+                return
+        raise RuntimeError(f"{self.folder} grows too fast to be filled")
+
+    def make_room(self) -> None:
+        self._resize(self.size_bytes)
+
+    def unmount(self) -> None:
+        subprocess.run(["umount", "--lazy", self.folder], check=False)
+
+    def _resize(self, size_bytes: int) -> bool:
+        command = ["mount", "-o", f"remount,size={size_bytes}", self.folder]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 @dataclass
@@ -38,7 +74,7 @@ class Node:
     agent: Agent
     place: Place | None = None
     clock: Path | None = None
-    disk: Path | None = None
+    disk: Disk | None = None
     start_at: float = 0.0
     #: By the boot clock, when processes that had been stopped for long went on.
     thaws: list[float] = field(default_factory=list)
@@ -63,14 +99,21 @@ class Node:
 
 
 class World:
-    """A platform with four nodes of two GPUs: two in name spaces, one with a clock, one with a small disk."""
+    """A platform with four nodes of two GPUs: two in name spaces, one with a clock, one with a small disk.
+
+    As root, the platform's own folder and that of the checkpoints are disks of their own too.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.network = Network() if can_cut() else None
         self.platform = Installation(home=folder / "home", port=ports.pick(), settings=SETTINGS)
         self.nodes: dict[str, Node] = {}
-        self.is_mounted = False
+        self.database_disk = Disk(self.platform.home, DATABASE_DISK_BYTES)
+        self.checkpoint_disk = Disk(self.checkpoints, CHECKPOINT_DISK_BYTES)
+        self.mounted: list[Disk] = []
+        #: By the monotonic clock: when the web server was stopped, and when it went on.
+        self.web_stops: list[tuple[float, float]] = []
 
     @property
     def checkpoints(self) -> Path:
@@ -87,7 +130,8 @@ class World:
     def kinds_missing(self) -> set[str]:
         """Return the faults that this machine can not be given."""
         missing = set() if self.network is not None else {"cut node off"}
-        return missing if os.geteuid() == 0 else missing | {"fill disk"}
+        disks = {kind for kind in WEIGHTS if kind.startswith("fill")}
+        return missing if os.geteuid() == 0 else missing | disks
 
     def open(self) -> None:
         self.program.parent.mkdir(parents=True)
@@ -97,10 +141,17 @@ class World:
         if self.network is not None:
             self.network.open()
             self.platform.host = self.network.address
+        for disk in (self.database_disk, self.checkpoint_disk):
+            self._mount(disk)
         self.platform.start("--no-demo")
         self.platform.sign_in()
         for name in NODES:
             self._add_node(name)
+
+    def _mount(self, disk: Disk) -> None:
+        if os.geteuid() == 0:
+            disk.mount()
+            self.mounted.append(disk)
 
     def _add_node(self, name: str) -> None:
         words = [sys.executable, "-m", "nodeagent"]
@@ -113,12 +164,9 @@ class World:
             clock.write_text("0")
             words = [sys.executable, str(Path(__file__).with_name("stepped_clock.py")), str(clock)]
         words.append("--insecure")  # The networks between name spaces are of this machine alone.
-        if name == SMALL and os.geteuid() == 0:
-            disk = self.folder / "nodes" / name
-            disk.mkdir(parents=True)
-            options = f"size={SMALL_DISK_BYTES},mode=0711"
-            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "allotment-chaos", disk], check=True)
-            self.is_mounted = True
+        if name == SMALL:
+            disk = Disk(self.folder / "nodes" / name, SMALL_DISK_BYTES)
+            self._mount(disk)
         for device in range(GPUS_PER_NODE):
             (self.gpu_locks / f"{name}-{device}").touch()
         address = place.address if place is not None else self.platform.host
@@ -138,10 +186,14 @@ class World:
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self.platform.stop()
-        if self.is_mounted:
-            subprocess.run(["umount", "--lazy", self.folder / "nodes" / SMALL], check=False)
+        for disk in self.mounted:
+            disk.unmount()
         if self.network is not None:
             self.network.close()
+
+    def web_stopped_seconds(self, begin: float, end: float) -> float:
+        """Return for how much of that time the web server was stopped, so that it served nobody."""
+        return sum(max(0.0, min(end, went_on) - max(begin, stopped)) for stopped, went_on in self.web_stops)
 
     # Who is there to be hit
 
