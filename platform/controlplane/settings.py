@@ -159,7 +159,11 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "TITLE": "Allotment API",
     "VERSION": "1",
-    "DESCRIPTION": "One GPU cluster, many tenants. Errors are `{error, message, fields}`; lists use cursors.",
+    "DESCRIPTION": (
+        "One GPU cluster, many tenants. Errors are `{error, message, fields}`; lists use cursors. "
+        "Whatever is asked, what is too long is refused before it is read: a body with 413, an address "
+        "with 414, headers with 431."
+    ),
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_REQUEST": True,
     "SCHEMA_PATH_PREFIX": "/api/v1",

@@ -46,6 +46,8 @@ ANY = {
 JSON = "application/json"
 #: What no operation takes.
 FOREIGN_TYPE = {"Content-Type": "text/plain"}
+#: What none answers with.
+FOREIGN_ANSWER = {"Accept": "image/png"}
 FEW_EXAMPLES, MANY_EXAMPLES = 3, 60
 
 
@@ -141,10 +143,11 @@ def test_many_made_up_requests(path: str, method: str, callers: dict[str, dict[s
 
 def test_every_caller_is_told_what_is_described(callers: dict[str, dict[str, str]]):
     """Each of them, at each operation: the refusals that come before anything is read."""
+    operator = callers["operator"]
     for path, method in OPERATIONS:
         body = {"body": {}, "media_type": JSON} if "requestBody" in DESCRIPTION["paths"][path][method] else {}
         case = SCHEMA[path][method].Case(path_parameters={**ANY, **there(path)}, **body)
-        for headers in (*callers.values(), callers["operator"] | FOREIGN_TYPE):
+        for headers in (*callers.values(), operator | FOREIGN_TYPE, operator | FOREIGN_ANSWER):
             send(case, headers)
 
 
