@@ -69,7 +69,7 @@ class Recovery:
     def _works(self, database: psycopg.Connection, pending: Pending) -> bool:
         visitor = next((each for each in self.crowd.visitors if each.name == pending.subject), None)
         if visitor is not None:
-            return visitor.is_there and visitor.wanted is None
+            return visitor.has_rights()
         if pending.subject == "server":
             query = "SELECT 1 FROM scheduler_round WHERE state = 'applied' AND started_at > to_timestamp(%s)"
             if database.execute(f"{query} LIMIT 1", [pending.since]).fetchone() is None:

@@ -73,8 +73,8 @@ class Crowd:
             visitor.thread.start()
 
     def is_settled(self) -> bool:
-        """Whether all was taken that was to be, and all have everything open again."""
-        return all(visitor.wanted is None and visitor.is_there for visitor in self.visitors)
+        """Whether all was taken that was to be, and given back."""
+        return all(visitor.has_rights() for visitor in self.visitors)
 
     def stop(self) -> None:
         """Let the visitors go, and the job end."""
@@ -107,6 +107,10 @@ class Visitor:
         self.trouble = ""
         self.operator = client(world)
         self.thread = threading.Thread(target=self._visit, name=name, daemon=True)
+
+    def has_rights(self) -> bool:
+        """Whether nothing is to be taken, and what was is given back; the job may still wait for a GPU."""
+        return self.wanted is None and bool(self.token)
 
     def _visit(self) -> None:
         while not self.is_over.wait(LOOK_SECONDS):
