@@ -18,7 +18,7 @@ from allot.client import Client
 from allot.errors import NotSignedIn, Refused
 from scheduler.core.lifecycle import AttemptState, HoldPhase, JobState
 from scheduler.models import Job, LogChunk, Node
-from tenants.models import Role, User
+from tenants.models import Role, Token, User
 from tests.allot.in_process import Allot, run
 from tests.api.caller import forget_wrong_passwords
 from tests.scheduler.builders import (
@@ -252,6 +252,7 @@ def test_nodes_virtual_clusters_and_events(allot: Allot) -> None:
 def test_an_operator_takes_a_node_out_of_service_and_back(allot: Allot, client: Client) -> None:
     assert allot("drain", "v100-1").exit_code == 3
     User.objects.filter(username="ann").update(is_operator=True)
+    Token.objects.filter(user__username="ann").update(scopes=["read", "submit", "manage", "operate"])
     told = allot("drain", "v100-1", "--deadline", "2099-01-01", "--why", "new fans")
     assert told.exit_code == 1, "that is too far ahead"
     told = allot("drain", "v100-1", "--deadline", "2h30s", "--why", "new fans")

@@ -68,7 +68,8 @@ def test_a_table_fits_the_terminal_and_has_colours(command: Command, api: FakeAp
 
 def test_cancelling_all_asks_first(command: Command, api: FakeApi) -> None:
     api.add(1)
-    code, _ = on_terminal(command, "cancel", "--all-queued", typed=(("Cancel 1 queued job?", "n"),))
+    question = "Cancel 1 job (1 queued, 0 running)?"
+    code, _ = on_terminal(command, "cancel", "--all-queued", typed=((question, "n"),))
     assert (code, api.jobs[1]["state"]) == (1, "queued")
-    code, _ = on_terminal(command, "cancel", "--all-queued", typed=(("Cancel 1 queued job?", "y"),))
+    code, _ = on_terminal(command, "cancel", "--all-queued", typed=((question, "y"),))
     assert (code, api.jobs[1]["state"]) == (0, "cancelled")

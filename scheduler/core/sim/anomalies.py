@@ -28,11 +28,13 @@ MOST_POINTS = 200
 
 #: By code of the decisive reason for which the job waited (docs/reasons.md).
 _CAUSES: Mapping[str, Cause] = {
+    "candidate_nodes": Cause.FRAGMENTATION,
     "fragmented": Cause.FRAGMENTATION,
     "node_resources": Cause.FRAGMENTATION,
     "topology": Cause.FRAGMENTATION,
     "waits_for_locality": Cause.FRAGMENTATION,
     "guarantee_short": Cause.HARDWARE,
+    "held_by_lapsed": Cause.RECLAIM,
     "preempted": Cause.RECLAIM,
     "preempted_early": Cause.RECLAIM,
     "reclaim_later": Cause.RECLAIM,
@@ -49,6 +51,7 @@ _CAUSES: Mapping[str, Cause] = {
     "dominant_share": Cause.ORDER,
     "fair_share": Cause.ORDER,
     "first_in_line": Cause.ORDER,
+    "higher_priority_first": Cause.ORDER,
     "later_round": Cause.ORDER,
     "leased": Cause.ORDER,
     "later_slice": Cause.ORDER,

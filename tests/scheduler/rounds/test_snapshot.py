@@ -91,6 +91,9 @@ def test_every_field_is_filled_from_rows():
         "skew": 0.25,
         "deadline_seconds": 90,
         "min_gpus": 2,
+        "nodes": {"only": ["v100-a1"], "avoid": ["v100-a2"]},
+        "pinned_cell": "corner",
+        "on_reclaim": "downgrade",
     }
     job.save()
     make_measurement(tenant, "bert", 1.5, gpus=4, spread=True)
@@ -126,7 +129,8 @@ def test_every_field_is_filled_from_rows():
 
     assert snapshot.cells == from_document(document)
     (read_node,) = snapshot.nodes
-    assert unset(read_node) == set()
+    # Only what stands for a cell in a private cluster may be of a pinned one.
+    assert unset(read_node) == {"pinned_cell"}
     assert [(gpu.index, gpu.path, gpu.healthy) for gpu in read_node.gpus] == [
         (0, ("0", "0"), True),
         (1, ("0", "0"), True),
@@ -158,6 +162,8 @@ def test_every_field_is_filled_from_rows():
     assert (read_job.user, read_job.search) == (job.submitted_by.username, "rates")
     assert read_job.spread_speeds == {"V100": 0.5}
     assert (read_job.avoid, read_job.outlasts) == ((17,), (node.id,))
+    assert read_job.nodes == core.Candidates(only=("v100-a1",), avoid=("v100-a2",))
+    assert (read_job.pinned_cell, read_job.on_reclaim) == ("corner", "downgrade")
     assert read_job.gpus == 4
     assert read_job.eligible_at > snapshot.now > read_job.submitted_at
     stopping, planned = snapshot.running
