@@ -42,6 +42,13 @@ def binaries() -> Path:
     return Path(package.origin).parent / "pginstall18" / "bin"
 
 
+def _program_folders() -> list[Path]:
+    """The server, what it comes with, and the libraries that wheels keep beside their package."""
+    package = binaries().parents[1]
+    libraries = package.with_name(f"{package.name}.libs")
+    return [package, *([libraries] if libraries.is_dir() else [])]
+
+
 @dataclass(frozen=True)
 class Postgres:
     """One server over one data folder. `durable=False` is for tests: a power cut may lose all.
@@ -174,5 +181,5 @@ class Postgres:
             environment=environment,
             death_signal=self.stop_signal,
             account=unprivileged_account(),
-            needs=[binaries().parent, self.data],
+            needs=[*_program_folders(), self.data],
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from scheduler.core.cells.pairs import Pair, pair, undo_pairs
+from scheduler.core.cells.pairs import Pair, expose_all, pair, undo_pairs
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import NONE, Space
 from scheduler.core.cells.world import World
@@ -43,6 +43,8 @@ def adopt(
         for adopter in adopters.values():
             adopter.undo()
         return None
+    for adopter in adopters.values():
+        adopter.expose_broken()
     return list(seats.values())
 
 
@@ -63,6 +65,15 @@ class Adopter:
                 self.undo()
                 return False
         return True
+
+    def expose_broken(self) -> None:
+        """Let the virtual cluster see what is broken in the owned cells that are bound now.
+
+        Last, so that what runs finds the virtual cells that it had.
+        """
+        for level, virtual, physical in self.pairs:
+            if self.space.is_root(level, virtual):
+                expose_all(self.hardware, self.space, level, physical)
 
     def undo(self) -> None:
         """Unbind what was bound."""

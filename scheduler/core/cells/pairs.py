@@ -61,6 +61,11 @@ def _flip_child(hardware: Hardware, space: Space, level: int, virtual: int, phys
 def bind_whole(hardware: Hardware, space: Space, level: int, virtual: int, physical: int) -> None:
     """Bind an owned cell, and what is broken in it."""
     pair(hardware, space, level, virtual, physical)
+    expose_all(hardware, space, level, physical)
+
+
+def expose_all(hardware: Hardware, space: Space, level: int, physical: int) -> None:
+    """Bind what is broken in an owned cell that is bound, where it is not."""
     node = hardware.chain.node_level
     if level > node and hardware.is_bad(level, physical):
         for number in hardware.chain.within(level, physical, node):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 from dataclasses import replace
@@ -14,6 +15,7 @@ import redis
 
 from controlplane import database_roles
 from controlplane.embedded import ports
+from controlplane.embedded import postgres as module
 from controlplane.embedded.postgres import ADMINISTRATOR, APPLICATION, DATABASE, OWNER, Postgres
 from controlplane.embedded.redis import Redis
 from controlplane.embedded.running import running
@@ -145,3 +147,20 @@ def test_the_log_holds_neither_statements_nor_rows(postgres: Postgres, tmp_path:
     assert "duplicate key value" in said
     assert "scrypt" not in said
     assert "ann" not in said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that are closed to its servers")
+def test_the_programs_may_lie_in_a_closed_folder_too(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone below /root has its virtual environment there."""
+    package = module.binaries().parents[1]
+    clone = tmp_path / "clone"
+    clone.mkdir(mode=0o700)
+    for folder in (package, package.with_name(f"{package.name}.libs")):
+        if folder.is_dir():
+            shutil.copytree(folder, clone / folder.name, symlinks=True)
+    monkeypatch.setattr(module, "binaries", lambda: clone / package.name / "pginstall18" / "bin")
+    with running(postgres) as process, psycopg.connect(postgres.url) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+        require_harmless(process.pid)

@@ -211,3 +211,8 @@ def test_with_suggested_nodes_too() -> None:
 @pytest.mark.parametrize("suggest", [0.0, 0.4])
 def test_whatever_happens_in_thousands_of_clusters(suggest: float) -> None:
     tell(range(2_000, 2_600), 60, suggest=suggest)
+
+
+def test_what_is_broken_beside_a_group_that_is_taken_in_again_is_known_to_its_virtual_cluster() -> None:
+    """The story in which that was missed: an owned cell of several nodes was bound around what ran in it."""
+    assert tell(range(2_290, 2_291), 60, suggest=0.0)["adopted"] > 0
