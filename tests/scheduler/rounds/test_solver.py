@@ -202,7 +202,7 @@ def test_memory_is_limited() -> None:
     small = Solver(Limits(memory_bytes=360 * MIB))
     try:
         with pytest.raises(Overrun, match="more than 360 MiB of memory"):
-            small.run(within(30), bytearray, 512 * MIB)
+            small.run(within(30), solve, large_instance(50_000), "finish_time_fairness")
         assert small.run(within(10), solve, SMALL).objective > 0
     finally:
         small.close()
