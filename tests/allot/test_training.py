@@ -80,6 +80,21 @@ sys.stdin.readline()
 print([number for number in range(40) if store.create(f"claims/{Start(number, 0)}", _who())])
 """
 
+#: Is killed right after its first save has been published, before older ones are removed.
+DYING = """
+import os, signal, sys
+import allot.training
+from allot.training.keeper import Keeper
+publish = Keeper.save
+def publish_and_die(*arguments):
+    publish(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+Keeper.save = publish_and_die
+with allot.training.session(save_bytes=lambda: b"x", every_steps=1) as run:
+    for step in run.steps(int(sys.argv[1])):
+        pass
+"""
+
 Launch = Callable[[int], subprocess.Popen[str]]
 
 
@@ -131,6 +146,22 @@ def keeper_of(folder: Path, attempt: int, *, keep: int = 2) -> Keeper:
 def save(keeper: Keeper, step: int, *, rank: int = 0, parts: int = 1) -> None:
     manifest = Manifest(step=step, rank=rank, parts=parts, world_size=parts, samples=None)
     keeper.save(manifest, lambda folder: (folder / "state").write_text(f"{keeper.start} {step}"))
+
+
+def save_and_die(folder: Path, attempt: int, *, until: int) -> subprocess.CompletedProcess[str]:
+    """Train as this attempt up to that step, being killed at the first save."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "ALLOT_ATTEMPT": str(attempt),
+        "ALLOT_CHECKPOINT_DIR": str(folder),
+    }
+    return subprocess.run(
+        [sys.executable, "-c", DYING, str(until)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+    )
 
 
 def found(folder: Path, attempt: int) -> str | None:
@@ -242,6 +273,32 @@ class TestWhatCounts:
         ]
         assert len(list(tmp_path.glob("claims/*"))) == len(list(tmp_path.glob("origins/*"))) == 3
         assert found(tmp_path, 9) == "4/40"
+
+    def test_what_killed_starts_left_is_removed_by_the_next_though_it_has_nothing_to_save(
+        self, tmp_path: Path
+    ) -> None:
+        for attempt in range(1, 5):
+            killed = save_and_die(tmp_path, attempt, until=attempt)
+            assert killed.returncode == -signal.SIGKILL, killed.stderr
+            # One that saved, and the two that were there before: never more, however many were killed.
+            steps = range(max(1, attempt - 2), attempt + 1)
+            assert sorted(int(path.name) for path in tmp_path.glob("checkpoints/*/*")) == list(steps)
+        assert save_and_die(tmp_path, 5, until=4).returncode == 0
+        assert sorted(int(path.name) for path in tmp_path.glob("checkpoints/*/*")) == [3, 4]
+        assert sorted(int(path.name[:10]) for path in tmp_path.glob("claims/*")) == [3, 4, 5]
+
+    def test_a_start_that_fell_back_leaves_what_it_could_not_use_until_it_has_saved(
+        self, alone: Path
+    ) -> None:
+        for attempt, step in enumerate((10, 20, 30), start=1):
+            save(keeper_of(alone, attempt), step)
+        damage(newest(alone) / "rank-00000" / "files" / "state", "flip")
+        with training.session(save_bytes=lambda: b"x", folder=alone) as run:
+            assert run.step == 20
+            assert sorted(int(path.name) for path in alone.glob("checkpoints/*/*")) == [10, 20, 30]
+            run.finish_step()
+            run.save()
+        assert sorted(int(path.name) for path in alone.glob("checkpoints/*/*")) == [20, 21]
 
     @pytest.mark.parametrize("name", ["manifest.json", "files/state"])
     @pytest.mark.parametrize("harm", ["flip", "cut", "empty"])

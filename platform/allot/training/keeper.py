@@ -140,16 +140,18 @@ class Keeper:
         return self.local / checkpoint.part(rank) / FILES
 
     def prune(self) -> None:
-        """Remove all but the newest that count. For one rank only, after a save: the fence was checked."""
+        """Remove what is older than the newest whole one that counts, but for `keep` of those that count.
+
+        For rank 0 only: after a save, and at the beginning, since a start that was killed after its last save
+        left one too many, and the next has nothing to save where that was the last step.
+        """
         parts = parts_in(self.store.names(CHECKPOINTS))
         kept = list(islice(self._line(parts, including_own=True), self.keep))
         if not kept:
             return
         for checkpoint in parts:
-            if checkpoint.start > self.start or checkpoint in kept:
-                continue
-            # Other ranks may still be busy with one that is newer than the newest that is whole.
-            if checkpoint.start != self.start or checkpoint < kept[0]:
+            # Newer ones: other ranks may still be busy with them, or they are damaged and nobody saved since.
+            if checkpoint < kept[0] and checkpoint not in kept:
                 self.store.remove(checkpoint.folder)
         oldest = min(each.start for each in kept)
         for prefix in (ORIGINS, CLAIMS):

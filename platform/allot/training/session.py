@@ -142,6 +142,7 @@ class Session:
                 self._progress = ProgressWriter(path)
                 ending.callback(self._progress.close)
             self._restore()
+            self._remove_older()
             self._ending = ending.pop_all()
         return self
 
@@ -250,10 +251,17 @@ class Session:
         if has_failed:
             raise TrainingError("another rank could not save its part")
         self._saved_step, self._saved_at = self.step, time.monotonic()
+        self._remove_older()
         try:
-            if self.rank == 0:
-                self._opened.prune()
             self._opened.tidy_local()
+        except (OSError, TrainingError) as error:
+            say(f"warning: older local copies could not be removed: {error}")
+
+    def _remove_older(self) -> None:
+        if self.rank != 0:
+            return
+        try:
+            self._opened.prune()
         except (OSError, TrainingError) as error:
             say(f"warning: older checkpoints could not be removed: {error}")
 
