@@ -1,7 +1,7 @@
 """Time decide(): one round over 1,000 and 10,000 GPUs with 10,000 jobs in 200 virtual clusters.
 
     python benchmarks/bench_decide.py [--runs 15] [--gpus 1000 10000] [--jobs 10000] [--seed 0] [--cells]
-                                      [--clusters 200] [--policy fifo]
+                                      [--clusters 200] [--policy fifo] [--candidates 1000]
 
 Two rounds are timed. *cold*: the cluster is empty and every job waits, so whole gangs are placed by the
 thousand. *steady*: what the cold round started runs, every fiftieth of it has ended meanwhile, and everyone
@@ -10,6 +10,7 @@ else waits; that is the round a busy cluster sees every few seconds.
 With --cells the same is timed beside it with every guarantee divided by cells, nodes first. With --policy
 another policy serves all views, jobs are of 26 kinds whose speeds on the models differ, and a third round is
 timed: *later*, six minutes and a second after the cold one, when the leases of policies that give any end.
+With --candidates so many of the jobs name the nodes on which alone they may run, each of them others.
 
 Times are of one core's processor time, so that neighbours on the machine do not count. Two floors are printed
 beside them: reading each fact of the same snapshot once in plain Python, below which no round in this
@@ -34,6 +35,7 @@ from scheduler.core.plan import ActionKind, Plan
 from scheduler.core.round import decide
 from scheduler.core.snapshot import (
     AllocationId,
+    Candidates,
     Gpu,
     GpuId,
     Job,
@@ -111,6 +113,17 @@ def make_cold(gpus: int, jobs: int, clusters: int, seed: int) -> Snapshot:
         ),
         jobs=make_jobs(jobs, clusters, dice),
     )
+
+
+def with_candidates(cold: Snapshot, count: int, seed: int) -> Snapshot:
+    """The same with so many jobs that may run on four to sixteen nodes only, each of them on others."""
+    dice = random.Random(seed)
+    names = [node.name for node in cold.nodes]
+    jobs = list(cold.jobs)
+    for place in dice.sample(range(len(jobs)), min(count, len(jobs))):
+        only = tuple(dice.sample(names, min(dice.randint(4, 16), len(names))))
+        jobs[place] = replace(jobs[place], nodes=Candidates(only=only))
+    return replace(cold, jobs=tuple(jobs))
 
 
 def served_by(policy: str, cold: Snapshot, seed: int) -> Snapshot:
@@ -200,6 +213,7 @@ def main() -> None:
     parser.add_argument("--clusters", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cells", action="store_true")
+    parser.add_argument("--candidates", type=int, default=0, metavar="JOBS")
     parser.add_argument("--policy", help="serves every view, instead of fifo")
     options = parser.parse_args()
     print(describe_machine())
@@ -209,6 +223,8 @@ def main() -> None:
     )
     for gpus in options.gpus:
         cold = make_cold(gpus, options.jobs, options.clusters, options.seed)
+        if options.candidates:
+            cold = with_candidates(cold, options.candidates, options.seed)
         if options.policy:
             cold = served_by(options.policy, cold, options.seed)
         plan = report(f"{gpus} GPUs, cold", cold, options.runs)

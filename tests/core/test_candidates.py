@@ -8,20 +8,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.core.bits import members
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.world import World
 from scheduler.core.check import check
 from scheduler.core.errors import PlanError
+from scheduler.core.fitting.candidates import allowed_in, allowed_nodes, bindable_nodes
+from scheduler.core.fitting.cluster import Cluster
+from scheduler.core.fitting.demand import demand_of
 from scheduler.core.fitting.feasible import never_fits
+from scheduler.core.fitting.packing import Layer
 from scheduler.core.plan import Plan
 from scheduler.core.registry import POLICIES
 from scheduler.core.round import decide
-from scheduler.core.snapshot import Candidates, Job, Snapshot
+from scheduler.core.snapshot import Candidates, Job, NodeId, Snapshot
 from tests.builders import make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
-from tests.core.test_cells_in_rounds import GPU, NODE, divided, nodes_of, why
+from tests.core.test_cells_in_rounds import GPU, NODE, SOCKET, divided, nodes_of, why
 from tests.core.test_properties import under
 from tests.core.test_rounds_in_cells import thorough
 from tests.core.worlds_in_cells import divided as worlds
+from tests.core.worlds_in_cells import hardware_of
 
 ONE, TWO, THREE = (f"node-{number:04d}" for number in (1, 2, 3))
+
+
+def names() -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(st.sampled_from([ONE, TWO, THREE, "node-0005", "gone"]), max_size=3).map(tuple)
 
 
 def only(*names: str) -> Candidates:
@@ -149,6 +161,58 @@ class TestNever:
         reason = never_fits(make_job(1, 8, nodes=only("gone")), facts)
         assert reason is not None
         assert reason.code == "exceeds_candidates"
+
+
+class TestNodeSets:
+    """What is looked up by name is what each node says when it is asked."""
+
+    @given(
+        st.lists(st.builds(Candidates, only=names(), avoid=names()), max_size=3),
+        st.sets(st.integers(1, 5)),
+    )
+    def test_the_set_has_just_the_nodes_that_all_allow(
+        self, candidates: list[Candidates], avoid: set[int]
+    ) -> None:
+        cluster = Cluster(make_cluster(5), make_snapshot().levels)
+        nodes = cluster.fleets["V100"].nodes
+        demand = replace(
+            demand_of(make_job(1), cluster), candidates=tuple(candidates), avoid=frozenset(map(NodeId, avoid))
+        )
+        allowed = [all(each.allow(node.name) for each in candidates) for node in nodes]
+        expected = {n for n, node in enumerate(nodes) if allowed[n] and node.id not in avoid}
+        assert set(members(allowed_nodes(cluster, "V100", demand))) == expected
+        (chain,) = compiled(hardware_of(nodes)).chains.values()
+        found = allowed_in(chain, candidates)
+        assert set(range(5) if found is None else members(found)) == {n for n in range(5) if allowed[n]}
+
+    @given(st.lists(st.integers(0, 15), min_size=1, max_size=6), st.integers(0, 63))
+    def test_a_layer_on_some_nodes_offers_what_these_do(self, masks: list[int], nodes: int) -> None:
+        processors = [float(mask) for mask in masks]
+        layer = Layer(list(masks), processors, processors, largest_node=4)
+        nodes &= (1 << len(masks)) - 1
+        some = layer.on(nodes)
+        left = [mask if nodes >> node & 1 else 0 for node, mask in enumerate(masks)]
+        same = Layer(left, [float(mask) for mask in left], [float(mask) for mask in left], largest_node=4)
+        assert [getattr(some, name) for name in Layer.__slots__] == [
+            getattr(same, name) for name in Layer.__slots__
+        ]
+        assert layer.masks == masks
+
+    def test_to_ask_what_can_be_bound_changes_nothing(self) -> None:
+        facts = divided({"research": {NODE: 1, SOCKET: 1}, "products": {GPU: 3}}, nodes=make_cluster(3))
+        assert facts.cells is not None
+        world = World(compiled(facts.cells))
+
+        def asked() -> list[set[NodeId]]:
+            return [
+                bindable_nodes(world, vc, [candidates])
+                for vc in ("research", "products")
+                for candidates in (only(TWO), avoiding(TWO), only(ONE, THREE), only("gone"))
+            ]
+
+        first = asked()
+        assert first == asked()
+        assert list(map(len, first)) == [1, 2, 2, 0, 3, 3, 3, 0]
 
 
 def test_the_check_of_plans_finds_who_is_elsewhere() -> None:

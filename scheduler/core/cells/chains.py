@@ -44,6 +44,12 @@ class Chain:
     node_level: int
     tops: tuple[PhysicalCell, ...]
     leaves: tuple[Leaf, ...]
+    #: The name of each node -> its number.
+    nodes: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        firsts = self.leaves[:: self.sizes[self.node_level]]
+        object.__setattr__(self, "nodes", {leaf.node: number for number, leaf in enumerate(firsts)})
 
     @property
     def gpu_model(self) -> str:

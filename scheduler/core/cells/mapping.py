@@ -7,13 +7,13 @@ caller suggests can make a binding impossible: what is healthy and free always h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from scheduler.core.bits import members
 from scheduler.core.cells.health import attainable
 from scheduler.core.cells.pairs import Pair, pair, undo_pairs
 from scheduler.core.cells.physical import Hardware
-from scheduler.core.cells.virtual import Space
+from scheduler.core.cells.virtual import NONE, Space
 
 
 class Unbindable(Exception):
@@ -173,25 +173,43 @@ class Binder:
         The smallest free cell is split, unless a larger one saves opportunistic groups and what is owed
         allows it.
         """
-        pool, chain, broken = self.hardware.pool, self.hardware.chain, bool(self.hardware.broken)
+        pool, broken = self.hardware.pool, bool(self.hardware.broken)
         best: tuple[int, int, int] | None = None
         for source in range(level, len(pool.free)):
             if not pool.free[source] or not pool.may_split(source, level, owed=True):
                 continue
-            for start in members(pool.free[source]):
-                for number in chain.within(source, start, level):
-                    cost = self._cost(level, leaves, number)
-                    if (
-                        (best is None or cost < best)
-                        and self._fits(level, leaves, number)
-                        and not (broken and self._is_too_dear(level, number))
-                    ):
-                        best = cost
-                        if cost[1] == 0:
-                            return number
+            for number in self._free_cells(source, level):
+                cost = self._cost(level, leaves, number)
+                if (
+                    (best is None or cost < best)
+                    and self._fits(level, leaves, number)
+                    and not (broken and self._is_too_dear(level, number))
+                ):
+                    best = cost
+                    if cost[1] == 0:
+                        return number
             if best is not None and best[0] == 0:
                 return best[2]
         return None if best is None else best[2]
+
+    def _free_cells(self, source: int, level: int) -> Iterator[int]:
+        """Yield the cells of a level in free ones of level `source`, those with usable nodes, in order."""
+        free, chain = self.hardware.pool.free[source], self.hardware.chain
+        if self.usable is None:
+            for start in members(free):
+                yield from chain.within(source, start, level)
+            return
+        last = NONE
+        for node in members(self.usable):
+            if level > chain.node_level:
+                number = chain.above(chain.node_level, node, level)
+                cells = range(number, number + 1)
+            else:
+                cells = chain.within(chain.node_level, node, level)
+            for number in cells:
+                if number != last and free >> chain.above(level, number, source) & 1:
+                    yield number
+                last = number
 
     def _is_too_dear(self, level: int, number: int) -> bool:
         """Whether a cell is broken, or would cost its virtual cluster the last healthy hardware for another.

@@ -5,13 +5,13 @@ Cells have no place until they are bound, so that in cells a gang fits if they c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from scheduler.core import wording
-from scheduler.core.cells.chains import Chain, Layout
+from scheduler.core.cells.chains import Chain
 from scheduler.core.cells.mapping import Binder, Unbindable
 from scheduler.core.cells.world import World
-from scheduler.core.fitting.cluster import Fleet
+from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import Demand
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.plan import Reason, Tier
@@ -28,16 +28,51 @@ def allowed_by(candidates: Sequence[Candidates], node: str) -> bool:
 
 def allowed_in(chain: Chain, candidates: Sequence[Candidates]) -> int | None:
     """Return the set of a chain's nodes that all of these allow; None: all of them."""
-    if not candidates:
-        return None
-    firsts = chain.leaves[:: chain.sizes[chain.node_level]]
-    found = sum([1 << number for number, leaf in enumerate(firsts) if allowed_by(candidates, leaf.node)])
-    return None if found.bit_count() == len(firsts) else found
+    found = _allowed(chain.nodes, candidates)
+    return None if found.bit_count() == len(chain.nodes) else found
 
 
-def bindable_nodes(layout: Layout, virtual_cluster: str, candidates: Sequence[Candidates]) -> set[NodeId]:
-    """Return virtual nodes that can stand for candidate nodes at once, as many of each cell as possible."""
-    world, found, place = World(layout), set[NodeId](), 0
+def allowed_nodes(cluster: Cluster, model: str, demand: Demand) -> int:
+    """Return the set of a fleet's nodes on which a gang may be, and that it need not avoid.
+
+    Kept for the rounds to come: a job that waits asks again and again.
+    """
+    key = (model, demand.avoid, demand.candidates)
+    found = cluster.allowed_nodes.get(key)
+    if found is None:
+        nodes = cluster.fleets[model].nodes
+        found = _allowed(cluster.numbers_by_name(model), demand.candidates)
+        if demand.avoid:
+            found &= ~sum([1 << number for number, node in enumerate(nodes) if node.id in demand.avoid])
+        cluster.allowed_nodes[key] = found
+    return found
+
+
+def _allowed(numbers: Mapping[str, int], candidates: Sequence[Candidates]) -> int:
+    """Return the set of the nodes that all of these allow; only what they name is looked up."""
+    found = (1 << len(numbers)) - 1
+    for each in candidates:
+        if each.only:
+            found &= _set_of(numbers, each.only)
+        found &= ~_set_of(numbers, each.avoid)
+    return found
+
+
+def _set_of(numbers: Mapping[str, int], names: Iterable[str]) -> int:
+    found = 0
+    for name in names:
+        if name in numbers:
+            found |= 1 << numbers[name]
+    return found
+
+
+def bindable_nodes(world: World, virtual_cluster: str, candidates: Sequence[Candidates]) -> set[NodeId]:
+    """Return virtual nodes that can stand for candidate nodes at once, as many of each cell as possible.
+
+    `world`: one in which nothing is bound but pinned cells, as is so again afterwards.
+    """
+    bound: list[Binder] = []
+    found, place = set[NodeId](), 0
     for space in (*world.spaces[virtual_cluster].values(), *world.pinned[virtual_cluster].values()):
         hardware = world.hardware[space.chain.name]
         allowed = allowed_in(space.chain, candidates)
@@ -46,39 +81,41 @@ def bindable_nodes(layout: Layout, virtual_cluster: str, candidates: Sequence[Ca
             first = number * space.chain.sizes[level]
             units = space.chain.sizes[level] // size
             for count in range(units, 0, -1):
+                binder = Binder(hardware, space, allowed)
                 try:
-                    Binder(hardware, space, allowed).bind(range(first, first + count * size))
+                    binder.bind(range(first, first + count * size))
                 except Unbindable:
                     continue
+                bound.append(binder)
                 found.update(NodeId(-place - unit - 1) for unit in range(count))
                 break
             place += units
+    for binder in reversed(bound):
+        binder.undo()
     return found
 
 
 def misfit_on_candidates(
-    demand: Demand, fleet: Fleet, whole: Layer, allowed: Sequence[bool], node_rank: int
+    demand: Demand, fleet: Fleet, whole: Layer, allowed: int, node_rank: int
 ) -> Reason | None:
     """Return why a gang that fits into a fleet can never run on the nodes that it may use; None when it can.
 
-    `whole`: what the fleet offers when it is idle; `allowed`: for each node of it whether it may be used.
+    `whole`: what the fleet offers when it is idle; `allowed`: the set of its nodes that may be used.
     """
-    usable = [mask if may else 0 for mask, may in zip(whole.masks, allowed, strict=True)]
-    layer, widest = Layer.unclaimed(fleet, usable), demand.ranks[-1]
+    layer, widest = whole.on(allowed), demand.ranks[-1]
     if locate(layer, fleet, demand, widest, node_rank) is not None:
         return None
     nearest = locate(whole, fleet, demand, widest, node_rank, layer)
-    lacking = [] if nearest is None else sorted({node for node in nearest if not allowed[node]})
+    lacking = [] if nearest is None else sorted({node for node in nearest if not allowed >> node & 1})
     names = [fleet.nodes[node].name for node in lacking if fleet.nodes[node].id > 0]
     short = f"there are {wording.gpus(layer.gpus, [fleet.model])} for it; it needs {demand.gpus}"
     apart = f"the {len(demand.needs)} replicas do not fit, even if all of them were idle"
-    return Reason(
+    message = f"On the nodes that it may use ({described(demand.candidates)}),"
+    return _reason(
+        demand,
         code="exceeds_candidates",
         tier=Tier.NEVER,
-        message=f"On the nodes that it may use ({described(demand.candidates)}),"
-        f" {short if layer.gpus < demand.gpus else apart}.",
-        blocking=_named(demand.candidates),
-        needed=demand.gpus,
+        message=f"{message} {short if layer.gpus < demand.gpus else apart}.",
         available=layer.gpus,
         hint=f"It would fit with {wording.listed(names)} as well."
         if names
@@ -88,15 +125,32 @@ def misfit_on_candidates(
 
 def waits_for_candidates(demand: Demand) -> Reason:
     """Return why a job waits for which there would be room elsewhere."""
-    return Reason(
+    return _reason(
+        demand,
         code="candidate_nodes",
         tier=Tier.CAPACITY,
         message=f"{wording.gpus(demand.gpus, demand.models)} can be had, but not on the nodes that it may"
         f" use: {described(demand.candidates)}.",
-        blocking=_named(demand.candidates),
-        needed=demand.gpus,
         hint="It starts when others leave these nodes. With more of them in `nodes.only`, or fewer in"
         " `nodes.avoid`, it might start sooner.",
+    )
+
+
+def _reason(
+    demand: Demand, *, code: str, tier: Tier, message: str, hint: str, available: int | None = None
+) -> Reason:
+    """Return a reason with the nodes that the jobs name."""
+    only = [name for each in demand.candidates for name in each.only]
+    avoid = [name for each in demand.candidates for name in each.avoid]
+    named = {key: names[:MOST_NODES] for key, names in (("nodes", only), ("avoid", avoid)) if names}
+    return Reason(
+        code=code,
+        tier=tier,
+        message=message,
+        blocking=named,
+        needed=demand.gpus,
+        available=available,
+        hint=hint,
     )
 
 
@@ -107,9 +161,3 @@ def described(candidates: Sequence[Candidates]) -> str:
         only = [name for name in each.only if each.allow(name)]
         words.append(f"only {wording.listed(only)}" if only else f"all but {wording.listed(each.avoid)}")
     return "; ".join(dict.fromkeys(words))
-
-
-def _named(candidates: Sequence[Candidates]) -> dict[str, list[str]]:
-    only = [name for each in candidates for name in each.only]
-    avoid = [name for each in candidates for name in each.avoid]
-    return {key: names[:MOST_NODES] for key, names in (("nodes", only), ("avoid", avoid)) if names}

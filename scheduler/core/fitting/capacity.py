@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 
 from scheduler.core.errors import PolicyError
-from scheduler.core.fitting.candidates import allowed_by
+from scheduler.core.fitting.candidates import allowed_by, allowed_nodes
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Demand
 from scheduler.core.fitting.holding import Fit, Holding, Part, by_node, fit_at, gpus_of, holding_at
@@ -360,13 +360,18 @@ class Capacity:
         in_pinned = self._minds_pinned(model, demand)
         if not demand.avoid and not demand.candidates and not in_pinned:
             return offered
-        left = offered.copy()
-        for number, node in enumerate(self.cluster.fleets[model].nodes):
-            if (in_pinned and node.pinned_cell != demand.pinned_cell) or not self._will_do(node, demand):
-                left.set(number, 0, 0.0, 0.0)
-        return left
+        nodes = self.cluster.fleets[model].nodes
+        if model in self._private:
+            left = sum([1 << number for number, node in enumerate(nodes) if self._will_do(node, demand)])
+        else:
+            left = allowed_nodes(self.cluster, model, demand)
+        if in_pinned:
+            pinned = demand.pinned_cell
+            left &= sum([1 << number for number, node in enumerate(nodes) if node.pinned_cell == pinned])
+        return offered.on(left)
 
     def _will_do(self, node: Node, demand: Demand) -> bool:
+        """Whether a gang may be on the hardware that a virtual node stands for, or can come to stand for."""
         home = self.cluster.home_of(node)
         if home is not None:
             return home.id not in demand.avoid and allowed_by(demand.candidates, home.name)

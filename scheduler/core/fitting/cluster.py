@@ -142,6 +142,9 @@ class Cluster:
         self.fleets, self.where, self.models = fleets, where, tuple(fleets)
         #: What jobs ask of this cluster, filled by `demand_of`: thousands of jobs have few shapes.
         self.demands: dict[object, Demand] = {}
+        #: Sets of nodes on which gangs may be, filled by `candidates.allowed_nodes`.
+        self.allowed_nodes: dict[object, int] = {}
+        self._numbers: dict[str, dict[str, int]] = {}
         #: Shapes of jobs, with the very facts they were made from.
         self.shapes = shapes
         #: On which node's hardware a node is: its own, unless it is virtual (`private_cluster`). None: one
@@ -149,6 +152,13 @@ class Cluster:
         self.home_of: Callable[[Node], Node | None] = _itself
         #: Whether virtual GPUs can stand for GPUs of the candidate nodes, as far as they stand for none now.
         self.can_bind: Callable[[Sequence[GpuId], Sequence[Candidates]], bool] = _nothing_to_bind
+
+    def numbers_by_name(self, model: str) -> Mapping[str, int]:
+        """Return the name of each node of a fleet -> its number."""
+        if model not in self._numbers:
+            nodes = self.fleets[model].nodes
+            self._numbers[model] = {node.name: number for number, node in enumerate(nodes)}
+        return self._numbers[model]
 
     def _fleet(
         self,

@@ -7,11 +7,13 @@ cluster, the virtual cluster's guarantee, membership and the tenant's quota.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 
 from scheduler.core import wording
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
-from scheduler.core.fitting.candidates import allowed_by, bindable_nodes, misfit_on_candidates
+from scheduler.core.cells.world import World
+from scheduler.core.fitting.candidates import allowed_nodes, bindable_nodes, misfit_on_candidates
 from scheduler.core.fitting.cell_room import misfit_in_cells
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Demand, demand_of, least_gpus, models_of, shape_of
@@ -44,6 +46,8 @@ class Feasibility:
     ) -> None:
         self._layout = layout
         self._own: Mapping[str, Cluster] | None = None
+        #: Its cells with nothing in them, once a job asks what can be bound on the nodes that it may use.
+        self._world: World | None = None
         self.cluster, self.tenants, self.virtual_clusters = cluster, tenants, virtual_clusters
         self.members = {
             name: frozenset(member.tenant for member in vc.members) for name, vc in virtual_clusters.items()
@@ -247,15 +251,17 @@ class Feasibility:
             fleet = cluster.fleets[model]
             if owner:
                 assert self._layout is not None
-                bindable = bindable_nodes(self._layout, owner, demand.candidates)
+                self._world = self._world or World(self._layout)
+                bindable = bindable_nodes(self._world, owner, demand.candidates)
                 # Of the nodes those in the pinned cell that it names, or those in none.
                 own = [node.pinned_cell == demand.pinned_cell for node in fleet.nodes]
                 usable = [mask if mine else 0 for mask, mine in zip(fleet.usable, own, strict=True)]
                 whole = Layer.unclaimed(fleet, usable)
-                allowed = [node.id in bindable for node in fleet.nodes]
+                allowed = sum([1 << number for number, node in enumerate(fleet.nodes) if node.id in bindable])
             else:
                 whole = self._idle(model)
-                allowed = [allowed_by(demand.candidates, node.name) for node in fleet.nodes]
+                # What it had better avoid now need not be so for ever.
+                allowed = allowed_nodes(cluster, model, replace(demand, avoid=frozenset()))
             reason = misfit_on_candidates(demand, fleet, whole, allowed, cluster.node_rank)
             self._misfits[key] = (6, reason) if reason else None
         return self._misfits[key]

@@ -42,6 +42,25 @@ class Layer:
         twin.by_count, twin.gpus = self.by_count.copy(), self.gpus
         return twin
 
+    def on(self, nodes: int) -> Layer:
+        """Return a copy in which the other nodes, those not in the set, offer nothing."""
+        count = len(self.masks)
+        others = ((1 << count) - 1) & ~nodes
+        if others.bit_count() * 2 < count:
+            twin = self.copy()
+            for node in members(others):
+                twin.set(node, 0, 0.0, 0.0)
+            return twin
+        twin = Layer.__new__(Layer)
+        twin.masks, twin.cpus, twin.memory = [0] * count, [0.0] * count, [0.0] * count
+        for node in members(nodes):
+            twin.masks[node], twin.cpus[node] = self.masks[node], self.cpus[node]
+            twin.memory[node] = self.memory[node]
+        twin.by_count = [same & nodes for same in self.by_count]
+        twin.by_count[0] |= others
+        twin.gpus = self.gpus_in(nodes)
+        return twin
+
     def set(self, node: int, mask: int, cpus: float, memory: float) -> None:
         self._replace(node, mask)
         self.cpus[node], self.memory[node] = cpus, memory

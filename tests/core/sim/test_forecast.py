@@ -15,7 +15,7 @@ from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.forecast import Bounds, Forecast, forecast, waiting_jobs
 from scheduler.core.sim.run_times import Assumption, RunTimes, Source
 from scheduler.core.sim.workload import Arrival, Truth
-from scheduler.core.snapshot import Budget, Job, JobId, Snapshot, Tenant, Trial
+from scheduler.core.snapshot import Budget, Candidates, Job, JobId, Snapshot, Tenant, Trial
 from tests.builders import (
     NOW,
     make_cluster,
@@ -26,6 +26,7 @@ from tests.builders import (
     make_virtual_cluster,
 )
 from tests.core.worlds import snapshots
+from tests.core.worlds_in_cells import hardware_of, in_cells, owning
 
 HOUR = 3_600.0
 
@@ -85,6 +86,26 @@ class TestInstants:
     def test_a_job_in_back_off_starts_when_it_ends(self) -> None:
         facts = make_snapshot(jobs=[make_job(1, eligible_at=NOW + 120)])
         assert starts(forecast(facts)) == {1: (120.0, 120.0, 120.0)}
+
+    @pytest.mark.parametrize("by_cells", [False, True])
+    def test_one_that_names_its_nodes_waits_for_these(self, by_cells: bool) -> None:
+        """Node 2 comes free after half an hour, node 1 after an hour: what names it lets the next pass."""
+        there = [
+            make_job(number, 8, time_limit_seconds=seconds, estimate_seconds=seconds)
+            for number, seconds in ((1, HOUR), (2, HOUR / 2))
+        ]
+        waiting = [
+            make_job(3, 8, time_limit_seconds=HOUR, nodes=Candidates(only=("node-0001",))),
+            make_job(4, 8, time_limit_seconds=HOUR, nodes=Candidates(avoid=("node-0001",))),
+        ]
+        running = [make_running(job, range(100 * job.id, 100 * job.id + 8), since=NOW) for job in there]
+        vc = make_virtual_cluster(guaranteed={"V100": 16})
+        facts = make_snapshot(
+            nodes=make_cluster(2), jobs=[*there, *waiting], running=running, virtual_clusters=[vc]
+        )
+        if by_cells:
+            facts = in_cells(facts, owning(hardware_of(facts.nodes), {"research": {"V100-8-NODE": 2}}))
+        assert expected(forecast(facts)) == {3: HOUR, 4: HOUR / 2}
 
     def test_only_those_asked_for_are_told(self) -> None:
         facts = make_snapshot(jobs=[make_job(1), make_job(2)])
