@@ -54,7 +54,9 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
         if running.allocation not in settled
     }
     _check_kept(kept, holder)
-    nobodys = undeclared(snapshot)
+    # Of GPUs that have left the cluster nobody is guaranteed any either.
+    gone = {gpu for running in snapshot.running for gpu in running.gpus if gpu not in where}
+    nobodys = undeclared(snapshot) | gone
     _check_guarantees(snapshot, plan, kept, jobs, nobodys)
     uses = _guaranteed_uses(plan, kept, jobs, nobodys)
     check_cells(snapshot, plan.memory.get("cells", {}).get("bound", {}), uses)

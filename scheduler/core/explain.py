@@ -11,6 +11,7 @@ from scheduler.core.facts import Facts
 from scheduler.core.fitting.candidates import MOST_NODES, waits_for_candidates
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand, Need, demand_of, shape_in, sizes_of
+from scheduler.core.guarantees.lapse import held_by_lapsed
 from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import gpus_of
 from scheduler.core.lending.terms import Loan
@@ -165,6 +166,9 @@ class _Shortages:
             return None
         if demand.candidates and capacity.find(replace(demand, candidates=())) is not None:
             return waits_for_candidates(demand)
+        kept = [holding.running for holding in capacity.kept_from(demand) if holding.running is not None]
+        if kept and capacity.regardless_of_lapsed().find(demand) is not None:
+            return held_by_lapsed(self._outcome.view.name, wording.gpus(demand.gpus, demand.models), kept)
         anywhere = replace(demand, ranks=(len(cluster.levels),))
         without_processors = replace(
             anywhere, needs=tuple([Need(need.gpus, 0.0, 0) for need in demand.needs])

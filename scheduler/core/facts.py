@@ -7,7 +7,7 @@ last round is noted for the steps that keep indexes of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.core.cells.compiling import compiled
@@ -179,6 +179,10 @@ class Facts:
         """Whether no view of another virtual cluster may reclaim the allocation, from this round on."""
         return self.regraded.get(running.allocation, running.guaranteed)
 
+    def priority_of(self, jobs: Sequence[JobId]) -> int:
+        """Return the priority of jobs that share GPUs: that of the most urgent."""
+        return max([self.jobs[job].priority for job in jobs if job in self.jobs], default=0)
+
     def holding_on(self, cluster: Cluster, running: Running) -> Holding:
         """Return what an allocation has of the nodes of a cluster that has its GPUs."""
         jobs = [self.jobs[job] for job in running.jobs if job in self.jobs]
@@ -199,7 +203,7 @@ class Facts:
                     parts[node] = Part(node, part.mask | mask, cpus, memory)
         return Holding(
             running.gpu_model,
-            sum(map(len, running.replicas)),
+            sum([part.mask.bit_count() for part in parts.values()]),
             tuple(parts.values()),
             running,
             evictable=not self.is_guaranteed(running) and running.allocation not in self.shielded,

@@ -22,6 +22,7 @@ from scheduler.core.admit import Admission
 from scheduler.core.computing import Compute, here, of_view
 from scheduler.core.facts import Facts
 from scheduler.core.fitting.capacity import Capacity, Pending
+from scheduler.core.fitting.holding import Holding
 from scheduler.core.guarantees.binding import Binding
 from scheduler.core.policy import View
 from scheduler.core.snapshot import AllocationId, Job, JobId, Running, VirtualCluster
@@ -122,8 +123,8 @@ class Reservation:
 
         yield from sorted(self._facts.virtual_clusters.values(), key=use)
 
-    def guaranteed(self, vc: VirtualCluster, cluster: Capacity) -> View:
-        """Return the view of a virtual cluster's guaranteed jobs."""
+    def guaranteed(self, vc: VirtualCluster, cluster: Capacity, lapsed: Mapping[Holding, int]) -> View:
+        """Return the view of a virtual cluster's guaranteed jobs; `lapsed`: what others of its jobs hold."""
         limits = {model: vc.guaranteed.get(model, 0) for model in cluster.models}
         pending, used, common = self._still_there(vc.name, cluster)
         if self._binding is not None:
@@ -133,7 +134,7 @@ class Reservation:
             guaranteed=True,
             members=vc.members,
             default_time_limit_seconds=vc.default_time_limit_seconds,
-            capacity=cluster.narrowed(limits, pending, used, may_evict=True),
+            capacity=cluster.narrowed(limits, pending, used, lapsed, may_evict=True),
             **common,
         )
 

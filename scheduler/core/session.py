@@ -62,7 +62,7 @@ class Session:
         outcomes = []
         asked: list[Downgrade] = []
         for vc in self._reservation.order():
-            view = self._reservation.guaranteed(vc, cluster)
+            view = self._reservation.guaranteed(vc, cluster, self._lapse.lapsed(vc.name))
             plugins = Plugins(policy=vc.policy, policy_parameters=vc.policy_parameters, placer=vc.placer)
             outcome = self._served(view, plugins, restraint)
             found = downgrades(self.facts, outcome)
@@ -86,7 +86,10 @@ class Session:
     def views(self) -> dict[str, View]:
         """Return what each virtual cluster could use if it were the first to be served."""
         cluster = self._refreshed()
-        return {vc.name: self._reservation.guaranteed(vc, cluster) for vc in self._reservation.order()}
+        return {
+            vc.name: self._reservation.guaranteed(vc, cluster, self._lapse.lapsed(vc.name))
+            for vc in self._reservation.order()
+        }
 
     def _refreshed(self) -> Capacity:
         """Take in what changed; return what the whole cluster offers before anyone was served."""
@@ -100,6 +103,7 @@ class Session:
             facts.changed_allocations.update(seen_anew)
         self._shielding.refresh(facts.changed_allocations)
         self._reservation.refresh(jobs, facts.changed_allocations)
+        facts.cluster.shapes.by_priority = self._lapse.any_lapsed
         cluster = self._survey.refresh(facts.changed_allocations)
         facts.changed_jobs.clear()
         facts.changed_allocations.clear()

@@ -4,7 +4,8 @@ GPUs are offered in layers, each one containing the layer before it:
 
     idle       nobody holds or was promised them
     releasing  and those whose holder is stopping, with no successor named yet
-    evicting   and those of opportunistic jobs, which may be reclaimed (not in the spare view)
+    evicting   and those of opportunistic jobs, which may be reclaimed (not in the spare view); whoever lost a
+               guarantee in the view's own virtual cluster makes room for higher priorities only
     own        and those of the view's own jobs that are not settled yet
 
 A gang is looked for in each layer in turn, so nobody is disturbed while there is another way.
@@ -55,6 +56,8 @@ class Capacity:
         self.dropped: set[Holding] = set()
         self._layers = {model: list(offers) for model, offers in layers.items()}
         self._evictable = evictable
+        #: Lapsed holdings of the view's own virtual cluster, and the priorities that they have.
+        self._lapsed: Mapping[Holding, int] = {}
         #: Models of which the view has its own, with nobody to be evicted.
         self._private: frozenset[str] = frozenset()
         #: Holdings that were counted against the limits; and those that were, all at once.
@@ -70,7 +73,7 @@ class Capacity:
     def fork(self) -> Capacity:
         """Return a copy that can be changed without changing this one."""
         twin = Capacity.__new__(Capacity)
-        twin.cluster, twin._evictable = self.cluster, self._evictable
+        twin.cluster, twin._evictable, twin._lapsed = self.cluster, self._evictable, self._lapsed
         twin.limits = None if self.limits is None else dict(self.limits)
         twin.chooser, twin.pending = self.chooser, dict(self.pending)
         twin._layers = {model: list(offers) for model, offers in self._layers.items()}
@@ -85,14 +88,17 @@ class Capacity:
         limits: Mapping[str, int] | None,
         pending: Pending,
         used: Mapping[str, int],
+        lapsed: Mapping[Holding, int] | None = None,
         *,
         may_evict: bool,
     ) -> Capacity:
         """Return the part of this capacity that a view may use.
 
-        Its jobs hold `pending` already, which are so many GPUs of each model.
+        Its jobs hold `pending` already, which are so many GPUs of each model. Who has `lapsed` makes room
+        only for what has a higher priority.
         """
         view = self.fork()
+        view._lapsed = lapsed or {}
         view.limits, view._counted, view._kept = None if limits is None else dict(limits), set(), {}
         view.pending, view._own, view._pinned = dict(pending), (used, len(pending)), frozenset()
         if not may_evict:
@@ -197,6 +203,20 @@ class Capacity:
             return fit
         return fit if self.cluster.can_bind(fit.placement.gpus, demand.candidates) else None
 
+    def kept_from(self, demand: Demand) -> list[Holding]:
+        """Return which lapsed holdings of models that it accepts make no room for a gang."""
+        return [
+            holding
+            for holding, priority in self._lapsed.items()
+            if priority >= demand.priority and holding not in self.dropped and holding.model in demand.models
+        ]
+
+    def regardless_of_lapsed(self) -> Capacity:
+        """Return a copy in which whoever lapsed makes room for everyone."""
+        twin = self.fork()
+        twin._lapsed = {}
+        return twin
+
     def _search(self, demand: Demand) -> Fit | None:
         models = [model for model in demand.models if demand.gpus <= self.room(model)]
         for reach in range(OWN + 1):
@@ -206,7 +226,7 @@ class Capacity:
                 if chosen is not None:
                     return self._fit_in(offers[chosen[0]], chosen[0], demand, chosen[1])
             for model in models:
-                offered = self._offered(model, reach)
+                offered = self._offered(model, reach, demand)
                 if offered is None or offered.gpus < demand.gpus:
                     continue
                 offered = self._but(demand, model, offered)
@@ -223,7 +243,10 @@ class Capacity:
         """
         model = placement.gpu_model
         fleet, free = self.cluster.fleets[model], self._layers[model][RELEASING]
-        offered = self._offered(model, OWN) or self._layers[model][-1]
+        offered = self._offered(model, OWN, demand) or self._offered(
+            model, len(self._layers[model]) - 1, demand
+        )
+        assert offered is not None
         masks: dict[int, int] = {}
         for node, replica in zip(nodes, placement.replicas, strict=True):
             masks[node] = masks.get(node, 0) | sum([self.cluster.where[gpu][2] for gpu in replica])
@@ -239,7 +262,7 @@ class Capacity:
             claimed = part.mask & ~free.masks[part.node]
             cpus, memory = part.cpus - free.cpus[part.node], part.memory - free.memory[part.node]
             others = []
-            for occupant, there in self._occupants(model, True, part.node):
+            for occupant, there in self._occupants(model, True, demand, part.node):
                 if there.mask & claimed or occupant in victims:
                     victims[occupant] = None
                     cpus, memory = cpus - there.cpus, memory - there.memory
@@ -341,19 +364,32 @@ class Capacity:
 
     # Searching
 
-    def _offered(self, model: str, reach: int) -> Layer | None:
-        """Return what is on offer at that reach; None where this view does not reach so far."""
+    def _offered(self, model: str, reach: int, demand: Demand) -> Layer | None:
+        """Return what a gang is offered at that reach; None where this view does not reach so far."""
         layers = self._layers[model]
         if reach < len(layers):
-            return layers[reach]
+            return layers[reach] if reach < EVICTING else self._but_kept(layers[reach], model, demand)
         own = [held for held in self.pending.values() if held.model == model and not self._is_pinned(held)]
         if reach < OWN or not own:
             return None
-        layer, usable = layers[-1].copy(), self.cluster.fleets[model].usable
+        layer, usable = self._but_kept(layers[-1], model, demand).copy(), self.cluster.fleets[model].usable
         for holding in own:
             for part in holding.parts:
                 layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory)
         return layer
+
+    def _but_kept(self, layer: Layer, model: str, demand: Demand) -> Layer:
+        """Return a layer of what may be reclaimed, without those who make no room for the gang."""
+        kept = (
+            [holding for holding in self.kept_from(demand) if holding.model == model] if self._lapsed else []
+        )
+        if not kept:
+            return layer
+        left = layer.copy()
+        for holding in kept:
+            for part in holding.parts:
+                left.remove(part.node, part.mask, part.cpus, part.memory)
+        return left
 
     def _but(self, demand: Demand, model: str, offered: Layer) -> Layer:
         """Return the layer without the nodes that will not do for the gang."""
@@ -385,7 +421,7 @@ class Capacity:
         fleet, node_rank = self.cluster.fleets[model], self.cluster.node_rank
         if reach > RELEASING:
             free = self._layers[model][RELEASING]
-            occupants = partial(self._occupants, model, reach == OWN)
+            occupants = partial(self._occupants, model, reach == OWN, demand)
             return reclaim(fleet, free, offered, occupants, demand, rank, node_rank)
         nodes = locate(offered, fleet, demand, rank, node_rank)
         return None if nodes is None else self._fit_in(offered, model, demand, nodes)
@@ -398,11 +434,14 @@ class Capacity:
         }
         return fit_at(fleet, demand, nodes, masks)
 
-    def _occupants(self, model: str, own: bool, node: int) -> list[tuple[Holding, Part]]:
+    def _occupants(self, model: str, own: bool, demand: Demand, node: int) -> list[tuple[Holding, Part]]:
         """Return who may be asked to leave a node: who loses least first, the view's own jobs last."""
         found = []
         if len(self._layers[model]) > EVICTING and model not in self._private:
             found = [pair for pair in self._evictable.get((model, node), ()) if pair[0] not in self.dropped]
+            if self._lapsed:
+                kept = self.kept_from(demand)
+                found = [pair for pair in found if pair[0] not in kept]
         if own:
             for holding in reversed(self.pending.values()):
                 if holding.model == model and not self._is_pinned(holding):

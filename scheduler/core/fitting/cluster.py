@@ -28,6 +28,18 @@ Place = tuple[str, int, int]
 UNKNOWN = float("inf")
 
 
+class Shapes:
+    """What decides whether each job fits, kept for the many rounds in which it is asked."""
+
+    __slots__ = ("by_priority", "known")
+
+    def __init__(self) -> None:
+        #: By job: the very facts it was made from, and its shape.
+        self.known: dict[JobId, tuple[Job, Hashable]] = {}
+        #: Whether it depends on priorities too: while somebody makes room for higher ones only.
+        self.by_priority = False
+
+
 class Layout:
     """Where a node's GPUs sit: groups of GPUs by level, the narrowest level first, the whole node last."""
 
@@ -109,7 +121,7 @@ class Cluster:
     def __init__(self, nodes: Sequence[Node], levels: Sequence[str]) -> None:
         fleets: dict[str, Fleet] = {}
         where: dict[GpuId, Place] = {}
-        self._set(levels, fleets, where, {})
+        self._set(levels, fleets, where, Shapes())
         layouts: dict[tuple[tuple[str, ...], ...], Layout] = {}
         in_order = sorted(nodes, key=lambda node: (node.gpu_model, node.path, node.name, node.id))
         for model, group in groupby(in_order, key=lambda node: node.gpu_model):
@@ -122,7 +134,7 @@ class Cluster:
         levels: Sequence[str],
         fleets: Mapping[str, Fleet],
         where: Mapping[GpuId, Place],
-        shapes: dict[JobId, tuple[Job, Hashable]],
+        shapes: Shapes,
     ) -> Cluster:
         """Return a cluster made of fleets that are known already."""
         cluster = cls.__new__(cls)
@@ -134,7 +146,7 @@ class Cluster:
         levels: Sequence[str],
         fleets: Mapping[str, Fleet],
         where: Mapping[GpuId, Place],
-        shapes: dict[JobId, tuple[Job, Hashable]],
+        shapes: Shapes,
     ) -> None:
         self.levels = tuple(levels)
         self.ranks = {level: rank for rank, level in enumerate(reversed(self.levels))}
@@ -145,7 +157,6 @@ class Cluster:
         #: Sets of nodes on which gangs may be, filled by `candidates.allowed_nodes`.
         self.allowed_nodes: dict[object, int] = {}
         self._numbers: dict[str, dict[str, int]] = {}
-        #: Shapes of jobs, with the very facts they were made from.
         self.shapes = shapes
         #: On which node's hardware a node is: its own, unless it is virtual (`private_cluster`). None: one
         #: that stands for none now.

@@ -36,6 +36,8 @@ class Demand:
     candidates: tuple[Candidates, ...] = ()
     #: The pinned cell that it must be in; empty: in none.
     pinned_cell: str = ""
+    #: Who makes room for higher priorities only makes it for one higher than his. 0 while nobody does.
+    priority: int = 0
 
 
 def needs_of(job: Job, gpus: int) -> tuple[Need, ...]:
@@ -87,10 +89,11 @@ def shape_of(job: Job) -> Hashable:
 
 def shape_in(cluster: Cluster, job: Job) -> Hashable:
     """Return the shape of a job that is asked for again and again: in every round that it waits."""
-    known = cluster.shapes.get(job.id)
+    shapes = cluster.shapes
+    known = shapes.known.get(job.id)
     if known is None or known[0] is not job:
-        known = cluster.shapes[job.id] = job, shape_of(job)
-    return known[1]
+        known = shapes.known[job.id] = job, shape_of(job)
+    return (known[1], job.priority) if shapes.by_priority else known[1]
 
 
 def models_of(job: Job, cluster: Cluster) -> tuple[str, ...]:
@@ -124,6 +127,7 @@ def demand_of(
             avoid=_avoided(job),
             candidates=candidates_of([job]),
             pinned_cell=job.pinned_cell,
+            priority=job.priority if cluster.shapes.by_priority else 0,
         )
     return cluster.demands[key]
 
@@ -148,6 +152,7 @@ def demand_of_grant(grant: Grant, jobs: Mapping[JobId, Job], cluster: Cluster) -
         avoid=avoid,
         candidates=candidates_of([first, *others]),
         pinned_cell=pinned_cell_of([first, *others]),
+        priority=max(job.priority for job in (first, *others)) if cluster.shapes.by_priority else 0,
     )
 
 

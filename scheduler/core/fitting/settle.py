@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.demand import demand_of_grant, shape_of
+from scheduler.core.fitting.demand import demand_of_grant, shape_in
 from scheduler.core.fitting.holding import Fit, Holding
 from scheduler.core.plan import Grant, Locality, Placement
 from scheduler.core.snapshot import Job, JobId
@@ -86,7 +86,7 @@ def settle_all(
         if not settled.isdisjoint(grant.jobs):
             continue
         # Capacity only shrinks here, so what did not fit before will not fit again.
-        shape = _shape(grant, jobs) if grant.jobs not in capacity.pending else None
+        shape = _shape(grant, jobs, capacity) if grant.jobs not in capacity.pending else None
         if shape is not None and shape in misfits:
             continue
         placement = settle(grant, jobs, capacity)
@@ -98,6 +98,7 @@ def settle_all(
     return placements
 
 
-def _shape(grant: Grant, jobs: Mapping[JobId, Job]) -> object:
+def _shape(grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity) -> object:
     """Return what decides whether a grant fits: equal shapes ask for the same."""
-    return tuple([shape_of(jobs[job]) for job in grant.jobs]), grant.gpus, grant.gpu_model, grant.locality
+    shapes = tuple([shape_in(capacity.cluster, jobs[job]) for job in grant.jobs])
+    return shapes, grant.gpus, grant.gpu_model, grant.locality

@@ -22,7 +22,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from scheduler.core import wording
 from scheduler.core.admit import Admission
 from scheduler.core.cells.adopter import Seats, adopt
 from scheduler.core.cells.chains import Layout
@@ -48,8 +47,9 @@ from scheduler.core.guarantees.bound_cells import (
     remember,
 )
 from scheduler.core.guarantees.devices import Devices, Leaves
+from scheduler.core.guarantees.lapse import held_by_lapsed
 from scheduler.core.guarantees.private_cluster import PrivateCluster, shared_cluster
-from scheduler.core.plan import Decision, Placement, Reason, Tier
+from scheduler.core.plan import Decision, Placement, Reason
 from scheduler.core.policy import View
 from scheduler.core.snapshot import AllocationId, GpuId, JobId, Memory, Running
 
@@ -118,12 +118,7 @@ class Binding:
         running = self._facts.running.get(allocation)
         if running is None:
             return False, 0, allocation
-        return not running.guaranteed, -self._priority_of(running.jobs), allocation
-
-    def _priority_of(self, jobs: Sequence[JobId]) -> int:
-        """Return the priority of jobs that share GPUs: that of the most urgent."""
-        known = self._facts.jobs
-        return max([known[job].priority for job in jobs if job in known], default=0)
+        return not running.guaranteed, -self._facts.priority_of(running.jobs), allocation
 
     def _build_privates(self) -> None:
         """Note what is broken, and make every virtual cluster's private cluster."""
@@ -244,7 +239,7 @@ class Binding:
                 [tuple([stands_for.get(gpu, gpu) for gpu in replica]) for replica in running.replicas]
             ),
         )
-        holding = replace(self._facts.holding_on(private.cluster, seen), gpus=len(stands_for))
+        holding = self._facts.holding_on(private.cluster, seen)
         private.seat(seen, holding, leaves=self._ends(running))
 
     def _regrade(self, allocation: AllocationId) -> bool:
@@ -329,7 +324,9 @@ class Binding:
                 real = self._real(view.name, placement, demand, kept)
             except Unbindable:
                 if kept or demand.candidates:
-                    reason = _held_by_lapsed(view.name, kept) if kept else waits_for_candidates(demand)
+                    reason = (
+                        held_by_lapsed(view.name, "cells", kept) if kept else waits_for_candidates(demand)
+                    )
                     unbound.update(dict.fromkeys(grant.jobs, reason))
                 continue
             nodes = [after.cluster.where[replica[0]][1] for replica in real.replicas]
@@ -340,7 +337,7 @@ class Binding:
                 after.take(fit)
             except PolicyError:
                 self._let_go(self._promised.pop())
-                unbound.update((job, _held_by_lapsed(view.name, kept)) for job in grant.jobs if kept)
+                unbound.update((job, held_by_lapsed(view.name, "cells", kept)) for job in grant.jobs if kept)
             else:
                 found[position] = real
         return found, after, unbound
@@ -357,12 +354,12 @@ class Binding:
         """Return the lapsed allocations of a virtual cluster that make no room for these jobs of its own."""
         if not self._lapsed:
             return []
-        priority = self._priority_of(jobs)
+        priority = self._facts.priority_of(jobs)
         lapsed = [self._facts.running[each] for each in sorted(self._lapsed)]
         return [
             running
             for running in lapsed
-            if self._vc_of(running) == vc and self._priority_of(running.jobs) >= priority
+            if self._vc_of(running) == vc and self._facts.priority_of(running.jobs) >= priority
         ]
 
     def _real(self, vc: str, placement: Placement, demand: Demand, kept: Sequence[Running]) -> Placement:
@@ -429,16 +426,3 @@ class Binding:
             if found != self._memory:
                 self._memory = found
         return self._memory
-
-
-def _held_by_lapsed(vc: str, kept: Sequence[Running]) -> Reason:
-    """Return why a job waits though cells of its virtual cluster are free."""
-    jobs = [job for running in kept for job in running.jobs]
-    return Reason(
-        code="held_by_lapsed",
-        tier=Tier.GUARANTEE,
-        message=f"Virtual cluster {vc} has cells for it, but only on GPUs of {wording.jobs(jobs)}, whose"
-        " guarantee has lapsed. In their own virtual cluster they make room for higher priorities only.",
-        blocking={"jobs": jobs},
-        hint="It starts when they end, or when other hardware comes free.",
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from scheduler.core.fitting.demand import demand_of_grant, shape_of
+from scheduler.core.fitting.demand import demand_of_grant, shape_in
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.parts.ordering import Outcome, settled_outcome
 from scheduler.core.plan import Grant, Locality
@@ -97,7 +97,7 @@ class Seating:
         prospect = self._prospects.of(job)
         if prospect is None or job.id in self._settled or prospect.gpus > self.free(model):
             return False
-        shape = shape_of(job), model, locality
+        shape = shape_in(self.capacity.cluster, job), model, locality
         if shape in self._misfits:
             return False
         grant = Grant(jobs=(job.id,), gpus=prospect.gpus, gpu_model=model, locality=locality)

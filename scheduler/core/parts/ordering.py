@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.demand import Demand, demand_of, least_gpus, shape_of, sizes_of
+from scheduler.core.fitting.demand import Demand, demand_of, least_gpus, shape_in, sizes_of
 from scheduler.core.fitting.holding import Fit, Holding
 from scheduler.core.fitting.settle import settle
 from scheduler.core.plan import Decision, Grant, Locality, Reason
@@ -225,7 +225,7 @@ class Starts:
         if least_gpus(job) > self._most:
             return None
         locality = self._locality_of(job)
-        shape = (shape_of(job), locality)
+        shape = (shape_in(self.capacity.cluster, job), locality)
         if shape in self._misfits:
             return None
         for size in sizes_of(job):

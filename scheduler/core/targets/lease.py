@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from scheduler.core.fitting.capacity import Pending
-from scheduler.core.fitting.demand import demand_of_grant, shape_of
+from scheduler.core.fitting.demand import demand_of_grant, shape_in
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.parts.ordering import MANY, Outcome, settled_outcome
 from scheduler.core.plan import Grant, Mode
@@ -85,7 +85,7 @@ class Lease:
         gpus, jobs = gpus_of(unit, self._view.jobs, self._prospects), self._view.jobs
         if gpus > self._left[model]:
             return False
-        shape = tuple([shape_of(jobs[job]) for job in unit]), gpus, model
+        shape = tuple([shape_in(self._capacity.cluster, jobs[job]) for job in unit]), gpus, model
         if shape in self._misfits:
             return False
         mode = Mode.EXCLUSIVE if len(unit) == 1 else Mode.PACK
