@@ -18,8 +18,11 @@ WORKDIR /app
 
 # Dependencies first: this layer is built again only when they change. Installed as "editable", since
 # the server serves frontend/dist from beside its sources.
-COPY pyproject.toml constraints.txt README.md ./
-RUN pip install --constraint constraints.txt --editable .
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY platform/nodeagent/pyproject.toml platform/nodeagent/
+COPY platform/allot/pyproject.toml platform/allot/
+RUN pip install --constraint constraints.txt \
+    --editable "platform/nodeagent[sandbox,slurm]" --editable platform/allot --editable .
 
 COPY manage.py ./
 COPY platform/ platform/

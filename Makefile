@@ -15,6 +15,8 @@ NO_TESTS := 5
 # Writing the schema needs settings, but connects to nothing.
 NOWHERE := DATABASE_URL=postgresql://nobody@127.0.0.1:1/none REDIS_URL=redis://127.0.0.1:1/0 \
 	ALLOT_SECRET_KEY=only-to-look-at-the-code-00000000000
+# The server, and what nodes and users install by itself.
+PROJECTS := pyproject.toml platform/nodeagent/pyproject.toml platform/allot/pyproject.toml
 API_SCHEMA := docs/api/openapi.yaml
 FRONTEND_SOURCES := $(shell find frontend \
 	\( -name node_modules -o -name dist -o -name test-results \) -prune -o -type f -print)
@@ -75,7 +77,7 @@ schema: setup-dev ## Write the API's schema, and the front end's types from it
 
 constraints: ## Take the newest versions that pyproject.toml allows into constraints.txt
 	$(PYTHON) -m venv --clear .venv-newest
-	.venv-newest/bin/python -m pip install --quiet --editable ".[embedded,examples,dev,bench]"
+	.venv-newest/bin/python -m pip install --quiet --editable platform/nodeagent --editable platform/allot --editable ".[embedded,simulator,examples,dev,bench]"
 	{ head -1 constraints.txt; .venv-newest/bin/python -m pip freeze --exclude-editable; } > constraints.new
 	mv constraints.new constraints.txt
 	rm -rf .venv-newest
@@ -89,12 +91,12 @@ setup: .venv/.installed frontend/dist/index.html
 setup-dev: .venv/.installed-dev frontend/dist/index.html
 	@:
 
-.venv/.installed: pyproject.toml constraints.txt scripts/python-environment
-	@scripts/python-environment "$(PYTHON)" embedded,examples
+.venv/.installed: $(PROJECTS) constraints.txt scripts/python-environment
+	@scripts/python-environment "$(PYTHON)" embedded,simulator,examples
 	@touch $@
 
-.venv/.installed-dev: pyproject.toml constraints.txt scripts/python-environment
-	@scripts/python-environment "$(PYTHON)" embedded,examples,dev
+.venv/.installed-dev: $(PROJECTS) constraints.txt scripts/python-environment
+	@scripts/python-environment "$(PYTHON)" embedded,simulator,examples,dev
 	@touch .venv/.installed $@
 
 # Without a recent Node.js its wheel is installed into .venv, which must be there first.

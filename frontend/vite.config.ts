@@ -1,23 +1,41 @@
+import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 import react from "@vitejs/plugin-react";
+import { type Plugin } from "vite";
 import { defineConfig } from "vitest/config";
 
 // The address of a running platform, for `npm run dev` only.
 const platform = process.env.ALLOT_URL ?? "http://127.0.0.1:8000";
 
+const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+// The licences of what is shipped, served at /static/: Vite writes those of the libraries, but of no fonts.
+const fontLicence: Plugin = {
+  name: "font-licence",
+  generateBundle() {
+    const source = readFileSync(at("./node_modules/@fontsource-variable/ibm-plex-sans/LICENSE"));
+    this.emitFile({ type: "asset", fileName: "ibm-plex-sans-license.txt", source });
+  },
+};
+
 export default defineConfig(({ command }) => ({
   // Django serves index.html on every page and the built files under STATIC_URL.
   base: command === "build" ? "/static/" : "/",
-  plugins: [react()],
-  resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
+  plugins: [react(), fontLicence],
+  resolve: { alias: { "@": at("./src") } },
   server: {
     proxy: {
       "/api": { target: platform },
       "/ws": { target: platform, ws: true },
     },
   },
-  // The manifest tells which files a page loads; a test holds them to their budget.
-  build: { target: "es2022", sourcemap: false, manifest: "chunks.json" },
+  build: {
+    target: "es2022",
+    sourcemap: false,
+    // Tells which files a page loads; a test holds them to their budget.
+    manifest: "chunks.json",
+    license: { fileName: "licenses.md" },
+  },
   test: { include: ["src/**/*.test.ts", "src/**/*.test.tsx"], environment: "node" },
 }));

@@ -18,7 +18,15 @@ from controlplane import server_urls
 from tenants.audit.receivers import key_of, receivers_of
 from tenants.sealing import read_keys
 
-PROJECT_ROOT = Path(__file__).resolve().parents[2]
+_PACKAGES = Path(__file__).resolve().parents[1]
+_IS_SOURCE = (_PACKAGES.parent / "manage.py").is_file()
+#: The source folder; of an installed wheel, the folder that one is in.
+PROJECT_ROOT = _PACKAGES.parent if _IS_SOURCE else Path.cwd()
+#: Where Python finds the server when it is not installed.
+SOURCE_PATH = [_PACKAGES, PROJECT_ROOT] if _IS_SOURCE else []
+#: The built dashboard, and the demonstration's jobs: the wheel has them beside this module.
+DASHBOARD = PROJECT_ROOT / "frontend" / "dist" if _IS_SOURCE else _PACKAGES / "controlplane" / "dist"
+EXAMPLES = PROJECT_ROOT / "examples" if _IS_SOURCE else _PACKAGES / "controlplane" / "examples"
 #: How mail servers are spoken to, with their usual ports.
 MAIL_PORTS = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
 

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from controlplane import server_urls
-from controlplane.config import MAIL_PORTS, PROJECT_ROOT, config
+from controlplane.config import DASHBOARD, EXAMPLES, MAIL_PORTS, config
 
 CONFIG = config()
 
@@ -101,7 +101,8 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 
 STATIC_URL = "/static/"
-FRONTEND_DIST = PROJECT_ROOT / "frontend" / "dist"
+FRONTEND_DIST = DASHBOARD
+EXAMPLES_FOLDER = EXAMPLES
 STATICFILES_DIRS = [FRONTEND_DIST] if FRONTEND_DIST.is_dir() else []
 # Straight from the folder of the built page and from packages: nothing to collect.
 WHITENOISE_USE_FINDERS = True

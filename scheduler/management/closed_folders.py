@@ -16,6 +16,8 @@ from pathlib import Path
 
 from django.conf import settings
 
+import allot
+
 ELSEWHERE = Path("/var/lib/allotment")
 CHECK_SECONDS = 60
 
@@ -31,7 +33,7 @@ class JobFolders:
 
 def usual_folders(home: Path) -> JobFolders:
     """Return the folders of an installation whose demonstration is in `home`."""
-    return JobFolders(data=home, examples=settings.PROJECT_ROOT / "examples", python=Path(sys.executable))
+    return JobFolders(data=home, examples=settings.EXAMPLES_FOLDER, python=Path(sys.executable))
 
 
 def reachable_folders(home: Path, configuration: Path) -> JobFolders:
@@ -72,9 +74,10 @@ def _copy_programs(folder: Path) -> Path:
         for name in ("environment", "python", "examples"):
             shutil.rmtree(folder / name, ignore_errors=True)
         _copy(prefix, environment)
-        _copy(settings.PROJECT_ROOT / "examples", folder / "examples")
+        _copy(settings.EXAMPLES_FOLDER, folder / "examples")
         packages = next(environment.glob("lib/python3*/site-packages"))
-        _copy(settings.PROJECT_ROOT / "platform" / "allot", packages / "allot")
+        if not (packages / "allot").exists():  # Installed editable, that is.
+            _copy(Path(allot.__file__).parent, packages / "allot")
         if not is_open(base):
             _copy(base, folder / "python")
             _move_environment(environment, base, folder / "python")

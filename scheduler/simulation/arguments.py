@@ -6,6 +6,7 @@ import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from scheduler.simulation.errors import InputError
@@ -207,6 +208,8 @@ def understand(arguments: Sequence[str]) -> Order:
     )
     if given.ledger and (given.scenario or given.rounds):
         raise InputError("--ledger is for the platform's rounds of a trace or a generator")
+    if given.report is not None and find_spec("matplotlib") is None:
+        raise InputError("--report draws with matplotlib: install allotment-server[simulator]")
     axes = {name: values.split(",") for name, values in (pair_of("--sweep", each) for each in given.sweep)}
     cases = tuple(expand(case, given.policy or ["fifo"], given.seed or [0], axes))
     if given.ledger and (len(cases) > 1 or given.celery):

@@ -85,6 +85,17 @@ def test_all_pages_together_stay_within_their_budget():
     assert 100_000 < compressed(every) < TOTAL_BUDGET_BYTES
 
 
+def test_the_licences_of_all_that_is_shipped_are_shipped_with_it():
+    shipped = json.loads((ROOT / "frontend" / "package.json").read_text())["dependencies"]
+    text = (DIST / "licenses.md").read_text()
+    assert [name for name in shipped if f"## {name} - " not in text] == [
+        "@fontsource-variable/ibm-plex-sans",  # In a file of its own.
+        "radix-ui",  # Each of its packages by itself.
+    ]
+    assert "## @radix-ui/react-dialog - " in text
+    assert "SIL OPEN FONT LICENSE" in (DIST / "ibm-plex-sans-license.txt").read_text()
+
+
 def files_of(chunks: dict, name: str, *, lazily: bool) -> set[str]:
     """Return the files of a chunk and of what it imports; `lazily` with what it loads once it is shown."""
     found: set[str] = set()

@@ -166,7 +166,6 @@ def test_below_a_closed_folder_jobs_get_folders_and_programs_that_every_user_get
         project / "examples",
     ):
         folder.mkdir(parents=True)
-    (project / "platform" / "allot").mkdir(parents=True)
     (tmp_path / "closed").chmod(0o700)
     (base / "bin" / "python3").write_text("#!/bin/sh\necho python\n")
     (base / "bin" / "python3").chmod(0o755)
@@ -175,7 +174,7 @@ def test_below_a_closed_folder_jobs_get_folders_and_programs_that_every_user_get
     elsewhere = Path(tempfile.mkdtemp(prefix="allotment-demo-"))
     monkeypatch.setattr(closed_folders, "ELSEWHERE", elsewhere)
     monkeypatch.setattr(closed_folders, "_has_sandbox", lambda configuration: False)
-    monkeypatch.setattr(closed_folders.settings, "PROJECT_ROOT", project)
+    monkeypatch.setattr(closed_folders.settings, "EXAMPLES_FOLDER", project / "examples")
     monkeypatch.setattr(sys, "prefix", str(prefix))
     monkeypatch.setattr(sys, "base_prefix", str(base))
     elsewhere.chmod(0o755)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from controlplane.config import PROJECT_ROOT
+from controlplane.config import PROJECT_ROOT, SOURCE_PATH
 from controlplane.embedded.running import Server
 from controlplane.embedded.spawn import Spawn
 from controlplane.up.child import ChildSpec
@@ -29,7 +29,7 @@ def python_environment(home: Path, host: str, unsafe_jobs: bool = False) -> dict
     return own | {
         "ALLOT_HOSTS": ",".join(name for name in dict.fromkeys(hosts) if name),
         "ALLOT_HOME": str(home),
-        "PYTHONPATH": os.pathsep.join([str(PROJECT_ROOT / "platform"), str(PROJECT_ROOT)]),
+        "PYTHONPATH": os.pathsep.join(map(str, SOURCE_PATH)),
         "PYTHONUNBUFFERED": "1",
     }
 

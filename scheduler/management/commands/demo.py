@@ -256,7 +256,7 @@ def _submit(job: demo.DemoJob) -> None:
 
 def _spec(job: demo.DemoJob) -> dict[str, Any]:
     """Return the example's specification with the demonstration's sizes and options."""
-    spec = yaml.safe_load((settings.PROJECT_ROOT / "examples" / "digits" / job.example).read_text())
+    spec = yaml.safe_load((settings.EXAMPLES_FOLDER / "digits" / job.example).read_text())
     # A kind of job has one speed, and their paces differ: most are of a kind of their own.
     del spec["application"]
     (task,) = spec["tasks"]

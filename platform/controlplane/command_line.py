@@ -1,0 +1,35 @@
+"""`manage.py`, or `allotment-server` where the wheel is installed: Django's commands, and some without it."""
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run the command that `sys.argv` names; end the process with its status."""
+    command, arguments = sys.argv[1:2], sys.argv[2:]
+    if command == ["up"]:
+        # Before Django: `up` writes the file that the settings are read from.
+        from controlplane.up.main import main as up
+
+        sys.exit(up(arguments))
+    if command == ["simulate"] and "--celery" not in arguments:
+        # Without Django: a simulation needs neither settings nor a database.
+        from scheduler.simulation.command import main as simulate
+
+        sys.exit(simulate(arguments))
+    if command == ["cells"] and "--nodes-from-database" not in arguments:
+        # Likewise for a file of cells that is checked by itself.
+        from scheduler.simulation.cells_command import main as cells
+
+        sys.exit(cells(arguments))
+    if command == ["solve"]:
+        # Likewise for an instance in a file.
+        from scheduler.simulation.solve_command import main as solve
+
+        sys.exit(solve(arguments))
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)
