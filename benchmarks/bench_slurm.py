@@ -56,7 +56,7 @@ class Node:
 
     async def renew(self) -> None:
         while True:
-            self.runtime.extend_lease(boot_clock_seconds() + LEASE_SECONDS, LEASE_SECONDS)
+            self.runtime.extend_lease(boot_clock_seconds() + LEASE_SECONDS, LEASE_SECONDS, ())
             await asyncio.sleep(RENEW_SECONDS)
 
     async def run(self, attempt: int) -> tuple[float, ...]:

@@ -181,7 +181,8 @@ class Agent:
     def carry_out(self, instruction: Instruction) -> None:
         match instruction:
             case ExtendLease():
-                self.runtime.extend_lease(instruction.deadline, instruction.lease_seconds)
+                deadline, lease_seconds = instruction.deadline, instruction.lease_seconds
+                self.runtime.extend_lease(deadline, lease_seconds, instruction.attempts)
                 return
             case Prepare(wish=wish):
                 self.runtime.prepare(wish)
@@ -319,9 +320,12 @@ class Agent:
             self.changed.set()
 
     async def keep_lease(self) -> None:
-        """The minders end their attempts in time; this is for a minder that hangs."""
+        """The minders freeze or end their attempts in time; this is for a minder that hangs."""
         while True:
-            self.post(LeaseChecked(now=boot_clock_seconds()))
+            now, frozen = boot_clock_seconds(), frozenset[int]()
+            if now >= self.state.lease_deadline:
+                frozen = frozenset(filter(self.runtime.is_frozen, self.state.parts))
+            self.post(LeaseChecked(now=now, frozen=frozen))
             await asyncio.sleep(max(LEASE_LOOK_SECONDS, self.state.lease_deadline - boot_clock_seconds()))
 
     # Devices

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 from nodeagent.messages import MessageError, decode
 
+MOST_FREEZE_SECONDS = 604_800.0
+
 
 class ConfigurationError(ValueError):
     """The configuration file cannot be used; says which field and what would be right."""
@@ -138,6 +140,9 @@ class Configuration:
     #: s3://BUCKET/PREFIX for checkpoints of allot.training, and that store's address: both or neither.
     checkpoint_store: str | None = None
     checkpoint_endpoint: str | None = None
+    #: For how long jobs stand still when the control plane has not answered for a lease, before they are
+    #: killed; 0: they are told to stop just before the lease ends, and killed by then.
+    freeze_seconds: float = 3600.0
     health: Health = Health()
     #: How often what the node and its jobs use is read, to be kept.
     metrics_seconds: float = 10.0
@@ -232,6 +237,11 @@ def _check(path: Path, configuration: Configuration) -> None:
         value: str = getattr(configuration, field)
         if not value or any(character.isspace() or not character.isprintable() for character in value):
             raise ConfigurationError(f"{path}: {field}: must be text without spaces, and not empty")
+    if not 0.0 <= configuration.freeze_seconds <= MOST_FREEZE_SECONDS:
+        raise ConfigurationError(
+            f"{path}: freeze_seconds: must be from 0 to {MOST_FREEZE_SECONDS:g}, a week,"
+            f" not {configuration.freeze_seconds:g}"
+        )
     _check_limits(path, configuration)
     _check_health(path, configuration.health)
     _check_metrics(path, configuration)

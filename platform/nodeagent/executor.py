@@ -6,7 +6,7 @@ agent, and `batch.runtime` on a machine that another scheduler manages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from nodeagent.configuration import Configuration
@@ -22,7 +22,8 @@ class Runtime(Protocol):
     What the server relies on, whatever happens to the agent, the node or the network:
 
     - *Once*: an attempt's processes are started once at most, also by an agent that died in the midst.
-    - *Lease*: they are dead by the newest deadline given to `extend_lease`, without anybody's help.
+    - *Lease*: by the newest deadline given to `extend_lease` they are dead or frozen, without anybody's
+      help. What is frozen runs again only when `extend_lease` names it, and is killed after `freeze_seconds`.
     - *Adoption*: they outlive the agent, and `recover` finds them again.
     - *One end*: `Exited` is posted once for each attempt, and nothing of it is alive by then.
     """
@@ -46,8 +47,12 @@ class Runtime(Protocol):
     def folder(self, attempt: int) -> AttemptFolder:
         """Return where this agent reads an attempt's output and progress, also after its end."""
 
-    def extend_lease(self, deadline: float, lease_seconds: float) -> None:
-        """Let all attempts go on until the deadline, in seconds of this machine's boot clock."""
+    def extend_lease(self, deadline: float, lease_seconds: float, attempts: Collection[int]) -> None:
+        """Let all that runs go on until the deadline, in seconds of this machine's boot clock; of what the
+        end of a lease froze, only these attempts."""
+
+    def is_frozen(self, attempt: int) -> bool:
+        """Whether the attempt is frozen since the lease ended, and nobody has to kill it yet."""
 
     def lease_deadline(self) -> float:
         """Return the deadline that an earlier life of the agent left behind; 0 when there is none."""
@@ -72,7 +77,7 @@ class Runtime(Protocol):
         """From now on let it run in these turns only, frozen in those of others; None: all the time."""
 
     def kill(self, attempt: int) -> None:
-        """SIGKILL at once."""
+        """SIGKILL at once; what is frozen does not run before it."""
 
     def forget(self, attempt: int) -> None:
         """Remove all that is left of an attempt that ended."""

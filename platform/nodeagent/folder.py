@@ -5,6 +5,9 @@
     status.json   written by the minder (or, when that died, by the agent that cleaned up after it)
     stop          how to stop, read by the minder when it gets SIGTERM
     turns         when an attempt that shares its GPUs has its turn; null or missing: always
+    frozen        written by the minder while the attempt stands still because the lease ended, and until
+                  when, by the boot clock, it may stand so
+    resume        until when, by the boot clock, what stands still may go on: the server still names it
     minder.lock   locked by the minder while it lives
     minder.log    the minder's own complaints; normally empty
     door          a socket, at which the minder lets guests in (`minding/guest.py`)
@@ -38,6 +41,8 @@ class AttemptFolder:
         self.status = os.path.join(path, "status.json")
         self.stop = os.path.join(path, "stop")
         self.turns = os.path.join(path, "turns")
+        self.frozen = os.path.join(path, "frozen")
+        self.resume = os.path.join(path, "resume")
         self.minder_lock = os.path.join(path, "minder.lock")
         self.minder_log = os.path.join(path, "minder.log")
         self.door = os.path.join(path, "door")

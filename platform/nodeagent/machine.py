@@ -66,6 +66,8 @@ class Part:
     phase: Phase = Phase.PREPARING
     #: False once a newer Desired no longer names it.
     is_wanted: bool = True
+    #: Not prepared yet: its GPUs are held by what the server has given up and is not dead yet.
+    is_waiting: bool = False
     master_port: int | None = None
     started_at: float | None = None
     #: The shortest grace it was asked to stop with, when it was.
@@ -136,6 +138,8 @@ class LogsShipped:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseChecked:
     now: float
+    #: Attempts that stand still since the lease ended.
+    frozen: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +158,8 @@ Event = Adopted | DesiredReceived | Prepared | Started | Exited | LogsShipped | 
 class ExtendLease:
     deadline: float
     lease_seconds: float
+    #: Those that the server still names: if the lease had ended, they may go on.
+    attempts: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +198,7 @@ class TakeTurns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """The lease is over and it still lives: its minder failed. SIGKILL at once."""
+    """The lease is over and it still runs: its minder failed. SIGKILL at once."""
 
     attempt: int
 
@@ -222,7 +228,11 @@ def step(state: State, event: Event) -> Step:
             return _desired_received(state, event)
         case LeaseChecked(now=now):
             late = now >= state.lease_deadline
-            kills = [Kill(attempt=number) for number, part in state.parts.items() if part.phase in ALIVE]
+            kills = [
+                Kill(attempt=number)
+                for number, part in state.parts.items()
+                if part.phase in ALIVE and number not in event.frozen
+            ]
             return state, tuple(kills) if late else ()
         case Leaving(grace_seconds=grace_seconds):
             stopped = [_stop(part, grace_seconds, is_leaving=True) for part in state.parts.values()]
@@ -230,7 +240,9 @@ def step(state: State, event: Event) -> Step:
         case Prepared() | Started() | Exited() | LogsShipped():
             if (known := state.parts.get(event.attempt)) is None:
                 return state, ()
-            return _settle(state, [_advance(_learn(known, event), is_leaving=state.is_leaving)])
+            parts = {**state.parts, event.attempt: _learn(known, event)}
+            # An end may be what others wait for.
+            return _settle(state, [_advance(part, parts, state.is_leaving) for part in parts.values()])
 
 
 def _desired_received(state: State, event: DesiredReceived) -> Step:
@@ -238,7 +250,15 @@ def _desired_received(state: State, event: DesiredReceived) -> Step:
     deadline = event.sent_at + event.desired.lease_seconds
     if deadline > state.lease_deadline:
         # First of all: what is started below is then already covered.
-        instructions.append(ExtendLease(deadline=deadline, lease_seconds=event.desired.lease_seconds))
+        named = {wish.attempt for wish in event.desired.parts}
+        is_newest = event.desired.generation >= state.generation
+        attempts = frozenset(
+            number
+            for number, part in state.parts.items()
+            if is_newest and number in named and part.phase in ALIVE
+        )
+        lease_seconds = event.desired.lease_seconds
+        instructions.append(ExtendLease(deadline=deadline, lease_seconds=lease_seconds, attempts=attempts))
         state = replace(state, lease_deadline=deadline)
     parts = {
         number: replace(part, is_acknowledged=True) if number in event.exited else part
@@ -259,9 +279,8 @@ def _desired_received(state: State, event: DesiredReceived) -> Step:
                 parts[new.attempt] = ended
                 instructions.append(Report())
             else:
-                parts[new.attempt] = Part(wish=new)
-                instructions.append(Prepare(wish=new))
-    advanced = [_advance(part, is_leaving=state.is_leaving) for part in parts.values()]
+                parts[new.attempt] = Part(wish=new, is_waiting=True)
+    advanced = [_advance(part, parts, state.is_leaving) for part in parts.values()]
     state, more = _settle(replace(state, parts=parts), advanced)
     return state, (*instructions, *more)
 
@@ -283,13 +302,17 @@ def _learn(part: Part, event: Prepared | Started | Exited | LogsShipped) -> Part
             return part
 
 
-def _advance(part: Part, *, is_leaving: bool) -> tuple[Part | None, tuple[Instruction, ...]]:
+def _advance(
+    part: Part, parts: Mapping[int, Part], is_leaving: bool
+) -> tuple[Part | None, tuple[Instruction, ...]]:
     """Bring a part one step nearer to what is wanted of it; None when it can be forgotten."""
     attempt, wish = part.wish.attempt, part.wish
     must_stop = wish.stop or not part.is_wanted
     match part.phase:
         case Phase.PREPARING | Phase.READY | Phase.STARTING | Phase.RUNNING | Phase.STOPPING if must_stop:
             return _stop(part, wish.grace_seconds)
+        case Phase.PREPARING if part.is_waiting and not is_leaving and not _are_gpus_taken(part, parts):
+            return replace(part, is_waiting=False), (Prepare(wish=wish),)
         case Phase.READY if is_leaving:
             return _stop(part, 0.0, is_leaving=True)
         case Phase.READY if wish.go:
@@ -300,9 +323,31 @@ def _advance(part: Part, *, is_leaving: bool) -> tuple[Part | None, tuple[Instru
             return part, ()
 
 
+def _are_gpus_taken(part: Part, parts: Mapping[int, Part]) -> bool:
+    """Whether a process that the server knows nothing of any more may hold one of the part's GPUs.
+
+    That is so when the server gave a silent node up: what was frozen there lives until it hears of it.
+    """
+    indexes = _gpu_indexes(part)
+    return any(
+        other.phase in ALIVE
+        and not other.is_wanted
+        and not (other.wish.shares_gpus and part.wish.shares_gpus)
+        and indexes & _gpu_indexes(other)
+        for other in parts.values()
+    )
+
+
+def _gpu_indexes(part: Part) -> set[int]:
+    return {index for replica in part.wish.replicas for index in replica.gpu_indexes}
+
+
 def _stop(
     part: Part, grace_seconds: float, *, is_leaving: bool = False
 ) -> tuple[Part, tuple[Instruction, ...]]:
+    if part.phase is Phase.PREPARING and part.is_waiting:
+        outcome = LEFT if is_leaving else NEVER_STARTED
+        return replace(part, phase=Phase.EXITED, outcome=outcome, is_shipped=True), ()
     if part.phase in (Phase.PREPARING, Phase.READY):
         release = () if part.is_released else (Release(attempt=part.wish.attempt),)
         part = replace(part, is_released=True)

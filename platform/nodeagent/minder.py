@@ -3,8 +3,9 @@
     python -I -S -c "...; main()" FOLDER
 
 It starts the replicas of `spec.json`, each in a session of its own, and pumps their output into files
-of limited size. They end when it is told so (SIGTERM; the file `stop` says how), when one of them
-fails, or when the node's lease is not moved forward in time: then everything is dead *by* the deadline.
+of limited size. They end when it is told so (SIGTERM; the file `stop` says how), or when one of them
+fails. When the node's lease is not moved forward in time everything is frozen *by* the deadline: it goes on
+when the file `resume` says so, and is killed when told to stop or after `freeze_seconds`.
 Nothing escapes: orphans become the minder's children, and replicas die with the minder. In a sandbox orphans
 become children of its first process, and all in it die with that one.
 
@@ -26,6 +27,7 @@ from nodeagent.minding.enclosure import Enclosure, EnclosureError
 from nodeagent.minding.freezing import Freezer
 from nodeagent.minding.guest import Guests
 from nodeagent.minding.landlock import Confinement, ConfinementError
+from nodeagent.minding.lapse import CONTAINER_FREEZE_SECONDS, FREEZE_SECONDS, Lapse
 from nodeagent.minding.replica import CommandNotStarted, OutputFile, RunningReplica
 from nodeagent.minding.secrets import Mask, Secrets
 from nodeagent.minding.turns import Turns
@@ -71,6 +73,8 @@ class Minder:
         self.confinement = Confinement(landlock) if landlock else None
         has_containers = any(replica["container"] for replica in spec["replicas"])
         self.kill_margin_seconds = CONTAINER_KILL_MARGIN_SECONDS if has_containers else KILL_MARGIN_SECONDS
+        self.freezing_seconds = CONTAINER_FREEZE_SECONDS if has_containers else FREEZE_SECONDS
+        self.lapse: Lapse | None = None
         # What an earlier version of the agent wrote down has none.
         self.secrets = Secrets.receive(spec.get("secrets"))
         self.disks = [
@@ -78,6 +82,7 @@ class Minder:
             for path, limit in spec["disk_limits"].items()
         ]
         self.first_failed: int | None = None
+        self.freeze_seconds = float(spec["freeze_seconds"])
         self.reason = ""
         self.problem = ""
         self.started_at: float | None = None
@@ -199,11 +204,18 @@ class Minder:
         self.stop(stop.get("reason", "stopped"), stop.get("grace_seconds", self.spec["grace_seconds"]))
 
     def stop(self, reason: str, grace_seconds: float) -> None:
-        """Ask all to end, and kill them after the grace. The first reason stays, the shortest grace wins."""
-        kill_at = boot_clock_seconds() + grace_seconds
+        """Ask all to end, and kill them after the grace. The first reason stays, the shortest grace wins.
+
+        What stands still since the lease ended is killed at once: not even to end well may it run again.
+        """
+        self.go_on_if_allowed()
+        kill_at = boot_clock_seconds() + (grace_seconds if self.lapse is None else 0.0)
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
-        if not self.reason:
-            self.reason = reason
+        is_first = not self.reason
+        self.reason = self.reason or reason
+        if self.lapse is not None:
+            self.kill()
+        elif is_first:
             # Those of a group begin to end together, whoever's turn it is.
             self.freezer.thaw()
             for replica in self.replicas:
@@ -215,24 +227,76 @@ class Minder:
         """SIGKILL to everything below the minder, also what moved to a session of its own."""
         self.kill_at = self.kill_at or boot_clock_seconds()
         self.has_killed = True
-        self.freezer.thaw()
         for replica in self.replicas:
             if replica.pid and replica.wait_status is None:
                 replica.kill()
         for pid in descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        # Only now, so that what is frozen dies where it stands.
+        self.freezer.release()
 
     def check_times(self) -> None:
         now = boot_clock_seconds()
         if self.kill_at is not None and now >= self.kill_at:
             self.kill()
+        if self.lapse is not None:
+            self.stand_still(self.lapse, now)
+            return
         if not self.reason and any([disk.step(now) for disk in self.disks]):
             self.stop("disk", min(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
         if self.kill_at is None:
             self.take_turns()
         if now >= self.lease_end() - self.lease_stop_seconds() and now >= self.renewed_lease_end():
-            self.stop("lease", self.deadline - self.kill_margin_seconds - now)
+            if self.can_freeze():
+                kill_by = self.deadline - self.kill_margin_seconds
+                until = self.deadline + self.freeze_seconds
+                self.lapse = Lapse(deadline=self.deadline, complete_by=kill_by, until=until, now=now)
+                self.guests.refusal = "The attempt stands still until the control plane answers the node."
+                self.freezer.freeze()
+                self.stand_still(self.lapse, boot_clock_seconds())
+            else:
+                self.stop("lease", self.deadline - self.kill_margin_seconds - now)
+
+    def can_freeze(self) -> bool:
+        """Whether the end of the lease freezes the attempt: one that is being stopped is killed."""
+        return self.freeze_seconds > 0 and self.kill_at is None
+
+    def stand_still(self, lapse: Lapse, now: float) -> None:
+        """See to it that all stay frozen, and say so, until they may go on or have to be killed."""
+        if self.kill_at is not None or self.go_on_if_allowed():
+            return
+        is_complete = self.freezer.is_complete()
+        if is_complete and lapse.complete_by is not None:
+            # Without it the agent kills all of this: it would not know that they are frozen.
+            with contextlib.suppress(OSError):
+                write_json(self.folder.frozen, {"until": lapse.until})
+        lapse.looked(now, is_complete=is_complete)
+        if lapse.must_end(now):
+            self.stop("lease", 0.0)
+        elif not is_complete:
+            self.freezer.freeze()
+
+    def go_on_if_allowed(self) -> bool:
+        """Thaw what the end of a lease froze, if the server still wants it; return whether it goes on."""
+        if self.lapse is None:
+            return False
+        now, resume = boot_clock_seconds(), float(read_json(self.folder.resume) or 0.0)
+        if not self.lapse.is_over(resume, now, self.lease_stop_seconds()):
+            return False
+        self.deadline = max(self.deadline, resume)
+        stood_seconds = now - self.lapse.began_at
+        self.lapse = None
+        self.guests.refusal = ""
+        with contextlib.suppress(OSError):
+            os.unlink(self.folder.frozen)
+        for replica in self.replicas:
+            text = (
+                f"\n[allotment] It stood still for {stood_seconds:.0f} s: the control plane did not answer.\n"
+            )
+            replica.output.write(text.encode())
+        self.take_turns()
+        return True
 
     def take_turns(self) -> None:
         """Freeze what runs in the turns of others, and thaw it when its own begins."""
@@ -245,6 +309,8 @@ class Minder:
         now = boot_clock_seconds()
         if self.has_killed or self.waits_for_orphans():
             return KILL_AGAIN_SECONDS
+        if self.lapse is not None:
+            return self.lapse.look_again_seconds(now)
         times = [now + LONGEST_SLEEP_SECONDS, self.lease_end() - self.lease_stop_seconds()]
         if not self.reason:
             times += [disk.next_at for disk in self.disks]
@@ -261,14 +327,16 @@ class Minder:
         return self.deadline
 
     def renewed_lease_end(self) -> float:
-        """Read the deadline anew; return when the attempt would have to be told to stop."""
+        """Read the deadline anew; return when the attempt would have to be frozen or told to stop."""
         lease = read_json(self.spec["lease"])
         if lease is not None:
             self.deadline = max(self.deadline, float(lease))
         return self.deadline - self.lease_stop_seconds()
 
     def lease_stop_seconds(self) -> float:
-        """How long before the deadline the attempt is told to stop."""
+        """How long before the deadline the attempt is frozen, or told to stop."""
+        if self.can_freeze():
+            return self.freezing_seconds + self.kill_margin_seconds
         return float(self.spec["lease_grace_seconds"]) + self.kill_margin_seconds
 
     def write_status(self, *, is_final: bool) -> None:

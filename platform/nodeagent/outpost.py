@@ -168,14 +168,17 @@ class Outpost:
         lease = read(self.folder.lease)
         if lease and (self.deadline is None or lease["deadline"] > self.deadline):
             self.deadline = lease["deadline"]
-            self.runtime.extend_lease(lease["deadline"], lease["lease_seconds"])
+            attempts = {self.wish.attempt} if lease.get("is_named") else set[int]()
+            self.runtime.extend_lease(lease["deadline"], lease["lease_seconds"], attempts)
             # How old a beat is when it is read comes off the lease.
             self.beat_seconds = min(BEAT_SECONDS, lease["lease_seconds"] * BEAT_SHARE)
         end = self.begun_at + FIRST_LEASE_SECONDS if self.deadline is None else self.deadline
         if boot_clock_seconds() < end:
             return
         if self.is_going:
-            self.runtime.kill(self.wish.attempt)  # Its minder should have done so by now.
+            # Its minder should have ended it by now, unless it stands still and the agent has not dropped it.
+            if not (self.runtime.is_frozen(self.wish.attempt) and read(self.folder.errand)):
+                self.runtime.kill(self.wish.attempt)
         else:
             self.end(lost("The node lost contact with the node agent before the attempt started."))
 

@@ -39,6 +39,8 @@ class AgentService(models.Model):
     """One row: when agents were last known to be served (`services.nodes.leases.pulse`)."""
 
     at = models.DateTimeField()
+    #: When they were served again after they last had not been.
+    since = models.DateTimeField(null=True)
 
 
 class Node(models.Model):

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +89,8 @@ def make_configuration(
 class AgentProcess:
     """A real agent in a process of its own."""
 
-    def __init__(self, folder: Path, server_url: str, node: str = "node-1") -> None:
-        self.configuration = make_configuration(folder, node=node, server_url=server_url)
+    def __init__(self, folder: Path, server_url: str, node: str = "node-1", **changes: Any) -> None:
+        self.configuration = replace(make_configuration(folder, node=node, server_url=server_url), **changes)
         self.file = folder / f"{node}.json"
         self.file.write_text(json.dumps(encode(self.configuration)))
         self.log = folder / f"{node}.log"
@@ -134,6 +135,15 @@ class AgentProcess:
         """Whether the minder has written its last word."""
         status = self.attempts / str(attempt) / "status.json"
         return status.exists() and bool(json.loads(status.read_text())["is_final"])
+
+    def is_frozen(self, attempt: int) -> bool:
+        """Whether it stands still since the lease ended."""
+        return (self.attempts / str(attempt) / "frozen").exists()
+
+    def lines(self, attempt: int) -> list[str]:
+        """What rank 0 wrote."""
+        log = self.attempts / str(attempt) / "rank-0.log"
+        return log.read_text().splitlines() if log.exists() else []
 
     def output_under_way(self, attempt: int) -> list[int]:
         """The ends of the chunks of rank 0 that were sent and not yet confirmed."""

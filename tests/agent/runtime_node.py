@@ -43,10 +43,13 @@ class RuntimeNode:
             case Prepared(attempt=attempt, master_port=port):
                 self.ports[attempt] = port
 
-    def renew_lease(self, seconds: float) -> float:
-        """Let the lease end so many seconds from now; return when, by the boot clock."""
+    def renew_lease(self, seconds: float, *attempts: int) -> float:
+        """Let the lease end so many seconds from now; return when, by the boot clock.
+
+        Of attempts that the end of a lease froze only those named here go on.
+        """
         deadline = boot_clock_seconds() + seconds
-        self.runtime.extend_lease(deadline, seconds)
+        self.runtime.extend_lease(deadline, seconds, attempts)
         return deadline
 
     async def prepare(self, wish: DesiredPart) -> bool:

@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,8 +32,8 @@ async def start_agent(server: FakeServer, tmp_path: Path) -> AsyncIterator[Start
     """Start agents, and end them with all they run when the test is over."""
     agents: list[AgentProcess] = []
 
-    async def start(node: str = NODE, *arguments: str) -> AgentProcess:
-        agent = AgentProcess(tmp_path, server.url, node)
+    async def start(node: str = NODE, *arguments: str, **changes: Any) -> AgentProcess:
+        agent = AgentProcess(tmp_path, server.url, node, **changes)
         agents.append(agent)
         await agent.start(*arguments)
         await server.until(lambda: node in server.sockets and node in server.inventories)
@@ -149,7 +150,7 @@ async def test_a_lost_answer_starts_nothing_twice(server: FakeServer, start_agen
 
 async def test_a_node_cut_off_stops_its_jobs_in_time(server: FakeServer, start_agent: StartAgent) -> None:
     server.lease_seconds = 3.0
-    agent = await start_agent()
+    agent = await start_agent(freeze_seconds=0.0)
     await server.want(NODE, make_part(python("import time\nprint('on')\nwhile True: time.sleep(60)")))
     await server.until_state(NODE, 1, "running")
     server.is_down = True
@@ -161,6 +162,62 @@ async def test_a_node_cut_off_stops_its_jobs_in_time(server: FakeServer, start_a
     server.is_down = False
     part = await server.until_state(NODE, 1, "exited")
     assert part.category == "lost"
+
+
+COUNTS = """
+import os, signal, time
+signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b"asked\\n"), os._exit(0)))
+while True: time.sleep(0.01); os.write(1, f"{time.time()}\\n".encode())
+"""
+
+
+async def stood_still(server: FakeServer, agent: AgentProcess) -> int:
+    """Have a job that counts outlive its lease while the server is away; return its process."""
+    await server.want(NODE, make_part(python(COUNTS)))
+    await server.until_state(NODE, 1, "running")
+    (pid,) = agent.processes(1)
+    server.is_down = True
+    await until(lambda: agent.is_frozen(1))
+    # A lease later the agent has looked, and left it alone.
+    await asyncio.sleep(server.lease_seconds)
+    assert agent.processes(1) == [pid]
+    return pid
+
+
+async def test_a_server_away_for_longer_than_a_lease_costs_no_job(
+    server: FakeServer, start_agent: StartAgent
+) -> None:
+    server.lease_seconds = 3.0
+    agent = await start_agent()
+    pid = await stood_still(server, agent)
+    lines = agent.lines(1)
+    # It may come back under another agent.
+    await agent.end(signal.SIGKILL)
+    await agent.start()
+    await asyncio.sleep(1.0)
+    assert agent.lines(1) == lines
+    server.is_down = False
+    await until(lambda: len(agent.lines(1)) > len(lines) + 10)
+    part = server.part(NODE, 1)
+    assert part is not None
+    assert (part.state, agent.processes(1)) == ("running", [pid])
+    assert len(list(agent.attempts.iterdir())) == 1
+
+
+async def test_what_the_server_gave_up_meanwhile_does_not_run_again(
+    server: FakeServer, start_agent: StartAgent
+) -> None:
+    server.lease_seconds = 3.0
+    agent = await start_agent()
+    pid = await stood_still(server, agent)
+    lines = agent.lines(1)
+    # Its successor has the same GPU.
+    await server.want(NODE, make_part(shell("exec sleep 60"), attempt=2), wake=False)
+    server.is_down = False
+    await server.until_state(NODE, 2, "running")
+    assert not is_alive(pid)
+    await server.until(lambda: server.part(NODE, 1) is None)
+    assert server.text(NODE, 1).splitlines() == lines
 
 
 async def test_a_killed_agent_finds_its_jobs_again(server: FakeServer, start_agent: StartAgent) -> None:

@@ -105,7 +105,8 @@ class BatchNodeOfTests:
 
     async def keep_lease(self) -> None:
         while True:
-            self.runtime.extend_lease(boot_clock_seconds() + self.lease_seconds, self.lease_seconds)
+            deadline = boot_clock_seconds() + self.lease_seconds
+            self.runtime.extend_lease(deadline, self.lease_seconds, list(self.runtime.held))
             await asyncio.sleep(0.1)
 
     async def start(self, wish: DesiredPart) -> str:
@@ -160,6 +161,7 @@ async def test_an_agent_that_died_before_it_submitted_does_so_when_it_is_back(
 
 
 async def test_of_a_silent_node_an_end_is_told_when_its_lease_is_over(node: BatchNodeOfTests) -> None:
+    node.runtime.configuration = replace(node.configuration, freeze_seconds=0.0)
     node.lease_seconds = 2.0
     name = await node.start(make_part(SLEEPS, attempt=1))
     process = node.system.running[name]
@@ -173,6 +175,25 @@ async def test_of_a_silent_node_an_end_is_told_when_its_lease_is_over(node: Batc
     process.send_signal(signal.SIGCONT)
     assert (outcome.category, outcome.message) == ("lost", "Local ended job 7: NODE_FAIL.")
     assert not os.path.exists(f"/proc/{pid}")
+
+
+async def test_without_a_lease_it_stands_still_on_its_node_until_it_has_one_again(
+    node: BatchNodeOfTests,
+) -> None:
+    node.lease_seconds = 4.0
+    await node.start(make_part(shell("while :; do echo on; sleep 0.05; done"), attempt=1))
+    folder = node.runtime.folder(1)
+    node.tasks[1].cancel()
+    await until(lambda: os.path.exists(folder.frozen))
+    await asyncio.sleep(node.lease_seconds)
+    # Neither the outpost has killed it nor we had it cancelled, though its lease is over for long.
+    assert node.runtime.is_frozen(1)
+    size = os.path.getsize(folder.log(0))
+    await asyncio.sleep(0.5)
+    assert os.path.getsize(folder.log(0)) == size
+    node.tasks[1] = asyncio.create_task(node.keep_lease())
+    await until(lambda: os.path.getsize(folder.log(0)) > size + 100)
+    assert node.outcomes == {}
 
 
 async def test_whoever_comes_to_an_errand_late_does_nothing(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from nodeagent.machine import (
     step,
 )
 from nodeagent.messages import Desired, DesiredPart
-from tests.agent.builders import make_part
+from tests.agent.builders import make_part, make_replica
 
 SUCCESS = Outcome(exit_code=0, category="", message="", started_at=1.0, ended_at=2.0)
 LEASE_SECONDS = 10.0
@@ -199,6 +199,36 @@ def test_what_outlives_the_lease_is_killed() -> None:
     state, _ = feed(desired(1, make_part(), sent_at=100.0), Prepared(attempt=1), Started(attempt=1, at=1.0))
     assert feed(LeaseChecked(now=109.9), state=state)[1] == []
     assert feed(LeaseChecked(now=110.0), state=state)[1] == [Kill(attempt=1)]
+    assert feed(LeaseChecked(now=110.0, frozen=frozenset({2})), state=state)[1] == [Kill(attempt=1)]
+
+
+def test_what_stands_still_outlives_the_lease_and_goes_on_only_when_the_server_names_it() -> None:
+    state, _ = feed(
+        desired(1, make_part(), make_part(attempt=2), make_part(attempt=3), sent_at=100.0),
+        *(Prepared(attempt=number) for number in (1, 2, 3)),
+        *(Started(attempt=number, at=1.0) for number in (1, 2, 3)),
+    )
+    assert feed(LeaseChecked(now=110.0, frozen=frozenset({1, 2, 3})), state=state)[1] == []
+    # The server has given up the second; the third is to stop, and has the time for it.
+    back = desired(2, make_part(), make_part(attempt=3, stop=True), make_part(attempt=4), sent_at=200.0)
+    _, instructions = step(state, back)
+    assert instructions[0] == ExtendLease(deadline=210.0, lease_seconds=10.0, attempts=frozenset({1, 3}))
+    assert [one.attempt for one in instructions if isinstance(one, Stop)] == [2, 3]
+    # An answer older than one that was obeyed names nothing that may go on.
+    _, instructions = step(state, desired(0, make_part(), sent_at=200.0))
+    assert instructions == (ExtendLease(deadline=210.0, lease_seconds=10.0),)
+
+
+def test_gpus_of_what_the_server_has_given_up_are_given_to_others_when_it_is_dead() -> None:
+    state, _ = feed(desired(1, make_part()), Prepared(attempt=1), Started(attempt=1, at=1.0))
+    elsewhere = make_part(make_replica(gpu_indexes=(3,)), attempt=3)
+    state, done = feed(desired(2, make_part(attempt=2), elsewhere), state=state)
+    assert [one.wish.attempt for one in done if isinstance(one, Prepare)] == [3]
+    assert any(one == Stop(attempt=1, grace_seconds=5.0) for one in done)
+    _, stopped = feed(desired(3, elsewhere), state=state)
+    assert kinds(stopped) == ["Report"]  # It waited, and is over.
+    state, done = feed(Exited(attempt=1, outcome=SUCCESS), state=state)
+    assert [one.wish.attempt for one in done if isinstance(one, Prepare)] == [2]
 
 
 def test_the_lease_is_extended_before_anything_starts() -> None:
@@ -352,7 +382,8 @@ def test_any_order_repetition_and_loss_ends_in_what_is_wanted(histories: Any, da
             case "ship":
                 world.post(LogsShipped(attempt=data.draw(st.integers(1, 3))))
             case "lease":
-                world.post(LeaseChecked(now=data.draw(st.floats(0.0, 50.0))))
+                now, frozen = data.draw(st.floats(0.0, 50.0)), data.draw(st.frozensets(st.integers(1, 3)))
+                world.post(LeaseChecked(now=now, frozen=frozen))
 
     # Whatever happened so far: once messages arrive again, everything settles.
     for _ in range(4):

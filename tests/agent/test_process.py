@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -248,6 +249,14 @@ class TestStop:
 
 
 class TestLease:
+    """What the end of a lease does where it does not freeze; `test_lapse.py` has the rest."""
+
+    @pytest.fixture
+    async def node(self, tmp_path: Path) -> AsyncIterator[RuntimeNode]:
+        node = RuntimeNode(tmp_path, freeze_seconds=0.0)
+        yield node
+        await node.clean_up()
+
     async def test_everything_is_dead_by_the_deadline(self, node: RuntimeNode) -> None:
         deadline = node.renew_lease(2.0)
         await node.start(make_part(python(IGNORES_TERM), python(ESCAPES, rank=1)))

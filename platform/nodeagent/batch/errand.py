@@ -3,7 +3,8 @@
     errand.json   what to do: the errand's name, the wish, and the outpost's configuration
     claim         made by the outpost that does it; whoever comes later does nothing
     orders.json   written by the agent: go, stop; secrets only as nobody but the outpost can read them
-    lease.json    written by the agent: until when, by the *node's* clock
+    lease.json    written by the agent: until when, by the *node's* clock, and whether the server still names
+                  the attempt, so that it goes on if the end of a lease froze it
     state.json    written by the outpost about each second: how it stands, what its clock says, and the key
                   by which secrets are sealed for it
     job.log       what the batch system says

@@ -16,7 +16,7 @@ import os
 import shlex
 import sys
 import zlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,8 @@ LISTS_UNTIL_OVER = 2
 #: More than the node's clock is read between asking for a lease and having it.
 BEATS_KEPT = 60
 CANCEL_AGAIN_SECONDS = 10.0
+#: What an outpost that lives says at least so often, on a file system that is slow to show it.
+SILENT_SECONDS = 10.0
 #: Out of memory, in the words of Slurm and of Kubernetes.
 OUT_OF_MEMORY = ("OUT_OF_MEMORY", "OOMKilled")
 
@@ -65,7 +67,7 @@ class Held:
     orders: dict[str, Any] = field(default_factory=dict)
     #: (when it was read, what the node's clock had shown), oldest first.
     beats: list[tuple[float, float]] = field(default_factory=list)
-    #: By this machine's clock: from then on its lease lets no process be alive; 0: there never was any.
+    #: By this machine's clock: from then on its lease lets no process run; 0: there never was any.
     dead_by: float = 0.0
     cancelled_at: float = -math.inf
     samples: tuple[GpuSample, ...] = ()
@@ -94,6 +96,7 @@ class BatchRuntime:
         # The same node may be served by two installations.
         self.prefix = f"allotment-{zlib.crc32(str(self.root).encode()):08x}-{configuration.node}"
         self.held: dict[int, Held] = {}
+        self.began_at = boot_clock_seconds()
         self.soon = asyncio.Event()
         self.tasks: set[asyncio.Task[None]] = set()
         self.devices = BatchDevices(configuration.node, watch, self._gpus_in_use, self._samples)
@@ -120,7 +123,7 @@ class BatchRuntime:
     def folder(self, attempt: int) -> AttemptFolder:
         return self._errand(attempt).attempt(attempt)
 
-    def extend_lease(self, deadline: float, lease_seconds: float) -> None:
+    def extend_lease(self, deadline: float, lease_seconds: float, attempts: Collection[int]) -> None:
         """Hand the lease on, to each outpost by its own clock."""
         write_json(self.lease, {"deadline": deadline, "lease_seconds": lease_seconds})
         asked_at = deadline - lease_seconds
@@ -128,8 +131,20 @@ class BatchRuntime:
             clocks = [clock for read_at, clock in held.beats if read_at <= asked_at]
             if clocks and not held.is_over:
                 held.dead_by = boot_clock_seconds() + lease_seconds
-                grant = {"deadline": clocks[-1] + lease_seconds, "lease_seconds": lease_seconds}
+                grant = {
+                    "deadline": clocks[-1] + lease_seconds,
+                    "lease_seconds": lease_seconds,
+                    "is_named": attempt in attempts,
+                }
                 write_json(self._errand(attempt).lease, grant)
+
+    def is_frozen(self, attempt: int) -> bool:
+        """Whether the node is heard of: then its outpost sees to it that the attempt stands still or ends."""
+        held = self.held.get(attempt)
+        if held is None or not self.configuration.freeze_seconds:
+            return False
+        heard_at = held.beats[-1][0] if held.beats else self.began_at
+        return boot_clock_seconds() < heard_at + SILENT_SECONDS
 
     def lease_deadline(self) -> float:
         """Return the deadline left behind; should it be of an earlier boot, one that is not too far off."""
@@ -267,8 +282,9 @@ class BatchRuntime:
         if held.is_over:
             return  # Meanwhile.
         self._take_in(attempt, held, state)
-        if not held.is_over and 0 < held.dead_by <= boot_clock_seconds():
-            self._cancel(held)  # Its outpost has fallen silent, or we have.
+        is_late = 0 < held.dead_by <= boot_clock_seconds()
+        if is_late and not held.is_over and not self.is_frozen(attempt):
+            self._cancel(held)  # Its outpost has fallen silent.
         if held.is_over or self.watch.lists == held.newest_list:
             return
         held.newest_list = self.watch.lists
@@ -320,6 +336,8 @@ class BatchRuntime:
             if any(word in words for word in OUT_OF_MEMORY):
                 outcome = replace(outcome, category="out_of_memory")
             self._end(held, outcome)
+            # Of a node that is silent nobody knows: what may stand still there must not be found again.
+            self._cancel(held)
 
     def _end(self, held: Held, outcome: Outcome) -> None:
         held.is_over = True

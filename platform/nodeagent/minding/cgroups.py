@@ -132,6 +132,15 @@ class CgroupOfReplica:
         """Let all members go on; False where they can not have been frozen."""
         return self._set_frozen(False)
 
+    def is_frozen(self) -> bool:
+        """Whether all members have stopped; what waits for a disk takes the kernel longer."""
+        if self.is_unified:
+            return (
+                _number_after("frozen", os.path.join(next(iter(self.paths.values()), ""), "cgroup.events"))
+                == 1
+            )
+        return _lines(os.path.join(self.paths.get("freezer", ""), "freezer.state")) == ["FROZEN"]
+
     def _set_frozen(self, frozen: bool) -> bool:
         if self.is_unified:
             kind, name, text = next(iter(self.paths), ""), "cgroup.freeze", "1" if frozen else "0"

@@ -73,6 +73,8 @@ class Guests:
         self.path = path
         self.replicas = replicas
         self.guests: dict[int, Guest] = {}
+        #: Why nobody is let in now; "": they are.
+        self.refusal = ""
         self.door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK)
 
     def __contains__(self, descriptor: int) -> bool:
@@ -141,7 +143,7 @@ class Guests:
 
     def _start(self, guest: Guest, request: dict[str, Any], handed: list[int]) -> None:
         replica = next((one for one in self.replicas if one.rank == request["rank"]), None)
-        problem = ""
+        problem = self.refusal
         if replica is None or not replica.pid or replica.wait_status is not None:
             problem = f"Rank {request['rank']} does not run here any more."
         elif len(self.guests) > MOST_GUESTS:

@@ -33,6 +33,8 @@ READ_BYTES = 64 * 1024
 KILLED = -signal.SIGKILL
 #: How long an engine may take to say something of a container, or to remove it.
 ENGINE_SECONDS = 10.0
+#: To freeze one: it has to be done before the lease ends.
+PAUSE_SECONDS = 1.5
 
 
 class CommandNotStarted(Exception):
@@ -201,19 +203,15 @@ class RunningReplica:
         self.signal_group(signal.SIGKILL)
 
     def pause(self) -> bool:
-        """Let the engine freeze a container; False when it is none, or the engine can not."""
-        return self._told("pause")
+        """Have the engine freeze a container; return whether it did."""
+        return (
+            self.container is not None and _run(self.container["pause"], self.spec["env"], PAUSE_SECONDS)[0]
+        )
 
-    def unpause(self) -> bool:
-        return self._told("unpause")
-
-    def _told(self, what: str) -> bool:
-        # What an earlier version of the agent started has no such commands.
-        command = None if self.container is None else self.container.get(what)
-        if command is None:
-            return False
-        _said(command, self.spec["env"])
-        return True
+    def unpause(self) -> None:
+        """Have the engine let a container go on."""
+        if self.container is not None:
+            _said(self.container["unpause"], self.spec["env"])
 
     def pump(self) -> bool:
         """Move what there is into the file; return whether there may be more."""
@@ -267,6 +265,11 @@ class RunningReplica:
 
 def _said(command: list[str], environment: dict[str, str]) -> bytes:
     """Run a command to its end and return what it wrote; after a while it is killed."""
+    return _run(command, environment, ENGINE_SECONDS)[1]
+
+
+def _run(command: list[str], environment: dict[str, str], seconds: float) -> tuple[bool, bytes]:
+    """Run a command for so long at most; return whether it did what it should, and what it wrote."""
     read, write = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
@@ -281,15 +284,15 @@ def _said(command: list[str], environment: dict[str, str]) -> bytes:
     ended = select.poll()
     pidfd = os.pidfd_open(pid)
     ended.register(pidfd, select.POLLIN)
-    if not ended.poll(ENGINE_SECONDS * 1000):
+    if not ended.poll(seconds * 1000):
         os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    _, wait_status = os.waitpid(pid, 0)
     os.close(pidfd)
     os.set_blocking(read, False)
     with contextlib.suppress(BlockingIOError):
         said = os.read(read, READ_BYTES)
     os.close(read)
-    return said
+    return wait_status == 0, said
 
 
 def _limit(kind: int, most: int) -> None:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 import zlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,7 @@ from nodeagent.process.mps import Mps
 from nodeagent.process.outcome import read_outcome
 from nodeagent.process.ports import HeldPorts
 from nodeagent.process.users import make_file, make_folder
-from nodeagent.procfs import is_same_process, processes_with_setting
+from nodeagent.procfs import boot_clock_seconds, is_same_process, processes_with_setting
 
 log = logging.getLogger(__name__)
 
@@ -109,10 +109,21 @@ class ProcessRuntime:
     def folder(self, attempt: int) -> AttemptFolder:
         return AttemptFolder(str(self.attempts / str(attempt)))
 
-    def extend_lease(self, deadline: float, lease_seconds: float) -> None:
-        """Let every minder go on until the deadline."""
+    def extend_lease(self, deadline: float, lease_seconds: float, attempts: Collection[int]) -> None:
+        """Let every minder go on until the deadline; wake those that stand still and may go on."""
         self.lease_seconds = lease_seconds
         write_json(self.lease, deadline)
+        for attempt in attempts:
+            folder, minded = self.folder(attempt), self.minded.get(attempt)
+            if minded is not None and os.path.exists(folder.frozen):
+                log.info("Attempt %d goes on: the control plane answers and still wants it.", attempt)
+                write_json(folder.resume, deadline)
+                minded.wake()
+
+    def is_frozen(self, attempt: int) -> bool:
+        """Whether the minder says that it froze the attempt, for no longer than it may."""
+        frozen = read_json(self.folder(attempt).frozen)
+        return frozen is not None and boot_clock_seconds() < frozen["until"]
 
     def lease_deadline(self) -> float:
         """Return the deadline an earlier life of the agent left behind."""
@@ -283,6 +294,7 @@ class ProcessRuntime:
         return {
             "lease": self.lease,
             "lease_grace_seconds": min(wish.grace_seconds, self.lease_seconds * LEASE_GRACE_SHARE),
+            "freeze_seconds": self.configuration.freeze_seconds,
             "grace_seconds": wish.grace_seconds,
             "log_bytes": wish.log_bytes,
             "disk_limits": {

@@ -1,6 +1,6 @@
 """Jobs that run and do nothing, as far as their owners or the site can tell; and trial runs that are over."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import F, Max
@@ -14,6 +14,7 @@ from scheduler.services.attempts.life import attempt_stop
 from scheduler.services.attempts.steps import attempt_event, lock_jobs
 from scheduler.services.cluster_settings import cluster_settings
 from scheduler.services.metrics.idleness import idle_gpu_seconds
+from scheduler.services.nodes.leases import served_since
 
 _ACTOR = "watch"
 _WARNING = "attempt.stuck"
@@ -25,11 +26,12 @@ def watch_jobs() -> None:
     heard = watched.exclude(job__spec__watch__silent=None).annotate(
         heard_at=Coalesce(Max("progress__at"), F("running_at"))
     )
+    since = served_since()
     for attempt_id, job_id, watch, heard_at in heard.values_list(
         "id", "job_id", "job__spec__watch", "heard_at"
     ):
         # A node's clock may be ahead: then it is found a little later.
-        if database_now() - heard_at >= timedelta(seconds=watch["silent"]):
+        if database_now() - _later(heard_at, since) >= timedelta(seconds=watch["silent"]):
             message = f"It told of no progress for {watch['silent']:g} s."
             _act(attempt_id, job_id, StopCause.STUCK, watch["then"], message)
 
@@ -43,7 +45,7 @@ def watch_idle_gpus() -> None:
     running = Attempt.objects.filter(state=AttemptState.RUNNING).select_related("job", "allocation")
     if usual is None:
         running = running.filter(job__spec__watch__idle_gpus__isnull=False)
-    now = database_now()
+    now, since = database_now(), served_since()
     for attempt in running.iterator(chunk_size=500):
         watch = attempt.job.spec.get("watch") or {}
         own = watch.get("idle_gpus")
@@ -51,12 +53,16 @@ def watch_idle_gpus() -> None:
         if rule is None or attempt.running_at is None:
             continue
         # Only then may it have been idle for so long: most are asked nothing.
-        if now - attempt.running_at < timedelta(seconds=rule["seconds"]):
+        if now - _later(attempt.running_at, since) < timedelta(seconds=rule["seconds"]):
             continue
         idle_seconds = idle_gpu_seconds(attempt, below_percent=rule["below_percent"])
         if idle_seconds is not None and idle_seconds >= rule["seconds"]:
             message = f"Its GPUs were less than {rule['below_percent']:g} % busy for {rule['seconds']:g} s."
             _act(attempt.id, attempt.job_id, StopCause.IDLE_GPUS, rule["then"], message)
+
+
+def _later(at: datetime, since: datetime | None) -> datetime:
+    return at if since is None else max(at, since)
 
 
 @transaction.atomic

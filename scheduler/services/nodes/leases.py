@@ -33,9 +33,12 @@ def pulse() -> float:
         cursor.execute("SELECT at FROM scheduler_agentservice WHERE id = 1 FOR UPDATE")
         row = cursor.fetchone()
         now = database_now()
-        AgentService.objects.update_or_create(id=1, defaults={"at": now})
         stood_still = (now - row[0]).total_seconds() if row is not None else 0.0
-        if stood_still <= STILL_SECONDS:
+        if row is not None and stood_still <= STILL_SECONDS:
+            AgentService.objects.filter(id=1).update(at=now)
+            return 0.0
+        AgentService.objects.update_or_create(id=1, defaults={"at": now, "since": now})
+        if row is None:
             return 0.0
         cursor.execute(
             "UPDATE scheduler_node SET lease_expires_at ="
@@ -44,6 +47,14 @@ def pulse() -> float:
             [stood_still, now, settings.CONFIG.node_lease_seconds],
         )
     return stood_still
+
+
+def served_since() -> datetime | None:
+    """Return since when agents are served without a break; None where no server keeps a pulse.
+
+    Jobs may have stood still before: what they did not do then says nothing of them.
+    """
+    return AgentService.objects.values_list("since", flat=True).first()
 
 
 def _are_served(now: datetime) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from nodeagent.messages import PROTOCOL, GpuSample, Reading, ReplicaSample, Report
-from scheduler.models import Attempt, ClusterSettings, Event, ProgressPoint
+from scheduler.models import AgentService, Attempt, ClusterSettings, Event, ProgressPoint
 from scheduler.services.attempts.life import part_exited
 from scheduler.services.attempts.watching import watch_idle_gpus, watch_jobs
 from scheduler.services.nodes.reports import report_apply
@@ -58,6 +58,19 @@ def test_who_is_not_watched_or_not_silent_for_long_goes_on(then, silent):
     attempt.refresh_from_db()
     assert attempt.state == "running"
     assert not Event.objects.filter(kind="attempt.stuck").exists()
+
+
+def test_what_stood_still_while_the_server_did_not_answer_is_not_blamed_for_it():
+    silent, unused = running("stop"), idle(own("stop", 90))
+    now = timezone.now()
+    AgentService.objects.create(id=1, at=now, since=now - timedelta(seconds=30))
+    watch_jobs()
+    watch_idle_gpus()
+    assert [Attempt.objects.get(id=one.id).state for one in (silent, unused)] == ["running"] * 2
+    AgentService.objects.update(since=now - timedelta(seconds=100))
+    watch_jobs()
+    watch_idle_gpus()
+    assert [Attempt.objects.get(id=one.id).state for one in (silent, unused)] == ["stopping"] * 2
 
 
 def idle(watch: dict | None, *, for_seconds: int = 120) -> Attempt:

@@ -8,7 +8,7 @@ from django.conf import settings
 from scheduler.clock import database_now
 from scheduler.models import AgentService, Node
 from scheduler.models.inventory import NodeState
-from scheduler.services.nodes.leases import expire_leases, pulse
+from scheduler.services.nodes.leases import expire_leases, pulse, served_since
 from tests.scheduler.builders import make_node
 
 pytestmark = pytest.mark.django_db
@@ -44,6 +44,11 @@ def test_leases_are_longer_by_the_time_in_which_the_server_did_not_answer():
     served = silent_node(since=timedelta(seconds=102))
     last_pulse(ago=LONG)
     assert pulse() == pytest.approx(100, abs=2)
+    since = served_since()
+    assert since is not None
+    assert database_now() - since < timedelta(seconds=2)
+    assert pulse() == 0
+    assert served_since() == since
     expire_leases()
     assert state(served) == NodeState.READY
     # It had been silent for two seconds when the server fell silent, too.

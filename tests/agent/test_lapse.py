@@ -1,0 +1,207 @@
+"""The end of a lease: what runs stands still, and goes on or is killed as the server says, not by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.messages import isolation_level
+from nodeagent.minding.cgroups import Cgroups
+from nodeagent.minding.lapse import LOOK_SECONDS, Lapse
+from nodeagent.process import runtime, sandbox
+from nodeagent.procfs import boot_clock_seconds, is_stopped
+from tests.agent.builders import everybodys_python, make_part, python, shell
+from tests.agent.runtime_node import RuntimeNode, is_alive, until
+from tests.agent.test_freezing import TICKS, ticks
+
+LEASE_SECONDS = 4.0
+#: Long enough for many ticks of something that runs.
+MOMENT_SECONDS = 0.5
+LEVELS_AND_WAYS = [
+    ("sandbox", "groups"),
+    ("sandbox", "signals"),
+    ("landlock", "groups"),
+    ("landlock", "signals"),
+    ("none", "signals"),
+]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder to which every user gets, unlike pytest's."""
+    with tempfile.TemporaryDirectory(prefix="allotment-lapse-") as name:
+        os.chmod(name, 0o711)
+        yield Path(name)
+
+
+async def make_node(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, level: str, way: str, freeze_seconds: float = 3600.0
+) -> AsyncIterator[RuntimeNode]:
+    if level == "landlock":
+        monkeypatch.setattr(sandbox, "bubblewraps", lambda: [])
+    if way == "signals":
+        monkeypatch.setattr(runtime, "find_cgroups", lambda _: Cgroups(is_unified=False, folders={}))
+    node = RuntimeNode(
+        folder, sandbox="off" if level == "none" else "required", freeze_seconds=freeze_seconds
+    )
+    if isolation_level(node.runtime.isolation) != level:
+        pytest.skip(node.runtime.isolated.warning())
+    groups = node.runtime.cgroups
+    if way == "groups" and not groups.is_unified and "freezer" not in groups.folders:
+        pytest.skip("no control groups that freeze")
+    yield node
+    await node.clean_up()
+
+
+@pytest.fixture(params=LEVELS_AND_WAYS, ids="-".join)
+async def node(
+    request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[RuntimeNode]:
+    async for node in make_node(folder, monkeypatch, *request.param):
+        yield node
+
+
+@pytest.fixture
+async def impatient(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RuntimeNode]:
+    """A node that lets jobs stand still for a moment only."""
+    async for node in make_node(folder, monkeypatch, "none", "signals", freeze_seconds=0.5):
+        yield node
+
+
+async def until_frozen(node: RuntimeNode) -> None:
+    """Start a job that ticks, also in a process that left its session, and wait for its lease to end."""
+    deadline = node.renew_lease(LEASE_SECONDS)
+    await node.start(make_part(python(TICKS, interpreter=everybodys_python()), grace_seconds=20.0))
+    await until(lambda: all(ticks(node, 1, who) for who in ("parent", "child")))
+    await until(lambda: node.runtime.is_frozen(1) or node.outcomes)
+    assert node.outcomes == {}
+    assert boot_clock_seconds() < deadline
+
+
+async def stands_still(node: RuntimeNode) -> None:
+    before = ticks(node, 1)
+    await asyncio.sleep(MOMENT_SECONDS)
+    assert ticks(node, 1) == before
+
+
+async def goes_on(node: RuntimeNode) -> None:
+    for who in ("parent", "child"):
+        before = len(ticks(node, 1, who))
+        await until(lambda who=who, before=before: len(ticks(node, 1, who)) > before)
+
+
+async def test_a_job_goes_on_where_it_was_when_the_server_still_names_it(node: RuntimeNode) -> None:
+    await until_frozen(node)
+    await stands_still(node)
+    processes = set(node.alive(1))
+    node.renew_lease(60.0, 1)
+    await goes_on(node)
+    assert set(node.alive(1)) == processes
+    assert not node.runtime.is_frozen(1)
+    assert "[allotment] It stood still for " in node.text(1)
+    assert node.outcomes == {}
+
+
+async def test_what_the_server_has_given_up_is_killed_where_it_stands(node: RuntimeNode) -> None:
+    await until_frozen(node)
+    # The answer makes the node's lease longer, and does not name this attempt.
+    node.renew_lease(60.0)
+    await stands_still(node)
+    before = ticks(node, 1)
+    node.runtime.stop(1, 20.0)
+    assert (await node.end_of(1)).category == "stopped"
+    assert node.alive(1) == []
+    assert "asked" not in node.text(1)
+    assert ticks(node, 1) == before
+
+
+async def test_what_is_named_and_to_be_stopped_has_its_grace(node: RuntimeNode) -> None:
+    await until_frozen(node)
+    node.renew_lease(60.0, 1)
+    node.runtime.stop(1, 1.0)
+    assert (await node.end_of(1)).category == "stopped"
+    assert "asked\n" in node.text(1)
+
+
+async def test_an_agent_that_comes_back_meanwhile_finds_it_as_it_stands(node: RuntimeNode) -> None:
+    await until_frozen(node)
+    node.restart()
+    assert node.runtime.is_frozen(1)
+    await stands_still(node)
+    node.renew_lease(60.0, 1)
+    await goes_on(node)
+
+
+async def test_it_can_stand_still_again_and_the_old_word_does_not_let_it_go_on(node: RuntimeNode) -> None:
+    await until_frozen(node)
+    node.renew_lease(3.0, 1)
+    await goes_on(node)
+    await until(lambda: node.runtime.is_frozen(1) or node.outcomes)
+    await stands_still(node)
+    node.renew_lease(60.0, 1)
+    await goes_on(node)
+
+
+async def test_a_killed_minder_takes_what_stands_still_with_it(node: RuntimeNode) -> None:
+    await until_frozen(node)
+    before = ticks(node, 1)
+    os.kill(node.status()["pid"], signal.SIGKILL)
+    assert (await node.end_of(1)).category == "lost"
+    assert node.alive(1) == []
+    assert ticks(node, 1) == before
+
+
+async def test_it_stands_still_for_so_long_and_no_longer(impatient: RuntimeNode) -> None:
+    await until_frozen(impatient)
+    before = ticks(impatient, 1)
+    outcome = await impatient.end_of(1)
+    assert (outcome.category, "lost contact" in outcome.message) == ("lost", True)
+    assert impatient.alive(1) == []
+    assert "asked" not in impatient.text(1)
+    assert ticks(impatient, 1) == before
+
+
+async def test_what_somebody_else_lets_go_on_is_stopped_again(node: RuntimeNode) -> None:
+    await until_frozen(node)
+    for pid in node.alive(1):
+        os.kill(pid, signal.SIGCONT)
+    await asyncio.sleep(LOOK_SECONDS)
+    if not node.runtime.cgroups.folders:
+        await until(lambda: all(map(is_stopped, node.alive(1))))
+    await stands_still(node)
+    assert node.outcomes == {}
+
+
+async def test_one_that_is_being_stopped_is_not_frozen_but_dead_by_the_deadline(node: RuntimeNode) -> None:
+    deadline = node.renew_lease(LEASE_SECONDS)
+    await node.start(make_part(shell("trap '' TERM; echo up; while :; do sleep 0.1; done")))
+    await node.line("up")
+    (pid, *_) = node.alive(1)
+    node.runtime.stop(1, 60.0)
+    await until(lambda: not is_alive(pid))
+    assert boot_clock_seconds() <= deadline
+    assert (await node.end_of(1)).category == "stopped"
+
+
+def test_only_a_newer_lease_that_names_it_lets_it_go_on() -> None:
+    lapse = Lapse(deadline=100.0, complete_by=99.5, until=160.0, now=99.0)
+    assert not lapse.is_over(0.0, 120.0, 1.5)  # Nobody named it.
+    assert not lapse.is_over(100.0, 99.2, 1.5)  # The lease that ended.
+    assert not lapse.is_over(121.0, 120.0, 1.5)  # About to end too: it was read late.
+    assert lapse.is_over(150.0, 120.0, 1.5)
+
+
+def test_what_can_not_be_frozen_in_time_is_killed() -> None:
+    lapse = Lapse(deadline=100.0, complete_by=99.5, until=160.0, now=99.0)
+    lapse.looked(99.1, is_complete=False)
+    assert [lapse.must_end(at) for at in (99.4, 99.5)] == [False, True]
+    lapse.looked(99.4, is_complete=True)
+    assert [lapse.must_end(at) for at in (99.5, 159.9, 160.0)] == [False, False, True]
+    lapse.looked(120.0, is_complete=False)  # Somebody thawed a process, which does not stop any more.
+    assert [lapse.must_end(at) for at in (120.5, 121.0)] == [False, True]
