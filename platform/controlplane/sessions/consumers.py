@@ -8,9 +8,11 @@ socket closes.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -47,6 +49,17 @@ LONGEST_REQUEST_BYTES = 64 * 1024
 OVER, NOT_SIGNED_IN, BROKEN = 4000, 4401, 4413
 
 
+@contextlib.contextmanager
+def socket_may_be_gone() -> Iterator[None]:
+    """Let nothing come of it that a socket was closed, by its other side (OSError) or by us (RuntimeError).
+
+    `disconnect` follows and tells the other end of the session. The other end must not fail instead: where
+    both are in one process, what it sends is written to this socket within its own call.
+    """
+    with contextlib.suppress(OSError, RuntimeError):
+        yield
+
+
 class SessionEnd(AsyncWebsocketConsumer):
     """What both ends have in common: frames come in on the socket, go out by the relay, and the other way."""
 
@@ -77,7 +90,8 @@ class SessionEnd(AsyncWebsocketConsumer):
         await self.end(event["problem"], OVER, is_told=True)
 
     async def forward(self, frame: bytes) -> None:
-        await self.send(bytes_data=frame)
+        with socket_may_be_gone():
+            await self.send(bytes_data=frame)
 
     async def end(self, problem: str, code: int, *, is_told: bool = False) -> None:
         """Close this end, and let the other know unless it was the one that said so."""
@@ -89,7 +103,8 @@ class SessionEnd(AsyncWebsocketConsumer):
         await self.say_goodbye(problem, code)
 
     async def say_goodbye(self, problem: str, code: int) -> None:
-        await self.close(code)
+        with socket_may_be_gone():
+            await self.close(code)
 
     async def disconnect(self, code: int) -> None:
         if self.watch is not None:
@@ -137,7 +152,8 @@ class UserSession(SessionEnd):
 
     async def say_goodbye(self, problem: str, code: int) -> None:
         if problem:
-            await self.send(bytes_data=problem_frame(problem))
+            with socket_may_be_gone():
+                await self.send(bytes_data=problem_frame(problem))
         await super().say_goodbye(problem, code)
 
     async def disconnect(self, code: int) -> None:

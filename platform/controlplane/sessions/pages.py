@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from functools import partial
 from html import escape
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, quote, urlencode
@@ -46,6 +47,10 @@ MOST_CONNECTIONS = 16
 REST_SECONDS = 30.0
 #: Nothing was asked for so long: a browser that comes back is let in again by its cookie.
 FORGET_SECONDS = 300.0
+#: What a browser repeats too, when a connection that it used before turns out to be closed (RFC 9110, 9.2.2).
+_REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
+#: The step that httpcore's trace names for a request that had no connection to use again.
+_CONNECTING = "connection.connect_tcp.started"
 _NO_PASS = "Open this page from the job's own page: your pass for it has ended, or the job has."
 _CONTENT_POLICY = b"default-src 'none'; frame-ancestors 'none'"
 
@@ -199,27 +204,51 @@ class JobPages:
 
 async def _pass_on(visit: Visit, scope: Scope, receive: Receive, send: Send) -> None:
     """One request and its answer, both as they come."""
-    has_started = False
-    try:
-        async with visit.pool.stream(
-            scope["method"],
-            httpcore.URL(scheme=b"http", host=b"job", target=_target(scope)),
-            headers=request_headers(scope),
-            content=_body(receive),
-        ) as answer:
-            has_started = True
-            headers = response_headers(answer.headers)
-            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-            async for data in answer.aiter_stream():
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-    except NoTunnel as error:
-        await _refuse(scope, receive, send, 502, str(error))
-    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-        if has_started:
-            # The server closes the connection then: the browser must not take half an answer for a whole one.
-            raise ConnectionError("The job broke off its answer.") from error
-        await _refuse(scope, receive, send, 502, "The job closed the connection without an answer.")
+    has_body = _has_body(scope)
+    may_repeat = scope["method"] in _REPEATABLE and not has_body
+    while True:
+        steps: list[str] = []
+        has_started = False
+        try:
+            async with visit.pool.stream(
+                scope["method"],
+                httpcore.URL(scheme=b"http", host=b"job", target=_target(scope)),
+                headers=request_headers(scope),
+                content=_body(receive) if has_body else None,
+                extensions={"trace": partial(_note, steps)},
+            ) as answer:
+                has_started = True
+                headers = response_headers(answer.headers)
+                await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+                async for data in answer.aiter_stream():
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        except NoTunnel as error:
+            problem = str(error)
+            break
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+            if has_started:
+                # The server closes the connection: the browser must not take half an answer for a whole one.
+                raise ConnectionError("The job broke off its answer.") from error
+            # Programs close connections that have rested for a while, maybe just as this request was under
+            # way. The broken connection is gone from the pool; a new one that breaks is no accident.
+            if not may_repeat or _CONNECTING in steps or visit.over.is_set():
+                problem = "The job closed the connection without an answer."
+                break
+    if visit.over.is_set():
+        await _refuse(scope, receive, send, 403, _NO_PASS)
+    else:
+        await _refuse(scope, receive, send, 502, problem)
+
+
+async def _note(steps: list[str], step: str, info: object) -> None:
+    steps.append(step)
+
+
+def _has_body(scope: Scope) -> bool:
+    headers = dict(scope["headers"])
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
 
 
 async def _body(receive: Receive) -> AsyncIterator[bytes]:
