@@ -70,9 +70,10 @@ bench: setup-dev ## Run every benchmark and print its raw numbers
 
 dashboard: frontend/dist/index.html ## Build the dashboard
 
-schema: setup-dev ## Write the API's schema, and the front end's types from it
+schema: setup-dev ## Write what is made of declarations: the job specification's files, the API's schema, the front end's types
 	@mkdir -p $(dir $(API_SCHEMA))
 	$(NOWHERE) $(VENV)/python manage.py spectacular --fail-on-warn --file $(API_SCHEMA)
+	$(VENV)/python -m scheduler.jobspec
 	$(NPM) run types
 
 constraints: ## Take the newest versions that pyproject.toml allows into constraints.txt

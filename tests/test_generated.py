@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
+from scheduler.jobspec.__main__ import files
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -22,3 +24,8 @@ def test_the_api_schema_is_current(tmp_path: Path) -> None:
     call_command("spectacular", file=str(tmp_path / "openapi.yaml"), fail_on_warn=True)
     committed = ROOT / "docs" / "api" / "openapi.yaml"
     assert committed.read_text() == (tmp_path / "openapi.yaml").read_text(), "run make schema"
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
+def test_the_files_of_the_job_specification_are_current(path: Path) -> None:
+    assert path.read_text() == files()[path], "run make schema"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,105 +34,55 @@ class Source:
     spec: JobSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
-    """What the command line says about the job; None or empty where it says nothing."""
+@dataclass(frozen=True, slots=True)
+class Over:
+    """What is put over a specification: values by their places in it ("topology.level"), and a command."""
 
-    name: str | None = None
-    virtual_cluster: str | None = None
-    tenant: str | None = None
-    priority: int | None = None
-    guarantee: str | None = None
-    gpus: int | None = None
-    models: tuple[str, ...] = ()
-    replicas: int | None = None
-    cpu: float | None = None
-    memory: str | None = None
-    time_limit: str | None = None
-    estimate: str | None = None
-    deadline: str | None = None
-    application: str | None = None
-    topology: str | None = None
-    topology_required: bool | None = None
-    grace_seconds: int | None = None
-    max_attempts: int | None = None
-    notify: tuple[str, ...] | None = None
-    env: dict[str, str] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
+    values: Mapping[str, Any]
     command: tuple[str, ...] = ()
-
-    @property
-    def touches_tasks(self) -> bool:
-        return bool(self.models or self.env or self._touches_one_task)
-
-    @property
-    def _touches_one_task(self) -> tuple[str, ...]:
-        """The flags given that make sense only when there is one task."""
-        given = {
-            "--gpus": self.gpus is not None,
-            "--replicas": self.replicas is not None,
-            "--cpu": self.cpu is not None,
-            "--memory": self.memory is not None,
-            "a command after --": bool(self.command),
-        }
-        return tuple(name for name, is_given in given.items() if is_given)
+    #: The places, below "tasks", that only a job of one task can have, with the flags that name them.
+    of_one_task: Mapping[str, str] = field(default_factory=dict)
 
     def over(self, source: Source) -> JobSpec:
-        """The specification with these flags put over it."""
+        """The specification with these values over it: tables and lists are added to, all else replaced."""
         spec: JobSpec = dict(source.spec)
-        plain = {
-            "name": self.name,
-            "virtual_cluster": self.virtual_cluster,
-            "tenant": self.tenant,
-            "priority": self.priority,
-            "guarantee": self.guarantee,
-            "time_limit": self.time_limit,
-            "estimate": self.estimate,
-            "deadline": self.deadline,
-            "application": self.application,
-        }
-        spec.update({key: value for key, value in plain.items() if value is not None})
-        if self.labels:
-            spec["labels"] = {**_mapping(spec, "labels", source.where), **self.labels}
-        nested: dict[str, dict[str, object]] = {
-            "topology": {"level": self.topology, "required": self.topology_required},
-            "checkpoint": {"grace_seconds": self.grace_seconds},
-            "retry": {"max_attempts": self.max_attempts},
-            "notify": {"email": None if self.notify is None else list(self.notify)},
-        }
-        for key, values in nested.items():
-            given = {name: value for name, value in values.items() if value is not None}
-            if given:
-                spec[key] = {**_mapping(spec, key, source.where), **given}
-        if self.touches_tasks:
-            self._over_tasks(spec, source.where)
+        for_tasks: dict[tuple[str, ...], Any] = {}
+        for place, value in self.values.items():
+            first, *rest = place.split(".")
+            if first == "tasks":
+                for_tasks[tuple(rest)] = value
+            else:
+                _put(spec, (first, *rest), value, source.where)
+        if for_tasks or self.command:
+            self._over_tasks(spec, for_tasks, source.where)
         return spec
 
-    def _over_tasks(self, spec: JobSpec, where: str) -> None:
+    def _over_tasks(self, spec: JobSpec, values: Mapping[tuple[str, ...], Any], where: str) -> None:
         tasks = _tasks(spec, where)
-        if len(tasks) > 1 and self._touches_one_task:
+        of_one = [flag for place, flag in self.of_one_task.items() if place in self.values]
+        of_one += ["a command after --"] if self.command else []
+        if len(tasks) > 1 and of_one:
             raise WrongUse(
                 f"{where} has {len(tasks)} tasks, so it is not clear which one "
-                f"{' and '.join(self._touches_one_task)} would be for. Change the file instead."
+                f"{' and '.join(of_one)} would be for. Change the file instead."
             )
         for task in tasks:
-            resources = _mapping(task, "resources", where)
-            given = {
-                "gpu": self.gpus,
-                "gpu_model": _model_value(self.models),
-                "cpu": self.cpu,
-                "memory": self.memory,
-            }
-            resources |= {key: value for key, value in given.items() if value is not None}
-            if resources:
-                task["resources"] = resources
-            if self.env:
-                task["env"] = {**_mapping(task, "env", where), **self.env}
-            if self.replicas is not None:
-                task["replicas"] = self.replicas
+            for path, value in values.items():
+                _put(task, path, value, where)
             if self.command:
                 task["command"] = list(self.command)
         spec["tasks"] = tasks
+
+
+def _put(spec: dict[str, Any], path: tuple[str, ...], value: Any, where: str) -> None:
+    """Set one value; a table or list that is there already is copied and added to."""
+    *outer, last = path
+    for name in outer:
+        spec[name] = _mapping(spec, name, where)
+        spec = spec[name]
+    if isinstance(value, dict):
+        value = {**_mapping(spec, last, where), **value}
+    spec[last] = value
 
 
 def _tasks(spec: JobSpec, where: str) -> list[dict[str, Any]]:
@@ -157,12 +107,6 @@ def _mapping(parent: dict[str, Any], key: str, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise WrongUse(f"{where}: {key} has to be a mapping.")
     return dict(value)
-
-
-def _model_value(models: Sequence[str]) -> object:
-    if not models:
-        return None
-    return models[0] if len(models) == 1 else list(models)
 
 
 def name_from(command: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 from controlplane.dashboard import ApiDocs, dashboard
 from controlplane.errors import api_not_found
 from controlplane.health import healthz, readyz
+from scheduler.api.job_spec_schemas import job_spec_schema
 from scheduler.api.metrics import Metrics
 
 urlpatterns = [
@@ -14,6 +15,7 @@ urlpatterns = [
     path("api/agent/v1/", include("scheduler.api.agents")),
     path("api/schema", SpectacularJSONAPIView.as_view(), name="schema"),
     path("api/docs", ApiDocs.as_view(url_name="schema"), name="docs"),
+    path("api/job-spec.schema.json", job_spec_schema),
     path("metrics", Metrics.as_view()),
     path("healthz", healthz),
     path("readyz", readyz),

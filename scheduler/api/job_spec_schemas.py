@@ -1,232 +1,93 @@
 """Job specifications, and what is said of them, as the API's schema describes them."""
 
+from typing import Any
+
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.http import require_safe
+from drf_spectacular.extensions import OpenApiSerializerExtension
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ResolvedComponent
+from drf_spectacular.utils import Direction
 from rest_framework import serializers
 
 from scheduler.core.lifecycle import JobState
-from scheduler.core.snapshot import DOWNGRADE, GUARANTEED, OPPORTUNISTIC, PREEMPT
-from scheduler.jobspec import NOTIFIED, TOPOLOGY_LEVELS, WATCHED_THEN
-from scheduler.jobspec.candidates import MAX_NODES
-from tenants import SECRET_SCOPES
+from scheduler.jobspec.schema import definitions, json_schema
 from tenants.api.strict import StrictSerializer
 
 JOB_STATES = [state.value for state in JobState]
-GUARANTEES = [GUARANTEED, OPPORTUNISTIC]
 
 
-class Resources(serializers.Serializer):
-    gpu = serializers.IntegerField(min_value=1, max_value=16, help_text="GPUs of each replica, on one node.")
-    gpu_model = serializers.JSONField(
-        required=False, help_text='"any", a model, or a list of models with the preferred first.'
-    )
-    cpu = serializers.FloatField(required=False, min_value=0)
-    memory = serializers.JSONField(required=False, help_text='Bytes, or a size such as "4GiB".')
-
-
-class Task(serializers.Serializer):
-    name = serializers.CharField(max_length=63)
-    replicas = serializers.IntegerField(required=False, min_value=1, max_value=256, default=1)
-    resources = Resources()
-    command = serializers.JSONField(help_text="A list of words, or one line for the shell.")
-    env = serializers.DictField(child=serializers.CharField(), required=False)
-
-
-class Topology(serializers.Serializer):
-    level = serializers.ChoiceField(choices=TOPOLOGY_LEVELS)
-    required = serializers.BooleanField(required=False, default=False)
-
-
-class Retry(serializers.Serializer):
-    max_attempts = serializers.IntegerField(required=False, min_value=1, max_value=20, default=3)
-    attempts = serializers.DictField(
-        child=serializers.IntegerField(min_value=1, max_value=20),
-        required=False,
-        help_text="Attempts that failures of a class or layer leave the job (docs/failures.md).",
-    )
-    matching = serializers.DictField(
-        child=serializers.IntegerField(min_value=1, max_value=20),
-        required=False,
-        help_text="The same by a text that occurs in the failure's message.",
-    )
-
-
-class IdleGpus(serializers.Serializer):
-    seconds = serializers.JSONField(help_text="For so long: like time_limit, at least 60 s.")
-    below_percent = serializers.FloatField(
-        required=False, default=5.0, min_value=0.1, max_value=100, help_text="All its GPUs were less busy."
-    )
-
-
-class Watch(serializers.Serializer):
-    silent = serializers.JSONField(
-        required=False,
-        allow_null=True,
-        help_text="After so long without a progress line: like time_limit; null: it need not tell any.",
-    )
-    then = serializers.ChoiceField(
-        choices=WATCHED_THEN, required=False, default="warn", help_text="stop: and try it again."
-    )
-    idle_gpus = IdleGpus(
-        required=False, allow_null=True, help_text="Or when its GPUs did nothing; null: as is usual here."
-    )
-
-
-class Trial(serializers.Serializer):
-    """Rank 0 alone runs first, and must do well, before the whole gang is started."""
-
-    seconds = serializers.JSONField(
-        help_text='It passes that runs for so long, or tells of a step before: like time_limit, at most "1h".'
-    )
-    gpus = serializers.IntegerField(required=False, min_value=1, default=1)
-
-
-class Notify(serializers.Serializer):
-    email = serializers.ListField(
-        child=serializers.ChoiceField(choices=[(word, word) for word in NOTIFIED]),
-        help_text="Of what the job's owner gets e-mail, whatever his settings say; []: of nothing.",
-    )
-
-
-class Elastic(serializers.Serializer):
-    min_gpus = serializers.IntegerField(
-        min_value=1, help_text="It can run on so few, with fewer replicas of its only task."
-    )
-
-
-class Checkpoint(serializers.Serializer):
-    grace_seconds = serializers.IntegerField(required=False, min_value=0, max_value=600, default=30)
-
-
-class Port(serializers.Serializer):
-    """Where people visit a program of the job; it finds the number in $ALLOT_PORT_<NAME>."""
-
-    name = serializers.CharField(max_length=32)
-    port = serializers.IntegerField(
-        required=False,
-        allow_null=True,
-        min_value=1_024,
-        max_value=65_535,
-        help_text="The number, for a program that can not be told one; null: the node chooses.",
-    )
-
-
-class SecretUse(serializers.Serializer):
-    """A secret that all processes of the job get, by its name. As text alone: the variable of that name."""
-
-    name = serializers.CharField(max_length=63)
-    env = serializers.CharField(
-        required=False, allow_null=True, max_length=128, help_text="The variable in which it comes; or file."
-    )
-    file = serializers.CharField(
-        required=False, allow_null=True, max_length=63, help_text="The file in $ALLOT_SECRETS_DIR; or env."
-    )
-    scope = serializers.ChoiceField(
-        required=False,
-        allow_null=True,
-        choices=SECRET_SCOPES,
-        help_text="Whose it is; null: the submitter's own if he has one of that name, else the tenant's.",
-    )
-
-
-class Nodes(serializers.Serializer):
-    """Where the job is started, by the names of nodes."""
-
-    only = serializers.ListField(
-        child=serializers.CharField(max_length=63),
-        required=False,
-        max_length=MAX_NODES,
-        help_text="On these alone; []: on all.",
-    )
-    avoid = serializers.ListField(
-        child=serializers.CharField(max_length=63),
-        required=False,
-        max_length=MAX_NODES,
-        help_text="On none of these.",
-    )
+@require_safe
+def job_spec_schema(request: HttpRequest) -> JsonResponse:
+    """Answer with the JSON Schema of job specifications. Anybody may ask: editors do, without a token."""
+    return JsonResponse(json_schema(request.build_absolute_uri()))
 
 
 class JobSpec(serializers.Serializer):
-    """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas`
-    and `env` may stand here instead of in `tasks`."""
-
-    name = serializers.CharField(max_length=63)
-    virtual_cluster = serializers.CharField(
-        required=False,
-        allow_null=True,
-        help_text="Left out: the one that is the tenant's alone, or the only one it can use.",
-    )
-    priority = serializers.IntegerField(required=False, min_value=-100, max_value=100, default=0)
-    guarantee = serializers.ChoiceField(required=False, choices=GUARANTEES, default=GUARANTEED)
-    tasks = Task(many=True, required=False)
-    image = serializers.CharField(
-        required=False,
-        allow_null=True,
-        max_length=255,
-        help_text="Container image in which all tasks run, on nodes that allow it; null: on the node itself.",
-    )
-    topology = Topology(required=False, allow_null=True)
-    elastic = Elastic(required=False, allow_null=True)
-    time_limit = serializers.JSONField(
-        required=False, help_text='Seconds, or "30m", "2h", "1d12h"; null: none.'
-    )
-    estimate = serializers.JSONField(
-        required=False,
-        help_text="How long it will probably run, like time_limit and not longer; null: unknown.",
-    )
-    deadline = serializers.JSONField(
-        required=False,
-        help_text="Within what time of its submission it should have ended, like time_limit; null: whenever.",
-    )
-    application = serializers.CharField(
-        required=False,
-        allow_null=True,
-        max_length=63,
-        help_text='Kind of training job, such as "resnet50": jobs of one kind are taken to run alike.',
-    )
-    search = serializers.CharField(
-        required=False,
-        allow_null=True,
-        max_length=63,
-        help_text="Jobs of a tenant that name the same search are one app to policies that are fair to apps.",
-    )
-    nodes = Nodes(required=False, allow_null=True, help_text="Left out or null: on any node.")
-    pinned_cell = serializers.CharField(
-        required=False,
-        allow_null=True,
-        max_length=255,
-        help_text="A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only.",
-    )
-    on_reclaim = serializers.ChoiceField(
-        choices=[PREEMPT, DOWNGRADE],
-        required=False,
-        allow_null=True,
-        help_text="When its guarantee is taken, by others of its virtual cluster or by a change: it"
-        " stops, or runs on as opportunistic. Null: it stops for the former and runs on after the latter.",
-    )
-    skew = serializers.FloatField(
-        required=False,
-        allow_null=True,
-        min_value=0,
-        max_value=1,
-        help_text="Largest tensor's part of the model: a skewed gang suffers when it is spread.",
-    )
-    retry = Retry(required=False)
-    watch = Watch(required=False, allow_null=True)
-    trial = Trial(required=False, allow_null=True)
-    notify = Notify(required=False, allow_null=True)
-    ports = Port(many=True, required=False)
-    notebook = serializers.BooleanField(
-        required=False, write_only=True, help_text="Short for a port of the name notebook."
-    )
-    secrets = SecretUse(many=True, required=False)
-    checkpoint = Checkpoint(required=False)
-    throughput = serializers.DictField(child=serializers.FloatField(), required=False)
-    labels = serializers.DictField(child=serializers.CharField(), required=False)
+    """A job specification. Its fields are declared in `scheduler.jobspec`; here they are only described."""
 
 
 class JobSubmit(JobSpec):
     """A specification, and for whom."""
 
-    tenant = serializers.CharField(required=False, help_text="Needed by members of several tenants.")
+
+class _JobSpecSchema(OpenApiSerializerExtension):
+    """Describes specifications by their JSON Schema: as they are written in requests, else in normal form."""
+
+    target_class = JobSpec
+    match_subclasses = True
+
+    def get_name(self, auto_schema: AutoSchema, direction: Direction) -> str:
+        return type(self.target).__name__
+
+    def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> dict[str, Any]:
+        is_request = direction == "request"
+        suffix = "Request" if is_request else ""
+        schemas = {
+            name: _as_openapi(schema, suffix) for name, schema in definitions(normal=not is_request).items()
+        }
+        whole = schemas.pop("JobSpec")
+        for name, schema in schemas.items():
+            component = ResolvedComponent(
+                name=name + suffix, type=ResolvedComponent.SCHEMA, object=name + suffix, schema=schema
+            )
+            auto_schema.registry.register_on_missing(component)
+        if isinstance(self.target, JobSubmit):
+            tenant = {"type": "string", "description": "Needed by members of several tenants."}
+            whole["properties"] = {"tenant": tenant, **whole["properties"]}
+        return whole
+
+
+def _as_openapi(schema: Any, suffix: str) -> Any:
+    """Return a JSON Schema as OpenAPI 3.0 writes it: `nullable` for null, no siblings of `$ref`."""
+    if isinstance(schema, list):
+        return [_as_openapi(each, suffix) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    told = {key: value for key, value in schema.items() if key not in ("$ref", "anyOf", "examples", "x-flag")}
+    if isinstance(told.get("type"), list):
+        types = [each for each in told["type"] if each != "null"]
+        is_nullable = len(types) < len(told["type"])
+        told |= {"type": types[0]} if len(types) == 1 else {"anyOf": [{"type": each} for each in types]}
+        if len(types) > 1:
+            del told["type"]
+        if is_nullable:
+            told["nullable"] = True
+    if "enum" in told:
+        told["enum"] = [each for each in told["enum"] if each is not None]
+    told = {key: _as_openapi(value, suffix) for key, value in told.items()}
+    if "examples" in schema:
+        told["example"] = schema["examples"][0]
+    if "$ref" in schema:
+        reference = {"$ref": schema["$ref"].replace("#/$defs/", "#/components/schemas/") + suffix}
+        return {**told, "allOf": [reference]} if told else reference
+    if "anyOf" in schema:
+        others = [each for each in schema["anyOf"] if each != {"type": "null"}]
+        if len(others) < len(schema["anyOf"]):
+            told["nullable"] = True
+        kind = "allOf" if len(others) == 1 else "anyOf"
+        told[kind] = [_as_openapi(each, suffix) for each in others]
+    return told
 
 
 class BulkSubmit(serializers.Serializer):

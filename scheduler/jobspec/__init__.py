@@ -1,8 +1,10 @@
 """The job specification: what a user may write, and its normal form (DESIGN section 7)."""
 
 from scheduler.jobspec.fields import Fields, did_you_mean
-from scheduler.jobspec.parsing import TOPOLOGY_LEVELS, parse
-from scheduler.jobspec.spec import ANY_MODEL, NOTIFIED, WATCHED_THEN, JobSpec, SecretUse, TaskSpec, in_order
+from scheduler.jobspec.parsing import parse
+from scheduler.jobspec.secrets import SecretUse
+from scheduler.jobspec.spec import NOTIFIED, TOPOLOGY_LEVELS, WATCHED_THEN, JobSpec, in_order
+from scheduler.jobspec.tasks import ANY_MODEL, TaskSpec
 
 __all__ = [
     "ANY_MODEL",

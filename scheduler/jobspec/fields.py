@@ -76,9 +76,8 @@ class Fields:
         inner._is_object = inner._is_object and self._is_object
         return inner
 
-    def list(self, name: str, *, least: int, most: int, of: str) -> list[Any]:
+    def checked_list(self, name: str, value: object, *, least: int, most: int, of: str) -> list[Any]:
         """Return a list's raw items; one of a wrong kind or size is noted and comes back empty."""
-        value = self.take(name)
         expected = f"a list of {least} to {most} {of}"
         if not isinstance(value, list | tuple):
             problem = "is missing" if value is None else f"{described(value)} is not a list"
@@ -92,9 +91,13 @@ class Fields:
     def integer(self, name: str, *, default: int | None, least: int, most: int) -> int:
         """Return a whole number; with default None the field must be given."""
         value = self.take(name)
-        expected = f"a whole number from {least} to {most}"
         if value is None and default is not None:
             return default
+        return self.checked_integer(name, value, least=least, most=most)
+
+    def checked_integer(self, name: str, value: object, *, least: int, most: int) -> int:
+        """Return the value if it is a whole number in the range; else note it and return the least."""
+        expected = f"a whole number from {least} to {most}"
         if value is None:
             self.refuse(name, "is missing", expected)
         elif not isinstance(value, int) or isinstance(value, bool):
@@ -106,10 +109,6 @@ class Fields:
         else:
             return value
         return least
-
-    def number(self, name: str, *, default: float, least: float, most: float) -> float:
-        value = self.take(name)
-        return default if value is None else self.checked_number(name, value, least=least, most=most)
 
     def checked_number(self, name: str, value: object, *, least: float, most: float, unit: str = "") -> float:
         """Return the value if it is a number in the range; else note it and return the least."""
@@ -127,19 +126,26 @@ class Fields:
     def duration(self, name: str, *, most_seconds: float) -> float | None:
         """Return the seconds in "30m", "1d12h" or a number of seconds; None when it is left out or wrong."""
         value = self.take(name)
+        return None if value is None else self.checked_duration(name, value, most_seconds=most_seconds)
+
+    def checked_duration(
+        self, name: str, value: object, *, most_seconds: float, least_seconds: float = 1
+    ) -> float | None:
         if isinstance(value, str):
             seconds = seconds_of(value)
             if seconds is None:
                 self.refuse(name, f"{described(value)} is not a duration", '"30m", "2h", "1d12h" or seconds')
+                return None
             value = seconds
-        if value is None:
-            return None
-        return self.checked_number(name, value, least=1, most=most_seconds, unit=" seconds")
+        return self.checked_number(name, value, least=least_seconds, most=most_seconds, unit=" seconds")
 
     def boolean(self, name: str, *, default: bool) -> bool:
         value = self.take(name)
-        if value is None or isinstance(value, bool):
-            return default if value is None else value
+        return default if value is None else self.checked_boolean(name, value, default=default)
+
+    def checked_boolean(self, name: str, value: object, *, default: bool) -> bool:
+        if isinstance(value, bool):
+            return value
         self.refuse(name, f"{described(value)} is neither true nor false", "true or false")
         return default
 
@@ -148,6 +154,10 @@ class Fields:
         value = self.take(name)
         if value is None and default is not None:
             return default
+        return self.checked_choice(name, value, allowed)
+
+    def checked_choice(self, name: str, value: object, allowed: tuple[str, ...]) -> str:
+        """Return the value if it is an allowed word; else note it and return the first."""
         if value in allowed:
             return str(value)
         hint = did_you_mean(value, allowed) if isinstance(value, str) else ""
@@ -160,6 +170,10 @@ class Fields:
         value = self.take(name)
         if value is None and default is not None:
             return default
+        return self.checked_word(name, value, form, expected)
+
+    def checked_word(self, name: str, value: object, form: re.Pattern[str], expected: str) -> str:
+        """Return the value if it is a name of the given form; else note it and return ""."""
         if isinstance(value, str) and form.fullmatch(value):
             return value
         self.refuse(
@@ -175,16 +189,3 @@ class Fields:
             self.refuse(
                 short, f"is not a known field{did_you_mean(short, known)}", f"one of: {', '.join(known)}"
             )
-
-
-def is_mapping(fields: Fields, name: str, value: object, *, most: int) -> bool:
-    """Whether the value of a field is an object that is not too large; noted where it is another thing."""
-    if value is None:
-        return False
-    if not isinstance(value, Mapping):
-        fields.refuse(name, f"{described(value)} is not an object", "an object of names and values")
-    elif len(value) > most:
-        fields.refuse(name, f"has {len(value)} entries", f"at most {most}")
-    else:
-        return True
-    return False

@@ -1,62 +1,93 @@
 """The secrets that a job's processes are given: `secrets`, by name, each as a variable or as a file."""
 
-import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from scheduler.jobspec.declaring import Object, stated
 from scheduler.jobspec.fields import Fields, described
-from scheduler.jobspec.spec import SecretUse, TaskSpec
-from scheduler.jobspec.variables import is_variable
+from scheduler.jobspec.kinds import Choice, Kind, Schema, Word
+from scheduler.jobspec.variables import VARIABLE, is_variable
 from tenants import SECRET_SCOPES
 
+if TYPE_CHECKING:
+    from scheduler.jobspec.schema import Definitions
+
 MAX_SECRETS = 20
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_NAME_EXPECTED = "1 to 63 letters, digits, '.', '_' and '-', beginning and ending with a letter or digit"
 _EXPECTED = (
     'such as [HF_TOKEN] or [{"name": "hf-token", "env": "HF_TOKEN"}, {"name": "s3-key", "file": "s3"}]'
 )
 
 
-def read_secrets(fields: Fields, tasks: Sequence[TaskSpec]) -> tuple[SecretUse, ...]:
-    """Return what is wanted; a name alone stands for the variable of that name."""
-    raw = fields.take("secrets")
-    if raw is None:
-        return ()
-    if not isinstance(raw, list | tuple) or len(raw) > MAX_SECRETS:
-        fields.refuse(
-            "secrets", f"{described(raw)} is no list of secrets", f"at most {MAX_SECRETS}, {_EXPECTED}"
-        )
-        return ()
-    uses: list[SecretUse] = []
-    for number, value in enumerate(raw):
-        if not isinstance(value, str | Mapping):
-            fields.refuse(f"secrets.{number}", f"{described(value)} is no secret", _EXPECTED)
-            continue
-        short = {"name": value, "env": value} if isinstance(value, str) else value
-        inner = Fields(short, fields.path_of(f"secrets.{number}"), fields.problems)
-        use = _secret(inner)
-        for task in tasks:
-            if use.env and use.env in task.env:
-                inner.refuse("env", f"{use.env} is also in env of task {task.name}", "one of the two")
-        for kind in ("env", "file"):
-            target = getattr(use, kind)
-            if target and any(getattr(other, kind) == target for other in uses):
-                inner.refuse(kind, f"{described(target)} is used twice", "one of its own")
-        uses.append(use)
-    return tuple(uses)
+class VariableName(Kind):
+    """The name of a variable that the platform does not set itself."""
+
+    def check(self, fields: Fields, name: str, value: object) -> str:
+        return str(value) if is_variable(fields, name, value) else ""
+
+    def schema(self, definitions: "Definitions") -> Schema:
+        return {"type": "string", "pattern": f"^{VARIABLE.pattern}$", "maxLength": 128}
 
 
-def _secret(fields: Fields) -> SecretUse:
-    name = fields.word("name", _NAME, _NAME_EXPECTED, default=None)
-    env = fields.take("env")
-    if env is not None and not is_variable(fields, "env", env):
-        env = ""
-    problems = len(fields.problems)
-    file = fields.word("file", _NAME, _NAME_EXPECTED, default="")
-    is_file_wrong = len(fields.problems) > problems
-    scope = fields.choice("scope", SECRET_SCOPES, default="")
-    if env is None and not file and not is_file_wrong:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretUse:
+    """A secret that all processes of the job get, by its name. As text alone: the variable of that name."""
+
+    name: str = stated(Word(), help="Of the secret, as `allot secret list` shows it.")
+    #: The variable's name; empty: it is a file.
+    env: str = stated(VariableName(), default="", help="The variable in which it comes; or file.")
+    #: The file's name; empty: it is a variable.
+    file: str = stated(Word(), default="", help="The file in $ALLOT_SECRETS_DIR; or env.")
+    #: Whose it is, "user" or "tenant"; empty while that is not filled in.
+    scope: str = stated(
+        Choice(SECRET_SCOPES),
+        default="",
+        help="Whose it is; null: the submitter's own if he has one of that name, else the tenant's.",
+    )
+
+
+def _env_or_file(fields: Fields, use: SecretUse) -> None:
+    if not use.env and not use.file:
         fields.refuse("env", "is missing", "the name of a variable; or file, with the name of a file")
-    elif env is not None and file:
+    elif use.env and use.file:
         fields.refuse("file", "is given beside env", "one of the two; a secret may be listed twice")
-    fields.finish()
-    return SecretUse(name=name, env=env or "", file=file, scope=scope)
+
+
+class Secrets(Kind):
+    """The secrets of a job, each written as a name or an object."""
+
+    takes = "entries"
+    _use = Object(SecretUse, "SecretUse", check_together=_env_or_file)
+
+    def check(self, fields: Fields, name: str, value: object) -> tuple[SecretUse, ...]:
+        if not isinstance(value, list | tuple) or len(value) > MAX_SECRETS:
+            fields.refuse(
+                name, f"{described(value)} is no list of secrets", f"at most {MAX_SECRETS}, {_EXPECTED}"
+            )
+            return ()
+        uses: list[SecretUse] = []
+        for number, each in enumerate(value):
+            if not isinstance(each, str | Mapping):
+                fields.refuse(f"{name}.{number}", f"{described(each)} is no secret", _EXPECTED)
+                continue
+            short = {"name": each, "env": each} if isinstance(each, str) else each
+            use = self._use.check(fields, f"{name}.{number}", short)
+            for kind in ("env", "file"):
+                target = getattr(use, kind)
+                if target and any(getattr(other, kind) == target for other in uses):
+                    fields.refuse(
+                        f"{name}.{number}.{kind}", f"{described(target)} is used twice", "one of its own"
+                    )
+            uses.append(use)
+        return tuple(uses)
+
+    def write(self, value: Sequence[SecretUse]) -> list[Any]:
+        return [self._use.write(use) for use in value]
+
+    def in_order(self, value: Any) -> Any:
+        return [self._use.in_order(use) for use in value] if isinstance(value, list) else value
+
+    def schema(self, definitions: "Definitions") -> Schema:
+        use = self._use.schema(definitions)
+        items = use if definitions.normal else {"anyOf": [VariableName().schema(definitions), use]}
+        return {"type": "array", "items": items, "maxItems": MAX_SECRETS}

@@ -1,196 +1,425 @@
-"""What a job asks for, checked and in one normal form.
+"""What a job asks for: every field of its specification, declared once, and its one normal form.
 
 `parse` accepts what people write (shorthand, "30m", "4GiB"); `JobSpec.to_dict` gives the normal form
-that is stored and shown, and that `parse` accepts again unchanged.
+that is stored and shown, and that `parse` accepts again unchanged. What else a declaration gives is
+said in `declaring`.
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from scheduler.core.failures.retrying import RetryRules
-from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC, Candidates, Job, JobId, Task, Topology
+from scheduler.core.failures.taxonomy import KNOWN_FAILURES
+from scheduler.core.perf.speed import HIGHEST
+from scheduler.core.snapshot import (
+    DOWNGRADE,
+    GUARANTEED,
+    OPPORTUNISTIC,
+    PREEMPT,
+    Candidates,
+    Job,
+    JobId,
+    Task,
+    Topology,
+)
+from scheduler.jobspec.declaring import Flag, Group, Object, stated
+from scheduler.jobspec.fields import Fields
+from scheduler.jobspec.kinds import (
+    Choice,
+    Duration,
+    Names,
+    Number,
+    Table,
+    Truth,
+    Whole,
+    Word,
+    Words,
+)
+from scheduler.jobspec.ports import Ports
+from scheduler.jobspec.secrets import Secrets, SecretUse
+from scheduler.jobspec.tables import (
+    MAX_LABELS,
+    MAX_RETRY_LINES,
+    attempts_by_class,
+    attempts_by_text,
+    comparable_speeds,
+    label,
+    speed,
+)
+from scheduler.jobspec.tasks import MAX_GPUS_PER_REPLICA, MAX_MODELS, MAX_REPLICAS, MAX_TASKS, TASKS, TaskSpec
 
-#: In `gpu_model`: any model will do.
-ANY_MODEL = "any"
 #: Of what a job's owner may ask to get e-mail.
 NOTIFIED = ("start", "end", "failure", "preemption")
 #: What can be done about a job that is stuck.
 WATCHED_THEN = ("warn", "stop")
+TOPOLOGY_LEVELS = ("rack", "node", "socket", "switch")
 #: A GPU that is less busy than this does nothing: what is left is the driver's own.
 IDLE_BELOW_PERCENT = 5.0
 #: What a trial run may take beyond its time, to fetch an image and to start.
 TRIAL_START_SECONDS = 900.0
+MAX_ATTEMPTS = 20
+MAX_GRACE_SECONDS = 600
+MAX_TRIAL_SECONDS = 3_600
+#: Readings of GPUs are seconds apart.
+MIN_IDLE_SECONDS = 60
+#: In each of the two lists.
+MAX_NODES = 256
 
+_CELL = re.compile(r"\S(.{0,253}\S)?")
+_NODE = re.compile(r"\S{1,63}")
+#: An image's name in a registry: nothing that an engine could take for an option or a file.
+_IMAGE = re.compile(
+    r"(?=.{1,255}$)[a-z0-9][A-Za-z0-9._-]*(:[0-9]{1,5})?(/[A-Za-z0-9._-]+)*"
+    r"(:[A-Za-z0-9._-]+)?(@sha256:[0-9a-f]{64})?"
+)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskSpec:
-    """One role in the gang: `replicas` processes that run `command`, each on `gpus` GPUs of one node."""
-
-    name: str
-    replicas: int
-    gpus: int
-    cpus: float
-    memory_bytes: int
-    command: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
+ELASTIC = Group("elastic", "Elastic", "A job that can run on fewer GPUs.", is_optional=True)
+IDLE = Group(
+    "idle_gpus", "IdleGpus", "Or when its GPUs did nothing; null: as is usual here.", is_optional=True
+)
+NOTIFY = Group("notify", "Notify", "What its owner is told of the job.", is_optional=True)
+CHECKPOINT = Group("checkpoint", "Checkpoint", "What a job may do before it is stopped.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """When a job counts as stuck, by either of two signs, and what is done then: one of `WATCHED_THEN`."""
+    """When a job counts as stuck, by either of two signs, and what is done then."""
 
     #: Without a progress line; None: it need not tell of progress.
-    silent_seconds: float | None
-    then: str
+    silent_seconds: float | None = stated(
+        Duration(),
+        name="silent",
+        default=None,
+        unit="seconds",
+        help="After so long without a progress line; null: it need not tell any.",
+        example="30m",
+    )
+    then: str = stated(
+        Choice(WATCHED_THEN), default="warn", help="warn its owner, or stop it and try it again."
+    )
     #: With all its GPUs less busy than this; None: as is usual at the site.
-    idle_seconds: float | None = None
-    idle_below_percent: float = IDLE_BELOW_PERCENT
+    idle_seconds: float | None = stated(
+        Duration(least=MIN_IDLE_SECONDS),
+        name="seconds",
+        default=None,
+        unit="seconds",
+        group=IDLE,
+        help="After so long in which all its GPUs did nothing.",
+        example="1h",
+    )
+    idle_below_percent: float = stated(
+        Number(0.1, 100),
+        name="below_percent",
+        default=IDLE_BELOW_PERCENT,
+        unit="percent",
+        group=IDLE,
+        help="A GPU that is less busy does nothing.",
+    )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the normal form, JSON-ready."""
-        idle = None
-        if self.idle_seconds is not None:
-            idle = {"seconds": _plain(self.idle_seconds), "below_percent": _plain(self.idle_below_percent)}
-        silent = None if self.silent_seconds is None else _plain(self.silent_seconds)
-        return {"silent": silent, "then": self.then, "idle_gpus": idle}
+
+def _has_a_sign(fields: Fields, watch: Watch) -> None:
+    if watch.silent_seconds is None and watch.idle_seconds is None:
+        fields.refuse("silent", "is missing", 'a duration such as "30m"; or idle_gpus with its seconds')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Rank 0 alone, on so many GPUs and for so long, before the whole gang starts."""
+    """Rank 0 alone runs first, and must do well, before the whole gang is started."""
 
-    seconds: float
-    gpus: int
+    seconds: float = stated(
+        Duration(most=MAX_TRIAL_SECONDS, expected='a duration such as "2m"'),
+        unit="seconds",
+        help="It passes that runs for so long, or tells of a step before.",
+        example="2m",
+    )
+    gpus: int = stated(Whole(1, MAX_GPUS_PER_REPLICA), default=1, help="GPUs of the trial.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretUse:
-    """A secret that all processes of a job get: as a variable, or as a file in $ALLOT_SECRETS_DIR."""
+_TOPOLOGY = Object(
+    Topology,
+    "Topology",
+    stated={
+        "level": stated(
+            Choice(TOPOLOGY_LEVELS),
+            help="Keep the gang inside one of these.",
+            flag=Flag(("--topology",)),
+            label="Keep together",
+        ),
+        "required": stated(
+            Truth(),
+            default=False,
+            help="Rather wait than be spread wider.",
+            flag=Flag(("--topology-required",)),
+        ),
+    },
+)
+_RETRY = Object(
+    RetryRules,
+    "Retry",
+    stated={
+        "max_attempts": stated(
+            Whole(1, MAX_ATTEMPTS),
+            default=3,
+            help="How often it is started in all when hardware fails.",
+            flag=Flag(("--max-attempts",)),
+        ),
+        "attempts": stated(
+            Table(
+                attempts_by_class, MAX_RETRY_LINES, {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS}
+            ),
+            default={},
+            help="Attempts that failures of a class or layer leave the job (docs/failures.md).",
+            example={KNOWN_FAILURES[0]: 3},
+        ),
+        "matching": stated(
+            Table(
+                attempts_by_text, MAX_RETRY_LINES, {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS}
+            ),
+            default={},
+            help="The same by a text that occurs in the failure's message.",
+            example={"worker died": 2},
+        ),
+    },
+)
 
-    name: str
-    #: The variable's name; empty: it is a file.
-    env: str = ""
-    #: The file's name; empty: it is a variable.
-    file: str = ""
-    #: Whose it is, "user" or "tenant"; empty while that is not filled in.
-    scope: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the normal form, JSON-ready."""
-        return {
-            "name": self.name,
-            "env": self.env or None,
-            "file": self.file or None,
-            "scope": self.scope or None,
-        }
+def _leaves_a_node(fields: Fields, nodes: Candidates | None) -> None:
+    if nodes is not None and nodes.only and set(nodes.only) <= set(nodes.avoid):
+        problem = "leaves no node, since avoid names them all"
+        fields.refuse("only", problem, "a node that avoid does not name")
+
+
+def _candidates(only: tuple[str, ...], avoid: tuple[str, ...]) -> Candidates | None:
+    return Candidates(only=only, avoid=avoid) if only or avoid else None
+
+
+_NODES = Object(
+    Candidates,
+    "Nodes",
+    stated={
+        "only": stated(
+            Names(_NODE, MAX_NODES, one="a node", many="nodes"),
+            default=(),
+            help="It is started on these nodes alone; none: on all.",
+            flag=Flag(("--nodes",), metavar="NODE,..."),
+            label="Only on nodes",
+        ),
+        "avoid": stated(
+            Names(_NODE, MAX_NODES, one="a node", many="nodes"),
+            default=(),
+            help="It is started on none of these nodes.",
+            flag=Flag(("--avoid-nodes",), metavar="NODE,..."),
+            label="Never on nodes",
+        ),
+    },
+    make=_candidates,
+    check_together=_leaves_a_node,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A checked specification. `virtual_cluster` is empty while its only possible value is not filled in."""
+    """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas`
+    and `env` may stand here instead of in `tasks`.
 
-    name: str
-    virtual_cluster: str
-    priority: int
-    guaranteed: bool
-    #: Acceptable models, the preferred first; empty means any. One for all tasks: a gang is of one model.
-    gpu_models: tuple[str, ...]
-    tasks: tuple[TaskSpec, ...]
-    #: The container image in which all commands run; empty: they run on the nodes themselves.
-    image: str = ""
-    topology: Topology | None
-    #: The nodes on which alone it is started; None: on any.
-    nodes: Candidates | None
-    #: The pinned cell of its virtual cluster in which it runs; empty: none.
-    pinned_cell: str
-    #: What becomes of it when its guarantee is taken; empty: it gives way to jobs of its virtual cluster, and
-    #: runs on as opportunistic when the guarantee lapses.
-    on_reclaim: str
-    time_limit_seconds: float | None
-    #: How long it is expected to run in all; None when its user does not say.
-    estimate_seconds: float | None
-    #: Within what time of its submission it should have ended; None when that does not matter.
-    deadline_seconds: float | None
-    #: Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. Empty: not said.
-    application: str
-    #: Jobs of a tenant that name the same search belong together, as in a search for hyper-parameters.
-    search: str
-    #: Largest tensor's part of the model, 0 to 1; None: not said.
-    skew: float | None
+    `virtual_cluster` is empty while its only possible value is not filled in.
+    """
+
+    name: str = stated(Word(), help="Name of the job.", flag=Flag(("--name",)), label="Name")
+    virtual_cluster: str = stated(
+        Word(expected="the name of a virtual cluster"),
+        default="",
+        help="Left out: the one that is the tenant's alone, or the only one it can use.",
+        flag=Flag(("--vc",)),
+    )
+    priority: int = stated(
+        Whole(-100, 100),
+        default=0,
+        help="Higher goes first.",
+        flag=Flag(("--priority", "-p")),
+        label="Priority",
+    )
+    guaranteed: bool = stated(
+        Choice((GUARANTEED, OPPORTUNISTIC), {GUARANTEED: True, OPPORTUNISTIC: False}),
+        name="guarantee",
+        default=True,
+        help="On GPUs that its virtual cluster is guaranteed; or opportunistic: on idle GPUs of others, given"
+        " back when they are claimed.",
+        flag=Flag(("--opportunistic/--guaranteed",), words=(OPPORTUNISTIC, GUARANTEED)),
+    )
+    tasks: tuple[TaskSpec, ...] = stated(TASKS, help="They start together or not at all.")
     #: The fewest GPUs on which it can run, with as many fewer replicas; None: only on all.
-    min_gpus: int | None
-    retry: RetryRules
-    #: What is done when it tells of no progress; None: nothing.
-    watch: Watch | None
-    #: Before the first attempt of the whole gang; None: it starts at once.
-    trial: Trial | None = None
-    #: Of what its owner gets e-mail (some of `NOTIFIED`); None: as he chose for all his jobs.
-    notify_email: tuple[str, ...] | None = None
-    #: By name, the ports at which people visit its programs; None: the node chooses the number.
-    ports: Mapping[str, int | None] = field(default_factory=dict)
-    secrets: tuple[SecretUse, ...] = ()
-    grace_seconds: float
-    throughput: Mapping[str, float]
-    labels: Mapping[str, str]
+    min_gpus: int | None = stated(
+        Whole(1, MAX_TASKS * MAX_REPLICAS * MAX_GPUS_PER_REPLICA),
+        default=None,
+        group=ELASTIC,
+        help="It can run on so few, with fewer replicas of its only task.",
+        flag=Flag(("--min-gpus",)),
+        label="Fewest GPUs",
+    )
+    #: Empty: all commands run on the nodes themselves.
+    image: str = stated(
+        Word(_IMAGE, "the name of a container image, such as registry.example/team/pytorch:2.5", 255),
+        default="",
+        help="Container image in which all tasks run, on nodes that allow it; null: on the node itself.",
+        example="registry.example/team/pytorch:2.5",
+        flag=Flag(("--image",)),
+        label="Container image",
+    )
+    topology: Topology | None = stated(_TOPOLOGY, default=None, help="How near together its GPUs are to be.")
+    time_limit_seconds: float | None = stated(
+        Duration(),
+        name="time_limit",
+        default=None,
+        unit="seconds",
+        help="It is stopped after so long. A limit lets the job slip into gaps (backfill).",
+        example="2h",
+        flag=Flag(("--time-limit", "-t")),
+        label="Time limit",
+    )
+    #: How long it is expected to run in all; None when its user does not say.
+    estimate_seconds: float | None = stated(
+        Duration(),
+        name="estimate",
+        default=None,
+        unit="seconds",
+        help="How long it will probably run, within its limit; makes predictions better.",
+        example="90m",
+        flag=Flag(("--estimate",)),
+        label="Estimate",
+    )
+    #: Within what time of its submission; None when that does not matter.
+    deadline_seconds: float | None = stated(
+        Duration(),
+        name="deadline",
+        default=None,
+        unit="seconds",
+        help="Within what time of its submission it should have ended.",
+        example="12h",
+        flag=Flag(("--deadline",)),
+        label="Deadline",
+    )
+    application: str = stated(
+        Word(),
+        default="",
+        help="Kind of training job, such as resnet50; those of one kind are taken to run alike.",
+        example="resnet50",
+        flag=Flag(("--application",)),
+        label="Application",
+    )
+    search: str = stated(
+        Word(),
+        default="",
+        help="Jobs of a tenant that name the same search are one app to policies that are fair to apps.",
+        flag=Flag(("--search",)),
+        label="Search",
+    )
+    skew: float | None = stated(
+        Number(0, 1),
+        default=None,
+        help="Largest tensor's part of the model: a skewed gang suffers when it is spread.",
+        flag=Flag(("--skew",)),
+    )
+    nodes: Candidates | None = stated(
+        _NODES, default=None, help="Where it is started, by the names of nodes."
+    )
+    #: Empty: none.
+    pinned_cell: str = stated(
+        Word(_CELL, "the name of a pinned cell of the virtual cluster", 255),
+        default="",
+        help="A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only.",
+        flag=Flag(("--pinned-cell",)),
+        label="Pinned cell",
+    )
+    #: Empty: it gives way to jobs of its virtual cluster, and runs on as opportunistic when it lapses.
+    on_reclaim: str = stated(
+        Choice((PREEMPT, DOWNGRADE)),
+        default="",
+        help="When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs"
+        " on as opportunistic. Left out: it stops for the former and runs on after the latter.",
+        flag=Flag(("--on-reclaim",)),
+        label="When its guarantee is taken",
+    )
+    retry: RetryRules = stated(
+        _RETRY, default=RetryRules(), help="How often it is tried again after failures."
+    )
+    #: None: nothing is done when it tells of no progress.
+    watch: Watch | None = stated(
+        Object(Watch, "Watch", check_together=_has_a_sign), default=None, help="What counts as stuck."
+    )
+    #: None: the whole gang starts at once.
+    trial: Trial | None = stated(
+        Object(Trial, "Trial"), default=None, help="A short run on few GPUs before the whole gang starts."
+    )
+    #: None: as he chose for all his jobs.
+    notify_email: tuple[str, ...] | None = stated(
+        Words(NOTIFIED),
+        name="email",
+        default=None,
+        group=NOTIFY,
+        help="Of what the job's owner gets e-mail, whatever his settings say; none: of nothing.",
+        example=["end", "failure"],
+        flag=Flag(("--notify",), metavar="WORD,..."),
+    )
+    #: Numbers by name; None: the node chooses the number.
+    ports: Mapping[str, int | None] = stated(
+        Ports(),
+        default={},
+        help="Ports at which people visit programs of the job.",
+        example=["notebook"],
+        flag=Flag(("--port",), metavar="NAME"),
+    )
+    secrets: tuple[SecretUse, ...] = stated(
+        Secrets(),
+        default=(),
+        help="Stored secrets that its processes are given, by name, as a variable or a file.",
+        example=["HF_TOKEN"],
+        flag=Flag(("--secret",), metavar="NAME"),
+    )
+    grace_seconds: int = stated(
+        Whole(0, MAX_GRACE_SECONDS),
+        default=30,
+        unit="seconds",
+        group=CHECKPOINT,
+        help="Time to write a checkpoint, between SIGTERM and SIGKILL.",
+        flag=Flag(("--grace",), metavar="SECONDS"),
+        label="Seconds to write a checkpoint",
+    )
+    throughput: Mapping[str, float] = stated(
+        Table(
+            speed,
+            MAX_MODELS,
+            {"type": "number", "minimum": 0, "maximum": HIGHEST},
+            together=comparable_speeds,
+        ),
+        default={},
+        unit="samples per second",
+        help="Its speed by GPU model, where that is known; 0: it does not run there.",
+        example={"V100": 120, "K80": 25},
+    )
+    labels: Mapping[str, str] = stated(
+        Table(label, MAX_LABELS, {"type": "string", "maxLength": 200}),
+        default={},
+        help="Names and values of your own, by which jobs are found again.",
+        example={"team": "vision"},
+        flag=Flag(("--label", "-l"), metavar="KEY=VALUE"),
+    )
 
     @property
     def gpus(self) -> int:
         """Size of the gang in GPUs."""
         return sum(task.replicas * task.gpus for task in self.tasks)
 
+    @property
+    def gpu_models(self) -> tuple[str, ...]:
+        """Acceptable models, the preferred first; empty means any. One answer for all tasks."""
+        return (self.tasks[0].gpu_models or ()) if self.tasks else ()
+
     def to_dict(self) -> dict[str, Any]:
         """Return the normal form, JSON-ready."""
-        return {
-            "name": self.name,
-            "virtual_cluster": self.virtual_cluster or None,
-            "priority": self.priority,
-            "guarantee": GUARANTEED if self.guaranteed else OPPORTUNISTIC,
-            "tasks": [
-                {
-                    "name": task.name,
-                    "replicas": task.replicas,
-                    "resources": {
-                        "gpu": task.gpus,
-                        "gpu_model": list(self.gpu_models) or ANY_MODEL,
-                        "cpu": _plain(task.cpus),
-                        "memory": task.memory_bytes,
-                    },
-                    "command": list(task.command),
-                    "env": dict(task.env),
-                }
-                for task in self.tasks
-            ],
-            "elastic": None if self.min_gpus is None else {"min_gpus": self.min_gpus},
-            "image": self.image or None,
-            "topology": (
-                {"level": self.topology.level, "required": self.topology.required} if self.topology else None
-            ),
-            "time_limit": None if self.time_limit_seconds is None else _plain(self.time_limit_seconds),
-            "estimate": None if self.estimate_seconds is None else _plain(self.estimate_seconds),
-            "deadline": None if self.deadline_seconds is None else _plain(self.deadline_seconds),
-            "application": self.application or None,
-            "search": self.search or None,
-            "skew": self.skew,
-            "nodes": self._nodes(),
-            "pinned_cell": self.pinned_cell or None,
-            "on_reclaim": self.on_reclaim or None,
-            "retry": {
-                "attempts": dict(self.retry.attempts),
-                "matching": dict(self.retry.matching),
-                "max_attempts": self.retry.max_attempts,
-            },
-            "watch": self.watch.to_dict() if self.watch else None,
-            "trial": (
-                {"seconds": _plain(self.trial.seconds), "gpus": self.trial.gpus} if self.trial else None
-            ),
-            "notify": None if self.notify_email is None else {"email": list(self.notify_email)},
-            "ports": [{"name": name, "port": port} for name, port in self.ports.items()],
-            "secrets": [secret.to_dict() for secret in self.secrets],
-            "checkpoint": {"grace_seconds": self.grace_seconds},
-            "throughput": dict(self.throughput),
-            "labels": dict(self.labels),
-        }
+        return JOB.write(self) or {}
 
     def shape(self) -> dict[str, Any]:
         """Return what a round needs of it (the form of `Job.shape`): at first of its trial, if it has one."""
@@ -258,49 +487,10 @@ class JobSpec:
         )
 
 
+#: The whole specification.
+JOB = Object(JobSpec, "JobSpec")
+
+
 def in_order(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stored normal form with its fields in the order of `to_dict`, which jsonb does not keep."""
-    ordered = {name: spec[name] for name in _FIELDS if name in spec}
-    ordered["tasks"] = [
-        {name: task[name] for name in _TASK_FIELDS if name in task}
-        | {"resources": {name: task["resources"][name] for name in _RESOURCES if name in task["resources"]}}
-        for task in spec["tasks"]
-    ]
-    return ordered
-
-
-def _plain(number: float) -> float:
-    """Return 600 rather than 600.0: people read it."""
-    return int(number) if number.is_integer() else number
-
-
-_FIELDS = (
-    "name",
-    "virtual_cluster",
-    "priority",
-    "guarantee",
-    "tasks",
-    "elastic",
-    "image",
-    "topology",
-    "time_limit",
-    "estimate",
-    "deadline",
-    "application",
-    "search",
-    "skew",
-    "nodes",
-    "pinned_cell",
-    "on_reclaim",
-    "retry",
-    "watch",
-    "trial",
-    "notify",
-    "ports",
-    "secrets",
-    "checkpoint",
-    "throughput",
-    "labels",
-)
-_TASK_FIELDS = ("name", "replicas", "resources", "command", "env")
-_RESOURCES = ("gpu", "gpu_model", "cpu", "memory")
+    return dict(JOB.in_order(spec))

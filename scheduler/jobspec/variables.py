@@ -2,10 +2,10 @@
 
 import re
 
-from scheduler.jobspec.fields import Fields, described, is_mapping, is_storable
+from scheduler.jobspec.fields import Fields, described, is_storable
 
 MAX_VARIABLES = 200
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _VARIABLE_EXPECTED = "letters, digits and '_', not beginning with a digit"
 #: What the node agent sets last, whatever the user says (DESIGN section 6).
 _PLATFORM_VARIABLES = frozenset(
@@ -26,7 +26,7 @@ _PLATFORM_VARIABLES = frozenset(
 
 def is_variable(fields: Fields, where: str, name: object) -> bool:
     """Whether a user may give a variable this name; noted where he may not."""
-    if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+    if not isinstance(name, str) or not VARIABLE.fullmatch(name):
         fields.refuse(where, "is not a name of a variable", _VARIABLE_EXPECTED)
     elif name in _PLATFORM_VARIABLES or name.startswith("ALLOT_"):
         fields.refuse(where, "is set by the platform", "another name")
@@ -35,19 +35,12 @@ def is_variable(fields: Fields, where: str, name: object) -> bool:
     return False
 
 
-def read_env(fields: Fields) -> dict[str, str]:
-    value = fields.take("env")
-    if not is_mapping(fields, "env", value, most=MAX_VARIABLES):
-        return {}
-    env = {}
-    for name, text in value.items():
-        where = f"env.{str(name)[:80]}"
-        if not is_variable(fields, where, name):
-            continue
-        if isinstance(text, bool) or not isinstance(text, str | int | float):
-            fields.refuse(where, f"{described(text)} is not text", "text; put it in quotes")
-        elif not is_storable(str(text)):
-            fields.refuse(where, "has a NUL or a broken character", "plain text")
-        else:
-            env[name] = str(text)
-    return env
+def env_entry(fields: Fields, where: str, name: object, text: object) -> str:
+    """Return one variable of `env` as text; note at `where` what is wrong with it."""
+    if not is_variable(fields, where, name):
+        return ""
+    if isinstance(text, bool) or not isinstance(text, str | int | float):
+        fields.refuse(where, f"{described(text)} is not text", "text; put it in quotes")
+    elif not is_storable(str(text)):
+        fields.refuse(where, "has a NUL or a broken character", "plain text")
+    return str(text)

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from allot.errors import WrongUse
-from allot.specfiles import Flags, Source, name_from, pairs, read_sources
+from allot.spec_flags import spec_flags, values_of
+from allot.specfiles import Over, Source, name_from, pairs, read_sources
 
 
-def over(spec: dict[str, Any], **flags: Any) -> dict[str, Any]:
-    return Flags(**flags).over(Source("job.yaml", spec))
+def over(spec: dict[str, Any], values: Any = (), command: tuple[str, ...] = ()) -> dict[str, Any]:
+    of_one_task = {flag.where: flag.names[0] for flag in spec_flags() if flag.is_of_one_task}
+    return Over(dict(values), command, of_one_task).over(Source("job.yaml", spec))
 
 
 def test_without_flags_a_file_is_sent_as_it_is() -> None:
@@ -23,19 +25,21 @@ def test_without_flags_a_file_is_sent_as_it_is() -> None:
 def test_flags_alone_make_a_whole_specification() -> None:
     made = over(
         {"name": "x"},
-        gpus=4,
-        models=("V100", "P100"),
-        replicas=2,
-        guarantee="opportunistic",
-        virtual_cluster="research",
-        time_limit="1h",
-        env={"K": "V"},
-        priority=5,
-        topology="node",
-        topology_required=True,
-        grace_seconds=60,
-        max_attempts=1,
-        labels={"team": "vision"},
+        {
+            "tasks.resources.gpu": 4,
+            "tasks.resources.gpu_model": ["V100", "P100"],
+            "tasks.env": {"K": "V"},
+            "tasks.replicas": 2,
+            "guarantee": "opportunistic",
+            "virtual_cluster": "research",
+            "time_limit": "1h",
+            "priority": 5,
+            "topology.level": "node",
+            "topology.required": True,
+            "checkpoint.grace_seconds": 60,
+            "retry.max_attempts": 1,
+            "labels": {"team": "vision"},
+        },
         command=("python", "train.py", "--lr", "1"),
     )
     assert made == {
@@ -69,7 +73,9 @@ def test_flags_win_and_the_rest_of_the_file_stays() -> None:
             {"name": "w", "resources": {"gpu": 1, "cpu": 2}, "env": {"A": "1", "B": "2"}, "command": ["x"]}
         ],
     }
-    made = over(spec, priority=9, gpus=4, env={"B": "3"}, labels={"b": "2"})
+    made = over(
+        spec, {"priority": 9, "tasks.resources.gpu": 4, "tasks.env": {"B": "3"}, "labels": {"b": "2"}}
+    )
     assert made["priority"] == 9
     assert made["labels"] == {"a": "1", "b": "2"}
     assert made["tasks"] == [
@@ -79,7 +85,7 @@ def test_flags_win_and_the_rest_of_the_file_stays() -> None:
 
 
 def test_shorthand_becomes_a_task_when_a_flag_touches_it() -> None:
-    made = over({"name": "a", "gpus": 1, "gpu_model": "V100", "command": "./run"}, gpus=2)
+    made = over({"name": "a", "gpus": 1, "gpu_model": "V100", "command": "./run"}, {"tasks.resources.gpu": 2})
     assert made == {
         "name": "a",
         "tasks": [{"name": "main", "command": "./run", "resources": {"gpu": 2, "gpu_model": "V100"}}],
@@ -89,8 +95,8 @@ def test_shorthand_becomes_a_task_when_a_flag_touches_it() -> None:
 def test_a_flag_for_one_task_is_refused_for_several() -> None:
     spec = {"name": "a", "tasks": [{"name": "ps"}, {"name": "worker"}]}
     with pytest.raises(WrongUse, match=r"2 tasks.*--gpus and a command"):
-        over(spec, gpus=2, command=("true",))
-    assert [task["resources"] for task in over(spec, models=("V100",))["tasks"]] == [
+        over(spec, {"tasks.resources.gpu": 2}, command=("true",))
+    assert [task["resources"] for task in over(spec, {"tasks.resources.gpu_model": "V100"})["tasks"]] == [
         {"gpu_model": "V100"}
     ] * 2
 
@@ -98,7 +104,7 @@ def test_a_flag_for_one_task_is_refused_for_several() -> None:
 @pytest.mark.parametrize("spec", [{"tasks": "x"}, {"tasks": [1]}, {"tasks": [{"resources": 3}]}])
 def test_flags_over_a_misshapen_file_are_wrong_use(spec: dict[str, Any]) -> None:
     with pytest.raises(WrongUse, match=r"job\.yaml"):
-        over(spec, gpus=1)
+        over(spec, {"tasks.resources.gpu": 1})
 
 
 @pytest.mark.parametrize(
@@ -161,3 +167,27 @@ def test_pairs() -> None:
     assert pairs(["A=1", "B=x=y", "C="], "--env") == {"A": "1", "B": "x=y", "C": ""}
     with pytest.raises(WrongUse, match="KEY=VALUE"):
         pairs(["A"], "--env")
+
+
+def test_a_flag_says_what_its_field_gets() -> None:
+    given = {
+        "tasks_resources_gpu_model": "V100",
+        "guarantee": False,
+        "notify_email": "none",
+        "nodes_only": "n1,n2",
+        "on_reclaim": "downgrade",
+        "tasks_env": ["A=1", "B="],
+        "secrets": ["HF_TOKEN"],
+        "priority": 0,
+        "deadline": None,
+    }
+    assert values_of(given) == {
+        "tasks.resources.gpu_model": "V100",
+        "guarantee": "guaranteed",
+        "notify.email": [],
+        "nodes.only": ["n1", "n2"],
+        "on_reclaim": "downgrade",
+        "tasks.env": {"A": "1", "B": ""},
+        "secrets": ["HF_TOKEN"],
+        "priority": 0,
+    }

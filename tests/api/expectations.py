@@ -194,6 +194,7 @@ DELETE /api/v1/tenants/<str:name>/budget          401    404      403    403    
 
 GET    /api/schema                                401    200      200    200    200   200      200       -
 GET    /api/docs                                  200    200      200    200    200   200      200       -
+GET    /api/job-spec.schema.json                  200    200      200    200    200   200      200       -
 POST   /api/agent/v1/sync                         401    401      401    401    401   401      401       401
 POST   /api/agent/v1/logs                         401    401      401    401    401   401      401       401
 POST   /api/agent/v1/secrets                      401    401      401    401    401   401      401       401

@@ -2690,13 +2690,22 @@ export interface components {
             gpus: number;
             message: string;
         };
+        /** @description What a job may do before it is stopped. */
         Checkpoint: {
-            /** @default 30 */
+            /**
+             * @description Time to write a checkpoint, between SIGTERM and SIGKILL.
+             * @default 30
+             */
             grace_seconds: number;
         };
+        /** @description What a job may do before it is stopped. */
         CheckpointRequest: {
-            /** @default 30 */
-            grace_seconds: number;
+            /**
+             * Seconds to write a checkpoint
+             * @description Time to write a checkpoint, between SIGTERM and SIGKILL.
+             * @default 30
+             */
+            grace_seconds: number | null;
         };
         Cluster: {
             gpus: components["schemas"]["GpuCounts"];
@@ -2903,21 +2912,20 @@ export interface components {
             /** @description Of deeds in the market: which of the round's. */
             position?: number;
         };
+        /** @description A job that can run on fewer GPUs. */
         Elastic: {
             /** @description It can run on so few, with fewer replicas of its only task. */
-            min_gpus: number;
+            min_gpus?: number | null;
         };
+        /** @description A job that can run on fewer GPUs. */
         ElasticRequest: {
-            /** @description It can run on so few, with fewer replicas of its only task. */
-            min_gpus: number;
+            /**
+             * Fewest GPUs
+             * @description It can run on so few, with fewer replicas of its only task.
+             */
+            min_gpus?: number | null;
         };
-        /**
-         * @description * `start` - start
-         *     * `end` - end
-         *     * `failure` - failure
-         *     * `preemption` - preemption
-         * @enum {string}
-         */
+        /** @enum {string} */
         EmailEnum: "start" | "end" | "failure" | "preemption";
         Error: {
             /** @description Code, such as invalid, not_found or quota_exceeded. */
@@ -3141,25 +3149,28 @@ export interface components {
          * @enum {string}
          */
         GuaranteeEnum: "guaranteed" | "opportunistic";
+        /** @description Or when its GPUs did nothing; null: as is usual here. */
         IdleGpus: {
-            /** @description For so long: like time_limit, at least 60 s. */
-            seconds: unknown;
+            /** @description After so long in which all its GPUs did nothing. */
+            seconds?: number | null;
             /**
-             * Format: double
-             * @description All its GPUs were less busy.
+             * @description A GPU that is less busy does nothing.
              * @default 5
              */
             below_percent: number;
         };
+        /** @description Or when its GPUs did nothing; null: as is usual here. */
         IdleGpusRequest: {
-            /** @description For so long: like time_limit, at least 60 s. */
-            seconds: unknown;
             /**
-             * Format: double
-             * @description All its GPUs were less busy.
+             * @description After so long in which all its GPUs did nothing.
+             * @example 1h
+             */
+            seconds?: (string | number) | null;
+            /**
+             * @description A GPU that is less busy does nothing.
              * @default 5
              */
-            below_percent: number;
+            below_percent: number | null;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         ImportInputRequest: {
@@ -3388,121 +3399,227 @@ export interface components {
             /** @description What is measured is longer than its time limit. */
             outlasts_limit: boolean;
         };
-        /**
-         * @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas`
-         *     and `env` may stand here instead of in `tasks`.
-         */
+        /** @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
         JobSpec: {
+            /** @description Name of the job. */
             name: string;
             /** @description Left out: the one that is the tenant's alone, or the only one it can use. */
             virtual_cluster?: string | null;
-            /** @default 0 */
+            /**
+             * @description Higher goes first.
+             * @default 0
+             */
             priority: number;
-            /** @default guaranteed */
+            /**
+             * @description On GPUs that its virtual cluster is guaranteed; or opportunistic: on idle GPUs of others, given back when they are claimed.
+             * @default guaranteed
+             */
             guarantee: components["schemas"]["GuaranteeEnum"];
-            tasks?: components["schemas"]["Task"][];
+            /** @description They start together or not at all. */
+            tasks: components["schemas"]["Task"][];
+            elastic?: components["schemas"]["Elastic"] | null;
             /** @description Container image in which all tasks run, on nodes that allow it; null: on the node itself. */
             image?: string | null;
+            /** @description How near together its GPUs are to be. */
             topology?: components["schemas"]["Topology"] | null;
-            elastic?: components["schemas"]["Elastic"] | null;
-            /** @description Seconds, or "30m", "2h", "1d12h"; null: none. */
-            time_limit?: unknown;
-            /** @description How long it will probably run, like time_limit and not longer; null: unknown. */
-            estimate?: unknown;
-            /** @description Within what time of its submission it should have ended, like time_limit; null: whenever. */
-            deadline?: unknown;
-            /** @description Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. */
+            /** @description It is stopped after so long. A limit lets the job slip into gaps (backfill). */
+            time_limit?: number | null;
+            /** @description How long it will probably run, within its limit; makes predictions better. */
+            estimate?: number | null;
+            /** @description Within what time of its submission it should have ended. */
+            deadline?: number | null;
+            /** @description Kind of training job, such as resnet50; those of one kind are taken to run alike. */
             application?: string | null;
             /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
             search?: string | null;
-            /** @description Left out or null: on any node. */
+            /** @description Largest tensor's part of the model: a skewed gang suffers when it is spread. */
+            skew?: number | null;
+            /** @description Where it is started, by the names of nodes. */
             nodes?: components["schemas"]["Nodes"] | null;
             /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
             pinned_cell?: string | null;
-            /**
-             * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Null: it stops for the former and runs on after the latter.
-             *
-             *     * `preempt` - preempt
-             *     * `downgrade` - downgrade
-             */
-            on_reclaim?: (components["schemas"]["OnReclaimEnum"] | components["schemas"]["NullEnum"]) | null;
-            /**
-             * Format: double
-             * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.
-             */
-            skew?: number | null;
+            /** @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter. */
+            on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
+            /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["Retry"];
+            /** @description What counts as stuck. */
             watch?: components["schemas"]["Watch"] | null;
+            /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["Trial"] | null;
             notify?: components["schemas"]["Notify"] | null;
+            /** @description Ports at which people visit programs of the job. */
             ports?: components["schemas"]["Port"][];
+            /** @description Stored secrets that its processes are given, by name, as a variable or a file. */
             secrets?: components["schemas"]["SecretUse"][];
+            /** @description What a job may do before it is stopped. */
             checkpoint?: components["schemas"]["Checkpoint"];
+            /** @description Its speed by GPU model, where that is known; 0: it does not run there. */
             throughput?: {
                 [key: string]: number;
             };
+            /** @description Names and values of your own, by which jobs are found again. */
             labels?: {
                 [key: string]: string;
             };
         };
-        /**
-         * @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas`
-         *     and `env` may stand here instead of in `tasks`.
-         */
+        /** @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
         JobSpecRequest: {
+            /**
+             * Name
+             * @description Name of the job.
+             */
             name: string;
             /** @description Left out: the one that is the tenant's alone, or the only one it can use. */
             virtual_cluster?: string | null;
-            /** @default 0 */
-            priority: number;
-            /** @default guaranteed */
-            guarantee: components["schemas"]["GuaranteeEnum"];
+            /**
+             * Priority
+             * @description Higher goes first.
+             * @default 0
+             */
+            priority: number | null;
+            /**
+             * @description On GPUs that its virtual cluster is guaranteed; or opportunistic: on idle GPUs of others, given back when they are claimed.
+             * @default guaranteed
+             */
+            guarantee: components["schemas"]["GuaranteeEnum"] | null;
+            /** @description They start together or not at all. */
             tasks?: components["schemas"]["TaskRequest"][];
-            /** @description Container image in which all tasks run, on nodes that allow it; null: on the node itself. */
-            image?: string | null;
-            topology?: components["schemas"]["TopologyRequest"] | null;
             elastic?: components["schemas"]["ElasticRequest"] | null;
-            /** @description Seconds, or "30m", "2h", "1d12h"; null: none. */
-            time_limit?: unknown;
-            /** @description How long it will probably run, like time_limit and not longer; null: unknown. */
-            estimate?: unknown;
-            /** @description Within what time of its submission it should have ended, like time_limit; null: whenever. */
-            deadline?: unknown;
-            /** @description Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. */
+            /**
+             * Container image
+             * @description Container image in which all tasks run, on nodes that allow it; null: on the node itself.
+             * @example registry.example/team/pytorch:2.5
+             */
+            image?: string | null;
+            /** @description How near together its GPUs are to be. */
+            topology?: components["schemas"]["TopologyRequest"] | null;
+            /**
+             * Time limit
+             * @description It is stopped after so long. A limit lets the job slip into gaps (backfill).
+             * @example 2h
+             */
+            time_limit?: (string | number) | null;
+            /**
+             * Estimate
+             * @description How long it will probably run, within its limit; makes predictions better.
+             * @example 90m
+             */
+            estimate?: (string | number) | null;
+            /**
+             * Deadline
+             * @description Within what time of its submission it should have ended.
+             * @example 12h
+             */
+            deadline?: (string | number) | null;
+            /**
+             * Application
+             * @description Kind of training job, such as resnet50; those of one kind are taken to run alike.
+             * @example resnet50
+             */
             application?: string | null;
-            /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
+            /**
+             * Search
+             * @description Jobs of a tenant that name the same search are one app to policies that are fair to apps.
+             */
             search?: string | null;
-            /** @description Left out or null: on any node. */
+            /** @description Largest tensor's part of the model: a skewed gang suffers when it is spread. */
+            skew?: number | null;
+            /** @description Where it is started, by the names of nodes. */
             nodes?: components["schemas"]["NodesRequest"] | null;
-            /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
+            /**
+             * Pinned cell
+             * @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only.
+             */
             pinned_cell?: string | null;
             /**
-             * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Null: it stops for the former and runs on after the latter.
-             *
-             *     * `preempt` - preempt
-             *     * `downgrade` - downgrade
+             * When its guarantee is taken
+             * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter.
              */
-            on_reclaim?: (components["schemas"]["OnReclaimEnum"] | components["schemas"]["NullEnum"]) | null;
+            on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
             /**
-             * Format: double
-             * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.
+             * @description How often it is tried again after failures.
+             * @default {
+             *       "max_attempts": 3,
+             *       "attempts": {},
+             *       "matching": {}
+             *     }
              */
-            skew?: number | null;
-            retry?: components["schemas"]["RetryRequest"];
+            retry: components["schemas"]["RetryRequest"] | null;
+            /** @description What counts as stuck. */
             watch?: components["schemas"]["WatchRequest"] | null;
+            /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["TrialRequest"] | null;
             notify?: components["schemas"]["NotifyRequest"] | null;
-            ports?: components["schemas"]["PortRequest"][];
-            /** @description Short for a port of the name notebook. */
-            notebook?: boolean;
-            secrets?: components["schemas"]["SecretUseRequest"][];
-            checkpoint?: components["schemas"]["CheckpointRequest"];
-            throughput?: {
+            /**
+             * @description Ports at which people visit programs of the job.
+             * @default []
+             * @example [
+             *       "notebook"
+             *     ]
+             */
+            ports: (string | components["schemas"]["PortRequest"])[] | null;
+            /**
+             * @description Stored secrets that its processes are given, by name, as a variable or a file.
+             * @default []
+             * @example [
+             *       "HF_TOKEN"
+             *     ]
+             */
+            secrets: (string | components["schemas"]["SecretUseRequest"])[] | null;
+            checkpoint?: components["schemas"]["CheckpointRequest"] | null;
+            /**
+             * @description Its speed by GPU model, where that is known; 0: it does not run there.
+             * @default {}
+             * @example {
+             *       "V100": 120,
+             *       "K80": 25
+             *     }
+             */
+            throughput: {
                 [key: string]: number;
-            };
-            labels?: {
+            } | null;
+            /**
+             * @description Names and values of your own, by which jobs are found again.
+             * @default {}
+             * @example {
+             *       "team": "vision"
+             *     }
+             */
+            labels: {
                 [key: string]: string;
-            };
+            } | null;
+            /**
+             * @description Of a job with one task, instead of in tasks: A list of words, or one line for the shell.
+             * @example [
+             *       "python",
+             *       "train.py"
+             *     ]
+             */
+            command?: (string | string[]) | null;
+            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node. */
+            gpus?: number | null;
+            /**
+             * @description Of a job with one task, instead of in tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
+             * @example [
+             *       "V100",
+             *       "P100"
+             *     ]
+             */
+            gpu_model?: (string | string[]) | null;
+            resources?: components["schemas"]["ShortResourcesRequest"] | null;
+            /** @description Of a job with one task, instead of in tasks: Processes that run the command. */
+            replicas?: number | null;
+            /**
+             * @description Of a job with one task, instead of in tasks: Environment variables of each replica. For passwords and keys there is secrets.
+             * @example {
+             *       "EPOCHS": "10"
+             *     }
+             */
+            env?: {
+                [key: string]: string | number;
+            } | null;
+            /** @description Short for a port of the name notebook. */
+            notebook?: boolean | null;
         };
         JobSpeeds: {
             job: number;
@@ -3529,63 +3646,166 @@ export interface components {
          * @enum {string}
          */
         JobState: "queued" | "running" | "succeeded" | "failed" | "cancelled";
-        /** @description A specification, and for whom. */
+        /** @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
         JobSubmitRequest: {
+            /** @description Needed by members of several tenants. */
+            tenant?: string;
+            /**
+             * Name
+             * @description Name of the job.
+             */
             name: string;
             /** @description Left out: the one that is the tenant's alone, or the only one it can use. */
             virtual_cluster?: string | null;
-            /** @default 0 */
-            priority: number;
-            /** @default guaranteed */
-            guarantee: components["schemas"]["GuaranteeEnum"];
+            /**
+             * Priority
+             * @description Higher goes first.
+             * @default 0
+             */
+            priority: number | null;
+            /**
+             * @description On GPUs that its virtual cluster is guaranteed; or opportunistic: on idle GPUs of others, given back when they are claimed.
+             * @default guaranteed
+             */
+            guarantee: components["schemas"]["GuaranteeEnum"] | null;
+            /** @description They start together or not at all. */
             tasks?: components["schemas"]["TaskRequest"][];
-            /** @description Container image in which all tasks run, on nodes that allow it; null: on the node itself. */
-            image?: string | null;
-            topology?: components["schemas"]["TopologyRequest"] | null;
             elastic?: components["schemas"]["ElasticRequest"] | null;
-            /** @description Seconds, or "30m", "2h", "1d12h"; null: none. */
-            time_limit?: unknown;
-            /** @description How long it will probably run, like time_limit and not longer; null: unknown. */
-            estimate?: unknown;
-            /** @description Within what time of its submission it should have ended, like time_limit; null: whenever. */
-            deadline?: unknown;
-            /** @description Kind of training job, such as "resnet50": jobs of one kind are taken to run alike. */
+            /**
+             * Container image
+             * @description Container image in which all tasks run, on nodes that allow it; null: on the node itself.
+             * @example registry.example/team/pytorch:2.5
+             */
+            image?: string | null;
+            /** @description How near together its GPUs are to be. */
+            topology?: components["schemas"]["TopologyRequest"] | null;
+            /**
+             * Time limit
+             * @description It is stopped after so long. A limit lets the job slip into gaps (backfill).
+             * @example 2h
+             */
+            time_limit?: (string | number) | null;
+            /**
+             * Estimate
+             * @description How long it will probably run, within its limit; makes predictions better.
+             * @example 90m
+             */
+            estimate?: (string | number) | null;
+            /**
+             * Deadline
+             * @description Within what time of its submission it should have ended.
+             * @example 12h
+             */
+            deadline?: (string | number) | null;
+            /**
+             * Application
+             * @description Kind of training job, such as resnet50; those of one kind are taken to run alike.
+             * @example resnet50
+             */
             application?: string | null;
-            /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
+            /**
+             * Search
+             * @description Jobs of a tenant that name the same search are one app to policies that are fair to apps.
+             */
             search?: string | null;
-            /** @description Left out or null: on any node. */
+            /** @description Largest tensor's part of the model: a skewed gang suffers when it is spread. */
+            skew?: number | null;
+            /** @description Where it is started, by the names of nodes. */
             nodes?: components["schemas"]["NodesRequest"] | null;
-            /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
+            /**
+             * Pinned cell
+             * @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only.
+             */
             pinned_cell?: string | null;
             /**
-             * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Null: it stops for the former and runs on after the latter.
-             *
-             *     * `preempt` - preempt
-             *     * `downgrade` - downgrade
+             * When its guarantee is taken
+             * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter.
              */
-            on_reclaim?: (components["schemas"]["OnReclaimEnum"] | components["schemas"]["NullEnum"]) | null;
+            on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
             /**
-             * Format: double
-             * @description Largest tensor's part of the model: a skewed gang suffers when it is spread.
+             * @description How often it is tried again after failures.
+             * @default {
+             *       "max_attempts": 3,
+             *       "attempts": {},
+             *       "matching": {}
+             *     }
              */
-            skew?: number | null;
-            retry?: components["schemas"]["RetryRequest"];
+            retry: components["schemas"]["RetryRequest"] | null;
+            /** @description What counts as stuck. */
             watch?: components["schemas"]["WatchRequest"] | null;
+            /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["TrialRequest"] | null;
             notify?: components["schemas"]["NotifyRequest"] | null;
-            ports?: components["schemas"]["PortRequest"][];
-            /** @description Short for a port of the name notebook. */
-            notebook?: boolean;
-            secrets?: components["schemas"]["SecretUseRequest"][];
-            checkpoint?: components["schemas"]["CheckpointRequest"];
-            throughput?: {
+            /**
+             * @description Ports at which people visit programs of the job.
+             * @default []
+             * @example [
+             *       "notebook"
+             *     ]
+             */
+            ports: (string | components["schemas"]["PortRequest"])[] | null;
+            /**
+             * @description Stored secrets that its processes are given, by name, as a variable or a file.
+             * @default []
+             * @example [
+             *       "HF_TOKEN"
+             *     ]
+             */
+            secrets: (string | components["schemas"]["SecretUseRequest"])[] | null;
+            checkpoint?: components["schemas"]["CheckpointRequest"] | null;
+            /**
+             * @description Its speed by GPU model, where that is known; 0: it does not run there.
+             * @default {}
+             * @example {
+             *       "V100": 120,
+             *       "K80": 25
+             *     }
+             */
+            throughput: {
                 [key: string]: number;
-            };
-            labels?: {
+            } | null;
+            /**
+             * @description Names and values of your own, by which jobs are found again.
+             * @default {}
+             * @example {
+             *       "team": "vision"
+             *     }
+             */
+            labels: {
                 [key: string]: string;
-            };
-            /** @description Needed by members of several tenants. */
-            tenant?: string;
+            } | null;
+            /**
+             * @description Of a job with one task, instead of in tasks: A list of words, or one line for the shell.
+             * @example [
+             *       "python",
+             *       "train.py"
+             *     ]
+             */
+            command?: (string | string[]) | null;
+            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node. */
+            gpus?: number | null;
+            /**
+             * @description Of a job with one task, instead of in tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
+             * @example [
+             *       "V100",
+             *       "P100"
+             *     ]
+             */
+            gpu_model?: (string | string[]) | null;
+            resources?: components["schemas"]["ShortResourcesRequest"] | null;
+            /** @description Of a job with one task, instead of in tasks: Processes that run the command. */
+            replicas?: number | null;
+            /**
+             * @description Of a job with one task, instead of in tasks: Environment variables of each replica. For passwords and keys there is secrets.
+             * @example {
+             *       "EPOCHS": "10"
+             *     }
+             */
+            env?: {
+                [key: string]: string | number;
+            } | null;
+            /** @description Short for a port of the name notebook. */
+            notebook?: boolean | null;
         };
         JobTargets: {
             job: number;
@@ -3668,13 +3888,7 @@ export interface components {
             /** Format: date-time */
             ends_at: string;
         };
-        /**
-         * @description * `rack` - rack
-         *     * `node` - node
-         *     * `socket` - socket
-         *     * `switch` - switch
-         * @enum {string}
-         */
+        /** @enum {string} */
         LevelEnum: "rack" | "node" | "socket" | "switch";
         /** @description A line of the ledger; docs/ledger.md says what each kind has. */
         Line: {
@@ -4135,19 +4349,27 @@ export interface components {
             /** @description The platform uncordons it when it is well again. */
             returns_itself: boolean;
         };
-        /** @description Where the job is started, by the names of nodes. */
+        /** @description Nodes, by name, on which alone a job is started (HiveD's suggested nodes). */
         Nodes: {
-            /** @description On these alone; []: on all. */
+            /** @description It is started on these nodes alone; none: on all. */
             only?: string[];
-            /** @description On none of these. */
+            /** @description It is started on none of these nodes. */
             avoid?: string[];
         };
-        /** @description Where the job is started, by the names of nodes. */
+        /** @description Nodes, by name, on which alone a job is started (HiveD's suggested nodes). */
         NodesRequest: {
-            /** @description On these alone; []: on all. */
-            only?: string[];
-            /** @description On none of these. */
-            avoid?: string[];
+            /**
+             * Only on nodes
+             * @description It is started on these nodes alone; none: on all.
+             * @default []
+             */
+            only: string[] | null;
+            /**
+             * Never on nodes
+             * @description It is started on none of these nodes.
+             * @default []
+             */
+            avoid: string[] | null;
         };
         NotificationSettings: {
             /** @description Where mail goes; empty: nowhere. */
@@ -4169,13 +4391,21 @@ export interface components {
             /** @description Why the last mail could not be sent; it is tried again. */
             problem: string;
         };
+        /** @description What its owner is told of the job. */
         Notify: {
-            /** @description Of what the job's owner gets e-mail, whatever his settings say; []: of nothing. */
-            email: components["schemas"]["EmailEnum"][];
+            /** @description Of what the job's owner gets e-mail, whatever his settings say; none: of nothing. */
+            email?: components["schemas"]["EmailEnum"][] | null;
         };
+        /** @description What its owner is told of the job. */
         NotifyRequest: {
-            /** @description Of what the job's owner gets e-mail, whatever his settings say; []: of nothing. */
-            email: components["schemas"]["EmailEnum"][];
+            /**
+             * @description Of what the job's owner gets e-mail, whatever his settings say; none: of nothing.
+             * @example [
+             *       "end",
+             *       "failure"
+             *     ]
+             */
+            email?: components["schemas"]["EmailEnum"][] | null;
         };
         /** @enum {unknown} */
         NullEnum: null;
@@ -4244,11 +4474,7 @@ export interface components {
          * @enum {string}
          */
         OfferState: "open" | "taken" | "withdrawn" | "expired";
-        /**
-         * @description * `preempt` - preempt
-         *     * `downgrade` - downgrade
-         * @enum {string}
-         */
+        /** @enum {string} */
         OnReclaimEnum: "preempt" | "downgrade";
         Overrun: {
             /** Format: date-time */
@@ -4635,13 +4861,13 @@ export interface components {
             policies: components["schemas"]["Plugin"][];
             placers: components["schemas"]["Plugin"][];
         };
-        /** @description Where people visit a program of the job; it finds the number in $ALLOT_PORT_<NAME>. */
+        /** @description Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>. */
         Port: {
             name: string;
             /** @description The number, for a program that can not be told one; null: the node chooses. */
             port?: number | null;
         };
-        /** @description Where people visit a program of the job; it finds the number in $ALLOT_PORT_<NAME>. */
+        /** @description Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>. */
         PortRequest: {
             name: string;
             /** @description The number, for a program that can not be told one; null: the node chooses. */
@@ -4744,28 +4970,57 @@ export interface components {
              */
             seconds: number;
         };
+        /** @description What each replica gets, all of it on one node. */
         Resources: {
             /** @description GPUs of each replica, on one node. */
             gpu: number;
-            /** @description "any", a model, or a list of models with the preferred first. */
-            gpu_model?: unknown;
-            /** Format: double */
-            cpu?: number;
-            /** @description Bytes, or a size such as "4GiB". */
-            memory?: unknown;
+            /**
+             * @description A GPU model, several in order of preference, or any. The same for all tasks of a job.
+             * @default any
+             */
+            gpu_model: string | string[];
+            /**
+             * @description CPUs of each replica.
+             * @default 0
+             */
+            cpu: number;
+            /**
+             * @description Memory of each replica: bytes, or a size such as "4GiB".
+             * @default 0
+             */
+            memory: number;
         };
+        /** @description What each replica gets, all of it on one node. */
         ResourcesRequest: {
             /** @description GPUs of each replica, on one node. */
             gpu: number;
-            /** @description "any", a model, or a list of models with the preferred first. */
-            gpu_model?: unknown;
-            /** Format: double */
-            cpu?: number;
-            /** @description Bytes, or a size such as "4GiB". */
-            memory?: unknown;
+            /**
+             * @description A GPU model, several in order of preference, or any. The same for all tasks of a job.
+             * @default any
+             * @example [
+             *       "V100",
+             *       "P100"
+             *     ]
+             */
+            gpu_model: (string | string[]) | null;
+            /**
+             * @description CPUs of each replica.
+             * @default 0
+             */
+            cpu: number | null;
+            /**
+             * @description Memory of each replica: bytes, or a size such as "4GiB".
+             * @default 0
+             * @example 4GiB
+             */
+            memory: (string | number) | null;
         };
+        /** @description What a job's owner wants. Attempts count the first one. */
         Retry: {
-            /** @default 3 */
+            /**
+             * @description How often it is started in all when hardware fails.
+             * @default 3
+             */
             max_attempts: number;
             /** @description Attempts that failures of a class or layer leave the job (docs/failures.md). */
             attempts?: {
@@ -4783,17 +5038,33 @@ export interface components {
          * @enum {string}
          */
         RetryEnum: "never" | "again" | "elsewhere";
+        /** @description What a job's owner wants. Attempts count the first one. */
         RetryRequest: {
-            /** @default 3 */
-            max_attempts: number;
-            /** @description Attempts that failures of a class or layer leave the job (docs/failures.md). */
-            attempts?: {
+            /**
+             * @description How often it is started in all when hardware fails.
+             * @default 3
+             */
+            max_attempts: number | null;
+            /**
+             * @description Attempts that failures of a class or layer leave the job (docs/failures.md).
+             * @default {}
+             * @example {
+             *       "collective_error": 3
+             *     }
+             */
+            attempts: {
                 [key: string]: number;
-            };
-            /** @description The same by a text that occurs in the failure's message. */
-            matching?: {
+            } | null;
+            /**
+             * @description The same by a text that occurs in the failure's message.
+             * @default {}
+             * @example {
+             *       "worker died": 2
+             *     }
+             */
+            matching: {
                 [key: string]: number;
-            };
+            } | null;
         };
         /**
          * @description * `viewer` - Viewer: sees jobs, logs and usage
@@ -4940,33 +5211,25 @@ export interface components {
         SecretScope: "user" | "tenant";
         /** @description A secret that all processes of the job get, by its name. As text alone: the variable of that name. */
         SecretUse: {
+            /** @description Of the secret, as `allot secret list` shows it. */
             name: string;
             /** @description The variable in which it comes; or file. */
             env?: string | null;
             /** @description The file in $ALLOT_SECRETS_DIR; or env. */
             file?: string | null;
-            /**
-             * @description Whose it is; null: the submitter's own if he has one of that name, else the tenant's.
-             *
-             *     * `user` - user
-             *     * `tenant` - tenant
-             */
-            scope?: (components["schemas"]["SecretScope"] | components["schemas"]["NullEnum"]) | null;
+            /** @description Whose it is; null: the submitter's own if he has one of that name, else the tenant's. */
+            scope?: components["schemas"]["SecretScope"] | null;
         };
         /** @description A secret that all processes of the job get, by its name. As text alone: the variable of that name. */
         SecretUseRequest: {
+            /** @description Of the secret, as `allot secret list` shows it. */
             name: string;
             /** @description The variable in which it comes; or file. */
             env?: string | null;
             /** @description The file in $ALLOT_SECRETS_DIR; or env. */
             file?: string | null;
-            /**
-             * @description Whose it is; null: the submitter's own if he has one of that name, else the tenant's.
-             *
-             *     * `user` - user
-             *     * `tenant` - tenant
-             */
-            scope?: (components["schemas"]["SecretScope"] | components["schemas"]["NullEnum"]) | null;
+            /** @description Whose it is; null: the submitter's own if he has one of that name, else the tenant's. */
+            scope?: components["schemas"]["SecretScope"] | null;
         };
         Series: {
             kind: components["schemas"]["SeriesKindEnum"];
@@ -5017,6 +5280,31 @@ export interface components {
             virtual_cluster: string;
             gpus: number;
             state: components["schemas"]["JobState"];
+        };
+        /** @description What each replica gets, all of it on one node. */
+        ShortResourcesRequest: {
+            /** @description GPUs of each replica, on one node. */
+            gpu?: number;
+            /**
+             * @description A GPU model, several in order of preference, or any. The same for all tasks of a job.
+             * @default any
+             * @example [
+             *       "V100",
+             *       "P100"
+             *     ]
+             */
+            gpu_model: (string | string[]) | null;
+            /**
+             * @description CPUs of each replica.
+             * @default 0
+             */
+            cpu: number | null;
+            /**
+             * @description Memory of each replica: bytes, or a size such as "4GiB".
+             * @default 0
+             * @example 4GiB
+             */
+            memory: (string | number) | null;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         SignInRequest: {
@@ -5135,27 +5423,53 @@ export interface components {
             decided_at: string | null;
             tenants: components["schemas"]["TenantTargets"][];
         };
+        /** @description One role in the gang: `replicas` processes that run `command`, each on `gpus` GPUs of one node. */
         Task: {
-            name: string;
-            /** @default 1 */
+            /** @description Names the task in logs; needed where there are several, else main. */
+            name?: string | null;
+            /**
+             * @description Processes that run the command.
+             * @default 1
+             */
             replicas: number;
+            /** @description What each replica gets, all of it on one node. */
             resources: components["schemas"]["Resources"];
             /** @description A list of words, or one line for the shell. */
-            command: unknown;
+            command: string[];
+            /** @description Environment variables of each replica. For passwords and keys there is secrets. */
             env?: {
                 [key: string]: string;
             };
         };
+        /** @description One role in the gang: `replicas` processes that run `command`, each on `gpus` GPUs of one node. */
         TaskRequest: {
-            name: string;
-            /** @default 1 */
-            replicas: number;
+            /** @description Names the task in logs; needed where there are several, else main. */
+            name?: string | null;
+            /**
+             * @description Processes that run the command.
+             * @default 1
+             */
+            replicas: number | null;
+            /** @description What each replica gets, all of it on one node. */
             resources: components["schemas"]["ResourcesRequest"];
-            /** @description A list of words, or one line for the shell. */
-            command: unknown;
-            env?: {
-                [key: string]: string;
-            };
+            /**
+             * @description A list of words, or one line for the shell.
+             * @example [
+             *       "python",
+             *       "train.py"
+             *     ]
+             */
+            command: string | string[];
+            /**
+             * @description Environment variables of each replica. For passwords and keys there is secrets.
+             * @default {}
+             * @example {
+             *       "EPOCHS": "10"
+             *     }
+             */
+            env: {
+                [key: string]: string | number;
+            } | null;
         };
         TenantFairness: {
             /** @description "others": all tenants together that are not the reader's. */
@@ -5319,15 +5633,28 @@ export interface components {
          * @enum {string}
          */
         TopicsEnum: "job.started" | "job.finished" | "job.failed" | "job.preempted" | "job.stuck" | "job.trial_failed" | "budget.reached" | "webhook.disabled" | "node.lost" | "node.cordoned";
+        /** @description Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish. */
         Topology: {
+            /** @description Keep the gang inside one of these. */
             level: components["schemas"]["LevelEnum"];
-            /** @default false */
+            /**
+             * @description Rather wait than be spread wider.
+             * @default false
+             */
             required: boolean;
         };
+        /** @description Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish. */
         TopologyRequest: {
+            /**
+             * Keep together
+             * @description Keep the gang inside one of these.
+             */
             level: components["schemas"]["LevelEnum"];
-            /** @default false */
-            required: boolean;
+            /**
+             * @description Rather wait than be spread wider.
+             * @default false
+             */
+            required: boolean | null;
         };
         /**
          * @description * `grant` - Grant
@@ -5340,17 +5667,26 @@ export interface components {
         TransferKind: "grant" | "allowance" | "taken_back" | "payment" | "refund";
         /** @description Rank 0 alone runs first, and must do well, before the whole gang is started. */
         Trial: {
-            /** @description It passes that runs for so long, or tells of a step before: like time_limit, at most "1h". */
-            seconds: unknown;
-            /** @default 1 */
+            /** @description It passes that runs for so long, or tells of a step before. */
+            seconds: number;
+            /**
+             * @description GPUs of the trial.
+             * @default 1
+             */
             gpus: number;
         };
         /** @description Rank 0 alone runs first, and must do well, before the whole gang is started. */
         TrialRequest: {
-            /** @description It passes that runs for so long, or tells of a step before: like time_limit, at most "1h". */
-            seconds: unknown;
-            /** @default 1 */
-            gpus: number;
+            /**
+             * @description It passes that runs for so long, or tells of a step before.
+             * @example 2m
+             */
+            seconds: string | number;
+            /**
+             * @description GPUs of the trial.
+             * @default 1
+             */
+            gpus: number | null;
         };
         UnfinishedCounts: {
             queued: number;
@@ -5602,32 +5938,29 @@ export interface components {
             guaranteed_in_use: number;
             opportunistic_in_use: number;
         };
+        /** @description When a job counts as stuck, by either of two signs, and what is done then. */
         Watch: {
-            /** @description After so long without a progress line: like time_limit; null: it need not tell any. */
-            silent?: unknown;
+            /** @description After so long without a progress line; null: it need not tell any. */
+            silent?: number | null;
             /**
-             * @description stop: and try it again.
-             *
-             *     * `warn` - warn
-             *     * `stop` - stop
+             * @description warn its owner, or stop it and try it again.
              * @default warn
              */
             then: components["schemas"]["WatchedThen"];
-            /** @description Or when its GPUs did nothing; null: as is usual here. */
             idle_gpus?: components["schemas"]["IdleGpus"] | null;
         };
+        /** @description When a job counts as stuck, by either of two signs, and what is done then. */
         WatchRequest: {
-            /** @description After so long without a progress line: like time_limit; null: it need not tell any. */
-            silent?: unknown;
             /**
-             * @description stop: and try it again.
-             *
-             *     * `warn` - warn
-             *     * `stop` - stop
+             * @description After so long without a progress line; null: it need not tell any.
+             * @example 30m
+             */
+            silent?: (string | number) | null;
+            /**
+             * @description warn its owner, or stop it and try it again.
              * @default warn
              */
-            then: components["schemas"]["WatchedThen"];
-            /** @description Or when its GPUs did nothing; null: as is usual here. */
+            then: components["schemas"]["WatchedThen"] | null;
             idle_gpus?: components["schemas"]["IdleGpusRequest"] | null;
         };
         /**

@@ -3,6 +3,8 @@
 import type { LedgerLine } from "@/api/ledger-types";
 import type { Attempt, Gpu, Job, Node, Reason, Round, UsagePoint, VirtualCluster } from "@/api/types";
 
+const RESOURCES = { gpu: 4, gpu_model: "any", cpu: 0, memory: 0 };
+
 export function aReason(given: Partial<Reason>): Reason {
   return {
     code: "no_idle_gpus",
@@ -34,7 +36,7 @@ export function aJob(given: Partial<Job>): Job {
       name,
       priority: 0,
       guarantee: "guaranteed",
-      tasks: [{ name: "main", replicas: 1, resources: { gpu: 4 }, command: ["true"] }],
+      tasks: [{ name: "main", replicas: 1, resources: RESOURCES, command: ["true"] }],
     },
     submitted_at: "2026-01-01T00:00:00Z",
     started_at: null,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+import inspect
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +14,8 @@ from allot.describe import gpus_wanted, problem_lines, task_line
 from allot.errors import FieldProblem, Refused, WrongUse
 from allot.objects import Check, Job, SubmittedJob
 from allot.output import Format, plural, print_line, print_objects, say
-from allot.specfiles import Flags, Source, name_from, pairs, read_sources, words
+from allot.spec_flags import spec_flags, values_of
+from allot.specfiles import Over, Source, name_from, read_sources
 
 if TYPE_CHECKING:
     from allot.client import Client
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 MOST_JOBS = 1000
 #: Where the words after `--` are kept between parsing and running.
 COMMAND = "allot.command"
-
-
-class Level(StrEnum):
-    rack = "rack"
-    node = "node"
-    socket = "socket"
-    switch = "switch"
 
 
 class SubmitCommand(typer.core.TyperCommand):
@@ -49,49 +43,6 @@ def submit(
         list[str] | None,
         typer.Argument(metavar="[FILE]...", help="Specifications in YAML or JSON; - is standard input."),
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Default: that of the script.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="For whom; needed by members of several.")] = None,
-    vc: Annotated[str | None, typer.Option(help="In which virtual cluster.")] = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", "-g", help="GPUs of each replica.")] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="GPU models in order of preference: V100,P100.")
-    ] = None,
-    replicas: Annotated[int | None, typer.Option("--replicas", "-r", help="Processes of the gang.")] = None,
-    cpu: Annotated[float | None, typer.Option(help="CPUs of each replica.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Memory of each replica, e.g. 4GiB.")] = None,
-    opportunistic: Annotated[
-        bool | None,
-        typer.Option(
-            "--opportunistic/--guaranteed", help="Use idle GPUs of others, and give them back when claimed."
-        ),
-    ] = None,
-    priority: Annotated[int | None, typer.Option("--priority", "-p", help="Higher goes first.")] = None,
-    time_limit: Annotated[str | None, typer.Option("--time-limit", "-t", help="E.g. 30m, 2h, 1d.")] = None,
-    estimate: Annotated[
-        str | None, typer.Option(help="How long it will probably run, within its limit; for predictions.")
-    ] = None,
-    deadline: Annotated[
-        str | None, typer.Option(help="Within what time of now it should have ended: 12h.")
-    ] = None,
-    application: Annotated[
-        str | None, typer.Option(help="Kind of training job; those of one kind are taken to run alike.")
-    ] = None,
-    env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE")] = None,
-    label: Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE")] = None,
-    topology: Annotated[Level | None, typer.Option(help="Prefer GPUs within one of these.")] = None,
-    topology_required: Annotated[
-        bool | None, typer.Option("--topology-required", help="Rather wait than be spread wider.")
-    ] = None,
-    grace_seconds: Annotated[
-        int | None, typer.Option("--grace", metavar="SECONDS", help="Time for a checkpoint when stopped.")
-    ] = None,
-    max_attempts: Annotated[
-        int | None, typer.Option(help="How often to start it in all when hardware fails.")
-    ] = None,
-    notify: Annotated[
-        str | None,
-        typer.Option(help="E-mail of some of start,end,failure,preemption, or none; else as you chose."),
-    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only have it checked, and say what would happen.")
     ] = False,
@@ -101,36 +52,15 @@ def submit(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait, and print the output.")] = False,
     output: OutputOption = Format.table,
     quiet: QuietOption = False,
+    **given: Any,
 ) -> None:
     """Submit jobs: `allot submit train.yaml`, `allot submit --gpus 4 -- python train.py --lr 1`.
 
     Flags win over what a file says. Several files, or several documents in one, are submitted all or
     none.
     """
-    flags = Flags(
-        name=name,
-        tenant=tenant,
-        virtual_cluster=vc,
-        gpus=gpus,
-        models=tuple(part.strip() for part in model.split(",")) if model else (),
-        replicas=replicas,
-        cpu=cpu,
-        memory=memory,
-        guarantee=None if opportunistic is None else "opportunistic" if opportunistic else "guaranteed",
-        priority=priority,
-        time_limit=time_limit,
-        estimate=estimate,
-        deadline=deadline,
-        application=application,
-        topology=topology.value if topology else None,
-        topology_required=topology_required,
-        grace_seconds=grace_seconds,
-        max_attempts=max_attempts,
-        notify=None if notify is None else words(notify),
-        env=pairs(env or [], "--env"),
-        labels=pairs(label or [], "--label"),
-        command=ctx.meta.get(COMMAND, ()),
-    )
+    of_one_task = {flag.where: flag.names[0] for flag in spec_flags() if flag.is_of_one_task}
+    flags = Over(values_of(given), ctx.meta.get(COMMAND, ()), of_one_task)
     sources = specifications(files or [], flags)
     chosen_tenant = take_tenant(sources)
     if follow and len(sources) > 1:
@@ -149,7 +79,7 @@ def submit(
     raise typer.Exit(_stay([job["id"] for job in submitted], output, follow=follow, quiet=quiet))
 
 
-def specifications(files: list[str], flags: Flags) -> list[Source]:
+def specifications(files: list[str], flags: Over) -> list[Source]:
     """What to submit: the files with the flags over them, or one job of flags alone."""
     if files:
         sources = read_sources(files)
@@ -274,4 +204,11 @@ def _print_check(source: Source, check: Check) -> None:
 
 
 def register(app: typer.Typer) -> None:
+    signature = inspect.signature(submit, eval_str=True)
+    own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    # Flags of the specification come first, as they did when each was written down here.
+    files = [one for one in own if one.name in ("ctx", "files")]
+    others = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own if one not in files]
+    parameters = [*files, *(flag.parameter() for flag in spec_flags()), *others]
+    setattr(submit, "__signature__", signature.replace(parameters=parameters))  # noqa: B010
     app.command(cls=SubmitCommand)(submit)

@@ -1,0 +1,114 @@
+"""The specification's reference page, docs/job-specification.md, made of its declarations."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scheduler.jobspec.kinds import Schema
+from scheduler.jobspec.schema import definitions, shorthand_names
+
+_HEAD = """\
+<!-- Written by `make schema` from scheduler/jobspec; changes here are lost. -->
+# The job specification
+
+A job is written in YAML or JSON, in the form of the page *Submit a job*, or as flags of `allot submit`; what
+is wrong is told by field. [README](../README.md#submit-a-job) has an example. Every field has its line here;
+what is not said to be needed may be left out or null. Durations are seconds, or text such as `30m`, `2h`,
+`1d12h`; sizes are bytes, or text such as `512MiB`, `4GiB`.
+
+An editor that knows JSON Schema completes and checks the YAML when its first line is, with the address of
+your server:
+
+    # yaml-language-server: $schema=https://allotment.example/api/job-spec.schema.json
+
+The same file comes with the `allot` command (`allot/job-spec.schema.json`). A job of one task may be written
+without `tasks`: """
+#: The names of the objects, and the field that each is.
+_SECTIONS: tuple[tuple[str, str], ...] = (
+    ("JobSpec", ""),
+    ("Task", "tasks."),
+    ("Resources", "tasks.resources."),
+    ("Topology", "topology."),
+    ("Elastic", "elastic."),
+    ("Nodes", "nodes."),
+    ("Retry", "retry."),
+    ("Checkpoint", "checkpoint."),
+    ("Watch", "watch."),
+    ("IdleGpus", "watch.idle_gpus."),
+    ("Trial", "trial."),
+    ("Notify", "notify."),
+    ("Port", "ports."),
+    ("SecretUse", "secrets."),
+)
+
+
+def reference_page() -> str:
+    """Return the page in Markdown."""
+    schemas = definitions()
+    short = ", ".join(f"`{name}`" for name in shorthand_names())
+    lines = [f"{_HEAD}{short} then stand at the top.", ""]
+    for title, prefix in _SECTIONS:
+        schema = schemas[title]
+        heading = f"`{prefix[:-1]}`" if prefix else "A job"
+        lines += [f"## {heading}", "", schema["description"], ""]
+        lines += ["| field | is | default | what it says | flag |", "|---|---|---|---|---|"]
+        required = schema.get("required", ())
+        hidden = shorthand_names() if title == "JobSpec" else ()
+        for name, field in schema["properties"].items():
+            if name not in hidden:
+                lines.append(_row(f"{prefix}{name}", field, is_required=name in required or name == "tasks"))
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _row(name: str, field: Schema, *, is_required: bool) -> str:
+    default = "needed" if is_required else _code(field["default"]) if "default" in field else ""
+    says = field.get("description", "")
+    if "examples" in field:
+        says += f" Such as {_code(field['examples'][0])}."
+    flag = " ".join(f"`{one}`" for one in field.get("x-flag", {}).get("names", ()))
+    kind = ", or ".join(dict.fromkeys(_kinds(field)))
+    if "x-unit" in field:
+        kind += f" ({field['x-unit']})"
+    return f"| `{name}` | {kind} | {default} | {says} | {flag} |".replace("  ", " ")
+
+
+def _kinds(field: Schema) -> Iterator[str]:
+    """Yield what a value may be, in words."""
+    if "anyOf" in field:
+        for one in field["anyOf"]:
+            yield from _kinds(one)
+        return
+    if "$ref" in field:
+        yield "an object, see below"
+        return
+    types = field["type"] if isinstance(field["type"], list) else [field["type"]]
+    for kind in types:
+        if kind != "null":
+            yield _in_words(kind, field)
+
+
+def _in_words(kind: str, field: Mapping[str, Any]) -> str:
+    if "enum" in field:
+        return " or ".join(f"`{word}`" for word in field["enum"] if word is not None)
+    if kind in ("integer", "number") and "minimum" in field:
+        whole = "a whole number" if kind == "integer" else "a number"
+        return f"{whole} from {_plain(field['minimum'])} to {_plain(field['maximum'])}"
+    if kind == "array":
+        items = " or ".join(dict.fromkeys(_kinds(field["items"])))
+        most = f"at most {field['maxItems']}" if "maxItems" in field else "some"
+        return f"a list of {most} of: {items}"
+    if kind == "object":
+        most = f"at most {field['maxProperties']} " if "maxProperties" in field else ""
+        return f"{most}names with {' or '.join(_kinds(field['additionalProperties']))}"
+    if kind == "string":
+        return f"text of at most {field['maxLength']} characters" if "maxLength" in field else "text"
+    return {"boolean": "true or false", "number": "a number", "integer": "a whole number"}[kind]
+
+
+def _plain(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
+
+
+def _code(value: Any) -> str:
+    return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"

@@ -1,0 +1,68 @@
+"""What may stand in the tables of a specification: objects with names of the user's own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.core.failures.taxonomy import KNOWN_FAILURES
+from scheduler.core.perf.speed import HIGHEST, LARGEST_RATIO, too_far_apart
+from scheduler.jobspec.fields import Fields, described, is_storable
+from scheduler.jobspec.kinds import NAME, NAME_EXPECTED
+
+MAX_LABELS = 20
+MAX_RETRY_LINES = 20
+MAX_ATTEMPTS = 20
+
+
+def attempts_by_class(fields: Fields, where: str, key: object, count: object) -> int:
+    """Return the attempts that failures of a class or layer leave."""
+    if key not in KNOWN_FAILURES:
+        fields.refuse(where, "is no class or layer of failures", f"one of: {', '.join(KNOWN_FAILURES)}")
+        return 1
+    return _attempts(fields, where, count)
+
+
+def attempts_by_text(fields: Fields, where: str, key: object, count: object) -> int:
+    """Return the attempts that failures leave in whose message a text occurs."""
+    if not isinstance(key, str) or not 1 <= len(key) <= 200 or not is_storable(key):
+        fields.refuse(where, "can not be looked for", "a text of 1 to 200 characters")
+        return 1
+    return _attempts(fields, where, count)
+
+
+def _attempts(fields: Fields, where: str, count: object) -> int:
+    if isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= MAX_ATTEMPTS:
+        return count
+    expected = f"a whole number from 1 to {MAX_ATTEMPTS}"
+    fields.refuse(where, f"{described(count)} is not a number of attempts", expected)
+    return 1
+
+
+def speed(fields: Fields, where: str, model: object, value: object) -> float:
+    """Return samples per second on a GPU model; 0: it does not run there."""
+    if not isinstance(model, str) or not NAME.fullmatch(model):
+        fields.refuse(where, "is not a model's name", 'a GPU model such as "V100"')
+        return 0.0
+    return fields.checked_number(where, value, least=0, most=HIGHEST, unit=" samples per second")
+
+
+def comparable_speeds(fields: Fields, name: str, speeds: Mapping[str, Any]) -> None:
+    """Note speeds that can not all be true."""
+    if not too_far_apart(list(speeds.values())):
+        return
+    slowest, fastest = (
+        best(filter(speeds.get, speeds), key=lambda model: speeds[model]) for best in (min, max)
+    )
+    fields.refuse(
+        f"{name}.{slowest}",
+        f"{speeds[slowest]:g} is beyond belief beside {speeds[fastest]:g} on {fastest}",
+        f"within a factor of {LARGEST_RATIO:,.0f}; 0 where it does not run",
+    )
+
+
+def label(fields: Fields, where: str, name: object, text: object) -> str:
+    """Return a label's value."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        fields.refuse(where, "is not a valid name", NAME_EXPECTED)
+    elif not isinstance(text, str) or len(text) > 200 or not is_storable(text):
+        fields.refuse(where, f"{described(text)} is not a label's value", "text of at most 200 characters")
+    return str(text)

@@ -1,0 +1,218 @@
+"""What one task of a job needs and runs; and jobs of one task, which may be written without `tasks`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from scheduler.jobspec.declaring import Declared, Flag, Group, Listed, Object, stated
+from scheduler.jobspec.fields import Fields, described, is_storable
+from scheduler.jobspec.kinds import NAME, NAME_EXPECTED, Kind, Number, Schema, Size, Table, Whole, Word
+from scheduler.jobspec.variables import MAX_VARIABLES, env_entry
+from tenants.errors import FieldError
+
+if TYPE_CHECKING:
+    from scheduler.jobspec.schema import Definitions
+
+#: In `gpu_model`: any model will do.
+ANY_MODEL = "any"
+MAX_TASKS = 8
+MAX_REPLICAS = 256
+MAX_GPUS_PER_REPLICA = 16
+MAX_CPUS = 4_096
+MAX_MEMORY_BYTES = 64 * 1024**4
+MAX_WORDS = 1_000
+MAX_MODELS = 16
+#: Fields of a one-task job that may stand at the top instead of in `tasks`.
+SHORTHAND = ("command", "gpus", "gpu_model", "resources", "replicas", "env")
+
+RESOURCES = Group("resources", "Resources", "What each replica gets, all of it on one node.")
+
+
+class Models(Kind):
+    """GPU models in order of preference; kept as a tuple, empty for any and None where nothing is said."""
+
+    expected = f'"{ANY_MODEL}", a model such as "V100", or a list of models with the preferred first'
+    takes = "model_words"
+
+    def check(self, fields: Fields, name: str, value: object) -> tuple[str, ...] | None:
+        if value == ANY_MODEL:
+            return ()
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list | tuple) or not 1 <= len(names) <= MAX_MODELS:
+            fields.refuse(name, f"{described(value)} names no GPU models", self.expected)
+        elif bad := [each for each in names if not isinstance(each, str) or not NAME.fullmatch(each)]:
+            fields.refuse(name, f"{described(bad[0])} is not a model's name", self.expected)
+        elif ANY_MODEL in names:
+            fields.refuse(name, f'"{ANY_MODEL}" stands in a list of models', self.expected)
+        elif len(set(names)) < len(names):
+            fields.refuse(name, "names a model twice", self.expected)
+        else:
+            return tuple(names)
+        return None
+
+    def write(self, value: tuple[str, ...] | None) -> list[str] | str:
+        return list(value or ()) or ANY_MODEL
+
+    def schema(self, definitions: "Definitions") -> Schema:
+        model = Word().schema(definitions)
+        several = {"type": "array", "items": model, "minItems": 1, "maxItems": MAX_MODELS}
+        return {"anyOf": [model, several]}
+
+
+class Command(Kind):
+    """A list of words, or one line for the shell; kept as words."""
+
+    expected = 'a list of words such as ["python", "train.py"], or one line for the shell'
+    blank: tuple[str, ...] = ()
+
+    def check(self, fields: Fields, name: str, value: object) -> tuple[str, ...]:
+        if isinstance(value, str) and value.strip():
+            words = ["sh", "-c", value]
+        elif isinstance(value, list | tuple) and 1 <= len(value) <= MAX_WORDS:
+            words = list(value)
+        else:
+            fields.refuse(name, f"{described(value)} is not a command", self.expected)
+            return ()
+        for number, word in enumerate(words):
+            if not isinstance(word, str):
+                fields.refuse(
+                    f"{name}.{number}", f"{described(word)} is not text", "text; put numbers in quotes"
+                )
+            elif not is_storable(word):
+                fields.refuse(f"{name}.{number}", "has a NUL or a broken character", "plain text")
+        if words[0] == "":
+            fields.refuse(f"{name}.0", "is empty", "the program to run")
+        return tuple(word for word in words if isinstance(word, str))
+
+    def write(self, value: tuple[str, ...]) -> list[str]:
+        return list(value)
+
+    def schema(self, definitions: "Definitions") -> Schema:
+        words = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_WORDS}
+        return words if definitions.normal else {"anyOf": [{"type": "string", "minLength": 1}, words]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSpec:
+    """One role in the gang: `replicas` processes that run `command`, each on `gpus` GPUs of one node."""
+
+    name: str = stated(
+        Word(), default="", help="Names the task in logs; needed where there are several, else main."
+    )
+    replicas: int = stated(
+        Whole(1, MAX_REPLICAS),
+        default=1,
+        help="Processes that run the command.",
+        flag=Flag(("--replicas", "-r"), is_of_one_task=True),
+    )
+    gpus: int = stated(
+        Whole(1, MAX_GPUS_PER_REPLICA),
+        name="gpu",
+        group=RESOURCES,
+        help="GPUs of each replica, on one node.",
+        flag=Flag(("--gpus", "-g"), is_of_one_task=True),
+    )
+    #: One answer for all tasks, since a gang is of one model. None only while it is read: not said.
+    gpu_models: tuple[str, ...] | None = stated(
+        Models(),
+        name="gpu_model",
+        default=None,
+        group=RESOURCES,
+        help="A GPU model, several in order of preference, or any. The same for all tasks of a job.",
+        example=["V100", "P100"],
+        flag=Flag(("--model", "-m"), metavar="MODEL,..."),
+    )
+    cpus: float = stated(
+        Number(0, MAX_CPUS),
+        name="cpu",
+        default=0.0,
+        group=RESOURCES,
+        help="CPUs of each replica.",
+        flag=Flag(("--cpu",), is_of_one_task=True),
+    )
+    memory_bytes: int = stated(
+        Size(MAX_MEMORY_BYTES, "64TiB"),
+        name="memory",
+        default=0,
+        unit="bytes",
+        group=RESOURCES,
+        help='Memory of each replica: bytes, or a size such as "4GiB".',
+        example="4GiB",
+        flag=Flag(("--memory",), is_of_one_task=True),
+    )
+    command: tuple[str, ...] = stated(
+        Command(), help="A list of words, or one line for the shell.", example=["python", "train.py"]
+    )
+    env: Mapping[str, str] = stated(
+        Table(env_entry, MAX_VARIABLES, {"type": ["string", "number"]}, {"type": "string"}),
+        default={},
+        help="Environment variables of each replica. For passwords and keys there is secrets.",
+        example={"EPOCHS": "10"},
+        flag=Flag(("--env", "-e"), metavar="KEY=VALUE"),
+    )
+
+
+class Tasks(Listed):
+    """The tasks of a job, or the short form of its only one."""
+
+    def read(self, fields: Fields, declared: Declared) -> tuple[TaskSpec, ...]:
+        short = {name: value for name in SHORTHAND if (value := fields.take(name)) is not None}
+        if short:
+            return self._only_task(fields, short)
+        tasks: tuple[TaskSpec, ...] = super().read(fields, declared)
+        named: list[TaskSpec] = []
+        for number, task in enumerate(tasks):
+            where = f"tasks.{number}.name"
+            if not task.name and len(tasks) > 1 and not _is_noted(fields, where):
+                fields.refuse(where, "is missing", NAME_EXPECTED)
+            elif any(task.name == other.name for other in named) and task.name:
+                fields.refuse(where, f"{described(task.name)} is used twice", "a name of its own")
+            named.append(task if task.name or len(tasks) > 1 else replace(task, name="main"))
+        return self._of_one_model(fields, named)
+
+    def _only_task(self, fields: Fields, short: dict[str, Any]) -> tuple[TaskSpec, ...]:
+        """Read a job of one task that was written without `tasks`."""
+        if fields.take("tasks") is not None:
+            fields.refuse(next(iter(short)), "stands beside tasks", "either tasks or the shorthand, not both")
+            return ()
+        resources = short.get("resources", {})
+        written_as = {}
+        for name, inner in (("gpus", "gpu"), ("gpu_model", "gpu_model")):
+            if name not in short or not isinstance(resources, Mapping):
+                continue
+            if inner in resources:
+                fields.refuse(name, f"is given twice, also as resources.{inner}", "one of the two")
+                continue
+            resources = {**resources, inner: short[name]}
+            written_as[fields.path_of(f"resources.{inner}")] = fields.path_of(name)
+        given = {name: short[name] for name in ("command", "replicas", "env") if name in short}
+        problems: list[FieldError] = []
+        task = self.of.read_fields(Fields({**given, "resources": resources}, fields.path, problems))
+        fields.problems.extend(
+            replace(problem, field=written_as.get(problem.field, problem.field)) for problem in problems
+        )
+        return (replace(task, name="main", gpu_models=task.gpu_models or ()),)
+
+    def _of_one_model(self, fields: Fields, tasks: list[TaskSpec]) -> tuple[TaskSpec, ...]:
+        """Return the tasks with the models that one of them states; note those that state others."""
+        says = [(number, task.gpu_models) for number, task in enumerate(tasks) if task.gpu_models is not None]
+        if not says:
+            return tuple(replace(task, gpu_models=()) for task in tasks)
+        first, models = says[0]
+        for number, others in says[1:]:
+            if others != models:
+                fields.refuse(
+                    f"tasks.{number}.resources.gpu_model",
+                    f"differs from {fields.path_of(f'tasks.{first}')}",
+                    "the same in all tasks, because a gang runs on one GPU model",
+                )
+        return tuple(replace(task, gpu_models=models) for task in tasks)
+
+
+def _is_noted(fields: Fields, where: str) -> bool:
+    path = fields.path_of(where)
+    return any(problem.field == path for problem in fields.problems)
+
+
+TASK = Object(TaskSpec, "Task")
+TASKS = Tasks(TASK, least=1, most=MAX_TASKS, called="tasks")
