@@ -60,6 +60,8 @@ class Config(BaseSettings):
     # X-Forwarded-Proto of the client is believed, and of nobody else. None: there is no proxy.
     trusted_proxies: str = ""
 
+    # How many processes answer at the web server's port. Limits below that are said "at once" are each one's.
+    web_processes: int = Field(default=1, ge=1, le=64)
     round_seconds: float = Field(default=5.0, gt=0)
     # How long a round may take before another may be started over it (it is then fenced).
     round_lease_seconds: float = Field(default=10.0, gt=0)

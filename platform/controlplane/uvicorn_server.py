@@ -1,25 +1,45 @@
 """`python -m controlplane.uvicorn_server`: the web server, at its port and at that of jobs' pages.
 
-uvicorn's own command listens at one address. Both lead to one application in one process, which tells them
-apart by the port (`controlplane.sessions.pages`).
+uvicorn's own command listens at one address. Both lead to one application, which tells them apart by the port
+(`controlplane.sessions.pages`); it runs in one process, or in as many as `ALLOT_WEB_PROCESSES` says, which
+uvicorn's process manager keeps alive.
 """
 
 import argparse
 import logging
+import multiprocessing
+import signal
 import socket
 import sys
 from typing import Any
 
 import uvicorn
+from uvicorn.supervisors import Multiprocess
 
 # First: it sets Django up, which the other needs.
 import controlplane.asgi  # noqa: F401
 from controlplane.config import config
 from controlplane.connections import BoundedProtocol
+from controlplane.embedded.spawn import end_with_parent
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 2_048
+# A process that does not answer its manager for so long is replaced: longer than a busy machine may take.
+STUCK_SECONDS = 60
+
+
+class Settings(uvicorn.Config):
+    """uvicorn's, and what is to be set in each process that serves."""
+
+    def load(self) -> None:
+        super().load()
+        # Whoever computes lets others have the interpreter after 1 ms and not 5: a report or a small read
+        # asks for it many times, and would wait that long each time while four searches are under way.
+        sys.setswitchinterval(0.001)
+        if (manager := multiprocessing.parent_process()) is not None:
+            # Or it would listen on when its manager is killed.
+            end_with_parent(manager.pid, signal.SIGKILL)
 
 
 def main() -> None:
@@ -35,23 +55,23 @@ def main() -> None:
             listeners.append(listen(options.host, pages_port))
         except OSError as error:
             log.warning("The pages of jobs cannot be seen: port %d: %s", pages_port, error.strerror)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            "controlplane.asgi:application",
-            http=BoundedProtocol,
-            access_log=False,
-            log_level="warning",
-            timeout_graceful_shutdown=options.timeout_graceful_shutdown,
-            # Longer than agents keep an idle connection (50 s): with the default of 5 s, which is also how
-            # often they report, one report in twenty met its end.
-            timeout_keep_alive=75,
-            **trusting(config().proxies),
-        )
+    settings = Settings(
+        "controlplane.asgi:application",
+        http=BoundedProtocol,
+        access_log=False,
+        log_level="warning",
+        timeout_graceful_shutdown=options.timeout_graceful_shutdown,
+        # Longer than agents keep an idle connection (50 s): with the default of 5 s, which is also how
+        # often they report, one report in twenty met its end.
+        timeout_keep_alive=75,
+        workers=config().web_processes,
+        timeout_worker_healthcheck=STUCK_SECONDS,
+        **trusting(config().proxies),
     )
-    # Whoever computes lets others have the interpreter after 1 ms and not 5: a report or a small read asks
-    # for it many times, and would wait that long each time while four searches are under way.
-    sys.setswitchinterval(0.001)
-    server.run(sockets=listeners)
+    if settings.workers > 1:
+        Multiprocess(settings, listeners).run()
+    else:
+        uvicorn.Server(settings).run(sockets=listeners)
 
 
 def trusting(proxies: list[str]) -> dict[str, Any]:

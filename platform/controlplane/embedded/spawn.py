@@ -84,12 +84,17 @@ class Spawn:
                 reachable = _make_reachable(self.needs, self.cwd)
                 _become(self.account, reads_everything=not reachable)
             # After the change of account, which would clear it.
-            if sys.platform == "linux":
-                _prctl(PR_SET_PDEATHSIG, self.death_signal)
-            if os.getppid() != parent:
-                os._exit(1)
+            end_with_parent(parent, self.death_signal)
 
         return prepare
+
+
+def end_with_parent(parent: int, number: signal.Signals) -> None:
+    """Have the kernel send this process the signal when its parent dies; end at once if it already has."""
+    if sys.platform == "linux":
+        _prctl(PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def unprivileged_account() -> pwd.struct_passwd | None:

@@ -1,0 +1,70 @@
+"""Several web processes at one port, as `ALLOT_WEB_PROCESSES` asks for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from controlplane.config import SOURCE_PATH
+from controlplane.embedded import ports
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+class Web:
+    """A web server of two processes, which needs its databases for nothing that is asked here."""
+
+    def __init__(self) -> None:
+        port = ports.pick()
+        self.url = f"http://127.0.0.1:{port}/"
+        self.manager = subprocess.Popen(
+            [sys.executable, "-m", "controlplane.uvicorn_server", "--port", str(port)],
+            env=os.environ
+            | {"ALLOT_WEB_PROCESSES": "2", "PYTHONPATH": os.pathsep.join(map(str, SOURCE_PATH))},
+        )
+
+    def answers(self) -> bool:
+        try:
+            return b"<html" in httpx.get(self.url).content
+        except httpx.TransportError:
+            return False
+
+    def processes(self) -> list[int]:
+        """Those that serve, and not the one that looks after what they share."""
+        pids = Path(f"/proc/{self.manager.pid}/task/{self.manager.pid}/children").read_text().split()
+        return [int(pid) for pid in pids if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    web = Web()
+    try:
+        wait_until(web.answers)
+        yield web
+    finally:
+        web.manager.kill()
+        web.manager.wait()
+
+
+def test_one_that_dies_is_replaced_and_none_outlives_its_manager(web: Web) -> None:
+    wait_until(lambda: len(web.processes()) == 2)
+    first, second = web.processes()
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: len(web.processes()) == 2 and first not in web.processes())
+    assert second in web.processes()
+    assert web.answers()
+    web.manager.kill()
+    wait_until(lambda: not web.answers())
