@@ -1,16 +1,15 @@
-"""Delays beside those in private clusters: what is measured of them, as numbers, as text and as HTML."""
+"""Delays beside those in private clusters: what is measured of them, as numbers, as text and as tables."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from scheduler.core.sim.delays import Anomaly, Comparison
 from scheduler.core.sim.result import Result
 from scheduler.simulation.report.quantities import number, time_unit
-from scheduler.simulation.report.tables import table
+from scheduler.simulation.report.tables import Row, Table, cells
 
 #: Of more anomalies than this the worst are listed; all are counted.
 LISTED = 200
@@ -165,33 +164,36 @@ def private_text(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> st
     return "\n".join([title, *texts]) + "\n"
 
 
-def private_tables(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> str:
-    """Give the table and the worst anomalies as HTML; empty when there is nothing to tell."""
+def private_tables(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> list[Table]:
+    """Give the table, and the worst anomalies if there are any; empty when there is nothing to tell."""
     rows, symbol = _rows(labelled)
     if not rows:
-        return ""
+        return []
     caption = f"Queueing delays ({symbol}) here and privately, and the jobs that waited longer here"
-    return table("private", caption, _HEADER, [_html_row(row) for row in rows]) + _worst(labelled)
+    shown = [Row(name, cells(texts)) for name, *texts in rows]
+    return [Table("private", caption, _HEADER, shown), *_worst(labelled)]
 
 
-def _worst(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> str:
+def _worst(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> list[Table]:
     late = [(label, vc.virtual_cluster, job) for label, many in labelled for vc in many for job in vc.worst]
     if not late:
-        return "<p>No job waited longer here than it would have in its private cluster.</p>"
+        return []
     late.sort(key=lambda each: -each[2].extra_seconds)
     unit = time_unit(job.real_seconds for _, _, job in late)
     rows = [
-        _html_row(
-            [
-                f"job {job.job}",
-                vc,
-                label,
-                str(job.gpus),
-                *(number(seconds / unit.seconds) for seconds in (job.real_seconds, job.private_seconds)),
-                "yes" if job.hard_affinity else "no",
-                job.cause,
-                job.message or "–",
-            ]
+        Row(
+            f"job {job.job}",
+            cells(
+                [
+                    vc,
+                    label,
+                    str(job.gpus),
+                    *(number(seconds / unit.seconds) for seconds in (job.real_seconds, job.private_seconds)),
+                    "yes" if job.hard_affinity else "no",
+                    job.cause,
+                    job.message or "–",
+                ]
+            ),
         )
         for label, vc, job in late[:SHOWN]
     ]
@@ -206,9 +208,4 @@ def _worst(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> str:
         "Cause",
         "What it was told then",
     ]
-    return table("private-worst", f"The {len(rows)} that waited longest beyond that", header, rows)
-
-
-def _html_row(texts: Sequence[str]) -> str:
-    first, *others = map(escape, texts)
-    return f'<tr><th scope="row">{first}</th>{"".join(f"<td>{text}</td>" for text in others)}</tr>'
+    return [Table("private-worst", f"The {len(rows)} that waited longest beyond that", header, rows)]

@@ -1,9 +1,9 @@
-"""The tables of the page, as HTML. Everything that came from outside is escaped here."""
+"""What is in the tables of the page; `page.html` lays them out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from html import escape
+from dataclasses import dataclass
 
 from scheduler.simulation.report.comparison import compare
 from scheduler.simulation.report.distribution import Distribution
@@ -15,40 +15,68 @@ from scheduler.simulation.report.tenancy import TenantShare
 GROUPS_SHOWN = 15
 
 
-_BEST = '<span class="best" title="best">★<span class="unseen"> best</span></span>'
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value, whether it is the best, and its change against the first policy's (of which: None)."""
+
+    text: str
+    change: str | None = None
+    best: bool = False
 
 
-def table(identity: str, caption: str, header: Sequence[str], rows: Sequence[str]) -> str:
-    """Wrap rows into a table that scrolls by itself; `header` is text, `rows` are <tr> elements."""
-    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
-    return (
-        f'<div class="scroll" role="region" tabindex="0" aria-labelledby="{identity}-caption">'
-        f'<table id="{identity}"><caption id="{identity}-caption">{escape(caption)}</caption>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-    )
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row; `group` is the head of it and of the `span` - 1 rows that follow, None where one has it."""
+
+    name: str
+    cells: Sequence[Cell]
+    group: str | None = None
+    span: int = 0
 
 
-def _cells(texts: Sequence[str]) -> str:
-    return "".join(f"<td>{escape(text)}</td>" for text in texts)
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the page: `identity` is its element's, `header` has a text for each column."""
+
+    identity: str
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Row]
 
 
-def comparison_table(measures: Sequence[Measures]) -> str:
+def cells(texts: Sequence[str]) -> list[Cell]:
+    """Return cells that say nothing but these texts."""
+    return list(map(Cell, texts))
+
+
+def comparison_table(measures: Sequence[Measures]) -> Table:
     """Lay out the main figures, one column a policy: value, change against the first, mark of the best."""
-    rows = []
-    for row in compare(measures):
-        cells = ""
-        for index, cell in enumerate(row.cells):
-            # Empty or not, so that the values of a column stand below one another.
-            change = f' <span class="change">{escape(cell.relative)}</span>' if index else ""
-            text = escape(cell.text)
-            if cell.best:
-                text = f"<strong>{text}</strong>{_BEST}"
-            cells += f"<td>{text}{change}</td>"
-        rows.append(f'<tr><th scope="row">{escape(row.name)}</th>{cells}</tr>')
+    rows = [
+        Row(
+            row.name,
+            [
+                Cell(cell.text, cell.relative if index else None, cell.best)
+                for index, cell in enumerate(row.cells)
+            ],
+        )
+        for row in compare(measures)
+    ]
     caption = "Main figures"
     if len(measures) > 1:
         caption += f". ★ marks the best value; changes are relative to {labels(measures)[0]}"
-    return table("comparison", caption, ["", *labels(measures)], rows)
+    return Table("comparison", caption, ["", *labels(measures)], rows)
+
+
+def _by_policy(
+    names: Sequence[str], measures: Sequence[Measures], texts: Callable[[str, int], Sequence[str]]
+) -> list[Row]:
+    """Return a row for each name and policy; `texts` gives those of a name under the policy of that index."""
+    policies = labels(measures)
+    return [
+        Row(policy, cells(texts(name, index)), None if index else name, len(policies))
+        for name in names
+        for index, policy in enumerate(policies)
+    ]
 
 
 def group_table(
@@ -57,7 +85,7 @@ def group_table(
     kind: str,
     measures: Sequence[Measures],
     of: Callable[[Measures], Sequence[Group]],
-) -> str:
+) -> Table:
     """Lay out groups of jobs, one row a group and policy; the order is the first policy's."""
     names = list(dict.fromkeys(group.name for one in measures for group in of(one)))
     if len(names) > GROUPS_SHOWN:
@@ -67,21 +95,18 @@ def group_table(
     shown = [group for groups in by_name for name, group in groups.items() if name in names]
     completion = time_unit(group.completion_seconds.mean for group in shown if group.completion_seconds)
     queueing = time_unit(group.queueing_seconds.mean for group in shown if group.queueing_seconds)
-    rows = []
-    for name in names:
-        head = f'<th scope="rowgroup" rowspan="{len(measures)}">{escape(name)}</th>'
-        for label, groups in zip(labels(measures), by_name, strict=True):
-            group = groups.get(name)
-            texts = ["–"] * 10 if group is None else _group_texts(group, completion, queueing)
-            rows.append(f'<tr>{head}<th scope="row">{escape(label)}</th>{_cells(texts)}</tr>')
-            head = ""
+
+    def texts(name: str, index: int) -> list[str]:
+        group = by_name[index].get(name)
+        return ["–"] * 10 if group is None else _group_texts(group, completion, queueing)
+
     header = [
         kind, "Policy", "Jobs", "Ended",
         *(f"JCT {part} ({completion.symbol})" for part in ("mean", "median", "p99")),
         *(f"Queueing {part} ({queueing.symbol})" for part in ("mean", "median", "p90")),
         "Mean ρ", "GPU-hours",
     ]  # fmt: skip
-    return table(identity, caption, header, rows)
+    return Table(identity, caption, header, _by_policy(names, measures, texts))
 
 
 def _group_texts(group: Group, completion: Unit, queueing: Unit) -> list[str]:
@@ -98,7 +123,7 @@ def _group_texts(group: Group, completion: Unit, queueing: Unit) -> list[str]:
     ]
 
 
-def share_table(measures: Sequence[Measures]) -> str:
+def share_table(measures: Sequence[Measures]) -> Table:
     """Lay out what tenants were entitled to, had and would have had alone, one row a tenant and policy."""
     received: dict[str, float] = {}
     for one in measures:
@@ -109,18 +134,16 @@ def share_table(measures: Sequence[Measures]) -> str:
     if len(names) > GROUPS_SHOWN:
         caption += f". The {GROUPS_SHOWN} with the most GPU-hours of {len(names):,}; all are in report.json"
     found = [{share.tenant: share for share in one.fairness.tenants} for one in measures]
-    rows = []
-    for name in names[:GROUPS_SHOWN]:
-        head = f'<th scope="rowgroup" rowspan="{len(measures)}">{escape(name)}</th>'
-        for label, shares in zip(labels(measures), found, strict=True):
-            texts = ["–"] * 9 if name not in shares else _share_texts(shares[name])
-            rows.append(f'<tr>{head}<th scope="row">{escape(label)}</th>{_cells(texts)}</tr>')
-            head = ""
+
+    def texts(name: str, index: int) -> list[str]:
+        share = found[index].get(name)
+        return ["–"] * 9 if share is None else _share_texts(share)
+
     header = [
         "Tenant", "Policy", "Entitled (GPU-hours)", "Had", "Worth", "Alone", "Better off alone",
         "Apps", "Worst ρ", "Mean ρ", "ρ > 1",
     ]  # fmt: skip
-    return table("shares", caption, header, rows)
+    return Table("shares", caption, header, _by_policy(names[:GROUPS_SHOWN], measures, texts))
 
 
 def _share_texts(share: TenantShare) -> list[str]:
@@ -137,27 +160,26 @@ def _share_texts(share: TenantShare) -> list[str]:
     ]
 
 
-def status_table(measures: Sequence[Measures]) -> str:
+def status_table(measures: Sequence[Measures]) -> Table:
     """Lay out jobs and GPU-hours by final status, as in the analysis of Philly."""
-    rows = []
-    for status in dict.fromkeys(row.status for one in measures for row in one.by_status):
-        head = f'<th scope="rowgroup" rowspan="{len(measures)}">{escape(status)}</th>'
-        for label, one in zip(labels(measures), measures, strict=True):
-            found = next((row for row in one.by_status if row.status == status), None)
-            texts = ["–"] * 7
-            if found is not None:
-                possible = sum(row.jobs for row in one.by_status)
-                texts = [
-                    f"{found.jobs:,}",
-                    percent(found.jobs / possible),
-                    number(found.gpu_hours),
-                    percent(found.gpu_hours / one.gpu_hours if one.gpu_hours else None),
-                    number(found.useful_gpu_hours),
-                    number(found.overhead_gpu_hours),
-                    number(found.lost_gpu_hours),
-                ]
-            rows.append(f'<tr>{head}<th scope="row">{escape(label)}</th>{_cells(texts)}</tr>')
-            head = ""
+
+    def texts(status: str, index: int) -> list[str]:
+        one = measures[index]
+        found = next((row for row in one.by_status if row.status == status), None)
+        if found is None:
+            return ["–"] * 7
+        possible = sum(row.jobs for row in one.by_status)
+        return [
+            f"{found.jobs:,}",
+            percent(found.jobs / possible),
+            number(found.gpu_hours),
+            percent(found.gpu_hours / one.gpu_hours if one.gpu_hours else None),
+            number(found.useful_gpu_hours),
+            number(found.overhead_gpu_hours),
+            number(found.lost_gpu_hours),
+        ]
+
+    statuses = list(dict.fromkeys(row.status for one in measures for row in one.by_status))
     header = [
         "Status",
         "Policy",
@@ -169,22 +191,22 @@ def status_table(measures: Sequence[Measures]) -> str:
         "Overhead",
         "Lost",
     ]
-    return table("by-status", "Jobs and GPU-hours by final status, over the whole run", header, rows)
+    caption = "Jobs and GPU-hours by final status, over the whole run"
+    return Table("by-status", caption, header, _by_policy(statuses, measures, texts))
 
 
-def ends_table(measures: Sequence[Measures]) -> str:
+def ends_table(measures: Sequence[Measures]) -> Table:
     """Lay out how stays on GPUs ended: what preemptions, moves and failures cost."""
-    rows = []
-    for end in sorted({row.end for one in measures for row in one.interruptions.ends}):
-        head = f'<th scope="rowgroup" rowspan="{len(measures)}">{escape(end.replace("_", " "))}</th>'
-        for label, one in zip(labels(measures), measures, strict=True):
-            found = next((row for row in one.interruptions.ends if row.end == end), None)
-            texts = ["0", "0", "0", "0"]
-            if found is not None:
-                hours = (found.gpu_hours, found.overhead_gpu_hours, found.lost_work_gpu_hours)
-                texts = [f"{found.stays:,}", *map(number, hours)]
-            rows.append(f'<tr>{head}<th scope="row">{escape(label)}</th>{_cells(texts)}</tr>')
-            head = ""
+
+    def texts(end: str, index: int) -> list[str]:
+        ends = measures[index].interruptions.ends
+        found = next((row for row in ends if row.end.replace("_", " ") == end), None)
+        if found is None:
+            return ["0"] * 4
+        hours = (found.gpu_hours, found.overhead_gpu_hours, found.lost_work_gpu_hours)
+        return [f"{found.stays:,}", *map(number, hours)]
+
+    kinds = sorted({row.end for one in measures for row in one.interruptions.ends})
     header = [
         "Stay ended as",
         "Policy",
@@ -193,4 +215,9 @@ def ends_table(measures: Sequence[Measures]) -> str:
         "Overhead (GPU-hours)",
         "Work lost (GPU-hours)",
     ]
-    return table("by-end", "How stays on GPUs ended, and what each kind cost", header, rows)
+    return Table(
+        "by-end",
+        "How stays on GPUs ended, and what each kind cost",
+        header,
+        _by_policy([kind.replace("_", " ") for kind in kinds], measures, texts),
+    )
