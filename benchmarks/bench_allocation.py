@@ -31,11 +31,11 @@ from typing import Any
 import numpy as np
 from machine import describe_machine
 
-from scheduler.core.allocation.checking import checked_instance
-from scheduler.core.allocation.instance import Instance, Pairs
-from scheduler.core.allocation.levels import raise_levels
-from scheduler.core.allocation.polytope import polytope_of
-from scheduler.core.allocation.solving import solve
+from scheduler.core.solvers.checking import checked_instance
+from scheduler.core.solvers.instance import Instance, Pairs
+from scheduler.core.solvers.levels import raise_levels
+from scheduler.core.solvers.polytope import polytope_of
+from scheduler.core.solvers.solving import solve
 
 try:
     import cvxpy as cp

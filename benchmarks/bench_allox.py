@@ -2,7 +2,7 @@
 
     python benchmarks/bench_allox.py [--runs 5] [--jobs 1024] [--lanes 100] [--growth 10000] [--seed 0]
 
-- *matching*: `scheduler.core.allocation.matching` for so many jobs on three GPU models with so many GPUs
+- *matching*: `scheduler.core.policies.allox.matching` for so many jobs on three GPU models with so many GPUs
   each, once all idle and once nearly all busy until instants of their own. Beside it, in the same run and on
   the same numbers, the straightforward formulation: a full matrix of jobs by (GPU, position from the end),
   each GPU with as many positions as there are jobs. That is jobs x GPUs x jobs large, so it is run on an
@@ -27,9 +27,7 @@ import numpy as np
 from machine import describe_machine
 from scipy.optimize import linear_sum_assignment
 
-from scheduler.core.allocation.matching import Floats, Matching, match
-from scheduler.core.round import decide
-from scheduler.core.snapshot import (
+from scheduler.core.model.snapshot import (
     AllocationId,
     Gpu,
     GpuId,
@@ -43,6 +41,8 @@ from scheduler.core.snapshot import (
     Task,
     VirtualCluster,
 )
+from scheduler.core.policies.allox.matching import Floats, Matching, match
+from scheduler.core.round.decide import decide
 
 MODELS = ("K80", "P100", "V100")
 NOW = 1_700_000_000.0

@@ -30,11 +30,11 @@ from pathlib import Path
 from bench_decide import MODELS, NOW, add_up, make_cold, make_steady, seconds, served_by
 from machine import describe_machine
 
-from scheduler.core.auction.holding import EXACT_BIDDERS, hold
-from scheduler.core.auction.table import Bid, Good, Row
-from scheduler.core.plan import ActionKind, Plan
-from scheduler.core.round import decide
-from scheduler.core.snapshot import Member, Snapshot, VirtualCluster
+from scheduler.core.model.plan import ActionKind, Plan
+from scheduler.core.model.snapshot import Member, Snapshot, VirtualCluster
+from scheduler.core.policies.themis.auction.holding import EXACT_BIDDERS, hold
+from scheduler.core.policies.themis.auction.table import Bid, Good, Row
+from scheduler.core.round.decide import decide
 
 SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 VIEW = "everything"

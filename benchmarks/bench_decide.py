@@ -30,10 +30,9 @@ from dataclasses import replace
 
 from machine import describe_machine
 
-from scheduler.core.codec import dumps_snapshot
-from scheduler.core.plan import ActionKind, Plan
-from scheduler.core.round import decide
-from scheduler.core.snapshot import (
+from scheduler.core.model.codec import dumps_snapshot
+from scheduler.core.model.plan import ActionKind, Plan
+from scheduler.core.model.snapshot import (
     AllocationId,
     Candidates,
     Gpu,
@@ -49,6 +48,7 @@ from scheduler.core.snapshot import (
     Tenant,
     VirtualCluster,
 )
+from scheduler.core.round.decide import decide
 from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.inventory import ClusterSpec
 

@@ -17,11 +17,11 @@ from dataclasses import replace
 from bench_decide import NOW, make_cold, make_steady, seconds
 from machine import describe_machine
 
-from scheduler.core import codec
 from scheduler.core.fairness.causes import cause_of
 from scheduler.core.fairness.division import account_of
-from scheduler.core.round import decide
-from scheduler.core.snapshot import Member, Snapshot
+from scheduler.core.model import codec
+from scheduler.core.model.snapshot import Member, Snapshot
+from scheduler.core.round.decide import decide
 
 TENANTS = 200
 

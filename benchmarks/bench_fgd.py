@@ -32,10 +32,8 @@ from pathlib import Path
 from machine import describe_machine
 
 from scheduler.core.fitting.fragmentation import WHOLE, Ask, Fragmentation, Free, frequent, runs_on
-from scheduler.core.plan import ActionKind
-from scheduler.core.registry import PLACERS
-from scheduler.core.round import decide
-from scheduler.core.snapshot import (
+from scheduler.core.model.plan import ActionKind
+from scheduler.core.model.snapshot import (
     AllocationId,
     Gpu,
     GpuId,
@@ -50,6 +48,8 @@ from scheduler.core.snapshot import (
     Tenant,
     VirtualCluster,
 )
+from scheduler.core.round.decide import decide
+from scheduler.core.round.registry import PLACERS
 
 POLICIES = {"FGD": "06-FGD", "BestFit": "05-BestFit", "Random": "01-Random"}
 

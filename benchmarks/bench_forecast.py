@@ -20,13 +20,9 @@ from itertools import count
 from bench_decide import NOW, add_up, make_nodes, seconds
 from machine import describe_machine
 
-from scheduler.core.guarantees.reliance import relying_on
-from scheduler.core.lending.terms import BorrowRule, Lending, LendRule, Lot, RuleId
-from scheduler.core.plan import ActionKind
-from scheduler.core.round import decide
-from scheduler.core.sim.forecast import forecast
-from scheduler.core.sim.run_times import RunTimes
-from scheduler.core.snapshot import (
+from scheduler.core.model.loan_terms import BorrowRule, Lending, LendRule, Lot, RuleId
+from scheduler.core.model.plan import ActionKind
+from scheduler.core.model.snapshot import (
     AllocationId,
     Job,
     JobId,
@@ -37,6 +33,10 @@ from scheduler.core.snapshot import (
     Tenant,
     VirtualCluster,
 )
+from scheduler.core.round.decide import decide
+from scheduler.core.round.guarantees.reliance import relying_on
+from scheduler.core.sim.forecast import forecast
+from scheduler.core.sim.run_times import RunTimes
 
 MODELS = ("A100", "P100", "V100")
 #: (replicas, GPUs per replica, weight): about four GPUs a job, so that 500 jobs fill 2,000 GPUs.

@@ -25,9 +25,9 @@ from pathlib import Path
 from bench_decide import MODELS, NOW, make_jobs, make_nodes, make_steady, served_by
 from machine import describe_machine
 
-from scheduler.core.plan import ActionKind, Plan
-from scheduler.core.round import decide
-from scheduler.core.snapshot import Member, Snapshot, Tenant, VirtualCluster
+from scheduler.core.model.plan import ActionKind, Plan
+from scheduler.core.model.snapshot import Member, Snapshot, Tenant, VirtualCluster
+from scheduler.core.round.decide import decide
 
 TARGET_SECONDS = 1.0
 USERS_A_TENANT = 3

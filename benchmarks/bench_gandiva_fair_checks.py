@@ -17,11 +17,7 @@ from pathlib import Path
 
 from machine import describe_machine
 
-from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.rules import Rules
-from scheduler.core.sim.speeds import Speeds
-from scheduler.core.sim.workload import Arrival, Truth
-from scheduler.core.snapshot import (
+from scheduler.core.model.snapshot import (
     Gpu,
     GpuId,
     Job,
@@ -34,6 +30,10 @@ from scheduler.core.snapshot import (
     Tenant,
     VirtualCluster,
 )
+from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.rules import Rules
+from scheduler.core.sim.speeds import Speeds
+from scheduler.core.sim.workload import Arrival, Truth
 from scheduler.simulation.gavel_workload import generate_gavel, parse_gavel
 from scheduler.simulation.rates import ThroughputTable
 from scheduler.simulation.throughputs import read_throughputs

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 from machine import describe_machine
 
-from scheduler.core.allocation.checking import checked_instance
-from scheduler.core.allocation.instance import Instance, Pairs
-from scheduler.core.allocation.solving import solve
+from scheduler.core.solvers.checking import checked_instance
+from scheduler.core.solvers.instance import Instance, Pairs
+from scheduler.core.solvers.solving import solve
 from scheduler.simulation.gavel_workload import GavelSpec, draw
 from scheduler.simulation.rates import ThroughputTable
 from scheduler.simulation.throughputs import read_throughputs

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from machine import describe_machine
 
-from scheduler.core.parts.entitlement import Claim, Holdings
-from scheduler.core.parts.trading import trade
+from scheduler.core.building_blocks.entitlement import Claim, Holdings
+from scheduler.core.policies.gandiva_fair.trading import trade
 
 MODELS = ("fast", "slow")
 PEOPLE = (3, 5, 8, 20, 60)

@@ -34,7 +34,7 @@ def measure(jobs: int, runs: int) -> None:
     from django.core.management import call_command
     from django.db import connection
 
-    from scheduler.core.parts.pace import Pace
+    from scheduler.core.building_blocks.pace import Pace
     from scheduler.models import Job
     from scheduler.rounds import snapshot
 

@@ -28,9 +28,9 @@ from machine import describe_machine
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from scheduler.core.market.bidding import Bidder, Market
-from scheduler.core.market.planning import Timetable, plan
-from scheduler.core.market.program import CORNERS, GAP, ORIGIN, Program
+from scheduler.core.policies.shockwave.bidding import Bidder, Market
+from scheduler.core.policies.shockwave.planning import Timetable, plan
+from scheduler.core.policies.shockwave.program import CORNERS, GAP, ORIGIN, Program
 
 ROUNDS, ROUND_SECONDS = 20, 120.0
 HEIGHTS = [math.log(corner or ORIGIN) for corner in CORNERS]

@@ -34,9 +34,9 @@ from machine import describe_machine
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
 
+from scheduler.core.model.snapshot import Job, JobId, Task  # noqa: E402
 from scheduler.core.sim.engine import Engine  # noqa: E402
 from scheduler.core.sim.workload import Arrival, Truth, Workload  # noqa: E402
-from scheduler.core.snapshot import Job, JobId, Task  # noqa: E402
 from scheduler.simulation.clusters import parse_cluster  # noqa: E402
 from scheduler.simulation.experiment import Experiment  # noqa: E402
 from scheduler.simulation.joining import join  # noqa: E402

@@ -31,11 +31,7 @@ from typing import Any
 
 from machine import describe_machine
 
-from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.rules import Rules
-from scheduler.core.sim.speeds import Speeds
-from scheduler.core.sim.workload import Arrival, Truth
-from scheduler.core.snapshot import (
+from scheduler.core.model.snapshot import (
     Gpu,
     GpuId,
     Job,
@@ -48,6 +44,10 @@ from scheduler.core.snapshot import (
     Tenant,
     VirtualCluster,
 )
+from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.rules import Rules
+from scheduler.core.sim.speeds import Speeds
+from scheduler.core.sim.workload import Arrival, Truth
 
 JOBS = 40
 #: (what it lies about, k).

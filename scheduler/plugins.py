@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from scheduler.core.errors import UnknownPlugin
-from scheduler.core.plugin_text import parse_plugin
-from scheduler.core.registry import PLACERS, POLICIES, make_placer, make_policy
+from scheduler.core.model.errors import UnknownPlugin
+from scheduler.core.model.plugin_text import parse_plugin
+from scheduler.core.round.registry import PLACERS, POLICIES, make_placer, make_policy
 from tenants.errors import FieldError
 
 _KINDS: dict[Any, tuple[type, ...]] = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}

@@ -15,8 +15,8 @@ from django.db.models import Case, Count, IntegerField, Q, When
 from nodeagent.messages import Turn, isolation_level
 from scheduler.clock import database_now
 from scheduler.core.lending.in_force import given_and_got
-from scheduler.core.lifecycle import ATTEMPT_LIVE, JOB_FINAL, AttemptState, HoldPhase, JobState
-from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE, JOB_FINAL, AttemptState, HoldPhase, JobState
+from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
 from scheduler.jobspec import in_order
 from scheduler.lending.in_force import MarketNow, market_now
 from scheduler.models import (

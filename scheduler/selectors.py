@@ -12,8 +12,8 @@ from typing import Any
 from django.db.models import Count, Exists, Func, IntegerField, OuterRef, Q, QuerySet, Sum
 
 from scheduler import represent
-from scheduler.core.lifecycle import HoldPhase, JobState
-from scheduler.core.targets.units import by_job, unit_named
+from scheduler.core.building_blocks.time_shares.units import by_job, unit_named
+from scheduler.core.model.lifecycle import HoldPhase, JobState
 from scheduler.models import (
     AllocatedGpu,
     Attempt,

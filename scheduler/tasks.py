@@ -10,7 +10,7 @@ from celery import shared_task
 from celery.signals import worker_process_shutdown
 
 from scheduler import hints
-from scheduler.core.errors import SchedulingError
+from scheduler.core.model.errors import SchedulingError
 from scheduler.hints import ask_for_round, round_begins
 from scheduler.rounds import advising, answers, comparisons, fairness, forecasting
 from scheduler.rounds.run import run_round as run_one_round

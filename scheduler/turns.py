@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from nodeagent.messages import Turn
-from scheduler.core.lifecycle import ATTEMPT_LIVE
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE
 from scheduler.models import Attempt
 
 

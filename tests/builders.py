@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from scheduler.core.snapshot import (
+from scheduler.core.model.snapshot import (
     AllocationId,
     Gpu,
     GpuId,

@@ -19,7 +19,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
 
-from scheduler.core.errors import InvalidTransition
+from scheduler.core.model.errors import InvalidTransition
 from tenants.api.strict import field_errors, summary
 from tenants.errors import ApplicationError, FieldError
 

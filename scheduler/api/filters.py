@@ -5,8 +5,8 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django_filters import rest_framework as filters
 
-from scheduler.core.lifecycle import AttemptState, JobState
-from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
+from scheduler.core.model.lifecycle import AttemptState, JobState
+from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
 from scheduler.models import Attempt, Event, Job, Node
 
 _STATES = [(state.value, state.value) for state in JobState]

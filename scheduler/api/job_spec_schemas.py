@@ -10,7 +10,7 @@ from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.utils import Direction
 from rest_framework import serializers
 
-from scheduler.core.lifecycle import JobState
+from scheduler.core.model.lifecycle import JobState
 from scheduler.jobspec.schema import definitions, json_schema
 from tenants.api.strict import StrictSerializer
 

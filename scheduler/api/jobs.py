@@ -14,7 +14,7 @@ from scheduler import represent
 from scheduler.api import job_spec_schemas, schemas
 from scheduler.api.filters import JobFilter
 from scheduler.api.lists import RepresentedList
-from scheduler.core.lifecycle import JobState
+from scheduler.core.model.lifecycle import JobState
 from scheduler.jobspec import did_you_mean
 from scheduler.models import Job
 from scheduler.rounds.preview import preview

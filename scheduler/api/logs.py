@@ -17,7 +17,7 @@ from scheduler import represent
 from scheduler.api import log_schemas as schemas
 from scheduler.api.job_details import checked
 from scheduler.api.log_files import text_file, zip_file
-from scheduler.core.lifecycle import AttemptState
+from scheduler.core.model.lifecycle import AttemptState
 from scheduler.models import Attempt, Job
 from scheduler.selectors import attempt_of, job_get, log_is_full
 from scheduler.services.logs import reading as log_reading

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from scheduler.api.virtual_cluster_schemas import Lot
-from scheduler.core.lending import terms as core
+from scheduler.core.model import loan_terms as core
 from scheduler.lending.objects import LOAN_STATES
 from scheduler.models.market import OfferState, RuleKind, TransferKind
 from scheduler.services.market.credits import MOST_MILLICREDITS

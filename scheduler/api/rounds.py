@@ -13,8 +13,8 @@ from scheduler import represent
 from scheduler.api import schemas
 from scheduler.api.filters import EventFilter
 from scheduler.api.lists import RepresentedList
-from scheduler.core import codec
-from scheduler.core.plan import Action, Plan
+from scheduler.core.model import codec
+from scheduler.core.model.plan import Action, Plan
 from scheduler.models import Event, Round
 from scheduler.selectors import events_visible, round_get
 from tenants.selectors import viewer

@@ -4,9 +4,9 @@ from rest_framework import serializers
 
 from scheduler.api.job_spec_schemas import JobSpec
 from scheduler.core.failures.site_rules import Severity
-from scheduler.core.lifecycle import AttemptState, JobState, Outcome
-from scheduler.core.plan import Tier
-from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
+from scheduler.core.model.lifecycle import AttemptState, JobState, Outcome
+from scheduler.core.model.plan import Tier
+from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
 from scheduler.models.rounds import RoundState
 
 JOB_STATES = [state.value for state in JobState]

@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from scheduler import represent
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import AttemptState, JobState
+from scheduler.core.model.lifecycle import AttemptState, JobState
 from scheduler.models import Attempt, Job
 from scheduler.selectors import OTHERS, ViewTargets, jobs_visible, view_targets, virtual_cluster_get
 from tenants.selectors import Viewer, viewer

@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 from scheduler.api.job_details import checked
 from scheduler.api.lists import RepresentedList
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import JobState
+from scheduler.core.model.lifecycle import JobState
 from scheduler.models import Attempt, Job
 from scheduler.models.metrics import Resolution
 from scheduler.selectors import attempt_of, job_get, jobs_visible, node_get

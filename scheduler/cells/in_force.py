@@ -9,7 +9,7 @@ from typing import Any
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.document import from_document, to_document
-from scheduler.core.cells.specification import Specification
+from scheduler.core.model.cell_specification import Specification
 from scheduler.models import CellSpecification
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from django.db.models import BooleanField, Case, Q, Value, When
 
 from scheduler.core.cells.chains import Cell, Chain, Layout, Leaf
-from scheduler.core.lifecycle import HoldPhase
+from scheduler.core.model.lifecycle import HoldPhase
 from scheduler.models import AllocatedGpu, Gpu, PolicyMemory
 from scheduler.models.inventory import NodeState
 

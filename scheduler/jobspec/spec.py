@@ -12,8 +12,7 @@ from typing import Any
 
 from scheduler.core.failures.retrying import RetryRules
 from scheduler.core.failures.taxonomy import KNOWN_FAILURES
-from scheduler.core.perf.speed import HIGHEST
-from scheduler.core.snapshot import (
+from scheduler.core.model.snapshot import (
     DOWNGRADE,
     GUARANTEED,
     OPPORTUNISTIC,
@@ -24,6 +23,7 @@ from scheduler.core.snapshot import (
     Task,
     Topology,
 )
+from scheduler.core.perf.speed import HIGHEST
 from scheduler.jobspec.declaring import Flag, Group, Object, stated
 from scheduler.jobspec.fields import Fields
 from scheduler.jobspec.kinds import (

@@ -9,11 +9,11 @@ from scheduler.cells.in_force import cells_in_force
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.errors import Problem
-from scheduler.core.cells.specification import Specification
-from scheduler.core.lending import terms as core
 from scheduler.core.lending.checking import problems_with_change
 from scheduler.core.lending.in_force import Guarantees, active, given_and_got, in_force
 from scheduler.core.lending.lots import cells_of
+from scheduler.core.model import loan_terms as core
+from scheduler.core.model.cell_specification import Specification
 from scheduler.models import Loan
 from scheduler.models.market import OVER_AT
 from tenants.models import Guarantee

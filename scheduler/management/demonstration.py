@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from scheduler.core.lending.terms import Lot
+from scheduler.core.model.loan_terms import Lot
 from scheduler.services.market.rules import Lending
 
 GIB = 2**30

@@ -1,4 +1,4 @@
-"""The scheduler's tables. Facts are declared once more, as values, in `scheduler.core.snapshot`."""
+"""The scheduler's tables. Facts are declared once more, as values, in `core.model.snapshot`."""
 
 from scheduler.models.anomalies import Advice, AnomalyReport
 from scheduler.models.budgets import Budget

@@ -6,7 +6,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 
-from scheduler.core.lifecycle import JOB_FINAL, AttemptState, JobState, Outcome
+from scheduler.core.model.lifecycle import JOB_FINAL, AttemptState, JobState, Outcome
 from scheduler.models.inventory import Node
 from tenants.models import Tenant, VirtualCluster
 

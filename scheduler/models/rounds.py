@@ -3,7 +3,7 @@
 from django.db import models
 from django.db.models import Q
 
-from scheduler.core.lifecycle import HoldPhase
+from scheduler.core.model.lifecycle import HoldPhase
 from scheduler.models.inventory import Gpu
 from tenants.models import VirtualCluster
 
@@ -41,7 +41,7 @@ class Round(models.Model):
     dropped = models.JSONField(default=list)
     degraded = models.JSONField(default=dict)
     error = models.TextField(blank=True)
-    #: Compressed, by `scheduler.core.codec`. Null when the round failed before there was one.
+    #: Compressed, by `core.model.codec`. Null when the round failed before there was one.
     snapshot = models.BinaryField(null=True)
     plan = models.BinaryField(null=True)
 

@@ -1,4 +1,4 @@
-"""How fast kinds of jobs run: what was measured, and what people corrected (`scheduler.core.perf`)."""
+"""How fast kinds of jobs run: what was measured, and what people corrected (`core.perf`)."""
 
 from django.conf import settings
 from django.db import models

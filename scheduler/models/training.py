@@ -1,4 +1,4 @@
-"""What the progress lines of a job say of its epochs and batch sizes (`scheduler.core.market.reported`)."""
+"""What the progress lines of a job say of its epochs and batch sizes (`core.perf.training_reports`)."""
 
 from django.db import models
 

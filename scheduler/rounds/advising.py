@@ -11,7 +11,7 @@ from scheduler.cells.in_force import cells_in_force
 from scheduler.clock import database_now
 from scheduler.core.cells.document import to_document
 from scheduler.core.cells.errors import Problem
-from scheduler.core.guarantees.reliance import owned
+from scheduler.core.round.guarantees.reliance import owned
 from scheduler.core.sim.advice import AdviceError, Effort, advise
 from scheduler.core.sim.recommending import DAY_SECONDS, recommendation
 from scheduler.core.sim.run_times import RunTimes

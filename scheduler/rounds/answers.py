@@ -7,6 +7,8 @@ from typing import Any
 
 from django.db.models import Max
 
+from scheduler.core.model.snapshot import Job as CoreJob
+from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.sim.forecast import Prediction
 from scheduler.core.sim.what_if import (
     Change,
@@ -19,8 +21,6 @@ from scheduler.core.sim.what_if import (
     NodeChange,
     what_if,
 )
-from scheduler.core.snapshot import Job as CoreJob
-from scheduler.core.snapshot import JobId, Snapshot
 from scheduler.jobspec import parse
 from scheduler.models import Job, Leadership, WhatIf
 from scheduler.models.forecasts import WhatIfState

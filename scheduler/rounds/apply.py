@@ -15,10 +15,10 @@ from django.db import connection
 
 from scheduler import stream
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import AttemptState, HoldPhase, JobState
-from scheduler.core.plan import Action, ActionKind, Placement, Plan
-from scheduler.core.reserve import SPARE
-from scheduler.core.snapshot import AllocationId, GpuId, JobId, Snapshot
+from scheduler.core.model.lifecycle import AttemptState, HoldPhase, JobState
+from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
+from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Snapshot
+from scheduler.core.round.reserve import SPARE
 from scheduler.hints import hint_round
 from scheduler.models import AllocatedGpu, Allocation, Attempt, AttemptPart, Event, PolicyMemory
 from scheduler.models.jobs import PartState, StopCause

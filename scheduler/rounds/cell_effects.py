@@ -6,10 +6,10 @@ from typing import Any
 
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
-from scheduler.core.guarantees.reliance import owned, relying_on
-from scheduler.core.plan import ActionKind
-from scheduler.core.round import decide
-from scheduler.core.snapshot import JobId, Snapshot
+from scheduler.core.model.plan import ActionKind
+from scheduler.core.model.snapshot import JobId, Snapshot
+from scheduler.core.round.decide import decide
+from scheduler.core.round.guarantees.reliance import owned, relying_on
 from scheduler.models import Leadership
 from scheduler.rounds.overruns import as_served
 from scheduler.rounds.snapshot import read_snapshot

@@ -10,9 +10,9 @@ from datetime import datetime
 from django.db import connection
 
 from scheduler import stream
-from scheduler.core.codec import reasons_json
-from scheduler.core.plan import Plan, Reason
-from scheduler.core.snapshot import JobId
+from scheduler.core.model.codec import reasons_json
+from scheduler.core.model.plan import Plan, Reason
+from scheduler.core.model.snapshot import JobId
 from scheduler.models import Event, Explanation, QueueOrder
 from scheduler.rounds.copying import copy_rows
 

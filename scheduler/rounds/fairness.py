@@ -12,12 +12,12 @@ from typing import Any
 
 from django.db import DatabaseError, transaction
 
-from scheduler.core import codec
 from scheduler.core.fairness.causes import cause_of
 from scheduler.core.fairness.division import Account, Division, Standing, account_of
 from scheduler.core.fairness.envy import Envy, Had, envies
 from scheduler.core.fairness.incentive import WINDOW_SECONDS, Window, counted_seconds
-from scheduler.core.snapshot import Snapshot
+from scheduler.core.model import codec
+from scheduler.core.model.snapshot import Snapshot
 from scheduler.models import FairnessProgress, FairnessSample, FairnessState, FairnessViolation, Round
 from scheduler.models.rounds import RoundState
 

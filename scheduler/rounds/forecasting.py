@@ -10,9 +10,9 @@ from django.db import transaction
 from django.db.models import Func, JSONField, TextField, Value
 
 from scheduler import stream
+from scheduler.core.model.snapshot import JobId
 from scheduler.core.sim.forecast import Forecast as Foreseen
 from scheduler.core.sim.forecast import Prediction, forecast, waiting_jobs
-from scheduler.core.snapshot import JobId
 from scheduler.models import Forecast, Job, Leadership
 from scheduler.rounds.history import known_run_times
 from scheduler.rounds.looking_ahead import facts_ahead

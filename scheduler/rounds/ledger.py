@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from scheduler.core.lending.terms import MARKET
-from scheduler.core.plan import LedgerLine as Line
-from scheduler.core.plan import Plan
+from scheduler.core.model.loan_terms import MARKET
+from scheduler.core.model.plan import LedgerLine as Line
+from scheduler.core.model.plan import Plan
 from scheduler.models import LedgerLine
 from scheduler.rounds.copying import copy_rows, reserve_ids
 from scheduler.services.market.ledger import FIELDS, publish_lines, row_of

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from scheduler.core import snapshot as core
-from scheduler.core.guarantees.reliance import relying_on
 from scheduler.core.lending.idle import longest_gap
-from scheduler.core.lending.terms import BorrowRule, Lending, LendRule, Loan, Offer
+from scheduler.core.model import snapshot as core
+from scheduler.core.model.loan_terms import BorrowRule, Lending, LendRule, Loan, Offer
+from scheduler.core.round.guarantees.reliance import relying_on
 from scheduler.lending.in_force import lot_of
 
 _OFFERS = """

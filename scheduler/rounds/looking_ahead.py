@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from scheduler.core import snapshot as core
+from scheduler.core.model import snapshot as core
 from scheduler.models import Budget
 from scheduler.models.budgets import BudgetAction, BudgetUnit
 from scheduler.rounds.overruns import as_served

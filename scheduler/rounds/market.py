@@ -11,8 +11,8 @@ from typing import Any
 from django.db import DatabaseError, transaction
 
 from scheduler.clock import database_now
-from scheduler.core.lending.terms import MarketAction
-from scheduler.core.plan import Plan
+from scheduler.core.model.loan_terms import MarketAction
+from scheduler.core.model.plan import Plan
 from scheduler.models.market import OfferState, RuleKind
 from scheduler.services.market.loans import loan_write
 from scheduler.services.market.offers import offer_close, offer_write, open_offer

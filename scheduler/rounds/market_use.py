@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from scheduler.clock import database_now
-from scheduler.core.lending import terms as core
 from scheduler.core.lending.in_force import Guarantees, in_force
 from scheduler.core.lending.lots import words_of
-from scheduler.core.plan import ActionKind
-from scheduler.core.round import decide
-from scheduler.core.snapshot import JobId, Snapshot
+from scheduler.core.model import loan_terms as core
+from scheduler.core.model.plan import ActionKind
+from scheduler.core.model.snapshot import JobId, Snapshot
+from scheduler.core.round.decide import decide
 from scheduler.lending.in_force import market_now
 from scheduler.models import Leadership
 from scheduler.rounds.overruns import as_served

@@ -15,10 +15,10 @@ from typing import Any
 from django.db.models import F
 
 from scheduler import stream
-from scheduler.core.plan import Plan
-from scheduler.core.reserve import SPARE
-from scheduler.core.serve import CHEAP_POLICY
-from scheduler.core.snapshot import Snapshot
+from scheduler.core.model.plan import Plan
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.round.reserve import SPARE
+from scheduler.core.round.run_view import CHEAP_POLICY
 from scheduler.models import Event, ViewComputing
 from scheduler.rounds.solver import Budget
 from tenants.models import VirtualCluster

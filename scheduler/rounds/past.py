@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from django.db import connection
 
+from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Running
 from scheduler.core.perf.speed import kind_of
 from scheduler.core.sim.anomalies import Waited
 from scheduler.core.sim.run_times import Assumption, RunTimes
 from scheduler.core.sim.workload import Truth
-from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, Running
 from scheduler.rounds.snapshot import shape_of
 from scheduler.rounds.speeds import KnownSpeeds, known_speeds
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from django.db.models import Max
 
-from scheduler.core import snapshot as core
-from scheduler.core.plan import ActionKind, Reason
-from scheduler.core.round import decide
+from scheduler.core.model import snapshot as core
+from scheduler.core.model.plan import ActionKind, Reason
+from scheduler.core.round.decide import decide
 from scheduler.models import Job, Leadership
 from scheduler.rounds.overruns import as_served
 from scheduler.rounds.snapshot import read_snapshot

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.core.guarantees.reliance import owned
+from scheduler.core.model.snapshot import Job, JobId, Snapshot
+from scheduler.core.round.guarantees.reliance import owned
 from scheduler.core.sim.anomalies import cause_of, compare, private_run, waits_in
 from scheduler.core.sim.delays import Comparison, Evidence
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.private import private_cluster
 from scheduler.core.sim.workload import Arrival, Truth
-from scheduler.core.snapshot import Job, JobId, Snapshot
 from scheduler.models import Event
 from scheduler.rounds.history import known_run_times
 from scheduler.rounds.past import PastJob, read_past

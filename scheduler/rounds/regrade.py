@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from scheduler import stream
-from scheduler.core.lifecycle import AttemptState
-from scheduler.core.plan import Action
-from scheduler.core.reserve import SPARE
-from scheduler.core.snapshot import AllocationId
+from scheduler.core.model.lifecycle import AttemptState
+from scheduler.core.model.plan import Action
+from scheduler.core.model.snapshot import AllocationId
+from scheduler.core.round.reserve import SPARE
 from scheduler.models import Allocation, Attempt, Event
 from scheduler.services.attempts.steps import job_event, touch_job
 

@@ -6,10 +6,10 @@ import threading
 import time
 from dataclasses import dataclass
 
-from scheduler.core import codec
-from scheduler.core.computing import Compute, here
-from scheduler.core.plan import Plan
-from scheduler.core.round import decide
+from scheduler.core.building_blocks.computing import Compute, here
+from scheduler.core.model import codec
+from scheduler.core.model.plan import Plan
+from scheduler.core.round.decide import decide
 from scheduler.models import LedgerLine, Round
 from scheduler.rounds.ledger import values_of
 from scheduler.rounds.run import solver

@@ -9,10 +9,10 @@ from django.conf import settings
 from django.db import transaction
 
 from scheduler.clock import database_now
-from scheduler.core import codec
-from scheduler.core.collection import put_off
-from scheduler.core.plan import Plan
-from scheduler.core.round import decide
+from scheduler.core.model import codec
+from scheduler.core.model.plan import Plan
+from scheduler.core.round.decide import decide
+from scheduler.core.round.gc_paused import put_off
 from scheduler.hints import ask_for_account, ask_for_forecast, ask_for_round_at
 from scheduler.models import Round
 from scheduler.models.rounds import RoundState

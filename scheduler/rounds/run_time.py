@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from scheduler.core.parts.pace import measured_seconds
+from scheduler.core.building_blocks.pace import measured_seconds
 from scheduler.core.perf.speed import kind_of
 from scheduler.models import Job
 from scheduler.rounds.speeds import known_speeds

@@ -15,9 +15,9 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from scheduler.cells.in_force import specification_of
-from scheduler.core import snapshot as core
-from scheduler.core.cells.specification import Specification
-from scheduler.core.parts.pace import Pace, measured_seconds
+from scheduler.core.building_blocks.pace import Pace, measured_seconds
+from scheduler.core.model import snapshot as core
+from scheduler.core.model.cell_specification import Specification
 from scheduler.core.perf.speed import Kind
 from scheduler.rounds.lending import with_lending
 from scheduler.rounds.speeds import JobSpeeds, KnownSpeeds, known_speeds

@@ -29,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scheduler.core.computing import Compute, Overrun
+from scheduler.core.building_blocks.computing import Compute, Overrun
 from scheduler.rounds.solver_child import HEADER, READY, Answer
 
 T = TypeVar("T")

@@ -63,8 +63,8 @@ def warm_up() -> None:
     """
     from scipy.optimize import OptimizeWarning, linprog
 
-    from scheduler.core import round as _  # noqa: F401
-    from scheduler.core.allocation import solving as _solving  # noqa: F401
+    from scheduler.core.round.decide import decide as _  # noqa: F401
+    from scheduler.core.solvers import solving as _solving  # noqa: F401
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OptimizeWarning)

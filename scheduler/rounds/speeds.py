@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from scheduler.core import snapshot as core
+from scheduler.core.model import snapshot as core
 from scheduler.core.perf.knowledge import Knowledge
 from scheduler.core.perf.speed import Kind, Setting, Source, Speed, kind_of
 from scheduler.services.speeds.on_record import read_knowledge

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from scheduler.core import snapshot as core
-from scheduler.core.market.reported import Reported
-from scheduler.core.parts.run_time import relative_rates
+from scheduler.core.building_blocks.run_time import relative_rates
+from scheduler.core.model import snapshot as core
+from scheduler.core.perf.training_reports import Reported
 from scheduler.models.training import TrainingProgress
 from scheduler.services.attempts.training import reported_of
 

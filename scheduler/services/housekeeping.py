@@ -8,7 +8,7 @@ from django.db.models import Max
 
 from scheduler import stream
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import HoldPhase
+from scheduler.core.model.lifecycle import HoldPhase
 from scheduler.models import (
     AllocatedGpu,
     FairnessSample,

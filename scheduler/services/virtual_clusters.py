@@ -12,9 +12,9 @@ from django.db.models import Count, F, Q
 from scheduler import stream
 from scheduler.cells.in_force import cells_in_force
 from scheduler.clock import database_now
-from scheduler.core.guarantees.binding import CELLS
-from scheduler.core.lending.terms import MARKET
-from scheduler.core.lifecycle import JOB_FINAL
+from scheduler.core.model.lifecycle import JOB_FINAL
+from scheduler.core.model.loan_terms import MARKET
+from scheduler.core.round.guarantees.binding import CELLS
 from scheduler.hints import hint_round
 from scheduler.jobspec import did_you_mean
 from scheduler.lending.in_force import own_guarantees, problems_with_loans

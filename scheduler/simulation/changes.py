@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from scheduler.core import wording
-from scheduler.core.snapshot import Budget, Node, Snapshot, Tenant
+from scheduler.core.model import wording
+from scheduler.core.model.snapshot import Budget, Node, Snapshot, Tenant
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.traces.fields import BadField, seconds, shown
 

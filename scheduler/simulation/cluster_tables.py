@@ -16,8 +16,8 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Mapping
 
-from scheduler.core import wording
-from scheduler.core.snapshot import VirtualCluster
+from scheduler.core.model import wording
+from scheduler.core.model.snapshot import VirtualCluster
 from scheduler.simulation.errors import ClusterError
 from scheduler.simulation.inventory import ClusterSpec, Inventory, one_virtual_cluster
 

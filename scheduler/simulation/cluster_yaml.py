@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from scheduler.core import wording
-from scheduler.core.errors import UnknownPlugin
-from scheduler.core.registry import make_placer, make_policy
-from scheduler.core.snapshot import Member, Tenant, VirtualCluster
+from scheduler.core.model import wording
+from scheduler.core.model.errors import UnknownPlugin
+from scheduler.core.model.snapshot import Member, Tenant, VirtualCluster
+from scheduler.core.round.registry import make_placer, make_policy
 from scheduler.jobspec.quantities import bytes_of, seconds_of
 from scheduler.simulation.division import declared_cells
 from scheduler.simulation.errors import ClusterError

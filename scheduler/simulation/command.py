@@ -12,9 +12,9 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from scheduler.core.errors import SchedulingError
-from scheduler.core.plugin_text import parse_plugin
-from scheduler.core.registry import make_placer, make_policy
+from scheduler.core.model.errors import SchedulingError
+from scheduler.core.model.plugin_text import parse_plugin
+from scheduler.core.round.registry import make_placer, make_policy
 from scheduler.core.sim.gavel.choices import shares_named
 from scheduler.core.sim.result import Result
 from scheduler.simulation.arguments import Order, understand

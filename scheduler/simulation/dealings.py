@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from scheduler.core import wording
-from scheduler.core.errors import SchedulingError
 from scheduler.core.lending.in_force import Guarantees
-from scheduler.core.lending.terms import (
+from scheduler.core.model import wording
+from scheduler.core.model.errors import SchedulingError
+from scheduler.core.model.loan_terms import (
     BorrowRule,
     LendRule,
     Loan,

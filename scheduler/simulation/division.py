@@ -10,8 +10,8 @@ from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.document import from_document, to_document
 from scheduler.core.cells.errors import Problem, SpecificationError
 from scheduler.core.cells.proposal import Machine, proposed
-from scheduler.core.cells.specification import Specification
-from scheduler.core.snapshot import Node
+from scheduler.core.model.cell_specification import Specification
+from scheduler.core.model.snapshot import Node
 from scheduler.simulation.errors import ClusterError
 from scheduler.simulation.inventory import ClusterSpec
 

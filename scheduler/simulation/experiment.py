@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from scheduler.core.guarantees.binding import CELLS
-from scheduler.core.registry import make_placer, make_policy
-from scheduler.core.reserve import SPARE
+from scheduler.core.model.snapshot import PairSpeeds, Snapshot
+from scheduler.core.round.guarantees.binding import CELLS
+from scheduler.core.round.registry import make_placer, make_policy
+from scheduler.core.round.reserve import SPARE
 from scheduler.core.sim.engine import Scripted
 from scheduler.core.sim.gavel.choices import rules_named, shares_named
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Workload
-from scheduler.core.snapshot import PairSpeeds, Snapshot
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.rates import ThroughputTable

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from scheduler.core.model.snapshot import GpuId, NodeId
 from scheduler.core.sim.gavel.choices import DEPARTURES, rules_named, shares_named
 from scheduler.core.sim.gavel.jobs import Cluster, RoundJob, Standing, Unit
 from scheduler.core.sim.gavel.rounds import Course, GavelRounds, Outcome, Rules, Shares, Turn
 from scheduler.core.sim.result import JobRecord, Result, Sample, Stay, StayEnd
 from scheduler.core.sim.workload import Arrival
-from scheduler.core.snapshot import GpuId, NodeId
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.inventory import ClusterSpec

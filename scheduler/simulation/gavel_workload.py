@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from scheduler.core.plugin_text import parse_plugin
+from scheduler.core.model.plugin_text import parse_plugin
 from scheduler.core.sim.workload import Arrival, Workload
 from scheduler.simulation.errors import GeneratorError
 from scheduler.simulation.rates import ThroughputTable

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scheduler.core.cells.specification import Specification
-from scheduler.core.snapshot import Gpu, GpuId, Node, NodeId, Tenant, VirtualCluster
+from scheduler.core.model.cell_specification import Specification
+from scheduler.core.model.snapshot import Gpu, GpuId, Node, NodeId, Tenant, VirtualCluster
 from scheduler.simulation.errors import ClusterError
 
 #: The virtual cluster of a cluster that names none, and the rack of nodes that name none.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scheduler.core import wording
+from scheduler.core.model import wording
+from scheduler.core.model.snapshot import JobId, Member, Tenant
 from scheduler.core.sim.workload import Workload
-from scheduler.core.snapshot import JobId, Member, Tenant
 from scheduler.simulation.errors import ClusterError
 from scheduler.simulation.inventory import ClusterSpec
 

@@ -13,8 +13,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from scheduler.core.plan import LedgerLine, Plan
-from scheduler.core.serve import Served
+from scheduler.core.model.plan import LedgerLine, Plan
+from scheduler.core.round.run_view import Served
 from scheduler.core.sim.engine import Engine
 
 _SAID = tuple([each.name for each in fields(LedgerLine)])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from scheduler.core.cells.compiling import compiled
-from scheduler.core.plan import Plan
-from scheduler.core.serve import Served
+from scheduler.core.model.plan import Plan
+from scheduler.core.model.snapshot import Job, Snapshot
+from scheduler.core.round.run_view import Served
 from scheduler.core.sim.anomalies import compare, private_run, waits_in, with_evidence
 from scheduler.core.sim.delays import Comparison
 from scheduler.core.sim.engine import Engine
@@ -14,7 +15,6 @@ from scheduler.core.sim.lateness import LateWatch
 from scheduler.core.sim.private import private_cluster
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
-from scheduler.core.snapshot import Job, Snapshot
 
 OnRound = Callable[[Engine, Sequence[Served], Plan], None]
 

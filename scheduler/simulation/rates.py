@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from scheduler.core import wording
-from scheduler.core.snapshot import PairSpeeds
+from scheduler.core.model import wording
+from scheduler.core.model.snapshot import PairSpeeds
 from scheduler.simulation.errors import ThroughputError
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from scheduler.core.explain import explain
 from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import words_of
-from scheduler.core.lending.terms import Loan, LoanId, MarketAction
-from scheduler.core.plan import Action, ActionKind, Plan
-from scheduler.core.serve import Served
+from scheduler.core.model.loan_terms import Loan, LoanId, MarketAction
+from scheduler.core.model.plan import Action, ActionKind, Plan
+from scheduler.core.model.snapshot import JobId
+from scheduler.core.round.explain import explain
+from scheduler.core.round.run_view import Served
 from scheduler.core.sim.engine import Engine
-from scheduler.core.snapshot import JobId
 from scheduler.simulation.experiment import Experiment
 from scheduler.simulation.joining import join
 from scheduler.simulation.run import simulate

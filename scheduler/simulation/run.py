@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from scheduler.core import wording
-from scheduler.core.plan import Plan
-from scheduler.core.serve import Served
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Plan
+from scheduler.core.round.run_view import Served
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.result import Result
 from scheduler.core.sim.workload import Arrival

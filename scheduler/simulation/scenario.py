@@ -26,9 +26,9 @@ from typing import Any
 
 import yaml
 
+from scheduler.core.model.snapshot import JobId
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.workload import Workload
-from scheduler.core.snapshot import JobId
 from scheduler.simulation import changes, dealings
 from scheduler.simulation.changes import refuse_unknown
 from scheduler.simulation.clusters import load_cluster

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scheduler.core.allocation.document import instance_from, solution_to
-from scheduler.core.allocation.errors import InstanceError
-from scheduler.core.allocation.instance import Instance
-from scheduler.core.allocation.solution import Solution
-from scheduler.core.allocation.solving import OBJECTIVES, solve
-from scheduler.core.errors import SchedulingError
-from scheduler.core.plugin_text import parse_plugin
+from scheduler.core.model.errors import SchedulingError
+from scheduler.core.model.plugin_text import parse_plugin
+from scheduler.core.solvers.document import instance_from, solution_to
+from scheduler.core.solvers.errors import InstanceError
+from scheduler.core.solvers.instance import Instance
+from scheduler.core.solvers.solution import Solution
+from scheduler.core.solvers.solving import OBJECTIVES, solve
 from scheduler.simulation.errors import InputError
 
 #: The parameters of `gavel`: of which type they are, and what holds without them.

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scheduler.core import wording
+from scheduler.core.model import wording
 from scheduler.core.sim.costs import OF_JOBS, CostFor, Costs
 from scheduler.core.sim.failures import Failures
 from scheduler.core.sim.result import Result

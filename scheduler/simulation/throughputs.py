@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from scheduler.core import wording
+from scheduler.core.model import wording
 from scheduler.simulation.errors import ThroughputError
 from scheduler.simulation.rates import ThroughputTable
 

@@ -14,7 +14,7 @@ from allot import ledger_objects
 from allot.client import Client
 from allot.commands.ledger import new_lines
 from scheduler.clock import database_now
-from scheduler.core.plan import LedgerLine as Line
+from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.models import FairnessViolation
 from scheduler.rounds.fairness import account_for_rounds
 from scheduler.rounds.run import run_round

@@ -16,7 +16,7 @@ from django.utils import timezone
 from allot import log_objects, objects
 from allot.client import Client
 from allot.errors import NotSignedIn, Refused
-from scheduler.core.lifecycle import AttemptState, HoldPhase, JobState
+from scheduler.core.model.lifecycle import AttemptState, HoldPhase, JobState
 from scheduler.models import Job, LogChunk, Node
 from tenants.models import Role, Token, User
 from tests.allot.in_process import Allot, run

@@ -20,7 +20,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from controlplane.auth import scopes_needed
-from scheduler.core.plan import LedgerLine as Line
+from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.models import Advice, Allowance, AnomalyReport, Event, Job, LogChunk, Round, WhatIf
 from scheduler.rounds.comparisons import nothing_found
 from scheduler.services.market.ledger import ledger_write

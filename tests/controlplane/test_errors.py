@@ -10,7 +10,7 @@ from django.http import Http404
 from rest_framework import serializers
 
 from controlplane.errors import describe
-from scheduler.core.errors import InvalidTransition
+from scheduler.core.model.errors import InvalidTransition
 from scheduler.models import Node
 from tenants import tokens
 from tenants.api.strict import StrictSerializer

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from scheduler.core import registry
-from scheduler.core.round import decide
+from scheduler.core.round import registry
+from scheduler.core.round.decide import decide
 from tests.builders import NOW, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.virtual_loop import VirtualLoop
 

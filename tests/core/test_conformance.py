@@ -12,14 +12,14 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.codec import dumps_plan, dumps_snapshot, loads_snapshot
 from scheduler.core.fitting.demand import demand_of
-from scheduler.core.plan import ActionKind, Plan, Tier
-from scheduler.core.registry import PLACERS, POLICIES
-from scheduler.core.restraint.displacing import placed_by
-from scheduler.core.round import decide
-from scheduler.core.session import Session
-from scheduler.core.snapshot import Snapshot, Task, Tenant
+from scheduler.core.model.codec import dumps_plan, dumps_snapshot, loads_snapshot
+from scheduler.core.model.plan import ActionKind, Plan, Tier
+from scheduler.core.model.snapshot import Snapshot, Task, Tenant
+from scheduler.core.round.decide import decide
+from scheduler.core.round.engine import Session
+from scheduler.core.round.preemption_limits.displacing import placed_by
+from scheduler.core.round.registry import PLACERS, POLICIES
 from tests.builders import (
     NOW,
     make_cluster,
@@ -139,9 +139,9 @@ def test_equal_snapshots_give_equal_plans(plugins: tuple[str, str]) -> None:
 def test_a_stored_snapshot_gives_the_same_plan_in_another_process(plugins: tuple[str, str]) -> None:
     snapshot = make_busy(plugins)
     script = (
-        "import sys; from scheduler.core import codec, round;"
+        "import sys; from scheduler.core.model import codec; from scheduler.core.round.decide import decide;"
         "snapshot = codec.loads_snapshot(sys.stdin.buffer.read());"
-        "sys.stdout.buffer.write(codec.dumps_plan(round.decide(snapshot)))"
+        "sys.stdout.buffer.write(codec.dumps_plan(decide(snapshot)))"
     )
     other = subprocess.run(
         [sys.executable, "-c", script],

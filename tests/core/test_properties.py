@@ -9,16 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core import registry
-from scheduler.core.codec import dumps_plan, dumps_snapshot, loads_plan, loads_snapshot
+from scheduler.core.building_blocks.fill import fill
+from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.demand import sizes_of
-from scheduler.core.parts.fill import fill
-from scheduler.core.plan import ActionKind, Decision, Grant, Plan, Tier
-from scheduler.core.policy import View
-from scheduler.core.round import decide
-from scheduler.core.serve import Served
-from scheduler.core.session import Session
-from scheduler.core.snapshot import Memory, Snapshot
+from scheduler.core.model.codec import dumps_plan, dumps_snapshot, loads_plan, loads_snapshot
+from scheduler.core.model.plan import ActionKind, Decision, Grant, Plan, Tier
+from scheduler.core.model.snapshot import Memory, Snapshot
+from scheduler.core.round import registry
+from scheduler.core.round.decide import decide
+from scheduler.core.round.engine import Session
+from scheduler.core.round.run_view import Served
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds import snapshots
 

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from scheduler.core.plan import Action, ActionKind, Plan
-from scheduler.core.round import decide
-from scheduler.core.snapshot import AllocationId, GpuId, JobId, Memory, Running, Snapshot
+from scheduler.core.model.plan import Action, ActionKind, Plan
+from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Memory, Running, Snapshot
+from scheduler.core.round.decide import decide
 
 
 class VirtualLoop:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from scheduler.core.snapshot import GpuId, Job, Node, NodeId, Running, Snapshot, Task, Tenant, Topology
+from scheduler.core.model.snapshot import GpuId, Job, Node, NodeId, Running, Snapshot, Task, Tenant, Topology
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 
 MODELS = ("P100", "V100")

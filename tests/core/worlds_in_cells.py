@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.errors import SpecificationError
-from scheduler.core.cells.specification import CellType, PhysicalCell, Specification, VirtualCells
-from scheduler.core.snapshot import Node, Snapshot, Tenant
+from scheduler.core.model.cell_specification import CellType, PhysicalCell, Specification, VirtualCells
+from scheduler.core.model.snapshot import Node, Snapshot, Tenant
 from tests.builders import NOW, make_job, make_node, make_snapshot, make_virtual_cluster
 from tests.core.worlds import snapshots
 

@@ -9,7 +9,7 @@ from controlplane.live import NOT_SIGNED_IN, TOO_LARGE
 from nodeagent.messages import GpuSample
 from scheduler import stream
 from scheduler.clock import database_now
-from scheduler.core.plan import LedgerLine as Line
+from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.services.market.ledger import publish_lines, row_of
 from scheduler.services.nodes.managing import node_create
 from tenants.models import Token

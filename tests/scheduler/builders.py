@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.document import from_document
-from scheduler.core.lifecycle import JOB_FINAL, AttemptState, HoldPhase, JobState
+from scheduler.core.model.lifecycle import JOB_FINAL, AttemptState, HoldPhase, JobState
 from scheduler.models import (
     AllocatedGpu,
     Allocation,

@@ -18,8 +18,8 @@ from django.core.management import CommandError, call_command
 from nodeagent.configuration import read_configuration
 from nodeagent.messages import PROTOCOL, Inventory, InventoryGpu, Report
 from scheduler.cells.in_force import cells_in_force
-from scheduler.core.plan import ActionKind
-from scheduler.core.round import decide
+from scheduler.core.model.plan import ActionKind
+from scheduler.core.round.decide import decide
 from scheduler.management import closed_folders
 from scheduler.management import demonstration as demo
 from scheduler.management.commands import demo as command

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.snapshot import Topology
+from scheduler.core.model.snapshot import Topology
 from scheduler.jobspec import in_order, parse
 from scheduler.jobspec.spec import Watch
 from tenants.errors import FieldError, Invalid

@@ -22,7 +22,7 @@ from controlplane.asgi import application
 from nodeagent import frames
 from nodeagent.frames import EXIT, OPENED, PROBLEM, TAKEN, Flow
 from nodeagent.messages import encode
-from scheduler.core.lifecycle import AttemptState
+from scheduler.core.model.lifecycle import AttemptState
 from scheduler.models import Attempt, Job
 from scheduler.services.nodes.managing import node_create
 from tenants.models import Token, User

@@ -10,7 +10,7 @@ from controlplane import rights
 from controlplane.sessions import consumers
 from nodeagent import frames
 from nodeagent.frames import EXIT, INPUT, OUTPUT, PROBLEM, WINDOW
-from scheduler.core.lifecycle import AttemptState
+from scheduler.core.model.lifecycle import AttemptState
 from scheduler.models import Attempt, Event, Session
 from scheduler.services.nodes.managing import node_create
 from tenants.models import Membership, Token

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.core.fitting.feasible import never_fits
-from scheduler.core.snapshot import Member, Snapshot, Tenant
+from scheduler.core.model.snapshot import Member, Snapshot, Tenant
 from scheduler.simulation.clusters import load_cluster, parse_cluster, read_cluster
 from scheduler.simulation.errors import ClusterError
 from scheduler.simulation.inventory import ClusterSpec

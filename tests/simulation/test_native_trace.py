@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.model.snapshot import Candidates, Job, JobId, Task
 from scheduler.core.sim.workload import Arrival, Truth, Workload
-from scheduler.core.snapshot import Candidates, Job, JobId, Task
 from scheduler.simulation.errors import InputError, TraceError
 from scheduler.simulation.traces.native import write_native
 from scheduler.simulation.traces.registry import read_trace

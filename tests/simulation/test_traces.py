@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.model.snapshot import Job, Regime, Task, Training
 from scheduler.core.sim.workload import Workload
-from scheduler.core.snapshot import Job, Regime, Task, Training
 from scheduler.simulation.errors import InputError, Problem, TraceError
 from scheduler.simulation.traces.options import TraceOptions, parse_options
 from scheduler.simulation.traces.reading import Reading, gang

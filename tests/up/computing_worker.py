@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from controlplane.celery import app
-from scheduler.core.allocation.solving import solve
-from tests.core.allocation.instances import large_instance
+from scheduler.core.solvers.solving import solve
+from tests.core.solvers.instances import large_instance
 
 
 @app.task

@@ -17,8 +17,8 @@ from scheduler.core.cells.groups import (
     Reconfigured,
     Wait,
 )
-from scheduler.core.cells.specification import CellType, PhysicalCell, Specification, VirtualCells
 from scheduler.core.cells.state import CellState
+from scheduler.core.model.cell_specification import CellType, PhysicalCell, Specification, VirtualCells
 
 __all__ = [
     "OPPORTUNISTIC",

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scheduler.core.cells.specification import PhysicalCell, Specification
+from scheduler.core.model.cell_specification import PhysicalCell, Specification
 
 
 class Cell(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from scheduler.core.cells.chains import Cell, Chain, Layout, Leaf
 from scheduler.core.cells.errors import Problem, SpecificationError
 from scheduler.core.cells.pool import pools_of
-from scheduler.core.cells.specification import CellType, PhysicalCell, Specification
+from scheduler.core.model.cell_specification import CellType, PhysicalCell, Specification
 
 MOST_GPUS = 1_000_000
 MOST_LEVELS = 16

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from scheduler.core.cells.errors import Problem, SpecificationError
-from scheduler.core.cells.specification import CellType, PhysicalCell, Specification, VirtualCells
+from scheduler.core.model.cell_specification import CellType, PhysicalCell, Specification, VirtualCells
 
 MOST_ENTRIES = 200_000
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from scheduler.core.bits import members
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.records import Record
 from scheduler.core.cells.virtual import NONE, Space
 from scheduler.core.cells.world import World
+from scheduler.core.model.bits import members
 
 #: The priority of a cell that nobody uses (HiveD's "free priority").
 FREE = -2

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from scheduler.core.bits import members
 from scheduler.core.cells.health import attainable
 from scheduler.core.cells.physical import GUARANTEED, IDLE, PROMISED, Hardware
 from scheduler.core.cells.records import Record
 from scheduler.core.cells.rooms import Rooms
 from scheduler.core.cells.virtual import NONE, Space
 from scheduler.core.cells.world import World
+from scheduler.core.model.bits import members
 
 
 def check(world: World, records: Iterable[Record]) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scheduler.core.bits import members
 from scheduler.core.cells.health import attainable
 from scheduler.core.cells.pairs import Pair, pair, undo_pairs
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import NONE, Space
+from scheduler.core.model.bits import members
 
 
 class Unbindable(Exception):

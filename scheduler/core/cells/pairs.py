@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from scheduler.core.bits import members
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import NONE, Space
+from scheduler.core.model.bits import members
 
 #: Level, virtual cell, physical cell.
 Pair = tuple[int, int, int]

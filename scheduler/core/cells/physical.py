@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from scheduler.core.bits import members
 from scheduler.core.cells.chains import Chain
 from scheduler.core.cells.groups import Group
 from scheduler.core.cells.placer import Interior
@@ -12,6 +11,7 @@ from scheduler.core.cells.pool import Pool
 from scheduler.core.cells.records import Record
 from scheduler.core.cells.rooms import Rooms
 from scheduler.core.cells.virtual import NONE, Space
+from scheduler.core.model.bits import members
 
 #: What a GPU counts as: (not usable by opportunistic groups, in use by a guaranteed one, by another).
 IDLE, GUARANTEED, OPPORTUNISTIC, PROMISED = (0, 0, 0), (1, 1, 0), (1, 0, 1), (1, 1, 1)

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scheduler.core.bits import members
 from scheduler.core.cells.chains import Chain, Layout
+from scheduler.core.model.bits import members
 
 #: Cells by level: a set for each, the GPUs first.
 ByLevel = Sequence[int]

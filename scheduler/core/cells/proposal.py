@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.core.cells.specification import CellType, PhysicalCell, Specification, VirtualCells
+from scheduler.core.model.cell_specification import CellType, PhysicalCell, Specification, VirtualCells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from scheduler.core.bits import members
+from scheduler.core.model.bits import members
 
 
 @dataclass(slots=True)

@@ -28,8 +28,8 @@ from scheduler.core.cells.health import fail, heal, settle
 from scheduler.core.cells.invariants import check
 from scheduler.core.cells.reasons import why_guaranteed_waits, why_opportunistic_waits
 from scheduler.core.cells.records import Record
-from scheduler.core.cells.specification import Specification
 from scheduler.core.cells.world import World
+from scheduler.core.model.cell_specification import Specification
 
 
 class CellState:

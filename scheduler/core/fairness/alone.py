@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from scheduler.core.parts.entitlement import NOTHING
+from scheduler.core.building_blocks.entitlement import NOTHING
 
 
 class Gang(NamedTuple):

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scheduler.core import wording
 from scheduler.core.fairness.division import Account, Division, Standing
 from scheduler.core.fairness.incentive import WINDOW_SECONDS
 from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import words_of
-from scheduler.core.snapshot import Job, Node
+from scheduler.core.model import wording
+from scheduler.core.model.snapshot import Job, Node
 
 #: Policies that divide a virtual cluster by the weights of its members, and those that weigh jobs or apps.
 BY_WEIGHT = frozenset({"drf", "fair", "gandiva_fair"})

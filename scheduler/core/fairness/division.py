@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.core.allocation.checking import ABSURD
-from scheduler.core.facts import Facts
+from scheduler.core.building_blocks.entitlement import NOTHING, Claim, claim_of, entitled
+from scheduler.core.building_blocks.time_shares.run_options import Prospect, Prospects
 from scheduler.core.fairness.alone import Gang, speed_alone
 from scheduler.core.fairness.finish import rhos_of
 from scheduler.core.fairness.holders import Held, Holders, Idle
 from scheduler.core.fairness.lent import Share, Use, uses
-from scheduler.core.parts.entitlement import NOTHING, Claim, claim_of, entitled
-from scheduler.core.session import Session
-from scheduler.core.snapshot import Job, JobId, Memory, Snapshot, VirtualCluster
-from scheduler.core.targets.prospects import Prospect, Prospects
+from scheduler.core.model.snapshot import Job, JobId, Memory, Snapshot, VirtualCluster
+from scheduler.core.round.engine import Session
+from scheduler.core.round.facts import Facts
+from scheduler.core.solvers.checking import ABSURD
 
 Gpus = Mapping[str, float]
 

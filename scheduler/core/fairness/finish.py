@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.core.leasing.apps import (
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.model.snapshot import Memory
+from scheduler.core.policies.themis.apps import (
     App,
     Contention,
     apps_of,
@@ -13,9 +16,6 @@ from scheduler.core.leasing.apps import (
     rho,
     rho_now,
 )
-from scheduler.core.policy import View
-from scheduler.core.snapshot import Memory
-from scheduler.core.targets.prospects import Prospects
 
 
 def rhos_of(view: View, prospects: Prospects, memory: Memory) -> tuple[dict[str, list[float]], Memory]:

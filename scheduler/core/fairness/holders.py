@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from scheduler.core.facts import Facts
-from scheduler.core.leasing.apps import spread_speed
-from scheduler.core.snapshot import Job, JobId, Running
-from scheduler.core.targets.prospects import Prospects, believed
+from scheduler.core.building_blocks.time_shares.run_options import Prospects, believed
+from scheduler.core.model.snapshot import Job, JobId, Running
+from scheduler.core.policies.themis.apps import spread_speed
+from scheduler.core.round.facts import Facts
 
 
 @dataclass(slots=True)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from scheduler.core import wording
 from scheduler.core.cells.chains import Chain
 from scheduler.core.cells.mapping import Binder, Unbindable
 from scheduler.core.cells.world import World
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import Demand
 from scheduler.core.fitting.packing import Layer, locate
-from scheduler.core.plan import Reason, Tier
-from scheduler.core.snapshot import Candidates, NodeId
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Reason, Tier
+from scheduler.core.model.snapshot import Candidates, NodeId
 
 #: Nodes named in a reason's details.
 MOST_NODES = 20

@@ -18,15 +18,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import partial
 
-from scheduler.core.errors import PolicyError
 from scheduler.core.fitting.candidates import allowed_by, allowed_nodes
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Demand
 from scheduler.core.fitting.holding import Fit, Holding, Part, by_node, fit_at, gpus_of, holding_at
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.fitting.reclaim import fewest, reclaim
-from scheduler.core.plan import Grant, Placement
-from scheduler.core.snapshot import JobId, Node
+from scheduler.core.model.errors import PolicyError
+from scheduler.core.model.plan import Grant, Placement
+from scheduler.core.model.snapshot import JobId, Node
 
 IDLE, RELEASING, EVICTING, OWN = range(4)
 

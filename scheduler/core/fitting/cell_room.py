@@ -6,13 +6,13 @@ must lie within one cell and, as everywhere, on one node.
 
 from __future__ import annotations
 
-from scheduler.core import wording
 from scheduler.core.cells.chains import Layout
 from scheduler.core.fitting.cluster import UNKNOWN, Cluster
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.fitting.packing import Layer, locate
-from scheduler.core.plan import Reason, Tier
-from scheduler.core.snapshot import Job
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Reason, Tier
+from scheduler.core.model.snapshot import Job
 
 
 def misfit_in_cells(job: Job, demand: Demand, model: str, layout: Layout, own: Cluster) -> Reason | None:

@@ -8,7 +8,7 @@ from scheduler.core.fitting.capacity import EVICTING, IDLE, RELEASING
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.holding import Holding, Part
 from scheduler.core.fitting.packing import Layer
-from scheduler.core.snapshot import AllocationId
+from scheduler.core.model.snapshot import AllocationId
 
 _Place = tuple[str, int]
 

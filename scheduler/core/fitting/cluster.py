@@ -13,8 +13,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from scheduler.core.bits import members
-from scheduler.core.snapshot import Candidates, GpuId, Job, JobId, Node
+from scheduler.core.model.bits import members
+from scheduler.core.model.snapshot import Candidates, GpuId, Job, JobId, Node
 
 if TYPE_CHECKING:
     from scheduler.core.fitting.demand import Demand

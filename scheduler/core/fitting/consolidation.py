@@ -5,8 +5,8 @@ from __future__ import annotations
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Demand, demand_of, models_of, shape_of
 from scheduler.core.fitting.packing import Layer, locate
-from scheduler.core.plan import Locality
-from scheduler.core.snapshot import Job
+from scheduler.core.model.plan import Locality
+from scheduler.core.model.snapshot import Job
 
 
 class IdleCluster:

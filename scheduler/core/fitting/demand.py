@@ -6,10 +6,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from scheduler.core.errors import PolicyError
 from scheduler.core.fitting.cluster import NODE_LEVEL, Cluster
-from scheduler.core.plan import Grant, Locality
-from scheduler.core.snapshot import Candidates, Job, JobId, NodeId
+from scheduler.core.model.errors import PolicyError
+from scheduler.core.model.plan import Grant, Locality
+from scheduler.core.model.snapshot import Candidates, Job, JobId, NodeId
 
 
 class Need(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
-from scheduler.core import wording
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.world import World
@@ -19,8 +18,9 @@ from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Demand, demand_of, least_gpus, models_of, shape_of
 from scheduler.core.fitting.own_clusters import own_clusters
 from scheduler.core.fitting.packing import Layer, locate
-from scheduler.core.plan import Reason, Tier
-from scheduler.core.snapshot import Job, Snapshot, Tenant, VirtualCluster
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Reason, Tier
+from scheduler.core.model.snapshot import Job, Snapshot, Tenant, VirtualCluster
 
 UNLIMITED = float("inf")
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from scheduler.core.bits import members
 from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand, Need
-from scheduler.core.plan import Placement
-from scheduler.core.snapshot import Running
+from scheduler.core.model.bits import members
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.snapshot import Running
 
 
 class Part(NamedTuple):

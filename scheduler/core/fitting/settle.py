@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import demand_of_grant, shape_in
 from scheduler.core.fitting.holding import Fit, Holding
-from scheduler.core.plan import Grant, Locality, Placement
-from scheduler.core.snapshot import Job, JobId
+from scheduler.core.model.plan import Grant, Locality, Placement
+from scheduler.core.model.snapshot import Job, JobId
 
 
 def settle(grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity) -> Placement | None:

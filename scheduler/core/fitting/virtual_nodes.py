@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.core.cells.chains import Chain, Layout
-from scheduler.core.snapshot import Gpu, GpuId, Node, NodeId
+from scheduler.core.model.snapshot import Gpu, GpuId, Node, NodeId
 
 NODE_LEVEL = "node"
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from scheduler.core.cells.errors import Problem
 from scheduler.core.lending.in_force import Guarantees, Lack, active, given_and_got, lacks
 from scheduler.core.lending.lots import cells_of, kinds_of, words_of
-from scheduler.core.lending.terms import Loan, LoanId, Lot, Offer
+from scheduler.core.model.loan_terms import Loan, LoanId, Lot, Offer
 
 #: Stands for whoever will take an offer.
 NOBODY = ""

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
-from scheduler.core.cells.specification import Specification, VirtualCells
 from scheduler.core.lending.lots import Cells, cells_of, kinds_of
-from scheduler.core.lending.terms import Lending, Loan, Lot
+from scheduler.core.model.cell_specification import Specification, VirtualCells
+from scheduler.core.model.loan_terms import Lending, Loan, Lot
 
 #: The last changes of hands, and the specifications they came to: every round asks for the same one.
 _recent: deque[tuple[Specification, Mapping[str, Cells], Specification]] = deque(maxlen=16)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from scheduler.core.cells.chains import Layout
-from scheduler.core.lending.terms import Lot, Millicredits
+from scheduler.core.model.loan_terms import Lot, Millicredits
 
 SECONDS_IN_AN_HOUR = 3_600
 

@@ -20,7 +20,7 @@ from scheduler.core.lending.idle import Steps, idle_for, longest_gap, next_step,
 from scheduler.core.lending.in_force import Guarantees
 from scheduler.core.lending.lots import cells_of, cost, gpus_of
 from scheduler.core.lending.standing import Standing, Want, holds, units_of
-from scheduler.core.lending.terms import (
+from scheduler.core.model.loan_terms import (
     BorrowRule,
     Lending,
     LendRule,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from scheduler.core.cells.chains import Layout
 from scheduler.core.lending.in_force import split
 from scheduler.core.lending.lots import Cells, cells_of
-from scheduler.core.lending.terms import Lot
+from scheduler.core.model.loan_terms import Lot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ Where several know, the first of these stands:
 4. measured, by fewer;
 5. estimated: from other settings of this kind, and from how other kinds compare (`completion`);
 6. assumed: as slow as the slowest of what is known. Where nothing at all is known, nothing is stated, and the
-   job counts as equally fast on every model (`scheduler.core.parts.run_time`).
+   job counts as equally fast on every model (`core.building_blocks.run_time`).
 
 Confidence is 1 for a correction, 0.5 for a declaration, 0 for an assumption; of a measurement it is
 n/(n+2) / (1 + deviation/average), n being the windows: 0.33 for one, 0.6 for three that agree, 0.9 for

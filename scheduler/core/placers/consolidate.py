@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scheduler.core.building_blocks.placing import place_all
+from scheduler.core.building_blocks.policy import Placed, View
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.parts.placing import place_all
-from scheduler.core.plan import Grant
-from scheduler.core.policy import Placed, View
+from scheduler.core.model.plan import Grant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

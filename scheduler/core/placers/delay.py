@@ -21,15 +21,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.core import wording
+from scheduler.core.building_blocks.placing import place_all
+from scheduler.core.building_blocks.policy import Placed, View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.consolidation import IdleCluster
 from scheduler.core.fitting.demand import Demand, demand_of_grant
-from scheduler.core.parts.placing import place_all
-from scheduler.core.plan import Grant, Locality, Reason, Tier
-from scheduler.core.policy import Placed, View
-from scheduler.core.snapshot import JobId
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Grant, Locality, Reason, Tier
+from scheduler.core.model.snapshot import JobId
 
 #: What a gang asks for, the closest first.
 LEVELS = (Locality.NODE, Locality.RACK, Locality.ANY)

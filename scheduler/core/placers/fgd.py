@@ -21,14 +21,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.core.errors import PolicyError
+from scheduler.core.building_blocks.placing import Option, Site, place_all
+from scheduler.core.building_blocks.policy import Placed, View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Need
 from scheduler.core.fitting.fragmentation import WHOLE, Ask, Fragmentation, Free, frequent
-from scheduler.core.parts.placing import Option, Site, place_all
-from scheduler.core.plan import Grant
-from scheduler.core.policy import Placed, View
-from scheduler.core.snapshot import Job
+from scheduler.core.model.errors import PolicyError
+from scheduler.core.model.plan import Grant
+from scheduler.core.model.snapshot import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from scheduler.core.building_blocks.placing import Option, Site, place_all
+from scheduler.core.building_blocks.policy import Placed, View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Need
-from scheduler.core.parts.placing import Option, Site, place_all
-from scheduler.core.plan import Grant
-from scheduler.core.policy import Placed, View
+from scheduler.core.model.plan import Grant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.sharing import (
+    held_by_tenant,
+    reasons_by_tenant,
+    start_by_standing,
+    weights_of,
+)
 from scheduler.core.fitting.holding import Holding
-from scheduler.core.parts.sharing import held_by_tenant, reasons_by_tenant, start_by_standing, weights_of
-from scheduler.core.plan import Decision, Reason, Tier
-from scheduler.core.policy import View
-from scheduler.core.snapshot import Memory
+from scheduler.core.model.plan import Decision, Reason, Tier
+from scheduler.core.model.snapshot import Memory
 
 CPUS, MEMORY = "CPUs", "memory"
 

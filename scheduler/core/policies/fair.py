@@ -22,19 +22,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.core.fitting.holding import Holding
-from scheduler.core.parts.ordering import Outcome, serve_in_order
-from scheduler.core.parts.service import INSTANT_SECONDS
-from scheduler.core.parts.sharing import (
+from scheduler.core.building_blocks.ordering import Outcome, serve_in_order
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.service import INSTANT_SECONDS
+from scheduler.core.building_blocks.sharing import (
     held_by_tenant,
     queues_of,
     reasons_by_tenant,
     start_by_standing,
     weights_of,
 )
-from scheduler.core.plan import Decision, Reason, Tier
-from scheduler.core.policy import View
-from scheduler.core.snapshot import Job, JobId, Memory
+from scheduler.core.fitting.holding import Holding
+from scheduler.core.model.plan import Decision, Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId, Memory
 
 #: Averages below this are forgotten, in GPUs.
 NEGLIGIBLE_GPUS = 1e-3

@@ -1,7 +1,7 @@
 """First in, first out: higher priority first, then earlier submission; nothing that runs is disturbed.
 
 With backfill, the first job that does not fit is promised the earliest start that the time limits of the
-running jobs allow, and later jobs start now only if that cannot delay it (see `scheduler.core.parts.backfill`
+running jobs allow, and later jobs start now only if that cannot delay it (see `core.building_blocks.backfill`
 for the papers and every deviation). A job without a time limit counts with the default of its view.
 Without backfill, nothing passes the first job that does not fit.
 """
@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler.core import wording
+from scheduler.core.building_blocks.backfill import Promise
+from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import demand_of, shape_in, sizes_of
 from scheduler.core.fitting.holding import Fit, Holding
-from scheduler.core.parts.backfill import Promise
-from scheduler.core.plan import Decision, Grant, Reason, Tier
-from scheduler.core.policy import View
-from scheduler.core.snapshot import Job, JobId, Memory, Running
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Decision, Grant, Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId, Memory, Running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 D. Narayanan, K. Santhanam, F. Kazhamiaka, A. Phanishayee and M. Zaharia, "Heterogeneity-Aware Cluster
 Scheduling Policies for Deep Learning Workloads", OSDI 2020. Every `objective` (sections 4.1 to 4.4) is a
-mathematical program over the same shares of time (`scheduler.core.allocation`, which says where its programs
+mathematical program over the same shares of time (`core.solvers`, which says where its programs
 depart from the published code); shares become rounds by a mechanism that does not know the objective (section
-5, `scheduler.core.targets`). Without `aware` every model counts as equally fast: the baseline of the paper.
+5, `building_blocks.time_shares`). Without `aware` every model counts as equally fast: the paper's baseline.
 
 What is the paper's: targets by model, also for two jobs on the same GPUs (`sharing`); rounds of
 `lease_seconds`, six minutes unless told otherwise; who is furthest behind its target goes first; gangs whole;
@@ -41,15 +41,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
-from scheduler.core.allocation.errors import PartitionError, SolverError
-from scheduler.core.allocation.solving import OBJECTIVES, solve
-from scheduler.core.plan import Decision
-from scheduler.core.policy import View
-from scheduler.core.snapshot import Memory
-from scheduler.core.targets.prospects import Prospects
-from scheduler.core.targets.question import Question, question_of
-from scheduler.core.targets.rounds import Asked, Rounds, Rules
-from scheduler.core.targets.units import Targets, targets_of
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.time_shares.rounds import Asked, Rounds, Rules
+from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.building_blocks.time_shares.solver_input import Question, question_of
+from scheduler.core.building_blocks.time_shares.units import Targets, targets_of
+from scheduler.core.model.plan import Decision
+from scheduler.core.model.snapshot import Memory
+from scheduler.core.solvers.errors import PartitionError, SolverError
+from scheduler.core.solvers.solving import OBJECTIVES, solve
 
 #: Objectives in which weights count; and those of them in which tenants do.
 WEIGHTED = ("hierarchical", "hierarchical_fifo", "max_min", "proportional_fairness", "water_filling")
@@ -65,7 +65,7 @@ class Gavel:
     #: It means each job to have a share of each GPU model, and remembers which.
     has_targets: ClassVar[bool] = True
 
-    #: One of `scheduler.core.allocation.solving.OBJECTIVES`.
+    #: One of `core.solvers.solving.OBJECTIVES`.
     objective: str = field(default="max_min", metadata={"choices": tuple(sorted(OBJECTIVES))})
     #: Whether speeds count; else all models are alike.
     aware: bool = True

@@ -18,11 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from scheduler.core.parts.ordering import serve_in_order
-from scheduler.core.parts.service import INSTANT_SECONDS, attained_service
-from scheduler.core.plan import Decision, Reason, Tier
-from scheduler.core.policy import View
-from scheduler.core.snapshot import Job, JobId, Memory
+from scheduler.core.building_blocks.ordering import serve_in_order
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
+from scheduler.core.model.plan import Decision, Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId, Memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from scheduler.core.parts.ordering import Outcome, serve_in_order
-from scheduler.core.plan import Decision, Reason, Tier
-from scheduler.core.policy import View
-from scheduler.core.snapshot import Job, JobId, Memory
+from scheduler.core.building_blocks.ordering import Outcome, serve_in_order
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.model.plan import Decision, Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId, Memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

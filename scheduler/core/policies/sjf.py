@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.core.parts.ordering import start_in_order, waiting_jobs
-from scheduler.core.parts.run_time import remaining_seconds
-from scheduler.core.plan import Decision, Reason, Tier
-from scheduler.core.policy import View
-from scheduler.core.snapshot import Job, JobId, Memory
+from scheduler.core.building_blocks.ordering import start_in_order, waiting_jobs
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.run_time import remaining_seconds
+from scheduler.core.model.plan import Decision, Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId, Memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

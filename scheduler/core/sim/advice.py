@@ -20,14 +20,14 @@ from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.errors import Problem
 from scheduler.core.cells.pool import pools_of
-from scheduler.core.cells.specification import Specification, VirtualCells
-from scheduler.core.errors import SchedulingError
+from scheduler.core.model.cell_specification import Specification, VirtualCells
+from scheduler.core.model.errors import SchedulingError
+from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.sim.choosing import SLACK_SECONDS, Option, choose
 from scheduler.core.sim.menus import Owned, between, coarse, obtainable, wants_of, with_at_least
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.trying import Bench, Tried
 from scheduler.core.sim.workload import Arrival
-from scheduler.core.snapshot import Snapshot
 
 
 class AdviceError(SchedulingError):

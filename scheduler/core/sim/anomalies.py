@@ -17,12 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from scheduler.core.plan import Reason
+from scheduler.core.model.plan import Reason
+from scheduler.core.model.snapshot import Job, JobId, Snapshot
 from scheduler.core.sim.delays import Anomaly, Cause, Comparison, Delay, Evidence, Point, Spread
 from scheduler.core.sim.engine import Engine, Scripted
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival, Truth
-from scheduler.core.snapshot import Job, JobId, Snapshot
 
 MOST_POINTS = 200
 

@@ -7,8 +7,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
+from scheduler.core.model.snapshot import Regime, Training
 from scheduler.core.sim.workload import Phase
-from scheduler.core.snapshot import Regime, Training
 
 #: Work that is less than this short of the end of a phase has reached it: what is missing is rounding.
 NOTHING_SECONDS = 1e-6

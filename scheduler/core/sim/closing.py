@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from scheduler.core.facts import Facts
+from scheduler.core.model.snapshot import Job, Node
+from scheduler.core.round.facts import Facts
 from scheduler.core.sim.agenda import Agenda, nothing
-from scheduler.core.snapshot import Job, Node
 
 #: Stands in for the limit of a job whose virtual cluster is not known.
 UNKNOWN_LIMIT_SECONDS = 86_400.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
-from scheduler.core.snapshot import Job
+from scheduler.core.model.snapshot import Job
 
 #: What one kind of job, or one size of gang, can pay otherwise than the others.
 OF_JOBS = ("start_seconds", "restore_seconds", "migration_seconds", "checkpoint_seconds")

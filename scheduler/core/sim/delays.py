@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scheduler.core.snapshot import JobId
+from scheduler.core.model.snapshot import JobId
 
 
 class Cause(StrEnum):

@@ -14,12 +14,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from scheduler.core.guarantees.reliance import owned, relying_on
 from scheduler.core.lending.in_force import Guarantees, active, own_of
-from scheduler.core.lending.terms import Lending, Loan
-from scheduler.core.plan import Plan, Tier
-from scheduler.core.serve import Served
-from scheduler.core.session import Session
+from scheduler.core.model.loan_terms import Lending, Loan
+from scheduler.core.model.plan import Plan, Tier
+from scheduler.core.model.snapshot import Job, JobId, Memory, Node, NodeId, Snapshot
+from scheduler.core.round.engine import Session
+from scheduler.core.round.guarantees.reliance import owned, relying_on
+from scheduler.core.round.run_view import Served
 from scheduler.core.sim.agenda import Agenda
 from scheduler.core.sim.floor import Floor
 from scheduler.core.sim.market import Market
@@ -27,7 +28,6 @@ from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.result import JobRecord, Sample, Stay
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival, Truth
-from scheduler.core.snapshot import Job, JobId, Memory, Node, NodeId, Snapshot
 
 
 class Scripted(Protocol):

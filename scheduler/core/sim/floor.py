@@ -10,11 +10,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from scheduler.core.facts import Facts
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.lifecycle import AttemptState, JobEvent
-from scheduler.core.plan import Action, ActionKind
-from scheduler.core.restraint.backoff import after_preemption
+from scheduler.core.model.lifecycle import AttemptState, JobEvent
+from scheduler.core.model.plan import Action, ActionKind
+from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Running, Snapshot, Trial
+from scheduler.core.round.facts import Facts
+from scheduler.core.round.preemption_limits.backoff import after_preemption
 from scheduler.core.sim.agenda import Agenda, nothing
 from scheduler.core.sim.closing import Closing
 from scheduler.core.sim.costs import Costs
@@ -29,7 +30,6 @@ from scheduler.core.sim.stays import Stays
 from scheduler.core.sim.telling import Telling
 from scheduler.core.sim.watch import Watch
 from scheduler.core.sim.workload import Truth
-from scheduler.core.snapshot import AllocationId, GpuId, Job, JobId, Running, Snapshot, Trial
 
 #: What the cause of a STOP is called in the record of a stay.
 _STAY_ENDS: Mapping[str, StayEnd] = {

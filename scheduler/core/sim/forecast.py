@@ -18,14 +18,14 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from scheduler.core.plan import Plan, Tier
-from scheduler.core.queues import queue_of
-from scheduler.core.serve import Served
+from scheduler.core.model.plan import Plan, Tier
+from scheduler.core.model.snapshot import Job, JobId, Running, Snapshot
+from scheduler.core.round.queues import queue_of
+from scheduler.core.round.run_view import Served
 from scheduler.core.sim.closing import UNKNOWN_LIMIT_SECONDS
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.run_times import Assumption, RunTimes, Source, attempt_seconds
 from scheduler.core.sim.workload import Truth
-from scheduler.core.snapshot import Job, JobId, Running, Snapshot
 
 DAY_SECONDS = 86_400.0
 #: The cost that Bounds.for_jobs keeps to.

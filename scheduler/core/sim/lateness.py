@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop
 
-from scheduler.core.explain import explain
-from scheduler.core.plan import Plan, Reason
-from scheduler.core.serve import Served
+from scheduler.core.model.plan import Plan, Reason
+from scheduler.core.model.snapshot import JobId
+from scheduler.core.round.explain import explain
+from scheduler.core.round.run_view import Served
 from scheduler.core.sim.anomalies import evidence_of
 from scheduler.core.sim.delays import Evidence
 from scheduler.core.sim.engine import Engine
-from scheduler.core.snapshot import JobId
 
 
 class LateWatch:

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.core.errors import SchedulingError
 from scheduler.core.lending.checking import problems
 from scheduler.core.lending.idle import longest_gap
 from scheduler.core.lending.in_force import Guarantees
 from scheduler.core.lending.lots import cost, gpus_of
-from scheduler.core.lending.terms import (
+from scheduler.core.model.errors import SchedulingError
+from scheduler.core.model.loan_terms import (
     BorrowRule,
     Lending,
     LendRule,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from scheduler.core.cells.chains import Chain, Layout
+from scheduler.core.model.snapshot import Job
 from scheduler.core.sim.workload import Arrival
-from scheduler.core.snapshot import Job
 
 #: Cells that are not pinned: (chain, level, how many), in that order.
 Owned = tuple[tuple[str, int, int], ...]

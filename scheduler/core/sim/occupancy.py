@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.core.errors import SchedulingError
-from scheduler.core.snapshot import AllocationId, GpuId
+from scheduler.core.model.errors import SchedulingError
+from scheduler.core.model.snapshot import AllocationId, GpuId
 
 
 class Occupancy:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from scheduler.core.facts import Facts
-from scheduler.core.lifecycle import AttemptState
-from scheduler.core.parts.pace import EVERY_SECONDS, LEAST_PART, Line, Pace, measured_seconds
+from scheduler.core.building_blocks.pace import EVERY_SECONDS, LEAST_PART, Line, Pace, measured_seconds
+from scheduler.core.model.lifecycle import AttemptState
+from scheduler.core.model.snapshot import JobId, Running
+from scheduler.core.round.facts import Facts
 from scheduler.core.sim.agenda import Agenda
 from scheduler.core.sim.progress import Attempt, Progress
-from scheduler.core.snapshot import JobId, Running
 
 
 class Pacing:

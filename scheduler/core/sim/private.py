@@ -17,14 +17,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
+from scheduler.core.building_blocks.service import put_back
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
-from scheduler.core.errors import SchedulingError
 from scheduler.core.fitting.virtual_nodes import profile_of, virtual_nodes
-from scheduler.core.parts.service import put_back
-from scheduler.core.plan import ActionKind
-from scheduler.core.round import decide
-from scheduler.core.snapshot import AllocationId, Gpu, Node, NodeId, Running, Snapshot, VirtualCluster
+from scheduler.core.model.errors import SchedulingError
+from scheduler.core.model.plan import ActionKind
+from scheduler.core.model.snapshot import AllocationId, Gpu, Node, NodeId, Running, Snapshot, VirtualCluster
+from scheduler.core.round.decide import decide
 
 
 def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | None = None) -> Snapshot:

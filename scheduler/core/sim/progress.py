@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.core.lifecycle import AttemptEvent, AttemptState, JobEvent, JobState, attempt_step, job_step
+from scheduler.core.model.lifecycle import (
+    AttemptEvent,
+    AttemptState,
+    JobEvent,
+    JobState,
+    attempt_step,
+    job_step,
+)
+from scheduler.core.model.snapshot import GpuId, Job
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.result import JobRecord
 from scheduler.core.sim.workload import Status, Truth
-from scheduler.core.snapshot import GpuId, Job
 
 #: Work below this counts as done: what is left of a job after many changes of its rate is rounding.
 NOTHING_SECONDS = 1e-6

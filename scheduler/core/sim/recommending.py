@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.core import wording
 from scheduler.core.cells.chains import Layout
+from scheduler.core.model import wording
 from scheduler.core.sim.advice import Advice, Chosen, cells_by_path
 from scheduler.core.sim.choosing import SLACK_PART, SLACK_SECONDS
 from scheduler.core.sim.menus import Owned

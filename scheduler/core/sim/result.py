@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from scheduler.core.model.snapshot import GpuId, JobId, NodeId
 from scheduler.core.sim.delays import Comparison
 from scheduler.core.sim.workload import Status
-from scheduler.core.snapshot import GpuId, JobId, NodeId
 
 #: How a stay on GPUs ended; "running" when the simulation did first.
 StayEnd = Literal[

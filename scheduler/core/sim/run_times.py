@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scheduler.core.parts.run_time import relative_speeds, remaining_seconds
-from scheduler.core.snapshot import Job, Running
+from scheduler.core.building_blocks.run_time import relative_speeds, remaining_seconds
+from scheduler.core.model.snapshot import Job, Running
 
 #: By (tenant, application): parts of the time limit (0 to 1) that ended attempts used, in ascending order.
 #: The application "" stands for all jobs of the tenant, and the tenant "" for all tenants.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from scheduler.core.snapshot import Job
+from scheduler.core.model.snapshot import Job
 
 
 class Tables(Protocol):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from scheduler.core.model.snapshot import Budget, Tenant
 from scheduler.core.sim.agenda import Agenda
-from scheduler.core.snapshot import Budget, Tenant
 
 #: Hours below this are rounding.
 _NOTHING_HOURS = 1e-9

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from scheduler.core.facts import Facts
+from scheduler.core.model.snapshot import GpuId, JobId, NodeId, Running
+from scheduler.core.round.facts import Facts
 from scheduler.core.sim.agenda import Agenda
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.result import Stay, StayEnd
-from scheduler.core.snapshot import GpuId, JobId, NodeId, Running
 
 
 class Stays:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from scheduler.core.facts import Facts
-from scheduler.core.lifecycle import AttemptState
+from scheduler.core.model.lifecycle import AttemptState
+from scheduler.core.model.snapshot import Job, JobId, Training
+from scheduler.core.round.facts import Facts
 from scheduler.core.sim.agenda import Agenda
 from scheduler.core.sim.batch_sizes import Schedule
 from scheduler.core.sim.progress import Attempt, Progress
 from scheduler.core.sim.workload import Truth
-from scheduler.core.snapshot import Job, JobId, Training
 
 
 class Telling:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.cells.chains import Layout
+from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.sim.anomalies import percentile, private_run
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.menus import Owned
 from scheduler.core.sim.private import private_cluster
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
-from scheduler.core.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

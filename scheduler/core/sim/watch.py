@@ -6,8 +6,8 @@ from collections import Counter
 
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.cluster import Cluster
+from scheduler.core.model.snapshot import Job
 from scheduler.core.sim.result import Sample
-from scheduler.core.snapshot import Job
 
 
 class Watch:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.core.errors import SchedulingError
-from scheduler.core.parts.service import put_back
+from scheduler.core.building_blocks.service import put_back
+from scheduler.core.model.errors import SchedulingError
+from scheduler.core.model.snapshot import Job, JobId, Running, Snapshot, VirtualCluster
 from scheduler.core.sim.forecast import Bounds, Forecast, Prediction, forecast
 from scheduler.core.sim.run_times import RunTimes
-from scheduler.core.snapshot import Job, JobId, Running, Snapshot, VirtualCluster
 
 #: Part of its distance to which a start far ahead is known (Forecast.exact_until).
 _KNOWN_TO = 0.1

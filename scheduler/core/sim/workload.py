@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from scheduler.core.snapshot import Job
+from scheduler.core.model.snapshot import Job
 
 #: How a job of a trace ended there (Philly's words: passed, killed by its user, failed for good).
 Status = Literal["passed", "killed", "failed"]

@@ -18,7 +18,7 @@ from django.db import transaction
 
 from scheduler.cells.in_force import cells_in_force
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import JobState
+from scheduler.core.model.lifecycle import JobState
 from scheduler.management import demonstration as demo
 from scheduler.management.closed_folders import JobFolders, reachable_folders, usual_folders
 from scheduler.management.isolation_words import isolation_words

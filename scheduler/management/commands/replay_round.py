@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from scheduler.core import codec
-from scheduler.core.plan import Plan
+from scheduler.core.model import codec
+from scheduler.core.model.plan import Plan
 from scheduler.models import Round
 from scheduler.rounds.ledger import lines_that_differ
 from scheduler.rounds.replay import decided_again

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from scheduler.core.restraint.backoff import after_preemption
+from scheduler.core.round.preemption_limits.backoff import after_preemption
 from scheduler.models import Attempt, ClusterSettings, Job, Restraint
 
 

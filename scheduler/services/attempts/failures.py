@@ -8,7 +8,7 @@ from scheduler.core.failures.losses import AfterLoss, after_loss
 from scheduler.core.failures.retrying import Failed, RetryRules, Verdict, judge
 from scheduler.core.failures.site_rules import class_in, to_match
 from scheduler.core.failures.taxonomy import IDLE_GPUS, STUCK, class_of
-from scheduler.core.lifecycle import AttemptState, Outcome
+from scheduler.core.model.lifecycle import AttemptState, Outcome
 from scheduler.models import Attempt, AttemptPart, Job, Node
 from scheduler.models.inventory import NodeState
 from scheduler.models.jobs import StopCause

@@ -9,7 +9,7 @@ from django.db.models import Exists, F, OuterRef, Q
 
 from scheduler import stream
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import ATTEMPT_LIVE, AttemptEvent, AttemptState, HoldPhase
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptEvent, AttemptState, HoldPhase
 from scheduler.hints import hint_round
 from scheduler.models import AllocatedGpu, Allocation, Attempt, AttemptPart, Explanation, Gpu, Node
 from scheduler.models.jobs import PartState

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from scheduler import stream
 from scheduler.clock import database_now
 from scheduler.core.failures.retrying import Verdict
-from scheduler.core.lifecycle import (
+from scheduler.core.model.lifecycle import (
     ATTEMPT_LIVE,
     JOB_FINAL,
     AttemptEvent,

@@ -7,7 +7,7 @@ on from says how much it really was, and then that is written instead.
 
 from datetime import datetime
 
-from scheduler.core.lifecycle import Outcome
+from scheduler.core.model.lifecycle import Outcome
 from scheduler.models import Attempt, ProgressPoint
 from scheduler.services.attempts.preemption_cost import settle_preemption_cost
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import timedelta
 
 from scheduler.clock import database_now
-from scheduler.core.parts.pace import EVERY_SECONDS, Line, Pace
+from scheduler.core.building_blocks.pace import EVERY_SECONDS, Line, Pace
 from scheduler.hints import hint_round
 from scheduler.models import Attempt, Job, ProgressPoint
 from scheduler.services.speeds.measuring import partners

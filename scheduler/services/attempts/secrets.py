@@ -4,7 +4,7 @@ from django.db import transaction
 
 from nodeagent.messages import HandedSecret, MessageError, SecretsAnswer, SecretsRequest
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import AttemptState
+from scheduler.core.model.lifecycle import AttemptState
 from scheduler.models import AttemptPart, Node
 from scheduler.models.jobs import PartState
 from scheduler.services.attempts.steps import attempt_event

@@ -11,7 +11,14 @@ from typing import Any
 from django.db import connection
 from django.db.models import F
 
-from scheduler.core.lifecycle import AttemptEvent, AttemptState, JobEvent, JobState, attempt_step, job_step
+from scheduler.core.model.lifecycle import (
+    AttemptEvent,
+    AttemptState,
+    JobEvent,
+    JobState,
+    attempt_step,
+    job_step,
+)
 from scheduler.models import Attempt, Event, Job, Node
 from tenants.errors import Conflict
 

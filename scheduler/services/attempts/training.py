@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from scheduler.core.market.reported import Line, Reported, Seen
+from scheduler.core.perf.training_reports import Line, Reported, Seen
 from scheduler.hints import hint_round
 from scheduler.models import Attempt, ProgressPoint
 from scheduler.models.training import TrainingProgress

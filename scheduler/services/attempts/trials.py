@@ -8,7 +8,7 @@ for as long as its job says, or has ended well. One that fails is a failure of t
 
 from datetime import datetime
 
-from scheduler.core.lifecycle import JobEvent
+from scheduler.core.model.lifecycle import JobEvent
 from scheduler.models import Attempt, Job
 from scheduler.services.attempts.steps import step_job
 

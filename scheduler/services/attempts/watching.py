@@ -7,7 +7,7 @@ from django.db.models import F, Max
 from django.db.models.functions import Coalesce
 
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import AttemptState
+from scheduler.core.model.lifecycle import AttemptState
 from scheduler.models import Attempt, Event
 from scheduler.models.jobs import StopCause
 from scheduler.services.attempts.life import attempt_stop

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.errors import Problem
-from scheduler.core.cells.specification import PhysicalCell, Specification
+from scheduler.core.model.cell_specification import PhysicalCell, Specification
 from scheduler.jobspec import did_you_mean
 from scheduler.models import Gpu, GpuModel, Node
 from tenants.models import VirtualCluster

@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from scheduler.core.cells.proposal import Machine, proposed
-from scheduler.core.cells.specification import Specification
+from scheduler.core.model.cell_specification import Specification
 from scheduler.models import Gpu
 from tenants.models import Guarantee
 

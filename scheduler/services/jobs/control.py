@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 from scheduler import stream
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import ATTEMPT_LIVE, JOB_FINAL, AttemptState, JobEvent, JobState
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE, JOB_FINAL, AttemptState, JobEvent, JobState
 from scheduler.hints import hint_round
 from scheduler.jobspec import JobSpec
 from scheduler.models import Attempt, Job

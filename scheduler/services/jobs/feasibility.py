@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from scheduler.cells.in_force import layout_of
 from scheduler.clock import database_now
-from scheduler.core import snapshot as core
-from scheduler.core.admit import TOO_LARGE
 from scheduler.core.cells.chains import Layout
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import least_gpus, models_of
 from scheduler.core.fitting.feasible import Feasibility
-from scheduler.core.lending.terms import BorrowRule, RuleId
-from scheduler.core.plan import Reason
+from scheduler.core.model import snapshot as core
+from scheduler.core.model.loan_terms import BorrowRule, RuleId
+from scheduler.core.model.plan import Reason
+from scheduler.core.round.admit import TOO_LARGE
 from scheduler.jobspec import TOPOLOGY_LEVELS
 from scheduler.lending.in_force import market_now
 from scheduler.models import Gpu, MarketRule, Node

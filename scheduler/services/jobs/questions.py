@@ -13,8 +13,8 @@ from django.db import transaction
 
 from scheduler.cells.in_force import cells_in_force
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import JobState
-from scheduler.core.snapshot import GUARANTEED, OPPORTUNISTIC
+from scheduler.core.model.lifecycle import JobState
+from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
 from scheduler.hints import ask_for_answer
 from scheduler.jobspec import ANY_MODEL, Fields, did_you_mean
 from scheduler.models import GpuModel, Job, Node, WhatIf

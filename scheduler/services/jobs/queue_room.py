@@ -7,7 +7,7 @@ to stop queues without end, and one job more does no harm. Nobody is refused but
 
 import time
 
-from scheduler.core.lifecycle import JOB_FINAL
+from scheduler.core.model.lifecycle import JOB_FINAL
 from scheduler.models import Job
 
 COUNT_KEPT_SECONDS = 1.0

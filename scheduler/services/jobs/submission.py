@@ -6,9 +6,9 @@ from functools import cached_property
 
 from django.conf import settings
 
-from scheduler.core import wording
-from scheduler.core.plan import Reason
-from scheduler.core.snapshot import Job as CoreJob
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Reason
+from scheduler.core.model.snapshot import Job as CoreJob
 from scheduler.jobspec import JobSpec, SecretUse, did_you_mean, parse
 from scheduler.services.jobs.feasibility import Judge
 from scheduler.services.jobs.queue_room import jobs_before

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import connection
 
-from scheduler.core import snapshot as core
+from scheduler.core.model import snapshot as core
 
 _FACTS = """
 SELECT t.id, t.name, t.most_unfinished_jobs,

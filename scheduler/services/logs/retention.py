@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import QuerySet, Sum
 
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import AttemptState
+from scheduler.core.model.lifecycle import AttemptState
 from scheduler.models import Attempt, AttemptPart, LogChunk, LogRemoval
 from scheduler.models.logs import RemovalCause
 

@@ -10,8 +10,8 @@ from django.db import connection, transaction
 
 from scheduler import stream
 from scheduler.clock import database_now
-from scheduler.core.lending.terms import MARKET
-from scheduler.core.plan import LedgerLine as Line
+from scheduler.core.model.loan_terms import MARKET
+from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.models import LedgerLine
 from scheduler.represent import SPARE_VIEW, iso
 from tenants.models import VirtualClusterMember

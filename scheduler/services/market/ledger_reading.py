@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from scheduler.core.lending.terms import MARKET
+from scheduler.core.model.loan_terms import MARKET
 from scheduler.models import Job, LedgerLine
 from scheduler.represent import SPARE_VIEW
 from scheduler.services.market.ledger import represented

@@ -9,7 +9,7 @@ from django.db.models import F, Sum
 
 from scheduler import stream
 from scheduler.clock import database_now
-from scheduler.core.lending import terms as core
+from scheduler.core.model import loan_terms as core
 from scheduler.hints import hint_round
 from scheduler.lending.in_force import lot_of
 from scheduler.lending.objects import cost_of, in_credits

@@ -7,7 +7,7 @@ from django.db import transaction
 from django.db.models import F
 
 from scheduler.clock import database_now
-from scheduler.core.lending.terms import Lot
+from scheduler.core.model.loan_terms import Lot
 from scheduler.hints import hint_round
 from scheduler.lending.owners import require_owner
 from scheduler.models import MarketRule, Offer

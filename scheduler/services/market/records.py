@@ -7,7 +7,7 @@ from django.db.models import F
 
 from scheduler import stream
 from scheduler.core.lending.lots import words_of
-from scheduler.core.plan import LedgerLine
+from scheduler.core.model.plan import LedgerLine
 from scheduler.lending.in_force import lot_of
 from scheduler.models import Event, Loan, Offer
 from scheduler.services.market.ledger import ledger_write

@@ -6,8 +6,8 @@ from datetime import timedelta
 from django.db import transaction
 
 from scheduler.clock import database_now
-from scheduler.core.lending import terms as core
 from scheduler.core.lending.checking import problems
+from scheduler.core.model import loan_terms as core
 from scheduler.hints import hint_round
 from scheduler.lending.in_force import own_guarantees
 from scheduler.lending.owners import require_owner

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from scheduler.core.cells.errors import Problem
-from scheduler.core.lending import terms as core
 from scheduler.core.lending.checking import problems
 from scheduler.core.lending.lots import gpus_of
+from scheduler.core.model import loan_terms as core
 from scheduler.jobspec import did_you_mean
 from scheduler.lending.in_force import lot_of, market_now
 from scheduler.models import GpuModel, Offer

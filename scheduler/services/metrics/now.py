@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import ATTEMPT_LIVE
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE
 from scheduler.models import Attempt, AttemptPart, NodeMetrics
 from scheduler.models.metrics import Resolution
 from scheduler.services.metrics.buckets import GPU_MEASURES, REPLICA_MEASURES, Group, told

@@ -7,7 +7,7 @@ from django.db.models import F, QuerySet
 
 from scheduler import stream
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import AttemptState
+from scheduler.core.model.lifecycle import AttemptState
 from scheduler.models import Attempt, AttemptPart, Node
 from scheduler.models.jobs import PartState, StopCause
 from scheduler.services.attempts.deadlocks import repeated_on_deadlock

@@ -8,7 +8,7 @@ from django.db.models import F
 
 from scheduler import stream
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import ATTEMPT_LIVE, AttemptState
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState
 from scheduler.hints import hint_round
 from scheduler.models import AgentService, Attempt, AttemptPart, Node
 from scheduler.models.inventory import NodeState

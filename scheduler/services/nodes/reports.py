@@ -21,7 +21,7 @@ from nodeagent.messages import (
     decode,
 )
 from scheduler import stream
-from scheduler.core.lifecycle import ATTEMPT_LIVE, AttemptState
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState
 from scheduler.hints import hint_round
 from scheduler.models import Attempt, AttemptPart, Gpu, GpuModel, Node, ProgressPoint
 from scheduler.models.inventory import NodeState

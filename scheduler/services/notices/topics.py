@@ -7,9 +7,9 @@ from typing import Any
 
 from django.conf import settings
 
-from scheduler.core import wording
 from scheduler.core.failures.taxonomy import CLASSES, NO_SIGNATURE, FailureClass
-from scheduler.core.lifecycle import ATTEMPT_LIVE
+from scheduler.core.model import wording
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE
 from scheduler.models import Attempt, Event, Job, Node
 from tenants.models import Tenant
 

@@ -16,7 +16,7 @@ from django.db.models import Q, QuerySet
 from nodeagent.messages import SessionOffer, encode
 from scheduler import stream
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import AttemptState
+from scheduler.core.model.lifecycle import AttemptState
 from scheduler.models import Attempt, AttemptPart, Job, Node, Session
 from scheduler.models.jobs import PartState
 from scheduler.selectors import job_get

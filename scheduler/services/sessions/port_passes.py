@@ -10,7 +10,7 @@ from datetime import timedelta
 from django.db import transaction
 
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import AttemptState
+from scheduler.core.model.lifecycle import AttemptState
 from scheduler.models import Job, PortPass
 from scheduler.selectors import job_get
 from scheduler.services.sessions.opening import attempt_open, require_may_enter, require_port

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.clock import database_now
-from scheduler.core.lifecycle import AttemptState, HoldPhase
+from scheduler.core.model.lifecycle import AttemptState, HoldPhase
+from scheduler.core.model.plugin_text import format_plugin
 from scheduler.core.perf.speed import Kind, Speed, kind_of
-from scheduler.core.plugin_text import format_plugin
 from scheduler.models import Attempt, GpuModel, Job
 from scheduler.represent import iso, view_of
 from scheduler.selectors import view_targets

@@ -13,8 +13,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Patch, PathPatch
 from matplotlib.path import Path
 
+from scheduler.core.model.snapshot import GpuId, JobId, NodeId
 from scheduler.core.sim.result import Result, Stay
-from scheduler.core.snapshot import GpuId, JobId, NodeId
 from scheduler.simulation.report.palette import INK, OTHER, PAPER, RULE, SERIES
 from scheduler.simulation.report.quantities import time_unit
 from scheduler.simulation.report.rendering import WIDE, Drawing, add_legend

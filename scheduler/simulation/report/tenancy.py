@@ -2,7 +2,7 @@
 
 At any instant the guaranteed jobs that a tenant has in a virtual cluster are its demand. It is *entitled* to
 its part of the GPUs that the virtual cluster is guaranteed, by its weight among those that have any demand
-then, and to what others can not use (water filling, `scheduler.core.parts.entitlement`); models count alike
+then, and to what others can not use (water filling, `core.building_blocks.entitlement`); models count alike
 there.
 
 What GPU time is worth to a tenant depends on the model: an hour counts as fast as its jobs are there,
@@ -10,7 +10,7 @@ relative to their best model. Of that, *alone* it would have had its part of eve
 whether these have demand or not, its best models first and as far as its demand goes. A tenant that had less
 is better off alone. Both are sums over instants at even distances.
 
-Apps are those of `scheduler.core.leasing.apps`: one job, or all jobs of a tenant that name the same search.
+Apps are those of `core.policies.themis.apps`: one job, or all jobs of a tenant that name the same search.
 Here the whole life is known, so rho = T / T_alone, T from the first submission to the last end, and T_alone
 what the app would have taken on the n-th part of the C GPUs, n being the mean number of apps in the system:
 

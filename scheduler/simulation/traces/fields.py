@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from difflib import get_close_matches
 
-from scheduler.core import wording
+from scheduler.core.model import wording
 from scheduler.core.sim.workload import Status
 
 #: What a missing time is called in the published logs.

@@ -15,8 +15,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from scheduler.core.model.snapshot import DOWNGRADE, PREEMPT, Candidates, Task
 from scheduler.core.sim.workload import Arrival, Workload
-from scheduler.core.snapshot import DOWNGRADE, PREEMPT, Candidates, Task
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.traces import fields
 from scheduler.simulation.traces.fields import BadField, shown

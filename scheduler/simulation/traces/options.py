@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from scheduler.core import wording
+from scheduler.core.model import wording
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.rates import ThroughputTable
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scheduler.core import wording
+from scheduler.core.model import wording
 from scheduler.simulation.errors import Problem, TraceError
 from scheduler.simulation.traces.fields import BadField, count, named, positive, seconds, shown
 from scheduler.simulation.traces.source import Source, TracedJob

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 from random import Random
 
-from scheduler.core import wording
+from scheduler.core.model import wording
+from scheduler.core.model.snapshot import Job, JobId, Task, Training
 from scheduler.core.sim.workload import Arrival, Truth, Workload
-from scheduler.core.snapshot import Job, JobId, Task, Training
 from scheduler.simulation.errors import Problem
 from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.skew import skew_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scheduler.core import wording
+from scheduler.core.model import wording
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.traces import (
     alibaba,

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from scheduler.core.model.snapshot import Regime
 from scheduler.core.sim.workload import Phase
-from scheduler.core.snapshot import Regime
 from scheduler.simulation.traces.fields import BadField, count, named, number, positive, seconds, shown
 from scheduler.simulation.traces.source import Source, TracedJob
 

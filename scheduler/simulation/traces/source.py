@@ -12,9 +12,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from scheduler.core import wording
+from scheduler.core.model import wording
+from scheduler.core.model.snapshot import Candidates, Regime, Task
 from scheduler.core.sim.workload import Phase, Status
-from scheduler.core.snapshot import Candidates, Regime, Task
 from scheduler.simulation.errors import Problem, TraceError
 from scheduler.simulation.traces.fields import BadField, shown
 from scheduler.simulation.traces.options import TraceOptions

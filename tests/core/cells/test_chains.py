@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler.core.bits import members
 from scheduler.core.cells import Cell, Leaf, compiled, from_document
+from scheduler.core.model.bits import members
 from tests.core.cells.hierarchies import racks
 
 

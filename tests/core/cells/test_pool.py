@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from scheduler.core.bits import members
 from scheduler.core.cells import compiled
 from scheduler.core.cells.chains import Chain
 from scheduler.core.cells.pool import Pool, pools_of
+from scheduler.core.model.bits import members
 from tests.core.cells.hierarchies import racks
 
 GPU, SWITCH, NODE, RACK = range(4)

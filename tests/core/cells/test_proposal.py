@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.proposal import Machine, proposed
-from scheduler.core.cells.specification import CellType, PhysicalCell
+from scheduler.core.model.cell_specification import CellType, PhysicalCell
 
 
 def machine(name: str, gpus: int, *, model: str = "V100", rack: str = "r1", switch: int = 2) -> Machine:

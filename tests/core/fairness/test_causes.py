@@ -7,9 +7,9 @@ import pytest
 
 from scheduler.core.fairness.causes import BY_JOB, BY_WEIGHT, Cause, Finding, cause_of
 from scheduler.core.fairness.division import account_of
-from scheduler.core.lending.terms import Lending, Loan, LoanId, Lot
-from scheduler.core.registry import POLICIES
-from scheduler.core.snapshot import Member, Snapshot, Task, Tenant, VirtualCluster
+from scheduler.core.model.loan_terms import Lending, Loan, LoanId, Lot
+from scheduler.core.model.snapshot import Member, Snapshot, Task, Tenant, VirtualCluster
+from scheduler.core.round.registry import POLICIES
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot
 
 LONG_AGO = NOW - 3_600

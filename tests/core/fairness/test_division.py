@@ -12,9 +12,9 @@ from scheduler.core.fairness.alone import Gang, speed_alone
 from scheduler.core.fairness.division import Division, account_of
 from scheduler.core.fairness.envy import Envy, Had, envies
 from scheduler.core.fairness.lent import Share, uses
-from scheduler.core.lending.terms import Lending
-from scheduler.core.round import decide
-from scheduler.core.snapshot import Member, Snapshot, VirtualCluster
+from scheduler.core.model.loan_terms import Lending
+from scheduler.core.model.snapshot import Member, Snapshot, VirtualCluster
+from scheduler.core.round.decide import decide
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot
 
 #: Three times as fast on V100, and a half.

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Demand, Need, demand_of
 from scheduler.core.fitting.packing import Layer, locate
-from scheduler.core.round import decide
-from scheduler.core.snapshot import GpuId, Job, Node, Task, Topology
+from scheduler.core.model.snapshot import GpuId, Job, Node, Task, Topology
+from scheduler.core.round.decide import decide
 from tests.builders import make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 
 LEVELS = ("rack", "node", "socket", "switch")

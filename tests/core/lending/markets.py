@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scheduler.core.guarantees.reliance import relying_on
-from scheduler.core.lending.terms import (
+from scheduler.core.model.loan_terms import (
     BorrowRule,
     Lending,
     LendRule,
@@ -17,7 +16,8 @@ from scheduler.core.lending.terms import (
     OfferId,
     RuleId,
 )
-from scheduler.core.snapshot import Snapshot
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.round.guarantees.reliance import relying_on
 from tests.builders import NOW
 
 

@@ -16,7 +16,7 @@ from scheduler.core.cells.errors import Problem
 from scheduler.core.lending.checking import problems, problems_with_change
 from scheduler.core.lending.in_force import Guarantees, in_force, next_change
 from scheduler.core.lending.lots import cost, gpus_of
-from scheduler.core.lending.terms import Loan, LoanId, Lot, Offer, OfferId
+from scheduler.core.model.loan_terms import Loan, LoanId, Lot, Offer, OfferId
 from tests.core.cells.hierarchies import group, racks, random_specification
 
 P100 = {"speech": {"P100": 8}, "vision": {"P100": 4}}

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.check import check
-from scheduler.core.codec import dumps_plan, dumps_snapshot, loads_plan, loads_snapshot
-from scheduler.core.errors import PlanError
-from scheduler.core.guarantees.reliance import owned, relying_on
 from scheduler.core.lending.checking import problems
 from scheduler.core.lending.in_force import own_of
-from scheduler.core.lending.terms import MARKET, LendRule, Loan, LoanId, Lot, MarketAction, RuleId
-from scheduler.core.plan import ActionKind, Plan
-from scheduler.core.round import decide
-from scheduler.core.snapshot import Job, Running, Snapshot
+from scheduler.core.model.codec import dumps_plan, dumps_snapshot, loads_plan, loads_snapshot
+from scheduler.core.model.errors import PlanError
+from scheduler.core.model.loan_terms import MARKET, LendRule, Loan, LoanId, Lot, MarketAction, RuleId
+from scheduler.core.model.plan import ActionKind, Plan
+from scheduler.core.model.snapshot import Job, Running, Snapshot
+from scheduler.core.round.checks.plan import check
+from scheduler.core.round.decide import decide
+from scheduler.core.round.guarantees.reliance import owned, relying_on
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.lending.markets import borrows, lends, make_loan, make_offer, with_market
 from tests.core.test_properties import decides_as_anew

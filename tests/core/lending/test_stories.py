@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.errors import SchedulingError
-from scheduler.core.guarantees.reliance import owned, relying_on
-from scheduler.core.lending.terms import Loan, Lot
-from scheduler.core.plan import Action, ActionKind, Tier
-from scheduler.core.registry import POLICIES
-from scheduler.core.round import decide
+from scheduler.core.model.errors import SchedulingError
+from scheduler.core.model.loan_terms import Loan, Lot
+from scheduler.core.model.plan import Action, ActionKind, Tier
+from scheduler.core.model.snapshot import Job, Snapshot
+from scheduler.core.round.decide import decide
+from scheduler.core.round.guarantees.reliance import owned, relying_on
+from scheduler.core.round.registry import POLICIES
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.forecast import forecast
 from scheduler.core.sim.market import BANK, Transfer
-from scheduler.core.snapshot import Job, Snapshot
 from tests.builders import NOW, make_job, make_node, make_snapshot, make_virtual_cluster
 from tests.core.lending.markets import borrows, lends, make_loan, make_offer, with_market
 from tests.core.sim.worlds import arrival

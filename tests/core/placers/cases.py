@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scheduler.core.plan import Plan
-from scheduler.core.round import decide
-from scheduler.core.snapshot import Job, Node, Running, Snapshot
+from scheduler.core.model.plan import Plan
+from scheduler.core.model.snapshot import Job, Node, Running, Snapshot
+from scheduler.core.round.decide import decide
 from tests.builders import make_snapshot, make_virtual_cluster
 
 

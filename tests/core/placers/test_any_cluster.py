@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from scheduler.core.registry import PLACERS
-from scheduler.core.round import decide
-from scheduler.core.snapshot import Snapshot
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.round.decide import decide
+from scheduler.core.round.registry import PLACERS
 from tests.core import worlds
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from scheduler.core import registry
+from scheduler.core.building_blocks.policy import Placed, View
 from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.model.plan import Decision, Grant, Reason, Tier
+from scheduler.core.model.snapshot import Job, Node, Running, Snapshot, Topology
 from scheduler.core.placers.delay import Delay
-from scheduler.core.plan import Decision, Grant, Reason, Tier
-from scheduler.core.policy import Placed, View
-from scheduler.core.round import decide
-from scheduler.core.snapshot import Job, Node, Running, Snapshot, Topology
+from scheduler.core.round import registry
+from scheduler.core.round.decide import decide
 from tests.builders import NOW, make_job, make_node, make_running
 from tests.core.placers.cases import case, nodes_in
 

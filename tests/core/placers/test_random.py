@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from scheduler.core.snapshot import Topology
+from scheduler.core.model.snapshot import Topology
 from tests.builders import NOW, make_cluster, make_job, make_node
 from tests.core.placers.cases import case, placed
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scheduler.core.plan import ActionKind
-from scheduler.core.round import decide
-from scheduler.core.snapshot import Topology
+from scheduler.core.model.plan import ActionKind
+from scheduler.core.model.snapshot import Topology
+from scheduler.core.round.decide import decide
 from tests.builders import make_cluster, make_job, make_node, make_running
 from tests.core.placers.cases import case, placed
 

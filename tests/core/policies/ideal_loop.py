@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
 
-from scheduler.core.round import decide
-from scheduler.core.snapshot import AllocationId, Job, JobId, Running, Snapshot
+from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running, Snapshot
+from scheduler.core.round.decide import decide
 
 
 class IdealLoop:

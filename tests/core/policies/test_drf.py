@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from scheduler.core.plan import ActionKind, Plan
-from scheduler.core.round import decide
-from scheduler.core.snapshot import Job, Member, Snapshot, Task
+from scheduler.core.model.plan import ActionKind, Plan
+from scheduler.core.model.snapshot import Job, Member, Snapshot, Task
+from scheduler.core.round.decide import decide
 from tests.builders import make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 
 GIB = 2**30

@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.plan import ActionKind, Plan
-from scheduler.core.round import decide
-from scheduler.core.snapshot import Job, Snapshot
+from scheduler.core.model.plan import ActionKind, Plan
+from scheduler.core.model.snapshot import Job, Snapshot
+from scheduler.core.round.decide import decide
 from tests.builders import (
     NOW,
     make_cluster,

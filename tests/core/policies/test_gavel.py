@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.allocation.solving import OBJECTIVES
-from scheduler.core.computing import Overrun
-from scheduler.core.errors import UnknownPlugin
-from scheduler.core.plan import ActionKind, Plan, Tier
-from scheduler.core.registry import make_policy
-from scheduler.core.round import decide
+from scheduler.core.building_blocks.computing import Overrun
+from scheduler.core.model.errors import UnknownPlugin
+from scheduler.core.model.plan import ActionKind, Plan, Tier
+from scheduler.core.model.snapshot import Job, Member, Node, PairSpeeds, Running, Snapshot
+from scheduler.core.round.decide import decide
+from scheduler.core.round.registry import make_policy
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Arrival, Truth
-from scheduler.core.snapshot import Job, Member, Node, PairSpeeds, Running, Snapshot
+from scheduler.core.solvers.solving import OBJECTIVES
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 
 MODELS = ("V100", "K80")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.round import decide
+from scheduler.core.round.decide import decide
 from tests.core.test_conformance import make_busy, make_workload
 from tests.core.virtual_loop import VirtualLoop
 

@@ -11,13 +11,13 @@ import pytest
 
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.errors import SpecificationError
-from scheduler.core.cells.specification import CellType, PhysicalCell, Specification, VirtualCells
+from scheduler.core.model.cell_specification import CellType, PhysicalCell, Specification, VirtualCells
+from scheduler.core.model.snapshot import Snapshot, Topology
 from scheduler.core.sim.advice import Advice, AdviceError, Demands, Effort, advise
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.recommending import recommendation
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
-from scheduler.core.snapshot import Snapshot, Topology
 from tests.builders import make_cluster, make_node, make_snapshot, make_virtual_cluster
 from tests.core.sim.worlds import arrival
 

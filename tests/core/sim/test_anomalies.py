@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from scheduler.core.plan import Reason, Tier
+from scheduler.core.model.plan import Reason, Tier
+from scheduler.core.model.snapshot import Snapshot, Topology
 from scheduler.core.sim.anomalies import cause_of, compare, evidence_of, private_run, waits_in
 from scheduler.core.sim.delays import Cause, Comparison
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.private import private_cluster
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
-from scheduler.core.snapshot import Snapshot, Topology
 from scheduler.simulation.private import PrivateClusters
 from tests.builders import make_cluster, make_snapshot, make_virtual_cluster
 from tests.core.sim.worlds import arrival

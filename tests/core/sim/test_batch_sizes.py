@@ -9,14 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.plan import Plan
+from scheduler.core.model.plan import Plan
+from scheduler.core.model.snapshot import JobId, Regime, Training
 from scheduler.core.sim.batch_sizes import Schedule
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.failures import Failures
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival, Phase
-from scheduler.core.snapshot import JobId, Regime, Training
 from tests.core.sim.worlds import arrival, cluster, ends, rules, simulate, two_models, workloads
 
 #: Ten epochs of 10 s, then twenty of 4 s with twice the batch size, then five of 10 s again.

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.plan import Plan
-from scheduler.core.registry import PLACERS, POLICIES
-from scheduler.core.round import decide
+from scheduler.core.model.plan import Plan
+from scheduler.core.model.snapshot import Budget, GpuId, Snapshot, Tenant
+from scheduler.core.round.decide import decide
+from scheduler.core.round.registry import PLACERS, POLICIES
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
-from scheduler.core.snapshot import Budget, GpuId, Snapshot, Tenant
 from tests.core.sim.worlds import rules, two_models, workloads
 from tests.core.worlds_in_cells import hardware_of, in_cells, owning
 

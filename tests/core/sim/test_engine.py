@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from scheduler.core.errors import SchedulingError
+from scheduler.core.model.errors import SchedulingError
+from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Snapshot
 from scheduler.core.sim.costs import CostFor, Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.failures import FailureClass, Failures
@@ -14,7 +15,6 @@ from scheduler.core.sim.occupancy import Occupancy
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Truth
-from scheduler.core.snapshot import AllocationId, GpuId, JobId, Snapshot
 from tests.builders import make_cluster, make_job, make_node, make_running
 from tests.core.sim.worlds import arrival, cluster, ends, simulate
 

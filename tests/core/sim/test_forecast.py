@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.guarantees.reliance import relying_on
-from scheduler.core.lending.terms import BorrowRule, Lending, LendRule, Lot, RuleId
+from scheduler.core.model.loan_terms import BorrowRule, Lending, LendRule, Lot, RuleId
+from scheduler.core.model.snapshot import Budget, Candidates, Job, JobId, Snapshot, Tenant, Trial
+from scheduler.core.round.guarantees.reliance import relying_on
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.forecast import Bounds, Forecast, forecast, waiting_jobs
 from scheduler.core.sim.run_times import Assumption, RunTimes, Source
 from scheduler.core.sim.workload import Arrival, Truth
-from scheduler.core.snapshot import Budget, Candidates, Job, JobId, Snapshot, Tenant, Trial
 from tests.builders import (
     NOW,
     make_cluster,

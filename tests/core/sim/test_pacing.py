@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from scheduler.core.plan import Plan
-from scheduler.core.serve import Served
+from scheduler.core.model.plan import Plan
+from scheduler.core.model.snapshot import JobId
+from scheduler.core.round.run_view import Served
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
-from scheduler.core.snapshot import JobId
 from tests.core.sim.worlds import arrival, cluster, ends, simulate, two_models, workloads
 
 

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from scheduler.core.cells.specification import CellType, PhysicalCell, Specification, VirtualCells
-from scheduler.core.errors import SchedulingError
+from scheduler.core.model.cell_specification import CellType, PhysicalCell, Specification, VirtualCells
+from scheduler.core.model.errors import SchedulingError
+from scheduler.core.model.snapshot import Snapshot, Tenant
 from scheduler.core.sim.private import private_cluster
-from scheduler.core.snapshot import Snapshot, Tenant
 from tests.builders import (
     make_cluster,
     make_job,

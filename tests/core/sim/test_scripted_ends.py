@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from scheduler.core.model.snapshot import JobId, Tenant
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Truth
-from scheduler.core.snapshot import JobId, Tenant
 from tests.builders import make_job, make_node, make_running
 from tests.core.sim.worlds import arrival, cluster, ends
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.cells.compiling import compiled
-from scheduler.core.cells.specification import Specification, VirtualCells
-from scheduler.core.plan import Plan
-from scheduler.core.serve import Served
+from scheduler.core.model.cell_specification import Specification, VirtualCells
+from scheduler.core.model.plan import Plan
+from scheduler.core.model.snapshot import Snapshot, Topology
+from scheduler.core.round.run_view import Served
 from scheduler.core.sim.delays import Comparison
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
-from scheduler.core.snapshot import Snapshot, Topology
 from scheduler.simulation.private import PrivateClusters
 from tests.builders import make_cluster, make_snapshot, make_virtual_cluster
 from tests.core.sim.test_private import racks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.core.model.snapshot import JobId, Snapshot, Trial
 from scheduler.core.sim.forecast import Bounds
 from scheduler.core.sim.what_if import (
     ChangeError,
@@ -15,7 +16,6 @@ from scheduler.core.sim.what_if import (
     NodeChange,
     what_if,
 )
-from scheduler.core.snapshot import JobId, Snapshot, Trial
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 
 HOUR = 3_600.0

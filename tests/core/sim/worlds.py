@@ -7,12 +7,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from scheduler.core.model.snapshot import Snapshot, Task, Topology, VirtualCluster
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.failures import Failures
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival, Truth
-from scheduler.core.snapshot import Snapshot, Task, Topology, VirtualCluster
 from tests.builders import make_cluster, make_job, make_node, make_snapshot, make_virtual_cluster
 
 

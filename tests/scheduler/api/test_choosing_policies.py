@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.core.allocation.solving import OBJECTIVES
-from scheduler.core.registry import PLACERS, POLICIES, make_placer, make_policy
+from scheduler.core.round.registry import PLACERS, POLICIES, make_placer, make_policy
+from scheduler.core.solvers.solving import OBJECTIVES
 from scheduler.models import Round
 from scheduler.plugins import problems_with_placer, problems_with_policy
 from scheduler.rounds.run import run_round

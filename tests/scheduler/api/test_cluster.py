@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from scheduler.core import codec
-from scheduler.core.plan import Action, ActionKind, Placement, Plan
+from scheduler.core.model import codec
+from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
 from scheduler.models import Event, Node, NodeCheck, Round, UsageSample
 from scheduler.services.nodes.managing import node_of_token
 from tests.api.caller import is_error

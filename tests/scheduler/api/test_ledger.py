@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.api import exports
 from scheduler.clock import database_now
-from scheduler.core.plan import LedgerLine as Line
+from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.services.market.ledger import ledger_write
 from tests.api.caller import caller, is_error
 from tests.scheduler.api.conftest import World

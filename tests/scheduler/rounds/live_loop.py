@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from scheduler.clock import database_now
-from scheduler.core import codec
-from scheduler.core.lifecycle import AttemptState
-from scheduler.core.plan import Action
-from scheduler.core.snapshot import GpuId, Snapshot
+from scheduler.core.model import codec
+from scheduler.core.model.lifecycle import AttemptState
+from scheduler.core.model.plan import Action
+from scheduler.core.model.snapshot import GpuId, Snapshot
 from scheduler.models import Attempt, AttemptPart, Job, Node, Round
 from scheduler.models.jobs import PartState, StopCause
 from scheduler.rounds.run import run_round

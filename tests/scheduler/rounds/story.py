@@ -10,9 +10,9 @@ from typing import Any
 
 from scheduler import jobspec
 from scheduler.clock import database_now
+from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.workload import Truth
-from scheduler.core.snapshot import JobId, Snapshot
 from scheduler.models import Node as NodeRow
 from scheduler.models.inventory import NodeState
 from scheduler.services.nodes.draining import drain_overdue, node_drain

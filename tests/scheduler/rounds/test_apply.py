@@ -4,7 +4,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from scheduler import represent
-from scheduler.core.plan import Action, ActionKind, Placement, Plan, Reason, Tier
+from scheduler.core.model.plan import Action, ActionKind, Placement, Plan, Reason, Tier
 from scheduler.models import Event, Explanation, PolicyMemory, QueueOrder
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.snapshot import read_snapshot

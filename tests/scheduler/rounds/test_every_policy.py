@@ -10,8 +10,8 @@ import pytest
 from django.core.management import call_command
 
 from scheduler.clock import database_now
-from scheduler.core import codec
-from scheduler.core.registry import PLACERS, POLICIES
+from scheduler.core.model import codec
+from scheduler.core.round.registry import PLACERS, POLICIES
 from scheduler.models import Attempt, Explanation, Job, Round
 from scheduler.rounds.snapshot import read_snapshot
 from tests.scheduler.builders import make_node, make_tenant, make_vc

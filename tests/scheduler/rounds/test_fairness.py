@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from scheduler import hints, tasks
-from scheduler.core import codec
-from scheduler.core.snapshot import Member, Snapshot, VirtualCluster
+from scheduler.core.model import codec
+from scheduler.core.model.snapshot import Member, Snapshot, VirtualCluster
 from scheduler.models import FairnessProgress, FairnessSample, FairnessState, FairnessViolation, Round
 from scheduler.rounds import fairness
 from scheduler.rounds.fairness import account_for_rounds

@@ -9,9 +9,9 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
 
 from scheduler.clock import database_now
-from scheduler.core import registry
-from scheduler.core.plan import Decision, Grant
-from scheduler.core.plan import LedgerLine as Line
+from scheduler.core.model.plan import Decision, Grant
+from scheduler.core.model.plan import LedgerLine as Line
+from scheduler.core.round import registry
 from scheduler.models import LedgerLine, Round
 from scheduler.rounds import replay as replaying
 from scheduler.rounds import run

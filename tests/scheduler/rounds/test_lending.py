@@ -7,9 +7,9 @@ import pytest
 from django.utils import timezone
 
 from scheduler.core.cells.compiling import compiled
-from scheduler.core.cells.specification import VirtualCells
-from scheduler.core.guarantees.reliance import owned
-from scheduler.core.lending import terms as core
+from scheduler.core.model import loan_terms as core
+from scheduler.core.model.cell_specification import VirtualCells
+from scheduler.core.round.guarantees.reliance import owned
 from scheduler.models import PolicyMemory
 from scheduler.rounds.cell_effects import effects
 from scheduler.rounds.snapshot import read_snapshot

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 from django.db import connection
 
-from scheduler.core.lending.terms import MARKET, Lot, MarketAction
-from scheduler.core.plan import LedgerLine as Line
-from scheduler.core.plan import Plan
+from scheduler.core.model.loan_terms import MARKET, Lot, MarketAction
+from scheduler.core.model.plan import LedgerLine as Line
+from scheduler.core.model.plan import Plan
 from scheduler.models import CreditTransfer, LedgerLine, Loan, Offer
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.ledger import lines_that_differ

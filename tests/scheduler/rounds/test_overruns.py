@@ -14,13 +14,14 @@ from django.core.management import call_command
 
 from scheduler import represent
 from scheduler.clock import database_now
-from scheduler.core import codec, registry
-from scheduler.core.allocation.instance import Instance
-from scheduler.core.allocation.solving import solve
-from scheduler.core.plan import Decision, Plan
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.model import codec
+from scheduler.core.model.plan import Decision, Plan
+from scheduler.core.model.snapshot import Memory
 from scheduler.core.policies.fifo import Fifo
-from scheduler.core.policy import View
-from scheduler.core.snapshot import Memory
+from scheduler.core.round import registry
+from scheduler.core.solvers.instance import Instance
+from scheduler.core.solvers.solving import solve
 from scheduler.models import ClusterSettings, Event, Forecast, PolicyMemory, Round, ViewComputing
 from scheduler.rounds import run
 from scheduler.rounds.forecasting import run_forecast
@@ -30,7 +31,7 @@ from scheduler.rounds.run import run_round
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.solver import Budget, Solver
 from tenants.models import VirtualCluster
-from tests.core.allocation.instances import large_instance
+from tests.core.solvers.instances import large_instance
 from tests.scheduler.builders import make_job, make_node, make_tenant, make_vc
 
 pytestmark = pytest.mark.django_db

@@ -9,9 +9,9 @@ from django.db import connection
 from django.utils import timezone
 
 from scheduler import hints
-from scheduler.core import codec
-from scheduler.core.parts.growing import SETTLED_SECONDS
-from scheduler.core.plan import Plan
+from scheduler.core.building_blocks.growing import SETTLED_SECONDS
+from scheduler.core.model import codec
+from scheduler.core.model.plan import Plan
 from scheduler.models import AllocatedGpu, Allocation, Attempt, Explanation, Leadership, Node, Round
 from scheduler.rounds import run
 from scheduler.rounds.run import run_round

@@ -12,11 +12,11 @@ from datetime import timedelta
 import pytest
 
 from scheduler.clock import database_now
-from scheduler.core.plan import Plan
+from scheduler.core.model.plan import Plan
+from scheduler.core.model.snapshot import Candidates, Snapshot
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
-from scheduler.core.snapshot import Candidates, Snapshot
 from scheduler.models import Attempt, Job, Loan, MarketRule, Offer
 from scheduler.models.jobs import StopCause
 from scheduler.rounds.snapshot import read_snapshot

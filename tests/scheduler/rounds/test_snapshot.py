@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from scheduler.core import snapshot as core
+from scheduler.core.building_blocks.pace import Pace
 from scheduler.core.cells.document import from_document
-from scheduler.core.parts.pace import Pace
-from scheduler.core.round import decide
+from scheduler.core.model import snapshot as core
+from scheduler.core.round.decide import decide
 from scheduler.models import ClusterSettings, PolicyMemory, Restraint, TrainingProgress
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.services.speeds import on_record as known_speeds

@@ -14,15 +14,15 @@ from typing import Any
 import psutil
 import pytest
 
-from scheduler.core.allocation.checking import checked_instance
-from scheduler.core.allocation.errors import InstanceError, ObjectiveError
-from scheduler.core.allocation.solving import solve
-from scheduler.core.computing import Overrun, of_view
-from scheduler.core.errors import InvalidTransition
-from scheduler.core.lifecycle import JobEvent, JobState, job_step
+from scheduler.core.building_blocks.computing import Overrun, of_view
+from scheduler.core.model.errors import InvalidTransition
+from scheduler.core.model.lifecycle import JobEvent, JobState, job_step
+from scheduler.core.solvers.checking import checked_instance
+from scheduler.core.solvers.errors import InstanceError, ObjectiveError
+from scheduler.core.solvers.solving import solve
 from scheduler.rounds import solver as module
 from scheduler.rounds.solver import MIB, Budget, Limits, Solver, TimeLeft
-from tests.core.allocation.instances import large_instance
+from tests.core.solvers.instances import large_instance
 from tests.up.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -254,9 +254,9 @@ def test_a_fork_leaves_the_child_to_its_parent(solver: Solver) -> None:
 
 PARENT = """
 import sys
-from scheduler.core.allocation.solving import solve
+from scheduler.core.solvers.solving import solve
 from scheduler.rounds.solver import Solver, TimeLeft
-from tests.core.allocation.instances import large_instance
+from tests.core.solvers.instances import large_instance
 solver = Solver()
 solver.run(TimeLeft(10, 10), solve, large_instance(20))
 print(solver.child, flush=True)

@@ -7,7 +7,7 @@ from django.utils import timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core import snapshot as core
+from scheduler.core.model import snapshot as core
 from scheduler.models import AllocatedGpu, Allocation, Attempt, Budget, Event, GpuModel
 from scheduler.models.budgets import BudgetPeriod
 from scheduler.rounds.looking_ahead import facts_ahead

@@ -7,7 +7,7 @@ from scheduler.cells.doomed import Whole
 from scheduler.cells.use import Owners, Use
 from scheduler.core.cells.chains import Cell, Chain
 from scheduler.core.cells.compiling import compiled
-from scheduler.core.cells.specification import CellType, PhysicalCell, Specification
+from scheduler.core.model.cell_specification import CellType, PhysicalCell, Specification
 
 #: Two nodes of two pairs of GPUs: cells of 8, 4, 2 and 1.
 CHAIN: Chain = compiled(

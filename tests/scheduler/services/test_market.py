@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.clock import database_now
-from scheduler.core.lending.terms import Lot
+from scheduler.core.model.loan_terms import Lot
 from scheduler.lending.in_force import market_now
 from scheduler.models import CreditAccount, CreditTransfer, Event, LedgerLine, Loan, MarketRule, Offer
 from scheduler.models.market import BANK

@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.clock import database_now
 from scheduler.core.failures.losses import HELD_AFTER
-from scheduler.core.plan import Action, ActionKind, Placement, Plan
+from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
 from scheduler.models import Allocation, Attempt, Event, Job, Node
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.snapshot import read_snapshot

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
+from scheduler.core.model.snapshot import GpuId, JobId, NodeId
 from scheduler.core.sim.result import JobRecord, Result, Sample, Stay, StayEnd
-from scheduler.core.snapshot import GpuId, JobId, NodeId
 
 GPUS_A_NODE = 8
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.core.snapshot import GpuId, NodeId
+from scheduler.core.model.snapshot import GpuId, NodeId
 from scheduler.simulation.report.gantt import excerpt, gantt_drawing, main_tenants, nodes_of
 from scheduler.simulation.report.rendering import page_svg, svg_file
 from tests.simulation.report.synthetic import month, record, result, stay

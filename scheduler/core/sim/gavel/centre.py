@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from scheduler.core.allocation.errors import SolverError
-from scheduler.core.allocation.instance import Floats
-from scheduler.core.allocation.polytope import Polytope
+from scheduler.core.solvers.errors import SolverError
+from scheduler.core.solvers.instance import Floats
+from scheduler.core.solvers.polytope import Polytope
 
 #: Where the path ends: what each pair of a slack and its price multiplies to. ECOS stops about there.
 END = 1e-8

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, get_type_hints
 
-from scheduler.core import wording
-from scheduler.core.allocation.solving import OBJECTIVES
-from scheduler.core.errors import UnknownPlugin
-from scheduler.core.plugin_text import Value, parse_plugin
+from scheduler.core.model import wording
+from scheduler.core.model.errors import UnknownPlugin
+from scheduler.core.model.plugin_text import Value, parse_plugin
 from scheduler.core.sim.gavel.matching import AlloX
 from scheduler.core.sim.gavel.programs import Program
 from scheduler.core.sim.gavel.queues import AnyModel, FastestFirst, PublishedAnyModel
 from scheduler.core.sim.gavel.rounds import Rules, Shares
 from scheduler.core.sim.gavel.splits import Gandiva, Isolated
+from scheduler.core.solvers.solving import OBJECTIVES
 
 #: What `--rounds` must say.
 NAME = "gavel"

@@ -1,10 +1,10 @@
-"""Shares from linear programs: the objectives of `scheduler.core.allocation`, as Gavel's simulator asks them.
+"""Shares from linear programs: the objectives of `core.solvers`, as Gavel's simulator asks them.
 
 A policy that takes all models for alike believes in a rate of 1, or of each job's rate on the reference model
 where the end of jobs matters, on models on which the job does not run too; so it may give such a job time
 that nobody can use. That is the published baseline.
 
-The optimum leaves much open. `scheduler.core.allocation` hands out the rest where it does most; the published
+The optimum leaves much open. `core.solvers` hands out the rest where it does most; the published
 code leaves it to an interior point method, which comes out near the centre. Objectives are equal, shares are
 not, and completion times differ by a few percent (docs/reproduction.md).
 """
@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from scheduler.core.allocation.checking import checked_instance
-from scheduler.core.allocation.instance import Instance, Pairs
-from scheduler.core.allocation.polytope import polytope_of
-from scheduler.core.allocation.solving import OBJECTIVES, solve
+from scheduler.core.building_blocks.time_shares.units import targets_of
+from scheduler.core.model.snapshot import JobId
 from scheduler.core.sim.gavel.centre import central_shares
 from scheduler.core.sim.gavel.jobs import Cluster, RoundJob, Standing, Unit
-from scheduler.core.snapshot import JobId
-from scheduler.core.targets.units import targets_of
+from scheduler.core.solvers.checking import checked_instance
+from scheduler.core.solvers.instance import Instance, Pairs
+from scheduler.core.solvers.polytope import polytope_of
+from scheduler.core.solvers.solving import OBJECTIVES, solve
 
 
 class Program:

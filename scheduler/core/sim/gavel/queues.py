@@ -1,7 +1,7 @@
 """First come, first served, as in Gavel's published code: a whole share on one model, or none.
 
 The head of the queue waits until it fits, and all others behind it. The paper states a linear program
-instead (`scheduler.core.allocation.objectives.Fifo`); all published curves are of these queues.
+instead (`scheduler.core.solvers.objectives.Fifo`); all published curves are of these queues.
 """
 
 from __future__ import annotations

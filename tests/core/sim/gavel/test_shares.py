@@ -7,11 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from scheduler.core.allocation.checking import checked_instance
-from scheduler.core.allocation.errors import SolverError
-from scheduler.core.allocation.polytope import polytope_of
-from scheduler.core.allocation.solving import solve
-from scheduler.core.errors import PolicyError, UnknownPlugin
+from scheduler.core.model.errors import PolicyError, UnknownPlugin
 from scheduler.core.sim.gavel.centre import central_shares
 from scheduler.core.sim.gavel.choices import rules_named, shares_named
 from scheduler.core.sim.gavel.jobs import Standing, Unit
@@ -20,6 +16,10 @@ from scheduler.core.sim.gavel.programs import Program
 from scheduler.core.sim.gavel.queues import AnyModel, FastestFirst, PublishedAnyModel
 from scheduler.core.sim.gavel.rounds import GavelRounds, Rules
 from scheduler.core.sim.gavel.splits import Gandiva, Isolated
+from scheduler.core.solvers.checking import checked_instance
+from scheduler.core.solvers.errors import SolverError
+from scheduler.core.solvers.polytope import polytope_of
+from scheduler.core.solvers.solving import solve
 from tests.core.sim.gavel.worlds import cluster, job, standing
 
 PAIRS = {(one, other): [(0.7, 0.8), (0.6, 0.6), (0.1, 0.1)] for one in range(3) for other in range(3)}

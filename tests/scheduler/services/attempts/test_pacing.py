@@ -4,7 +4,7 @@ import pytest
 
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.clock import database_now
-from scheduler.core import snapshot as core
+from scheduler.core.model import snapshot as core
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Truth

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from scheduler.core.lifecycle import Outcome
+from scheduler.core.model.lifecycle import Outcome
 from scheduler.models import Attempt, Job, Restraint
 from scheduler.models.jobs import StopCause
 from scheduler.rounds.snapshot import read_snapshot

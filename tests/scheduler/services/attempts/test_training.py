@@ -4,7 +4,7 @@ import pytest
 
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.clock import database_now
-from scheduler.core.snapshot import Regime, Training
+from scheduler.core.model.snapshot import Regime, Training
 from scheduler.models import Attempt, Node, TrainingProgress
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.services.nodes.reports import report_apply

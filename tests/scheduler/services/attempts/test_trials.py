@@ -7,8 +7,8 @@ import pytest
 from django.utils import timezone
 
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
-from scheduler.core.codec import dumps_snapshot, loads_snapshot
-from scheduler.core.plan import Action, ActionKind, Placement, Plan
+from scheduler.core.model.codec import dumps_snapshot, loads_snapshot
+from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
 from scheduler.jobspec import parse
 from scheduler.jobspec.spec import TRIAL_START_SECONDS
 from scheduler.models import Attempt, Event, Job, Node

@@ -1,0 +1,341 @@
+"""Serving the jobs of a view in an order, whole gangs only; a gang that does not fit is passed over.
+
+`start_in_order` disturbs nothing that runs. In `serve_in_order` everyone has a turn, those that run included:
+a gang keeps its place when its turn comes, and has lost it when gangs ahead needed it. Both name only what
+changes when nobody has to stop, and cost next to nothing when nobody waits.
+
+Who must stop is found by counting first: gangs for which no GPUs would be left are the losers of the order. A
+gang that needs a place gets idle GPUs if it can, else those of losers, and only where these lie too scattered
+those of others behind it. Who was displaced so is looked for another place, idle or of losers, and displaces
+nobody else in the same round: that would go on through the whole cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import Demand, demand_of, least_gpus, shape_in, sizes_of
+from scheduler.core.fitting.holding import Fit, Holding
+from scheduler.core.fitting.settle import settle
+from scheduler.core.model.plan import Decision, Grant, Locality, Reason
+from scheduler.core.model.snapshot import Job, JobId, Memory
+
+#: More losers than this are stopped first and looked at again in their turn: to choose among them costs more
+#: than it is worth when nearly all must go.
+MANY = 16
+
+#: Sort key of a job; the last entry is its id, so that no two are equal.
+Rank = Callable[[Job], tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of an order: what changes, as in a Decision that keeps what runs."""
+
+    grants: tuple[Grant, ...] = ()
+    #: The jobs that wait now, in the order.
+    queue: tuple[JobId, ...] = ()
+    #: Those of them that ran before.
+    stops: tuple[JobId, ...] = ()
+
+    def decision(
+        self,
+        reasons: Mapping[JobId, tuple[Reason, ...]],
+        *,
+        memory: Memory | None = None,
+        wake_at: float | None = None,
+    ) -> Decision:
+        """Return the policy's decision: what is not named stays; `reasons` are those of who waits."""
+        return Decision(
+            grants=self.grants,
+            memory=memory or {},
+            reasons=reasons,
+            queue=self.queue,
+            keep_running=True,
+            stops=self.stops,
+            wake_at=wake_at,
+        )
+
+    def reasons(self, reason: Reason) -> dict[JobId, tuple[Reason, ...]]:
+        """Return the same reason for everyone who waits."""
+        return dict.fromkeys(self.queue, (reason,))
+
+
+def settled_outcome(
+    view: View, grants: Sequence[Grant], settled: Collection[JobId], line: Iterable[JobId]
+) -> Outcome:
+    """Return what came of seating everyone anew: who runs and has no place any more stops.
+
+    `settled`: those with a place from now on; `line`: all jobs of the view in the order in which they are
+    served.
+    """
+    granted = {job for grant in grants for job in grant.jobs}
+    stops: dict[tuple[JobId, ...], JobId] = {}
+    for job, held in view.running.items():
+        if job not in settled and granted.isdisjoint(held.jobs):
+            stops.setdefault(held.jobs, job)
+    return Outcome(
+        grants=tuple(grants),
+        queue=tuple([job for job in line if job not in settled]),
+        stops=tuple(stops.values()),
+    )
+
+
+def anywhere(job: Job) -> Locality:
+    """Ask for no locality beyond what the job itself asks for."""
+    return Locality.ANY
+
+
+def waiting_jobs(view: View) -> list[Job]:
+    """Return the jobs of the view that hold nothing and were promised nothing."""
+    return [job for job in view.jobs.values() if job.id not in view.running]
+
+
+def start_in_order(
+    waiting: Sequence[Job],
+    view: View,
+    *,
+    strict: bool = False,
+    locality_of: Callable[[Job], Locality] = anywhere,
+) -> Outcome:
+    """Start what fits beside everything that runs; `strict`: nothing behind the first that does not fit."""
+    if not waiting:
+        return Outcome()
+    capacity = view.capacity.fork()
+    capacity.keep_all()
+    starts = Starts(capacity, locality_of)
+    grants: list[Grant] = []
+    queue: list[JobId] = []
+    for position, job in enumerate(waiting):
+        if starts.exhausted or (strict and queue):
+            queue += [other.id for other in waiting[position:]]
+            break
+        started = starts.start(job)
+        if started is None:
+            queue.append(job.id)
+        else:
+            grants.append(started[0])
+    return Outcome(grants=tuple(grants), queue=tuple(queue))
+
+
+def serve_in_order(view: View, rank: Rank, *, locality_of: Callable[[Job], Locality] = anywhere) -> Outcome:
+    """Serve all jobs of the view by rank, the lowest first; those that run may have to stop for others."""
+    ranked = sorted([(rank(job), job) for job in waiting_jobs(view)])
+    if not ranked:
+        return Outcome()
+    if sum([least_gpus(job) for _, job in ranked]) <= _undisturbed(view.capacity):
+        calm = start_in_order([job for _, job in ranked], view, locality_of=locality_of)
+        if not calm.queue:
+            return calm
+    ranked += [(rank(view.jobs[job]), view.jobs[job]) for job in view.running]
+    ranked.sort()
+    return serve_ranked([job for _, job in ranked], view, locality_of=locality_of)
+
+
+def serve_ranked(
+    order: Sequence[Job], view: View, *, locality_of: Callable[[Job], Locality] = anywhere
+) -> Outcome:
+    """Serve all jobs of the view in the order given, taking GPUs from those behind when it must be.
+
+    Who is pinned comes before all others, since nobody can have its GPUs.
+    """
+    pinned = {job for unit in view.capacity.pinned for job in unit}
+    if pinned:
+        order = sorted(order, key=lambda job: job.id not in pinned)
+    losers, may_start = _by_count(order, view)
+    if not losers and not may_start:
+        return Outcome(queue=tuple([job.id for job in order if job.id not in view.running]))
+    turns = _Turns(order, view, locality_of, losers)
+    for position, job in enumerate(order):
+        if turns.starts.exhausted:
+            turns.pass_over(order[position:])
+            break
+        turns.serve(job)
+    return turns.outcome()
+
+
+def _by_count(order: Sequence[Job], view: View) -> tuple[set[tuple[JobId, ...]], bool]:
+    """Return the gangs that run for which no GPUs are left by mere numbers, and whether anyone may start."""
+    capacity = view.capacity
+    left = {model: capacity.offered(model) for model in capacity.models}
+    most, may_start = max(left.values(), default=0), False
+    losers: set[tuple[JobId, ...]] = set()
+    counted: set[tuple[JobId, ...]] = set()
+    for job in order:
+        running = view.running.get(job.id)
+        if running is not None:
+            if running.jobs in counted:
+                continue
+            counted.add(running.jobs)
+            model, gpus = running.gpu_model, capacity.pending[running.jobs].gpus
+            if left.get(model, 0) < gpus:
+                losers.add(running.jobs)
+                continue
+        else:
+            if most <= 0 or (gpus := least_gpus(job)) > most:
+                continue
+            found = next((name for name in job.gpu_models or left if left.get(name, 0) >= gpus), None)
+            if found is None:
+                continue
+            model, may_start = found, True
+        left[model] -= gpus
+        most = max(left.values())
+    return losers, may_start
+
+
+def _undisturbed(capacity: Capacity) -> int:
+    """Return how many GPUs could be had at most without stopping a job of this view."""
+    own: dict[str, int] = {}
+    for holding in capacity.pending.values():
+        own[holding.model] = own.get(holding.model, 0) + holding.gpus
+    return sum([max(0, capacity.offered(model) - own.get(model, 0)) for model in capacity.models])
+
+
+class Starts:
+    """Finds places for gangs that have none, on a capacity that only shrinks."""
+
+    def __init__(self, capacity: Capacity, locality_of: Callable[[Job], Locality]) -> None:
+        self.capacity = capacity
+        self._locality_of = locality_of
+        #: GPUs of each model that could be had at most: cheaper to ask than a place.
+        self._left = {model: capacity.offered(model) for model in capacity.models}
+        self._most = max(self._left.values(), default=0)
+        self._misfits: set[object] = set()
+        #: Gangs that run and lose their GPUs before others do.
+        self.losers: Collection[tuple[JobId, ...]] = ()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether not even one GPU is left."""
+        return self._most <= 0
+
+    def count(self, model: str, gpus: int) -> None:
+        """Note that so many GPUs are given."""
+        left = self._left.get(model, 0)
+        self._left[model] = left - gpus
+        if left >= self._most:
+            self._most = max(self._left.values())
+
+    def start(self, job: Job, *, may_displace: bool = True) -> tuple[Grant, Holding] | None:
+        """Settle the gang at the largest size that fits, and return what it takes; None when none does."""
+        if least_gpus(job) > self._most:
+            return None
+        locality = self._locality_of(job)
+        shape = (shape_in(self.capacity.cluster, job), locality)
+        if shape in self._misfits:
+            return None
+        for size in sizes_of(job):
+            fit = self._find(demand_of(job, self.capacity.cluster, size, None, locality), may_displace)
+            if fit is not None:
+                self.capacity.take(fit)
+                self.count(fit.holding.model, size)
+                return Grant(jobs=(job.id,), gpus=size, locality=locality), fit.holding
+        if may_displace:
+            self._misfits.add(shape)
+        return None
+
+    def _find(self, demand: Demand, may_displace: bool) -> Fit | None:
+        """Look for a place where nobody stops but losers, then where others do."""
+        capacity = self.capacity
+        everyone = capacity.pending
+        capacity.pending = {jobs: held for jobs, held in everyone.items() if jobs in self.losers}
+        fit = capacity.find(demand)
+        others = len(everyone) - len(capacity.pending)
+        capacity.pending = everyone
+        if fit is None and may_displace and others:
+            fit = capacity.find(demand)
+        return fit
+
+
+class _Turns:
+    """One pass over an order in which those that run have their turn as well."""
+
+    def __init__(
+        self,
+        order: Sequence[Job],
+        view: View,
+        locality_of: Callable[[Job], Locality],
+        losers: Collection[tuple[JobId, ...]],
+    ) -> None:
+        self._view = view
+        self._capacity = view.capacity.fork()
+        self._rank_pending(order)
+        self.starts = Starts(self._capacity, locality_of)
+        if len(losers) > MANY:
+            for jobs in sorted(losers):
+                if len(jobs) == 1:
+                    self._capacity.drop(self._capacity.pending[jobs])
+        self.starts.losers = losers
+        #: Who starts or moves, in the order.
+        self._grants: list[Grant] = []
+        self._served: set[JobId] = set()
+        self._queue: list[JobId] = []
+
+    def serve(self, job: Job) -> None:
+        if job.id in self._served:
+            return
+        running = self._view.running.get(job.id)
+        if running is None:
+            served = self._start(job)
+        elif running.jobs in self._capacity.pending:
+            served = self._stay(running.jobs)
+        else:
+            # Gangs ahead took its place. Jobs that shared GPUs look for a place together, in a later round.
+            served = len(running.jobs) == 1 and self._start(job, may_displace=False)
+        if served:
+            self._served.update((job.id,) if running is None else running.jobs)
+        else:
+            self._queue.append(job.id)
+
+    def pass_over(self, jobs: Iterable[Job]) -> None:
+        """Let jobs wait for which nothing is left."""
+        self._queue += [job.id for job in jobs if job.id not in self._served]
+
+    def outcome(self) -> Outcome:
+        running = self._view.running
+        return Outcome(
+            grants=tuple(self._grants),
+            queue=tuple(self._queue),
+            stops=tuple([job for job in self._queue if job in running]),
+        )
+
+    def _start(self, job: Job, *, may_displace: bool = True) -> bool:
+        started = self.starts.start(job, may_displace=may_displace)
+        if started is not None:
+            self._grants.append(started[0])
+        return started is not None
+
+    def _stay(self, jobs: tuple[JobId, ...]) -> bool:
+        """Keep a gang where it is; move it when it may not stay on the model it has."""
+        capacity = self._capacity
+        holding = capacity.pending[jobs]
+        for job in jobs:
+            accepted = self._view.jobs[job].gpu_models
+            if accepted and holding.model not in accepted:
+                return self._move(Grant(jobs=jobs, gpus=holding.size))
+        if not capacity.may_stay(holding):
+            return False
+        capacity.keep(holding)
+        self.starts.count(holding.model, holding.gpus)
+        return True
+
+    def _move(self, grant: Grant) -> bool:
+        placement = settle(grant, self._view.jobs, self._capacity)
+        if placement is not None:
+            self.starts.count(placement.gpu_model, grant.gpus)
+            self._grants.append(grant)
+        return placement is not None
+
+    def _rank_pending(self, order: Sequence[Job]) -> None:
+        """Let those that come last in the order give way first."""
+        pending, running = self._capacity.pending, self._view.running
+        ranked = {}
+        for job in order:
+            held = running.get(job.id)
+            if held is not None and held.jobs in pending:
+                ranked[held.jobs] = pending.pop(held.jobs)
+        self._capacity.pending = ranked | pending

@@ -1,0 +1,117 @@
+"""How long a job will run by its own steps: measured overrules declared, which overrules limit and default.
+
+A job whose progress lines tell `step` and `total_steps` says how far it has come; what its steps took says
+how long the rest will take. Its whole run time is what it has had so far and what is left: the steps still to
+do, each as long as those that were timed. Work is GPU-seconds by model, counted by the job's speed there.
+
+- Timed is what lies between two lines of one attempt that had its GPUs for itself. So neither starting and
+  restoring nor other jobs on the same GPUs make its steps look slower, and whoever begins in the middle, by
+  a checkpoint from elsewhere, does not look quick.
+- An attempt that begins at an earlier step than the last one reached does the steps between again: what was
+  lost is still to do. What it took is had, and so makes the whole longer.
+- A counter that goes back within an attempt counts something else than the whole job, such as the steps of
+  an epoch: of such a job nothing is believed any more.
+- Of a total that changes the newest holds. Who has done it all and runs on has nothing left, and has outlived
+  its run time like any other (`run_time`).
+- What is measured counts alone or not at all, from when the timed steps took `LEAST_SECONDS` and are
+  `LEAST_PART` of the total: a shorter look foretells little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from scheduler.core.building_blocks.run_time import LONGEST_SECONDS, relative_rates
+
+#: A line counts that comes so long after the last one that did, and the last of an attempt.
+EVERY_SECONDS = 60.0
+LEAST_SECONDS = 60.0
+LEAST_PART = 0.01
+#: No job counts more steps than this.
+MOST_STEPS = 2.0**53
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A progress line: of which attempt, when, where it runs, and what it says."""
+
+    attempt: int
+    #: Grows within an attempt.
+    sequence: int
+    #: By the clock of all lines of the attempt.
+    at: float
+    step: float
+    total_steps: float
+    gpu_model: str
+    gpus: int
+    #: It has had its GPUs for itself since the line before.
+    is_alone: bool
+    #: GPU-seconds that the job has had by now, by model.
+    service: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """What is known after a line."""
+
+    attempt: int = 0
+    sequence: int = 0
+    at: float = 0.0
+    step: float = 0.0
+    total_steps: float = 0.0
+    #: GPU-seconds had by then, by model.
+    service: Mapping[str, float] = field(default_factory=dict)
+    #: Steps that were timed, and the GPU-seconds by model that they took.
+    timed_steps: float = 0.0
+    timed: Mapping[str, float] = field(default_factory=dict)
+    #: Its counter went back: it counts something else.
+    is_void: bool = False
+
+    def after(self, line: Line) -> Pace:
+        """Return what is known after one more line; the same if it was counted, or says nothing of steps."""
+        counted = (line.attempt, line.sequence) <= (self.attempt, self.sequence)
+        if counted or not (0 <= line.step <= MOST_STEPS and 0 < line.total_steps <= MOST_STEPS):
+            return self
+        goes_on = line.attempt == self.attempt
+        steps = line.step - self.step
+        known = Pace(
+            attempt=line.attempt,
+            sequence=line.sequence,
+            at=line.at,
+            step=line.step,
+            total_steps=line.total_steps,
+            service=line.service,
+            timed_steps=self.timed_steps,
+            timed=self.timed,
+            is_void=self.is_void or (goes_on and steps < 0),
+        )
+        took = (line.at - self.at) * line.gpus
+        if not (goes_on and line.is_alone and steps >= 0 and 0 < took <= LONGEST_SECONDS * line.gpus):
+            return known
+        timed = {**self.timed, line.gpu_model: self.timed.get(line.gpu_model, 0.0) + took}
+        return replace(known, timed_steps=self.timed_steps + steps, timed=timed)
+
+    def is_trusted(self, gpus: int) -> bool:
+        """Whether it was looked at for long enough; `gpus` is the size of the job's own gang."""
+        return (
+            not self.is_void
+            and self.timed_steps > 0
+            and self.timed_steps >= LEAST_PART * self.total_steps
+            and sum(self.timed.values()) >= LEAST_SECONDS * gpus
+        )
+
+
+def measured_seconds(pace: Pace, gpus: int, throughput: Mapping[str, float]) -> float | None:
+    """Return how long the job's own gang runs in all, alone on the fastest model that its throughput names.
+
+    None: too little was seen, or it makes no sense.
+    """
+    if not pace.is_trusted(gpus):
+        return None
+    speeds = relative_rates(throughput, [*pace.timed, *pace.service])
+    # It ran there, whatever its throughput says.
+    took = sum([seconds * (speeds[model] or 1.0) for model, seconds in pace.timed.items()])
+    had = sum([seconds * speeds[model] for model, seconds in pace.service.items()])
+    left = max(0.0, pace.total_steps - pace.step) * took / pace.timed_steps
+    return min((had + left) / gpus, LONGEST_SECONDS)

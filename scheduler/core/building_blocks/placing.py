@@ -1,0 +1,175 @@
+"""What placers have in common: who stays, who is dropped, and how a taste for nodes becomes a placement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from scheduler.core.building_blocks.policy import Placed, View
+from scheduler.core.fitting.capacity import Capacity, Chooser
+from scheduler.core.fitting.cluster import Cluster, Fleet
+from scheduler.core.fitting.demand import Demand, Need
+from scheduler.core.fitting.holding import processors_of
+from scheduler.core.fitting.packing import Layer
+from scheduler.core.fitting.settle import settle_all
+from scheduler.core.model.bits import members
+from scheduler.core.model.plan import Grant
+from scheduler.core.model.snapshot import JobId
+
+
+class Site(NamedTuple):
+    """Where a gang may be laid out: a set of nodes, and what is on offer there."""
+
+    fleet: Fleet
+    layer: Layer
+    nodes: int
+
+
+class Option(NamedTuple):
+    """One way to lay out a whole gang."""
+
+    model: str
+    #: The node of each replica.
+    nodes: Sequence[int]
+    #: Of how many nodes the first one was chosen.
+    choices: int
+    #: What the rule said of its replicas, summed.
+    cost: float
+
+
+class Rule(Protocol):
+    """A taste for nodes. It may keep state while grants are placed, and sees what is idle at that time."""
+
+    @property
+    def models_alike(self) -> bool:
+        """Whether the models a job accepts are all the same to it; else the preferred one is tried first."""
+        ...
+
+    def pick(
+        self, site: Site, nodes: Sequence[int], need: Need, taken: Mapping[int, Need]
+    ) -> tuple[float, int]:
+        """Return what the choice costs and the node for one replica, out of those that hold it, in order.
+
+        `taken` is what replicas of the same gang have of each node already.
+        """
+        ...
+
+    def best(self, options: Sequence[Option]) -> Option:
+        """Return the best way to lay out the gang; there is at least one."""
+        ...
+
+
+def place_all(grants: Sequence[Grant], view: View, capacity: Capacity, rule: Rule | None = None) -> Placed:
+    """Settle the grants in their order: where their jobs are if they can stay there, else as the rule likes.
+
+    The rule has a say only where nobody is disturbed. When it finds nothing, and wherever others must make
+    room, places are found as for every placer. A policy grants what fits when it is packed: should the rule
+    have scattered what a later grant needs whole, all of this round's new gangs are packed instead. So no
+    taste makes a gang wait that was granted GPUs.
+    """
+    granted = {grant.jobs for grant in grants}
+    for running, holding in list(capacity.pending.items()):
+        if running not in granted:
+            capacity.drop(holding)
+    if rule is None:
+        return Placed(placements=settle_all(grants, view.jobs, capacity))
+    untouched = capacity.fork()
+    capacity.chooser = chooser_by(rule)
+    liked = settle_all(grants, view.jobs, capacity)
+    if _served(grants, liked) < {job for jobs in granted for job in jobs}:
+        packed = settle_all(grants, view.jobs, untouched)
+        if len(_served(grants, packed)) > len(_served(grants, liked)):
+            return Placed(placements=packed)
+    return Placed(placements=liked)
+
+
+def _served(grants: Sequence[Grant], positions: Iterable[int]) -> set[JobId]:
+    return {job for position in positions for job in grants[position].jobs}
+
+
+def chooser_by(rule: Rule) -> Chooser:
+    """Return the rule as a capacity asks it; what a gang needs of the topology comes before any taste."""
+
+    def choose(
+        cluster: Cluster, offers: Mapping[str, Layer], demand: Demand
+    ) -> tuple[str, Sequence[int]] | None:
+        for models in [list(offers)] if rule.models_alike else [[model] for model in offers]:
+            for rank in demand.ranks:
+                options = [
+                    option
+                    for model in models
+                    for option in _options(rule, cluster, model, offers[model], demand, rank)
+                ]
+                if options:
+                    best = rule.best(options)
+                    return best.model, best.nodes
+        return None
+
+    return choose
+
+
+def _options(
+    rule: Rule, cluster: Cluster, model: str, layer: Layer, demand: Demand, rank: int
+) -> Iterator[Option]:
+    """Yield one way to lay the gang out in each group of the topology of that rank that has room."""
+    if layer.gpus < demand.gpus:
+        return
+    fleet, above = cluster.fleets[model], rank - cluster.node_rank
+    if above > 0:
+        for nodes in fleet.domains[above - 1]:
+            if layer.gpus_in(nodes) >= demand.gpus:
+                option = _laid_out(rule, Site(fleet, layer, nodes), demand)
+                if option is not None:
+                    yield option
+        return
+    site = Site(fleet, layer, fleet.everything)
+    whole = Need(demand.gpus, *processors_of(demand.needs))  # type: ignore[arg-type]
+    near = [
+        node
+        for node in _holding(site, whole)
+        if above == 0 or fleet.layouts[node].nearest(layer.masks[node], demand.gpus)[0] <= rank
+    ]
+    if near:
+        cost, node = rule.pick(site, near, whole, {})
+        yield Option(model, [node] * len(demand.needs), len(near), cost)
+
+
+def _laid_out(rule: Rule, site: Site, demand: Demand) -> Option | None:
+    """Lay out the gang, its largest replicas first; None when one finds no room."""
+    needs, nodes = demand.needs, [0] * len(demand.needs)
+    taken: dict[int, Need] = {}
+    holding: dict[Need, list[int]] = {}
+    cost, choices = 0.0, 0
+    for replica in sorted(range(len(needs)), key=lambda replica: -needs[replica].gpus):
+        need = needs[replica]
+        if need not in holding:
+            holding[need] = _holding(site, need)
+        fitting = holding[need]
+        if taken:
+            fitting = [
+                node for node in fitting if node not in taken or site.layer.holds(node, (taken[node], need))
+            ]
+        if not fitting:
+            return None
+        choices = choices or len(fitting)
+        extra, node = rule.pick(site, fitting, need, taken)
+        cost += extra
+        nodes[replica] = node
+        before = taken.get(node, Need(0, 0.0, 0))
+        taken[node] = Need(
+            before.gpus + need.gpus, before.cpus + need.cpus, before.memory_bytes + need.memory_bytes
+        )
+    return Option(site.fleet.model, nodes, choices, cost)
+
+
+def _holding(site: Site, need: Need) -> list[int]:
+    """Return the nodes of the site that hold such a replica, in their order."""
+    layer, large_enough = site.layer, 0
+    for count in range(need.gpus, len(layer.by_count)):
+        large_enough |= layer.by_count[count]
+    cpus, memory = layer.cpus, layer.memory
+    return [
+        node
+        for node in members(large_enough & site.nodes)
+        if cpus[node] >= need.cpus and memory[node] >= need.memory_bytes
+    ]

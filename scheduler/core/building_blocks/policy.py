@@ -1,0 +1,82 @@
+"""The two seams of the core: a Policy says who gets how many GPUs, a Placer says exactly which."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from scheduler.core.building_blocks.computing import Compute, here
+from scheduler.core.model.plan import Decision, Grant, Placement, Reason
+from scheduler.core.model.snapshot import Job, JobId, Member, Memory, PairSpeeds, Running
+
+if TYPE_CHECKING:
+    from scheduler.core.fitting.capacity import Capacity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One virtual cluster's part of the snapshot (or the spare view's); a policy sees nothing else."""
+
+    name: str
+    guaranteed: bool
+    now: float
+    round_seconds: float
+    #: Every admitted job of this view, those that run included, by id.
+    jobs: Mapping[JobId, Job]
+    #: What the jobs of this view hold or were promised; stopping allocations are left out.
+    running: Mapping[JobId, Running]
+    members: tuple[Member, ...]
+    #: What this view may hand out: everything it may use, the GPUs its own jobs hold included.
+    capacity: Capacity
+    default_time_limit_seconds: float = 86_400.0
+    #: What a GPU of each model costs for an hour; one that is not named costs 1.
+    prices: Mapping[str, float] = field(default_factory=dict)
+    #: How fast jobs are that share GPUs, where known.
+    pair_speeds: Sequence[PairSpeeds] = ()
+    #: How to run a computation that may take long; it must not depend on where it runs.
+    compute: Compute = here
+    #: Seeded from the round number and the view's name: the only randomness a policy may use.
+    rng: random.Random = field(default_factory=lambda: random.Random(0))
+
+
+class Policy(Protocol):
+    """A frozen dataclass of keyword parameters with defaults; no logic in its construction."""
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        """Return this round's grants, most important first, within the view's capacity."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A placer's answer for its view."""
+
+    #: By position in the grants; a grant that cannot be placed, or had better wait, is left out.
+    placements: Mapping[int, Placement]
+    #: Words for jobs that the placer makes wait though there is room, by job.
+    reasons: Mapping[JobId, tuple[Reason, ...]] = field(default_factory=dict)
+    #: The next instant at which it would place otherwise though nothing happened; None: it never would.
+    wake_at: float | None = None
+
+    def added_to(self, decision: Decision) -> Decision:
+        """Return the policy's decision with the placer's reasons before its own, and the earlier instant."""
+        if not self.reasons and self.wake_at is None:
+            return decision
+        reasons = dict(decision.reasons)
+        for job, words in self.reasons.items():
+            reasons[job] = words + reasons.get(job, ())
+        instants = [instant for instant in (decision.wake_at, self.wake_at) if instant is not None]
+        return replace(decision, reasons=reasons, wake_at=min(instants, default=None))
+
+
+class Placer(Protocol):
+    """A frozen dataclass of keyword parameters with defaults; no logic in its construction."""
+
+    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> Placed:
+        """Return where the grants go; the first ones have the first choice.
+
+        `capacity` is used up as grants are placed; it knows which GPUs each job already holds.
+        """
+        ...

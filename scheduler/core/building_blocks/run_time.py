@@ -1,0 +1,155 @@
+"""How long a job runs on each GPU model: its run time is stated once, its speeds by model.
+
+The run time is what was measured by the job's own steps (`pace`), else the declared estimate, else its time
+limit, else the default limit of its view. It holds on one model, the reference; on another it is longer or
+shorter as the job's throughput says. What is not known is assumed, and each assumption is here:
+
+- The reference is the one given, where the job states its speed there, else the fastest for which it does.
+  What was measured holds on the fastest, whichever is given.
+- A job that states no speed is as fast on every model. One that states some is on every other model as slow
+  as on the slowest of these: nothing unknown is preferred to what is known, and nothing is ruled out.
+- A throughput of 0 says that the job does not run there (as in Gavel's table); one that is negative or not a
+  finite number says nothing.
+- Work done counts by the speed of the model it was done on.
+- What outlives its run time is expected to end within a minute, then within 2, 4, 8, ... of them: an instant
+  that stands until it is reached, so that nothing changes in between.
+- No attempt lasts longer than the job's time limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from scheduler.core.building_blocks.service import INSTANT_SECONDS, executed_seconds
+from scheduler.core.model.plan import Reason, Tier
+from scheduler.core.model.snapshot import Job, Running
+
+#: Nothing is expected to take longer: about three hundred years.
+LONGEST_SECONDS = 1e10
+#: Within what time a job ends at first that outlives its run time.
+GRACE_SECONDS = 60.0
+
+
+def relative_speeds(job: Job, models: Sequence[str], reference: str = "") -> dict[str, float]:
+    """Return the job's speed on each model relative to the one its run time holds on; 0: it does not run."""
+    return relative_rates(job.throughput, models, reference)
+
+
+def relative_rates(
+    throughput: Mapping[str, float], models: Sequence[str], reference: str = ""
+) -> dict[str, float]:
+    """Return the same for a throughput."""
+    stated = {model: rate for model, rate in throughput.items() if math.isfinite(rate) and rate >= 0}
+    running = [rate for rate in stated.values() if rate > 0]
+    if not running:
+        return {model: 0.0 if model in stated else 1.0 for model in models}
+    base, slowest = stated.get(reference) or max(running), min(running)
+    return {model: stated.get(model, slowest) / base for model in models}
+
+
+def runs_nowhere(job: Job) -> Reason:
+    """Return why a job waits that has no speed above 0 on any model it may have."""
+    return Reason(
+        code="no_model_runs_it",
+        tier=Tier.CAPACITY,
+        message="By its throughput, the job does not run on any GPU model here that it accepts.",
+        needed=job.gpus,
+        available=0,
+        hint="Give `throughput` a speed above 0 for a GPU model of this cluster.",
+    )
+
+
+def start_seconds(
+    job: Job, models: Sequence[str], default_limit_seconds: float, reference: str = ""
+) -> dict[str, float]:
+    """Return how long the job would run on each model that it can run on, if it started now."""
+    speeds = relative_speeds(job, [*models, *job.attained_service], reference)
+    work = _work_left(job, job.attained_service, speeds, default_limit_seconds, reference)
+    limit = LONGEST_SECONDS if job.time_limit_seconds is None else job.time_limit_seconds
+    return {
+        model: min(work / speeds[model], limit, LONGEST_SECONDS)
+        for model in models
+        if speeds[model] > 0 and (not job.gpu_models or model in job.gpu_models)
+    }
+
+
+def left_seconds(
+    job: Job, running: Running, now: float, default_limit_seconds: float, reference: str = ""
+) -> float:
+    """Return for how long a job that runs is expected to run on where it is; never below 0."""
+    model, gpus = running.gpu_model, sum(map(len, running.replicas))
+    begun = running.since if running.phase == "held" else now
+    service = _service(job, running, now)
+    speeds = relative_speeds(job, [model, *service], reference)
+    # It runs there, whatever its throughput says.
+    speed = (speeds[model] or 1.0) * gpus / job.gpus
+    left = min(_work_left(job, service, speeds, default_limit_seconds, reference) / speed, LONGEST_SECONDS)
+    if job.time_limit_seconds is None:
+        return left
+    return max(0.0, min(left, begun + job.time_limit_seconds - now))
+
+
+def work_left_seconds(
+    job: Job, running: Running | None, now: float, default_limit_seconds: float, reference: str = ""
+) -> float:
+    """Return the work left, in seconds of the job's own gang on the reference model; more than 0."""
+    service = _service(job, running, now)
+    speeds = relative_speeds(job, [*service], reference)
+    return min(_work_left(job, service, speeds, default_limit_seconds, reference), LONGEST_SECONDS)
+
+
+def remaining_seconds(job: Job, running: Running | None, now: float, default_limit_seconds: float) -> float:
+    """Return how long a job is expected to run on, for those who tell no GPU model from another.
+
+    A second anywhere counts as one, as it does in what people declare; only what was measured by the job's
+    steps knows models apart. Never below 0: a job that outlives its run time counts as about to end.
+    """
+    if job.measured:
+        service = _service(job, running, now)
+        done = _done_seconds(job, service, relative_speeds(job, [*service]))
+    else:
+        done = executed_seconds(job, running, now)
+    return max(0.0, whole_seconds(job, default_limit_seconds) - done)
+
+
+def _service(job: Job, running: Running | None, now: float) -> dict[str, float]:
+    """Return the GPU-seconds it had of each model, those of the attempt that runs included."""
+    service = {**job.attained_service}
+    if running is not None and running.phase == "held":
+        gpus = sum(map(len, running.replicas))
+        had = max(0.0, now - running.since) * gpus
+        service[running.gpu_model] = service.get(running.gpu_model, 0.0) + had
+    return service
+
+
+def _work_left(
+    job: Job,
+    service: Mapping[str, float],
+    speeds: Mapping[str, float],
+    default_limit_seconds: float,
+    reference: str,
+) -> float:
+    """Return the seconds of work left, as seconds of the whole gang on the reference model."""
+    whole = whole_seconds(job, default_limit_seconds)
+    if job.measured and reference:
+        # As fast as its fastest model is there.
+        whole *= max(relative_speeds(job, [*job.throughput], reference).values(), default=1.0) or 1.0
+    left = whole - _done_seconds(job, service, speeds)
+    if left > INSTANT_SECONDS:
+        return left
+    beyond = max(0.0, -left)
+    _, doublings = math.frexp(beyond / GRACE_SECONDS)
+    return GRACE_SECONDS * 2.0 ** max(0, doublings) - beyond
+
+
+def whole_seconds(job: Job, default_limit_seconds: float) -> float:
+    """Return the run time in all, on the model that it holds on."""
+    if job.estimate_seconds is not None:
+        return job.estimate_seconds
+    return default_limit_seconds if job.time_limit_seconds is None else job.time_limit_seconds
+
+
+def _done_seconds(job: Job, service: Mapping[str, float], speeds: Mapping[str, float]) -> float:
+    """Return the work done, as seconds of the whole gang where the speed is 1."""
+    return sum([seconds * speeds[model] for model, seconds in service.items()]) / job.gpus

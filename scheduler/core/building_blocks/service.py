@@ -1,0 +1,31 @@
+"""Attained service: what a job has received, its running attempt included (Tiresias, section 3.1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduler.core.model.snapshot import Job, Running
+
+#: Instants are told apart down to a microsecond, more finely than a float holds Unix seconds reliably.
+INSTANT_SECONDS = 1e-6
+
+
+def attained_service(job: Job, running: Running | None, now: float) -> float:
+    """Return the GPU-seconds a job has received of any model, up to now."""
+    service = sum(job.attained_service.values())
+    if running is not None and running.phase == "held" and now > running.since:
+        service += (now - running.since) * sum(map(len, running.replicas))
+    return service
+
+
+def put_back(job: Job, running: Running, now: float) -> Job:
+    """Return a job as it is once it has left its GPUs: it waits again, with the service that it had."""
+    received = attained_service(job, running, now) - sum(job.attained_service.values())
+    service = dict(job.attained_service)
+    service[running.gpu_model] = service.get(running.gpu_model, 0.0) + received
+    return replace(job, attained_service=service, attempts=job.attempts + 1)
+
+
+def executed_seconds(job: Job, running: Running | None, now: float) -> float:
+    """Return how long a job has run at its own size, up to now."""
+    return attained_service(job, running, now) / job.gpus

@@ -1,0 +1,133 @@
+"""A lease made real on the view's GPUs: who stays, who moves, who starts, who has to leave.
+
+Whoever has its turn on the model it runs on keeps exactly its GPUs: its lease is extended, and nothing is
+checkpointed (Gavel, section 5). Nobody stops for a turn that cannot be taken: gangs without a turn leave only
+when others need their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from scheduler.core.building_blocks.ordering import MANY, Outcome, settled_outcome
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.building_blocks.time_shares.time_slices import Turns, gpus_of
+from scheduler.core.building_blocks.time_shares.units import Unit
+from scheduler.core.fitting.capacity import Pending
+from scheduler.core.fitting.demand import demand_of_grant, shape_in
+from scheduler.core.fitting.holding import Holding
+from scheduler.core.model.plan import Grant, Mode
+from scheduler.core.model.snapshot import Job, JobId
+
+#: For no more gangs at a time others have to move.
+MOST_GATHERED = 16
+
+
+class Lease:
+    """Settles units on a copy of the view's capacity; `changing` says that those that run are up for it."""
+
+    def __init__(self, view: View, prospects: Prospects, *, changing: bool) -> None:
+        self._view, self._prospects = view, prospects
+        self._capacity = view.capacity.fork()
+        self._grants: list[Grant] = []
+        self._settled: set[JobId] = set()
+        self._misfits: set[object] = set()
+        if not changing:
+            self._capacity.keep_all()
+            self._settled.update(view.running)
+        #: GPUs of each model that could be had at most: cheaper to ask than a place.
+        self._left = {model: self._capacity.offered(model) for model in self._capacity.models}
+        for unit in [unit for unit in self._capacity.pending if unit in self._capacity.pinned]:
+            self._keep(unit, self._capacity.pending[unit])
+
+    @property
+    def has_room(self) -> bool:
+        """Tell whether a GPU may still be handed out."""
+        return any(left > 0 for left in self._left.values())
+
+    def serve(self, chosen: Mapping[Unit, str], first: Sequence[Unit] = ()) -> None:
+        """Give places to units that have turns: to some `first`, where others have to move for them."""
+        self._capacity.pending = self._by_importance(chosen)
+        for unit in first:
+            self.start(unit, chosen[unit])
+        self._extend(chosen)
+        for unit, model in chosen.items():
+            self.start(unit, model)
+
+    def gangs_without_place(self, chosen: Mapping[Unit, str]) -> list[Unit]:
+        """Return units of several GPUs that found no place, as many as others may have to move for."""
+        jobs = self._view.jobs
+        left = [unit for unit in chosen if self._settled.isdisjoint(unit)]
+        return [unit for unit in left if gpus_of(unit, jobs, self._prospects) > 1][:MOST_GATHERED]
+
+    def gpus_served(self, chosen: Mapping[Unit, str]) -> int:
+        """Return the GPUs of those units that have a place."""
+        served = [unit for unit in chosen if self._settled.issuperset(unit)]
+        return sum([gpus_of(unit, self._view.jobs, self._prospects) for unit in served])
+
+    def _extend(self, chosen: Mapping[Unit, str]) -> None:
+        """Let units stay that run on the model on which they have their turn."""
+        for unit, model in chosen.items():
+            holding = self._capacity.pending.get(unit)
+            if holding is None or holding.model != model or holding.gpus > self._capacity.room(model):
+                continue
+            self._keep(unit, holding)
+        if len(self._capacity.pending) > MANY:
+            # Who of so many must leave is not worth choosing: those for whom there is room stay in the end.
+            for holding in list(self._capacity.pending.values()):
+                self._capacity.drop(holding)
+
+    def start(self, unit: Unit, model: str) -> bool:
+        """Start the unit, or move it, if it fits there; others that have no place yet may have to leave."""
+        if not self._settled.isdisjoint(unit):
+            return False
+        gpus, jobs = gpus_of(unit, self._view.jobs, self._prospects), self._view.jobs
+        if gpus > self._left[model]:
+            return False
+        shape = tuple([shape_in(self._capacity.cluster, jobs[job]) for job in unit]), gpus, model
+        if shape in self._misfits:
+            return False
+        mode = Mode.EXCLUSIVE if len(unit) == 1 else Mode.PACK
+        grant = Grant(jobs=unit, gpus=gpus, gpu_model=model, mode=mode)
+        fit = self._capacity.find(demand_of_grant(grant, jobs, self._capacity.cluster))
+        if fit is None:
+            self._misfits.add(shape)
+            return False
+        self._capacity.take(fit)
+        self._left[model] -= gpus
+        for held in [held for held in self._capacity.pending if not set(held).isdisjoint(unit)]:
+            self._capacity.drop(self._capacity.pending[held])
+            self._misfits.clear()
+        self._grants.append(grant)
+        self._settled.update(unit)
+        return True
+
+    def spare_others(self) -> None:
+        """Let everyone stay in whose place nobody came."""
+        for jobs, holding in list(self._capacity.pending.items()):
+            if holding.gpus <= self._capacity.room(holding.model):
+                self._keep(jobs, holding)
+
+    def fill(self, jobs: Iterable[Job], turns: Turns, waiting_for: Collection[JobId] = ()) -> None:
+        """Start jobs on what is still idle, each on the fastest model that has room; some are waited for."""
+        for job in jobs:
+            if not self.has_room:
+                return
+            if job.id not in self._settled and job.id not in waiting_for:
+                any(self.start((job.id,), model) for model in turns.preferred(job))
+
+    def outcome(self, line: Sequence[Job]) -> Outcome:
+        """Return what came of it; `line` are all jobs of the view in the order in which they are served."""
+        return settled_outcome(self._view, self._grants, self._settled, [job.id for job in line])
+
+    def _keep(self, unit: Unit, holding: Holding) -> None:
+        self._capacity.keep(holding)
+        self._left[holding.model] -= holding.gpus
+        self._settled.update(unit)
+
+    def _by_importance(self, chosen: Mapping[Unit, str]) -> Pending:
+        """Return the holdings, those without a turn last: the last ones give way first."""
+        pending = dict(self._capacity.pending)
+        ranked = {unit: pending.pop(unit) for unit in chosen if unit in pending}
+        return ranked | pending

@@ -1,0 +1,136 @@
+"""What units are owed on each GPU model, and what jobs received there.
+
+While a unit waits, the time it should have had there adds up; while it runs there, that time is paid off.
+Idle GPUs are no debt: time had beyond a target counts for one lease at most, besides that for which a unit is
+left in its place because of what a preemption costs it; and a job that was given a model
+on which it has no target is owed nothing for that time on models that are no faster for it.
+
+Gavel compares target and received share since the last allocation and forgets what it owed, but for ties,
+whenever shares are decided anew (section 5). Here it is carried over, so that a unit's part converges to its
+shares however often these change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.building_blocks.time_shares.units import Targets, Unit, name_of, unit_named
+from scheduler.core.model.snapshot import JobId, Memory
+
+#: Digits after the point of seconds that are remembered.
+DIGITS = 3
+#: Nobody is left in its place for what a preemption costs for longer than this.
+MOST_LEASES = 10
+
+
+#: As what unit a job ran, on which model, for how many seconds.
+_Stretch = tuple[Unit, str, float]
+
+
+class Ledger:
+    """Seconds owed by unit and model, and seconds received by job and model.
+
+    Memory: `at`, `owed`, `received` since `reset_at`.
+    """
+
+    def __init__(self, view: View, memory: Memory, lease_seconds: float, overhead: float = 0.0) -> None:
+        self._view, self._lease_seconds, self._overhead = view, lease_seconds, overhead
+        self._at = float(memory.get("at", view.now))
+        #: When shares were decided last, and what each job received since then.
+        self.reset_at = float(memory.get("reset_at", view.now))
+        self.received: dict[str, dict[str, float]] = memory.get("received", {})
+        known = {unit_named(name): dict(owed) for name, owed in memory.get("owed", {}).items()}
+        self._owed: dict[Unit, dict[str, float]] = known
+
+    def settle(self, targets: Targets, prospects: Prospects) -> None:
+        """Write down what happened since the last round."""
+        view = self._view
+        passed = max(0.0, view.now - self._at)
+        ran = self._receive(targets)
+        owed: dict[Unit, dict[str, float]] = {}
+        for unit, shares in targets.items():
+            before, here = self._owed.get(unit, {}), ran.get(unit[0])
+            if not all(job in view.jobs for job in unit):
+                # Of a job that is still leaving its GPUs, as of one that is held, the debts wait for it.
+                owed[unit] = before
+                continue
+            owed[unit] = {}
+            for model, share in shares.items():
+                now_owed = before.get(model, 0.0) + share * passed
+                if here is not None and here[:2] == (unit, model):
+                    now_owed = max(now_owed - here[2], -self._lease_seconds - self.worth_staying(unit, model))
+                elif all(self._is_better_off(job, model, ran, targets, prospects) for job in unit):
+                    now_owed -= share * passed
+                owed[unit][model] = now_owed
+        self._owed = owed
+
+    def _receive(self, targets: Targets) -> Mapping[JobId, _Stretch]:
+        """Add up what jobs received, and return the latest of it by job."""
+        view = self._view
+        ran: dict[JobId, _Stretch] = {}
+        known = {str(job) for unit in targets for job in unit}.union(map(str, view.jobs))
+        received = {job: dict(had) for job, had in self.received.items() if job in known}
+        for job, running in view.running.items():
+            if running.phase == "held":
+                seconds = max(0.0, view.now - max(running.since, self._at))
+                ran[job] = running.jobs, running.gpu_model, seconds
+                had = received.setdefault(str(job), {})
+                had[running.gpu_model] = had.get(running.gpu_model, 0.0) + seconds
+        self.received = received
+        return ran
+
+    def _is_better_off(
+        self,
+        job: JobId,
+        model: str,
+        ran: Mapping[JobId, _Stretch],
+        targets: Targets,
+        prospects: Prospects,
+    ) -> bool:
+        """Tell whether the job was given another model in passing that is as fast for it."""
+        unit, there, seconds = ran.get(job, ((), "", 0.0))
+        if not seconds or there in targets.get(unit, {}):
+            return False
+        known = self._view.jobs[job]
+        return prospects.speed(known, there) >= prospects.speed(known, model)
+
+    def owed(self, unit: Unit, model: str) -> float:
+        """Return the seconds that the unit is behind its share there; negative when it is ahead."""
+        return self._owed.get(unit, {}).get(model, 0.0)
+
+    def worth_staying(self, unit: Unit, model: str) -> float:
+        """Return the seconds more that another must be owed to take the place that the unit runs in; else 0.
+
+        What a preemption costs the unit is to be no more than a part, the overhead, of the time it runs at
+        a stretch; but for more than some leases nobody stays for that.
+        """
+        running = self._view.running.get(unit[0])
+        if not self._overhead or running is None or (running.jobs, running.gpu_model) != (unit, model):
+            return 0.0
+        jobs = self._view.jobs
+        cost = max([jobs[job].preemption_cost_seconds for job in unit if job in jobs], default=0.0)
+        return min(cost / self._overhead, MOST_LEASES * self._lease_seconds)
+
+    def reset(self, targets: Targets) -> None:
+        """Begin to count what is received anew: shares were decided. What is owed stays owed."""
+        self.reset_at, self.received = self._view.now, {}
+        self._owed = {unit: owed for unit, owed in self._owed.items() if unit in targets}
+
+    def remember(self) -> dict[str, Any]:
+        """Return the memory for the next round."""
+        owed = {name_of(unit): _rounded(seconds) for unit, seconds in self._owed.items()}
+        received = {job: _rounded(seconds) for job, seconds in self.received.items()}
+        return {
+            "at": self._view.now,
+            "reset_at": self.reset_at,
+            "owed": {name: seconds for name, seconds in owed.items() if seconds},
+            "received": {job: seconds for job, seconds in received.items() if seconds},
+        }
+
+
+def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    rounded = {model: round(value, DIGITS) for model, value in seconds.items()}
+    return {model: value for model, value in rounded.items() if value}

@@ -1,0 +1,251 @@
+"""Rounds of leases that let jobs come to their target shares, whoever decided on these.
+
+Where a lease ends everyone stands in line: those furthest behind their targets get their turns, whoever runs
+on the model of its turn stays, and what is left over goes to others. Within a lease nobody who runs is
+disturbed; who comes, and GPUs that come free, are served at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.core.building_blocks.ordering import Outcome
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.run_time import runs_nowhere
+from scheduler.core.building_blocks.service import INSTANT_SECONDS
+from scheduler.core.building_blocks.time_shares.lease import Lease
+from scheduler.core.building_blocks.time_shares.ledger import Ledger
+from scheduler.core.building_blocks.time_shares.profiling import profile
+from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.building_blocks.time_shares.time_slices import Turns
+from scheduler.core.building_blocks.time_shares.units import (
+    Targets,
+    Unit,
+    by_job,
+    name_of,
+    unit_named,
+    without,
+)
+from scheduler.core.model.plan import Decision, Reason, Tier
+from scheduler.core.model.snapshot import JobId, Memory
+
+#: For how long a job is kept for a partner that has not left its old GPUs yet.
+PATIENCE_SECONDS = 60.0
+#: Digits of a share that are remembered.
+DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How leases are handed out."""
+
+    #: The policy's name: memory of another one is not used.
+    policy: str
+    #: How it decides on shares: when an operator changes that, they are decided anew at once.
+    manner: str
+    lease_seconds: float
+    #: Shares are not decided anew more often than this.
+    interval_seconds: float
+    #: Whoever has the higher priority goes first in each lease.
+    strict: bool = False
+    #: Models are tried in random order for what is left over, not by speed.
+    random: bool = False
+    #: Part of the GPUs that may be used at a time to learn speeds.
+    profiling: float = 0.0
+    #: Whether jobs that have their turn move elsewhere so that a gang which has one too finds a place.
+    gathers: bool = False
+    #: Part of the time at a stretch that a preemption may cost; 0: what it costs does not count.
+    overhead: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What shares depend on, and how to decide on them: only done when that changed."""
+
+    #: Plain values that JSON keeps as they are.
+    key: Sequence[Any]
+    answer: Callable[[], Targets]
+
+
+class Rounds:
+    """One round. `ask` says what shares depend on now; None: no job could have any.
+
+    `order` makes the turns once shares are decided; without it they go by the debts of single jobs.
+
+    Memory, beside the ledger's: `policy`, `manner`, `lease_ends`, `asked` (the key that shares were decided
+    for), `targets` by job, `shared` by two jobs, and those that are `due` to start in this lease, by unit,
+    with their model.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        memory: Memory,
+        prospects: Prospects,
+        rules: Rules,
+        ask: Callable[[], Asked | None],
+        order: Callable[[Ledger], Turns] | None = None,
+    ) -> None:
+        if memory.get("policy") != rules.policy:
+            memory = {}
+        self._view, self._prospects, self._rules, self._ask = view, prospects, rules, ask
+        self._order = order or self._by_debts
+        self._ledger = Ledger(view, memory, rules.lease_seconds, rules.overhead)
+        self._targets = _targets(memory) if memory.get("manner") == rules.manner else {}
+        self._asked: list[Any] = memory.get("asked", [])
+        self._due = {unit_named(name): model for name, model in memory.get("due", {}).items()}
+        #: Jobs kept for a partner that has not left its old GPUs yet.
+        self._expects: set[JobId] = set()
+        # Where memory is lost, the lease began when the last of those that run started.
+        begun = [running.since + rules.lease_seconds for running in view.running.values()]
+        self._lease_ends = float(memory.get("lease_ends", max(begun, default=view.now)))
+
+    def decision(self) -> Decision:
+        """Change places where a lease ends; else hand out what is idle."""
+        view, rules = self._view, self._rules
+        self._ledger.settle(self._targets, self._prospects)
+        changing = view.now >= self._lease_ends - INSTANT_SECONDS
+        if changing or not self._targets:
+            self._decide_shares()
+        if changing:
+            self._lease_ends = view.now + rules.lease_seconds
+        turns = self._order(self._ledger)
+        outcome = self._changed(turns) if changing else self._filled(turns)
+        return outcome.decision(
+            self._reasons(outcome),
+            memory=self._remember(),
+            wake_at=self._wakes_at(outcome),
+        )
+
+    def _decide_shares(self) -> None:
+        """Decide on shares anew if what they depend on is not what it was."""
+        due_at = self._ledger.reset_at + self._rules.interval_seconds
+        if self._targets and self._view.now < due_at - INSTANT_SECONDS:
+            return
+        asked = self._ask()
+        if asked is None:
+            self._targets, self._asked = {}, []
+        elif not self._targets or list(asked.key) != self._asked:
+            self._targets, self._asked = asked.answer(), list(asked.key)
+            self._ledger.reset(self._targets)
+
+    def _changed(self, turns: Turns) -> Outcome:
+        """Begin a lease: everyone stands in line."""
+        view, part = self._view, self._rules.profiling
+        settled = profile(view, self._prospects, turns, part) if part else set()
+        absent = {job for unit in self._targets if len(unit) > 1 for job in unit if job not in view.jobs}
+        turns.serve_due(without(self._targets, absent) if absent else self._targets)
+        turns.serve_others(settled)
+        lease = self._laid_out(turns)
+        lease.spare_others()
+        lease.fill(turns.line, turns)
+        self._due = {unit: model for unit, model in turns.chosen.items() if not self._runs(unit, model)}
+        return lease.outcome(turns.line)
+
+    def _laid_out(self, turns: Turns) -> Lease:
+        """Find places for those that have turns."""
+        lease = Lease(self._view, self._prospects, changing=True)
+        lease.serve(turns.chosen)
+        homeless = lease.gangs_without_place(turns.chosen) if self._rules.gathers else []
+        if homeless:
+            gathered = Lease(self._view, self._prospects, changing=True)
+            gathered.serve(turns.chosen, homeless)
+            if gathered.gpus_served(turns.chosen) > lease.gpus_served(turns.chosen):
+                return gathered
+        return lease
+
+    def _by_debts(self, ledger: Ledger) -> Turns:
+        rules = self._rules
+        return Turns(self._view, self._prospects, ledger, strict=rules.strict, random=rules.random)
+
+    def _filled(self, turns: Turns) -> Outcome:
+        """Within a lease: start who is due, then whoever waits, on what is idle."""
+        view, line = self._view, turns.line
+        lease = Lease(view, self._prospects, changing=False)
+        if len(view.running) == len(view.jobs) or not lease.has_room:
+            return lease.outcome(line)
+        for unit, model in self._due.items():
+            if all(job in view.jobs and self._prospects.of(view.jobs[job]) for job in unit):
+                lease.start(unit, model)
+            elif view.now < self._patience_ends - INSTANT_SECONDS:
+                self._expects.update(unit)
+        lease.fill([job for job in line if job.id not in view.running], turns, self._expects)
+        return lease.outcome(line)
+
+    @property
+    def _patience_ends(self) -> float:
+        return self._lease_ends - self._rules.lease_seconds + PATIENCE_SECONDS
+
+    def _runs(self, unit: Unit, model: str) -> bool:
+        running = self._view.running.get(unit[0])
+        return running is not None and running.jobs == unit and running.gpu_model == model
+
+    def _wakes_at(self, outcome: Outcome) -> float | None:
+        """Return when to decide again though nothing happens: when places may change."""
+        view, running = self._view, self._view.running
+        if any(job in running and running[job].jobs != unit for unit in self._due for job in unit):
+            # Who joins another, or parts from it, stops first and starts in a round of its own.
+            return view.now + view.round_seconds
+        instants = [self._lease_ends]
+        if self._expects:
+            instants.append(self._patience_ends)
+        waits = outcome.queue or outcome.grants or self._expects
+        if waits or any(
+            not self._runs(unit, where) for unit in self._targets for where in self._targets[unit]
+        ):
+            return min(instants)
+        return None
+
+    def _reasons(self, outcome: Outcome) -> dict[JobId, tuple[Reason, ...]]:
+        shares = by_job(self._targets)
+        said: dict[JobId, tuple[Reason, ...]] = {}
+        known: dict[tuple[tuple[str, float], ...], tuple[Reason, ...]] = {}
+        for job in outcome.queue:
+            if self._prospects.of(self._view.jobs[job]) is None:
+                said[job] = (runs_nowhere(self._view.jobs[job]),)
+                continue
+            own = tuple([(model, round(share, 2)) for model, share in _largest_first(shares.get(job, {}))])
+            if own not in known:
+                known[own] = (_next_lease(own),)
+            said[job] = known[own]
+        return said
+
+    def _remember(self) -> dict[str, Any]:
+        named = {name_of(unit): _rounded(shares) for unit, shares in self._targets.items()}
+        memory = {
+            "policy": self._rules.policy,
+            "manner": self._rules.manner,
+            "lease_ends": self._lease_ends,
+            "asked": self._asked,
+            "targets": {name: shares for name, shares in named.items() if "+" not in name},
+            "shared": {name: shares for name, shares in named.items() if "+" in name},
+            "due": {name_of(unit): model for unit, model in self._due.items()},
+            **self._ledger.remember(),
+        }
+        return {name: value for name, value in memory.items() if value != {} or name == "targets"}
+
+
+def _targets(memory: Memory) -> Targets:
+    known: Mapping[str, Mapping[str, float]] = {**memory.get("targets", {}), **memory.get("shared", {})}
+    return {unit_named(name): dict(shares) for name, shares in known.items()}
+
+
+def _largest_first(shares: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(shares.items(), key=lambda entry: (-entry[1], entry[0]))
+
+
+def _rounded(shares: Mapping[str, float]) -> dict[str, float]:
+    return {model: round(share, DIGITS) for model, share in shares.items()}
+
+
+def _next_lease(shares: Sequence[tuple[str, float]]) -> Reason:
+    target = " and ".join([f"{share:.0%} of its time on {model}" for model, share in shares])
+    if target:
+        message = f"Its target is {target}; in this lease others are further behind theirs."
+    else:
+        message = "It has no target yet, or none above 0: it gets idle GPUs, and there are none for it."
+    return Reason(
+        code="behind_target_first", tier=Tier.ORDER, message=message, blocking={"targets": dict(shares)}
+    )

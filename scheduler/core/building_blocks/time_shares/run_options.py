@@ -1,0 +1,126 @@
+"""Where each job of a view could run, at what size, and how fast: asked for job by job.
+
+What the facts leave open is filled as `core.building_blocks.run_time` says. A rate that is no number,
+negative or out of all proportion counts as not known, so that no job can spoil the round for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.run_time import relative_speeds, work_left_seconds
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import demand_of, shape_in, sizes_of
+from scheduler.core.model.snapshot import Job, JobId
+from scheduler.core.solvers.checking import ABSURD, NEGLIGIBLE
+
+#: No rate of a job is believed that is so many times another one of its rates.
+MOST_RATIO = 1 / NEGLIGIBLE
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What awaits a job on the models on which it can run here."""
+
+    #: The size at which it is planned, in GPUs.
+    gpus: int
+    #: Samples a second at that size, by model.
+    rates: Mapping[str, float]
+    #: The same relative to its best.
+    speeds: Mapping[str, float]
+    #: Samples a second that are 1 of its run time, at that size.
+    unit: float
+
+
+class Prospects:
+    """What awaits the jobs of a view; None is for a job that can run on no model of it.
+
+    `reference` is the model on which run times hold. To whom is not `aware` of speeds all models are alike.
+    """
+
+    def __init__(self, view: View, reference: str = "", *, aware: bool = True) -> None:
+        self._view, self._reference, self._aware = view, reference, aware
+        self._empty = _emptied(view.capacity)
+        offered = {model: self._empty.offered(model) for model in self._empty.models}
+        #: GPUs by model that the view could hand out if none of its jobs ran.
+        self.gpus: Mapping[str, int] = {model: gpus for model, gpus in offered.items() if gpus > 0}
+        self._sizes: dict[object, tuple[int, tuple[str, ...]]] = {}
+        self._known: dict[JobId, Prospect | None] = {}
+        #: Jobs that ask for the same and are as fast have the same before them.
+        self._alike: dict[object, Prospect | None] = {}
+
+    def of(self, job: Job) -> Prospect | None:
+        """Return what awaits the job."""
+        if job.id not in self._known:
+            self._known[job.id] = self._look(job)
+        return self._known[job.id]
+
+    def speed(self, job: Job, model: str) -> float:
+        """Return how fast it is there relative to its best; to whom is not aware, 1 wherever it runs."""
+        prospect = self.of(job)
+        speed = prospect.speeds.get(model, 0.0) if prospect else 0.0
+        return speed if self._aware else float(speed > 0)
+
+    def steps_left(self, job: Job) -> float:
+        """Return the samples that are left to do, about."""
+        prospect, view = self.of(job), self._view
+        assert prospect is not None
+        running, default = view.running.get(job.id), view.default_time_limit_seconds
+        seconds = work_left_seconds(believed(job), running, view.now, default, self._reference)
+        return seconds * prospect.unit * job.gpus / prospect.gpus
+
+    def _look(self, job: Job) -> Prospect | None:
+        shape = shape_in(self._empty.cluster, job)
+        alike = shape, *job.throughput.items()
+        if alike not in self._alike:
+            if shape not in self._sizes:
+                self._sizes[shape] = self._fitting(job)
+            size, models = self._sizes[shape]
+            self._alike[alike] = self._prospect(job, size, models) if models else None
+        return self._alike[alike]
+
+    def _fitting(self, job: Job) -> tuple[int, tuple[str, ...]]:
+        """Return the largest size at which the gang fits anywhere, and the models on which it does then."""
+        cluster = self._empty.cluster
+        accepted = [model for model in self.gpus if not job.gpu_models or model in job.gpu_models]
+        for size in sizes_of(job):
+            models = [m for m in accepted if self._empty.find(demand_of(job, cluster, size, m)) is not None]
+            if models:
+                return size, tuple(models)
+        return 0, ()
+
+    def _prospect(self, job: Job, gpus: int, models: Sequence[str]) -> Prospect | None:
+        known = believed(job)
+        speeds = relative_speeds(known, models, self._reference)
+        best = max([speeds[model] for model in models])
+        if best <= 0:
+            return None
+        stated = [rate for rate in known.throughput.values() if rate > 0]
+        # The rate that is speed 1, at the job's own size; where nobody knows any, one sample a second.
+        unit = (known.throughput.get(self._reference) or max(stated)) if stated else 1.0
+        unit *= gpus / job.gpus
+        running = {model: speeds[model] for model in models if speeds[model] > 0}
+        return Prospect(
+            gpus=gpus,
+            rates={model: speed * unit for model, speed in running.items()},
+            speeds={model: speed / best for model, speed in running.items()},
+            unit=unit,
+        )
+
+
+def believed(job: Job) -> Job:
+    """Return the job with those of its rates that can be true."""
+    rates = {model: rate for model, rate in job.throughput.items() if 0 <= rate <= ABSURD}
+    most = max(rates.values(), default=0.0)
+    rates = {model: rate for model, rate in rates.items() if rate == 0 or rate * MOST_RATIO >= most}
+    return job if len(rates) == len(job.throughput) else replace(job, throughput=rates)
+
+
+def _emptied(capacity: Capacity) -> Capacity:
+    """Return what the view could hand out if none of its own jobs ran."""
+    empty = capacity.pinning(())
+    for holding in list(empty.pending.values()):
+        empty.drop(holding)
+    return empty

@@ -1,0 +1,127 @@
+"""What is asked of the solver: the jobs of a view as an instance of the allocation problem."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.sharing import weights_of
+from scheduler.core.building_blocks.time_shares.run_options import Prospect, Prospects
+from scheduler.core.model.snapshot import Job, JobId
+from scheduler.core.solvers.checking import ABSURD, checked_instance
+from scheduler.core.solvers.instance import Floats, Instance, Pairs
+
+#: What decides how fast a job is, alone and in company: its application, its size, its rates by model.
+_Kind = tuple[str, int, tuple[tuple[str, float], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The jobs that can run here on some model, as an instance, whose order is that of `jobs`."""
+
+    instance: Instance
+    jobs: tuple[JobId, ...]
+
+    @property
+    def digest(self) -> int:
+        """Return a number that changes when jobs, GPUs or rates do, but not when jobs merely progress."""
+        asked = self.instance
+        digest = zlib.crc32(" ".join(asked.models).encode())
+        for values in (
+            np.array(self.jobs), asked.gpus, asked.throughput, asked.gang, asked.weight, asked.price,
+            asked.entity, asked.entity_weight,
+        ):  # fmt: skip
+            digest = zlib.crc32(np.ascontiguousarray(values).tobytes(), digest)
+        return digest
+
+
+def question_of(view: View, prospects: Prospects, *, by_tenant: bool, sharing: bool) -> Question | None:
+    """Return the question; None when no job could run. Pairs are asked about only when `sharing`.
+
+    The weights of the view's members are their tenants', when the objective looks at them (`by_tenant`), and
+    else those of each of their jobs. A job of priority p counts p + 1 times, below 0 1 / (1 - p) times.
+    """
+    rows = [
+        (job, prospect)
+        for job in [view.jobs[number] for number in sorted(view.jobs)]
+        if (prospect := prospects.of(job)) is not None
+    ]
+    if not rows:
+        return None
+    models, weights = tuple(prospects.gpus), believed_weights(view)
+    tenants = {tenant: place for place, tenant in enumerate(weights)}
+    kinds: dict[_Kind, int] = {}
+    for job, prospect in rows:
+        kinds.setdefault(_kind(job, prospect), len(kinds))
+    instance = checked_instance(
+        names=[str(job.id) for job, _ in rows],
+        models=models,
+        gpus=list(prospects.gpus.values()),
+        price=[_price(view.prices.get(model, 1.0)) for model in models],
+        throughput=[[prospect.rates.get(model, 0.0) for model in models] for _, prospect in rows],
+        gang=[prospect.gpus for _, prospect in rows],
+        weight=[weight_of(job) * (1.0 if by_tenant else weights[job.tenant]) for job, _ in rows],
+        steps_left=[prospects.steps_left(job) for job, _ in rows],
+        age_seconds=[max(0.0, view.now - job.submitted_at) for job, _ in rows],
+        slo_seconds=[math.inf if job.deadline_at is None else job.deadline_at - view.now for job, _ in rows],
+        entity=[tenants[job.tenant] for job, _ in rows],
+        entities=list(tenants),
+        entity_weight=list(weights.values()),
+        kind=[kinds[_kind(job, prospect)] for job, prospect in rows],
+        kinds=[str(place) for place in range(len(kinds))],
+        pairs=_pairs(view, kinds, models) if sharing else None,
+    )
+    return Question(instance, tuple([job.id for job, _ in rows]))
+
+
+def _kind(job: Job, prospect: Prospect) -> _Kind:
+    return job.application, prospect.gpus, tuple(prospect.rates.items())
+
+
+def believed_weights(view: View) -> dict[str, float]:
+    """Return the weight of each tenant; what is no number counts as 0, and all are equal when all are 0."""
+    stated = {tenant: weight if 0 <= weight <= ABSURD else 0.0 for tenant, weight in weights_of(view).items()}
+    return stated if any(stated.values()) else dict.fromkeys(stated, 1.0)
+
+
+def weight_of(job: Job) -> float:
+    """Return how many times as much as one of priority 0 the job counts."""
+    return 1.0 + job.priority if job.priority >= 0 else 1 / (1.0 - job.priority)
+
+
+def _price(price: float) -> float:
+    return price if 0 < price <= ABSURD else 1.0
+
+
+def _pairs(view: View, kinds: Mapping[_Kind, int], models: Sequence[str]) -> Pairs | None:
+    """Return how fast kinds of jobs are in pairs, where that is known."""
+    of_application: dict[tuple[str, int], list[_Kind]] = {}
+    for kind in kinds:
+        of_application.setdefault(kind[:2], []).append(kind)
+    found: dict[tuple[int, int], Floats] = {}
+    for known in view.pair_speeds:
+        if known.gpu_model not in models or not (min(known.speeds) > 0 and max(known.speeds) <= 1):
+            continue
+        column = models.index(known.gpu_model)
+        one, other = [of_application.get((name, known.gpus), ()) for name in known.applications]
+        for first, second in product(one, other):
+            numbers = [kinds[first], kinds[second]]
+            rates = [
+                speed * dict(kind[2]).get(known.gpu_model, 0.0)
+                for kind, speed in zip((first, second), known.speeds, strict=True)
+            ]
+            if numbers[0] > numbers[1]:
+                numbers.reverse()
+                rates.reverse()
+            found.setdefault((numbers[0], numbers[1]), np.zeros((2, len(models))))[:, column] = rates
+    if not found:
+        return None
+    order = sorted(found)
+    firsts, seconds = np.array(order).T
+    return Pairs(first=firsts, second=seconds, throughput=np.array([found[pair] for pair in order]))

@@ -1,0 +1,128 @@
+"""Whose turn it is: which unit runs on which GPU model until the lease ends, by counting GPUs.
+
+First come those that are owed time on a model, the largest debt first, in one list over all models as in
+Gavel's algorithm 1 (section 5); whoever runs is ahead by what leaving would cost it. What is left over goes
+to those without a turn, each to the fastest model for it; and who has a turn on a model moves up to a faster
+one that would stay idle. Gavel's code walks model by model instead, so that at low load a job takes an idle
+V100 before anyone asks to whom it is worth most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.time_shares.ledger import Ledger
+from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.building_blocks.time_shares.units import SHARE_DIGITS, Targets, Unit
+from scheduler.core.model.snapshot import Job, JobId
+
+#: To move a job that runs up to an idle model, or to give it another than the one it has, must be worth this.
+WORTH_MOVING = 1.1
+
+
+class Turns:
+    """Who runs where in the lease to come. `strict`: whoever has the higher priority goes first."""
+
+    def __init__(
+        self, view: View, prospects: Prospects, ledger: Ledger, *, strict: bool, random: bool = False
+    ) -> None:
+        self._view, self._prospects, self._ledger, self._strict = view, prospects, ledger, strict
+        self._models = list(prospects.gpus)
+        if random:
+            view.rng.shuffle(self._models)
+        self._free = dict(prospects.gpus)
+        #: The units that have a turn and the model, the most important first.
+        self.chosen: dict[Unit, str] = {}
+        self._taken: set[JobId] = set()
+
+    def give(self, unit: Unit, model: str) -> bool:
+        """Give the unit its turn if there is room, and none of its jobs has one."""
+        gpus = self._gpus(unit)
+        if gpus > self._free.get(model, 0) or not self._taken.isdisjoint(unit):
+            return False
+        self._free[model] -= gpus
+        self._taken.update(unit)
+        self.chosen[unit] = model
+        return True
+
+    def serve_due(self, targets: Targets) -> None:
+        """Give turns to those that should have had more of their time there."""
+        for _, unit, model in sorted(self._due(targets)):
+            self.give(unit, model)
+
+    def serve_others(self, settled: Collection[JobId] = ()) -> None:
+        """Hand out what is left over: to those without a turn, then to those that are faster elsewhere.
+
+        Who is `settled` stays on the model that was chosen.
+        """
+        jobs = [job for job in self.line if self._prospects.of(job)]
+        for _ in self._models:
+            for job in jobs:
+                if job.id not in self._taken and any(self._free.values()):
+                    any(self.give((job.id,), model) for model in self.preferred(job))
+            if not self._move_up(settled):
+                return
+
+    @cached_property
+    def line(self) -> list[Job]:
+        """All jobs in the order in which they get what is left over: who is owed most first."""
+        return sorted(self._view.jobs.values(), key=self._rank)
+
+    def preferred(self, job: Job) -> Sequence[str]:
+        """Return the models the job can run on, the fastest first; the one it has if about as good."""
+        speed = {model: self._prospects.speed(job, model) for model in self._models}
+        running = self._view.running.get(job.id)
+        if running is not None and running.gpu_model in speed:
+            speed[running.gpu_model] *= WORTH_MOVING
+        return sorted([model for model in self._models if speed[model] > 0], key=lambda model: -speed[model])
+
+    def _due(self, targets: Targets) -> Iterable[tuple[tuple[Any, ...], Unit, str]]:
+        jobs, owed = self._view.jobs, self._ledger.owed
+        for unit, shares in targets.items():
+            if all(job in jobs and self._prospects.of(jobs[job]) for job in unit):
+                first = min([(jobs[job].submitted_at, job) for job in unit])
+                priority = max([jobs[job].priority for job in unit]) if self._strict else 0
+                for model, share in shares.items():
+                    speed = max([self._prospects.speed(jobs[job], model) for job in unit])
+                    lead = owed(unit, model) + self._ledger.worth_staying(unit, model)
+                    yield (-priority, -lead, -round(share, SHARE_DIGITS), first, -speed), unit, model
+
+    def _rank(self, job: Job) -> tuple[Any, ...]:
+        unit = (job.id,)
+        ledger, models = self._ledger, self._models
+        owed = sum([ledger.owed(unit, model) + ledger.worth_staying(unit, model) for model in models])
+        return -job.priority if self._strict else 0, -owed, job.submitted_at, job.id
+
+    def _move_up(self, settled: Collection[JobId]) -> bool:
+        """Let jobs move to idle GPUs on which they are faster, those that gain most first."""
+        gains = []
+        for unit, model in self.chosen.items():
+            if len(unit) > 1 or unit[0] in settled:
+                continue
+            job = self._view.jobs[unit[0]]
+            here = self._prospects.speed(job, model)
+            for better in self.preferred(job):
+                there = self._prospects.speed(job, better)
+                if there >= here * WORTH_MOVING and self._free[better] >= self._gpus(unit):
+                    gains.append((here / there, unit, better))
+        moved = set()
+        for _, unit, better in sorted(gains):
+            if unit not in moved and self._free[better] >= self._gpus(unit):
+                self._free[self.chosen[unit]] += self._gpus(unit)
+                self._free[better] -= self._gpus(unit)
+                self.chosen[unit] = better
+                moved.add(unit)
+        return bool(moved)
+
+    def _gpus(self, unit: Unit) -> int:
+        return gpus_of(unit, self._view.jobs, self._prospects)
+
+
+def gpus_of(unit: Unit, jobs: Mapping[JobId, Job], prospects: Prospects) -> int:
+    """Return the GPUs that the unit takes; its jobs, if several, take as many each."""
+    prospect = prospects.of(jobs[unit[0]])
+    assert prospect is not None
+    return prospect.gpus

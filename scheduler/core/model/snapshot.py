@@ -1,0 +1,328 @@
+"""The facts of one instant: everything `decide()` may know, and nothing else.
+
+Every class is frozen and made of plain values, so that a snapshot can be stored with its round and
+decided again later, bit for bit. Times are Unix seconds by the database's clock. GPU models, tenants
+and virtual clusters are known by their unique names; rows that can be renamed are known by id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NewType
+
+from scheduler.core.model.cell_specification import Specification
+from scheduler.core.model.loan_terms import Lending
+
+JobId = NewType("JobId", int)
+NodeId = NewType("NodeId", int)
+GpuId = NewType("GpuId", int)
+AllocationId = NewType("AllocationId", int)
+
+#: JSON that only its policy understands; may be lost without harm.
+Memory = Mapping[str, Any]
+
+GUARANTEED = "guaranteed"
+OPPORTUNISTIC = "opportunistic"
+#: What becomes of a guaranteed job when its guarantee is taken: it stops, or runs on as opportunistic.
+PREEMPT = "preempt"
+DOWNGRADE = "downgrade"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One device. `path` is its place inside the node, widest first: (socket, switch)."""
+
+    id: GpuId
+    index: int
+    path: tuple[str, ...] = ()
+    healthy: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One machine with GPUs of one model. `path` is its place in the cluster, widest first: (rack,)."""
+
+    id: NodeId
+    name: str
+    gpu_model: str
+    gpus: tuple[Gpu, ...]
+    path: tuple[str, ...] = ()
+    #: Accepts new work: ready, neither cordoned nor lost.
+    schedulable: bool = True
+    #: When its jobs are moved away; until then it accepts what will have ended. None: never.
+    closes_at: float | None = None
+    #: Of a virtual node: the name of the pinned cell that it is part of, which only those get who ask for it.
+    pinned_cell: str = ""
+    cpus: float = 0.0
+    memory_bytes: int = 0
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What the jobs of a tenant may use up; once it is spent, nothing more of it is started."""
+
+    #: GPU-hours, or what they cost; of a whole period.
+    amount: float
+    #: Of the present period.
+    left: float
+    by_price: bool = False
+    #: When the whole amount is there anew, ascending; none: never.
+    renewals: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """`quota` caps the GPUs held at once, by GPU model; the key "*" caps all models together."""
+
+    name: str
+    quota: Mapping[str, int] = field(default_factory=dict)
+    #: Its budget is used up, so that nothing of it is started, until the next period: None is for ever.
+    budget_spent: bool = False
+    budget_renewed_at: float | None = None
+    #: What is left of it, for whoever looks ahead; a round needs to know no more than the above.
+    budget: Budget | None = None
+
+    def has_spent(self, now: float) -> bool:
+        """Whether its budget still holds it back."""
+        return self.budget_spent and (self.budget_renewed_at is None or now < self.budget_renewed_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A tenant's share of a virtual cluster; weights are relative to the other members'."""
+
+    tenant: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualCluster:
+    """A guaranteed slice of the cluster with its own policy and placer."""
+
+    name: str
+    #: GPUs guaranteed, by model.
+    guaranteed: Mapping[str, int] = field(default_factory=dict)
+    members: tuple[Member, ...] = ()
+    policy: str = "fifo"
+    policy_parameters: Mapping[str, Any] = field(default_factory=dict)
+    placer: str = "consolidate"
+    #: Stands in for the time limit of a job that states none, so that reservations are finite.
+    default_time_limit_seconds: float = 86_400.0
+    #: An attempt that has run for less is not stopped, moved or resized by a policy.
+    min_run_seconds: float = 0.0
+    #: Nor, one that has run for less than this, by a virtual cluster that reclaims what it is guaranteed.
+    reclaim_min_run_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One role in a gang: `replicas` processes, each with `gpus` GPUs that must be on one node."""
+
+    replicas: int
+    gpus: int
+    cpus: float = 0.0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Nodes, by name, on which alone a job is started (HiveD's suggested nodes)."""
+
+    #: Empty: all that are not to be avoided.
+    only: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+
+    def allow(self, node: str) -> bool:
+        """Whether the job may be started on the node of this name."""
+        return node not in self.avoid and (not self.only or node in self.only)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish."""
+
+    level: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regime:
+    """The epochs that a job trains with one batch size (Shockwave, section 3)."""
+
+    batch_size: int
+    #: Done so far.
+    epochs: float = 0.0
+    #: How long an epoch takes the job's own gang, alone on the GPU model that its run time is stated for.
+    epoch_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """How far a job has come whose batch size may change while it runs."""
+
+    #: To be done in all.
+    epochs: float
+    #: At present.
+    batch_size: int
+    #: The batch sizes that it may use, ascending.
+    regimes: tuple[Regime, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSpeeds:
+    """How fast two gangs of one size are that share all their GPUs, relative to having them alone."""
+
+    #: Applications of the two; the same one twice for two jobs of a kind.
+    applications: tuple[str, str]
+    gpus: int
+    gpu_model: str
+    #: 0: they do not fit on the GPUs together.
+    speeds: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job that has not ended. GPUs of a gang are always of one model."""
+
+    id: JobId
+    tenant: str
+    virtual_cluster: str
+    submitted_at: float
+    tasks: tuple[Task, ...]
+    #: Who submitted it; empty: nobody says.
+    user: str = ""
+    #: Jobs of a tenant that name the same search are one app, as in a search for hyper-parameters.
+    search: str = ""
+    #: Acceptable models, the preferred first; empty means any.
+    gpu_models: tuple[str, ...] = ()
+    #: Higher wins.
+    priority: int = 0
+    guaranteed: bool = True
+    #: PREEMPT, DOWNGRADE or empty: it gives way at once to jobs of its own virtual cluster, and runs on as
+    #: opportunistic when its guarantee lapses.
+    on_reclaim: str = ""
+    time_limit_seconds: float | None = None
+    #: Not before this instant: back-off after a failure.
+    eligible_at: float = 0.0
+    held: bool = False
+    cancelling: bool = False
+    topology: Topology | None = None
+    #: None: its user does not say on which nodes it is to run.
+    nodes: Candidates | None = None
+    #: The pinned cell of its virtual cluster in which it is to run, and nowhere else while it is guaranteed;
+    #: empty: in any cells that are not pinned.
+    pinned_cell: str = ""
+    #: (least, most) GPUs of an elastic gang; None when its size is fixed.
+    elastic: tuple[int, int] | None = None
+    #: Samples per second by GPU model, where known.
+    throughput: Mapping[str, float] = field(default_factory=dict)
+    #: The GPU models for which that is no more than an estimate.
+    estimated: tuple[str, ...] = ()
+    #: How fast its gang is over several nodes relative to near together, by GPU model, where known.
+    spread_speeds: Mapping[str, float] = field(default_factory=dict)
+    #: When it should have ended; None: whenever.
+    deadline_at: float | None = None
+    #: None: nobody told, or its batch size never changes.
+    training: Training | None = None
+    #: GPU-seconds received in attempts that have ended, by GPU model; `service` adds what runs now.
+    attained_service: Mapping[str, float] = field(default_factory=dict)
+    #: How long it is expected to run in all at its own size, by whoever knows best; None: nobody does.
+    estimate_seconds: float | None = None
+    #: Its own steps tell that (`pace`), on the fastest model of its throughput; otherwise it was declared.
+    measured: bool = False
+    #: Kind of training job (often the model's name), under which its speeds are known.
+    application: str = ""
+    #: Largest tensor's part of the model; a skewed gang suffers when it is spread (Tiresias, section 3.3).
+    skew: float | None = None
+    #: Attempts started so far.
+    attempts: int = 0
+    #: Nodes on which it is not to be started: their hardware failed it, or they lack containers it needs.
+    avoid: tuple[NodeId, ...] = ()
+    #: Nodes that close before it will have ended.
+    outlasts: tuple[NodeId, ...] = ()
+    #: Seconds of work lost or spent when the job is preempted.
+    preemption_cost_seconds: float = 0.0
+    #: How often in a row it was preempted before it had run for the least time of its virtual cluster.
+    short_runs: int = 0
+    #: Not before this instant on GPUs that nobody guarantees it: back-off after short runs.
+    may_borrow_at: float = 0.0
+    #: None: what starts next is the job itself.
+    trial: Trial | None = None
+    version: int = 0
+
+    @property
+    def gpus(self) -> int:
+        """Size of the gang in GPUs."""
+        return sum([task.replicas * task.gpus for task in self.tasks])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A run of a small part of a job, to see that it works. The facts of the job are those of its trial."""
+
+    #: For how long it runs.
+    seconds: float
+    #: The job as it waits when its trial is over.
+    gang: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """An allocation: the GPUs that the jobs of one grant hold or are about to hold."""
+
+    allocation: AllocationId
+    jobs: tuple[JobId, ...]
+    gpu_model: str
+    #: By task, then replica, in the order of the job's spec: the GPUs of that replica.
+    replicas: tuple[tuple[GpuId, ...], ...]
+    #: "planned": successor of GPUs that are still being released.
+    phase: Literal["held", "planned"] = "held"
+    #: When the allocation was made.
+    since: float = 0.0
+    guaranteed: bool = True
+    #: Told to stop; its GPUs come free when its nodes say so. It can not be kept.
+    stopping: bool = False
+    #: Measured speed of each job relative to having these GPUs alone; empty when nobody measured.
+    speeds: Mapping[JobId, float] = field(default_factory=dict)
+    #: Its jobs take turns of so many seconds, the others frozen in place; None: they run at the same time.
+    slice_seconds: float | None = None
+
+    @property
+    def gpus(self) -> tuple[GpuId, ...]:
+        return tuple([gpu for replica in self.replicas for gpu in replica])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All facts at one instant, in the order of their ids (so equal facts make equal bytes)."""
+
+    round_number: int
+    now: float
+    round_seconds: float
+    nodes: tuple[Node, ...] = ()
+    tenants: tuple[Tenant, ...] = ()
+    virtual_clusters: tuple[VirtualCluster, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    running: tuple[Running, ...] = ()
+    #: By view name: what each policy remembered last time.
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+    #: Policy and placer of the spare view, which serves the opportunistic jobs of every VC.
+    spare_policy: str = "fifo"
+    spare_placer: str = "consolidate"
+    #: So many jobs may lose their GPUs in a round because a policy prefers others; None: any number.
+    preemptions_per_round: int | None = None
+    #: How long a job whose last run was too short may not borrow: the first time, and at most.
+    backoff_seconds: float = 30.0
+    most_backoff_seconds: float = 600.0
+    #: What a GPU of each model costs for an hour; one that is not named costs 1.
+    prices: Mapping[str, float] = field(default_factory=dict)
+    #: How fast jobs are that share GPUs, where known.
+    pair_speeds: tuple[PairSpeeds, ...] = ()
+    #: How GPUs are divided by cells; None: every model is divided by counts.
+    cells: Specification | None = None
+    #: What virtual clusters offer, lend and borrow; None: there is no market.
+    lending: Lending | None = None
+    #: Names of the topology's levels, widest first, as in Node.path + (node,) + Gpu.path.
+    levels: tuple[str, ...] = ("rack", "node", "socket", "switch")

@@ -1,0 +1,59 @@
+"""How numbers, models, times and jobs are put into sentences for people."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+
+from scheduler.core.model.snapshot import JobId
+
+
+def gpus(count: int, models: Sequence[str] = ()) -> str:
+    """Say "4 V100", "4 V100 or P100" or, for any model, "4 GPUs"."""
+    if not models:
+        return f"{count} GPU" if count == 1 else f"{count} GPUs"
+    return f"{count} {either(models)}"
+
+
+def either(names: Sequence[str]) -> str:
+    """Say "A", "A or B", "A, B or C"."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def replicas(count: int, largest: int) -> str:
+    """Say "8 on one node" or "4 replicas with up to 2 on one node each"."""
+    return (
+        f"{largest} on one node" if count == 1 else f"{count} replicas with up to {largest} on one node each"
+    )
+
+
+def processors(cpus: float, memory_bytes: float) -> str:
+    """Say "4 CPUs", "1.5 GiB of memory" or "4 CPUs and 1.5 GiB of memory"."""
+    memory = f"{memory_bytes / 2**30:.1f} GiB of memory"
+    return listed([words for words, count in ((f"{cpus:g} CPUs", cpus), (memory, memory_bytes)) if count])
+
+
+def listed(names: Collection[str], most: int = 5) -> str:
+    """Say "A", "A and B", "A, B and 7 more"."""
+    shown = list(names)[:most]
+    if len(names) > len(shown):
+        shown.append(f"{len(names) - len(shown)} more")
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+
+
+def jobs(ids: Collection[JobId]) -> str:
+    """Say "job 7", "jobs 7 and 8"."""
+    return ("job " if len(ids) == 1 else "jobs ") + listed([str(job) for job in ids])
+
+
+def duration(seconds: float) -> str:
+    """Say "45 s", "12 min", "3 h" or "2 d", rounded up to whole units."""
+    for unit, size, up_to in (("s", 1, 120), ("min", 60, 7_200), ("h", 3_600, 172_800)):
+        if seconds <= up_to:
+            return f"{-int(-seconds // size)} {unit}"
+    return f"{-int(-seconds // 86_400)} d"
+
+
+def instant(seconds: float) -> str:
+    """Say "14:05:30 UTC on 21 November" for Unix seconds."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%H:%M:%S UTC on %-d %B}"

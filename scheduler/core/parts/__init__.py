@@ -1,1 +1,0 @@
-"""What policies and placers are made of: orders, shares, run times, turns."""

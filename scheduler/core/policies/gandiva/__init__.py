@@ -1,0 +1,1 @@
+"""Gandiva: `policy` decides, by time slices and trials of packings."""

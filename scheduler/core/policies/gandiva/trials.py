@@ -1,0 +1,59 @@
+"""Trial packing: let two jobs share GPUs, measure, and keep to it only if that pays.
+
+W. Xiao et al., "Gandiva: Introspective Cluster Scheduling for Deep Learning", OSDI 2018, section 3.2. A pair
+pays when together the two make more progress than they would taking turns: the sum of their measured speeds,
+each relative to having the GPUs alone, is above 1. Deviations:
+
+- Gandiva tries the job of lowest GPU utilisation on the GPU of lowest utilisation. We are told no
+  utilisation: a gang is tried with the first that waits and fits its shape, unless the like failed before.
+- Whether the memory of the GPUs suffices is not known beforehand either: a pair that does not fit fails.
+- What was learned of a pair counts for all jobs of the same applications, where these are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from scheduler.core.fitting.demand import shape_of
+from scheduler.core.model.snapshot import Job, JobId, Running
+
+Pair = tuple[JobId, JobId]
+
+
+def pays(running: Running, least_gain: float) -> bool | None:
+    """Return whether jobs that share make so much more progress than taking turns; None: not measured yet."""
+    if any(job not in running.speeds for job in running.jobs):
+        return None
+    return sum([running.speeds[job] for job in running.jobs]) >= 1 + least_gain
+
+
+def name_of(jobs: Sequence[Job]) -> str:
+    """Return under which name is remembered how it went: the applications, or the jobs where unknown."""
+    return " + ".join(sorted([job.application or f"job {job.id}" for job in jobs]))
+
+
+def _is_like(guest: Job, host: Job, gpu_model: str) -> bool:
+    """Whether a guest asks for what its host has; under a quota, who runs accepts only the model it is on."""
+    accepts = not guest.gpu_models or gpu_model in guest.gpu_models
+    return accepts and shape_of(replace(guest, gpu_models=())) == shape_of(replace(host, gpu_models=()))
+
+
+def next_pair(
+    running: Sequence[Job], waiting: Sequence[Job], failed: Collection[str], holdings: Mapping[JobId, Running]
+) -> Pair | None:
+    """Return the first job that runs alone and the first that waits that are worth a try together, or None.
+
+    Both have the same priority and ask for the same: only then do their replicas share GPUs one to one.
+    """
+    for guest in waiting:
+        for host in running:
+            if (
+                len(holdings[host.id].jobs) == 1
+                and host.priority == guest.priority
+                and len(holdings[host.id].gpus) == host.gpus == guest.gpus
+                and _is_like(guest, host, holdings[host.id].gpu_model)
+                and name_of((host, guest)) not in failed
+            ):
+                return host.id, guest.id
+    return None

@@ -1,0 +1,269 @@
+"""Turns by stride for users: nobody is further from its part than one quantum of the largest gang.
+
+Gang-aware split stride as in S. Chaudhary et al., "Balancing Efficiency and Fairness in Heterogeneous GPU
+Clusters for Deep Learning" (Gandiva-Fair), EuroSys 2020, section 4.1. A user is owed the GPU time of each
+model that is its part and that it did not get; who is owed most goes first, with whichever of its jobs is
+furthest behind and still fits, and pays for it at once. What does not fit is passed over and keeps what it is
+owed, so it is early in line the next time. What a user is owed is what the paper's passes say of each other:
+
+- Who comes is owed nothing. Who leaves takes with it what it was owed; the others bear that by their parts.
+- What nobody had is nobody's debt: together users are owed nothing (`_level`). So a part that cannot be had,
+  such as two gangs of three on four GPUs, does not become a claim on the future.
+
+A gang that smaller ones of its own user keep passing would never run: where it is itself owed a quantum, it
+leads, one on a model at a time, unless that drives someone else further than the bound (`_leader`).
+
+What that comes to, as tests show on random clusters where gangs leave no hole: from any arrival on, a user is
+within a quantum of the largest gang of its part, so within any window it is within two. Debts of single jobs
+(`targets.ledger`) do not keep that: a user with many jobs may be behind with all of them at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.time_shares.ledger import Ledger
+from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.building_blocks.time_shares.time_slices import Turns
+from scheduler.core.building_blocks.time_shares.units import Targets, Unit
+from scheduler.core.model.plan import Decision
+from scheduler.core.model.snapshot import Job, JobId, Memory
+
+#: A tenant and one of its users; jobs of which nobody says whose they are have one user together.
+User = tuple[str, str]
+#: GPUs, also fractions of them, by user and model.
+Parts = Mapping[User, Mapping[str, float]]
+
+#: Digits after the point of GPU-seconds that are remembered.
+DIGITS = 3
+#: No user is remembered to be further off than so many quanta of the largest gang: such a debt comes from
+#: what could not be had, and would keep others waiting long after.
+MOST_QUANTA = 2.0
+#: A job that runs moves to another model for its own part there only once it is owed so many quanta more than
+#: another job of its user, so that jobs of a user do not change places every minute.
+MOVE_QUANTA = 10.0
+
+
+def user_of(job: Job) -> User:
+    """Return whose part the job runs on."""
+    return job.tenant, job.user
+
+
+class Stride:
+    """GPU-seconds owed by user and model.
+
+    Memory: `at`, `owed`, and the GPUs that users are `holding` after the round, each by tenant, user, model.
+    """
+
+    def __init__(self, view: View, memory: Memory) -> None:
+        self._view = view
+        self._at = float(memory.get("at", view.now))
+        self._owed = dict(read_amounts(memory.get("owed", {})))
+        self._holding = dict(read_amounts(memory.get("holding", {})))
+
+    def settle(self, parts: Parts) -> None:
+        """Write down what users should have had since the last round, and what they had.
+
+        What was decided then counts, not what runs now: so the time of jobs that ended since is paid for.
+        """
+        passed = max(0.0, self._view.now - self._at)
+        owed: dict[User, dict[str, float]] = {}
+        for user in sorted({user_of(job) for job in self._view.jobs.values()}):
+            before, part, held = (each.get(user, {}) for each in (self._owed, parts, self._holding))
+            owed[user] = dict(before)
+            # Idle GPUs of a model of which it has no part stand for those it did not take elsewhere.
+            extra = sum([gpus for model, gpus in held.items() if not part.get(model)])
+            for model, gpus in part.items():
+                short = gpus - held.get(model, 0.0)
+                made_up = min(extra, max(0.0, short))
+                extra -= made_up
+                owed[user][model] = before.get(model, 0.0) + (short - made_up) * passed
+        self._owed = owed
+        self._level(parts)
+
+    def _level(self, parts: Parts) -> None:
+        """Let users bear by their parts what they are owed together, so that this is nothing."""
+        for model in {model for part in parts.values() for model in part}:
+            whole = sum([parts[user].get(model, 0.0) for user in self._owed if user in parts])
+            excess = sum([owed.get(model, 0.0) for owed in self._owed.values()])
+            if whole > 0:
+                for user, owed in self._owed.items():
+                    part = parts.get(user, {}).get(model, 0.0)
+                    if part:
+                        owed[model] -= excess * part / whole
+
+    def owed(self, user: User, model: str) -> float:
+        """Return the GPU-seconds that the user is behind its part; negative when it is ahead."""
+        return self._owed.get(user, {}).get(model, 0.0)
+
+    def owed_in_all(self, user: User) -> float:
+        """Return what it is owed of all models together."""
+        return sum(self._owed.get(user, {}).values())
+
+    def bound(self, model: str, most: float) -> None:
+        """Forget what anyone is owed, or ahead, beyond so many GPU-seconds of the model."""
+        for owed in self._owed.values():
+            if model in owed:
+                owed[model] = min(max(owed[model], -most), most)
+
+    def remember(self, decision: Decision) -> dict[str, Any]:
+        """Return the memory for the next round, given what was decided in this one."""
+        return {
+            "at": self._view.now,
+            "owed": write_amounts(self._owed, DIGITS),
+            "holding": write_amounts(self._held_after(decision), DIGITS),
+        }
+
+    def _held_after(self, decision: Decision) -> dict[User, dict[str, float]]:
+        view = self._view
+        held: dict[User, dict[str, float]] = {}
+
+        def add(jobs: Sequence[JobId], model: str, gpus: float) -> None:
+            for job in jobs:
+                if job in view.jobs:
+                    own = held.setdefault(user_of(view.jobs[job]), {})
+                    own[model] = own.get(model, 0.0) + gpus / len(jobs)
+
+        leaving = {job for grant in decision.grants for job in grant.jobs}.union(decision.stops)
+        for job, running in view.running.items():
+            # Of a group that shares its GPUs, the first stands for all.
+            if job == running.jobs[0] and running.phase == "held" and leaving.isdisjoint(running.jobs):
+                add(running.jobs, running.gpu_model, len(running.gpus))
+        for grant in decision.grants:
+            if grant.gpu_model is not None:
+                add(grant.jobs, grant.gpu_model, grant.gpus)
+        return held
+
+
+class StrideTurns(Turns):
+    """Turns by what users are owed, within a user by what its jobs are; `parts` are the users' now."""
+
+    def __init__(
+        self,
+        view: View,
+        prospects: Prospects,
+        ledger: Ledger,
+        stride: Stride,
+        parts: Parts,
+        quantum_seconds: float,
+    ) -> None:
+        super().__init__(view, prospects, ledger, strict=False)
+        self._stride, self._parts, self._quantum_seconds = stride, parts, quantum_seconds
+
+    def serve_due(self, targets: Targets) -> None:
+        """Give turns by stride, on each model to those that have targets there."""
+        candidates = self._candidates(targets)
+        largest: dict[str, int] = {}
+        for (_, model), line in candidates.items():
+            largest[model] = max(largest.get(model, 0), *[self._gpus(unit) for _, unit in line])
+        for model, gpus in largest.items():
+            self._stride.bound(model, MOST_QUANTA * gpus * self._quantum_seconds)
+        owed = self._owed_soon(candidates)
+        for model, gpus in largest.items():
+            unit = self._leader(model, candidates, owed, gpus * self._quantum_seconds)
+            if unit is not None and self.give(unit, model):
+                owed[user_of(self._view.jobs[unit[0]]), model] -= self._gpus(unit) * self._quantum_seconds
+        lines = {key: iter(line) for key, line in candidates.items()}
+        queue = [(-seconds, key) for key, seconds in owed.items()]
+        heapq.heapify(queue)
+        while queue:
+            behind, (user, model) = heapq.heappop(queue)
+            unit = self._give_first(lines[user, model], model)
+            if unit is not None:
+                heapq.heappush(queue, (behind + self._gpus(unit) * self._quantum_seconds, (user, model)))
+
+    def _candidates(self, targets: Targets) -> dict[tuple[User, str], list[tuple[float, Unit]]]:
+        """Return the jobs of each user with a target on a model and what they are owed there, most first.
+
+        Who runs on another model comes later: its user has its part of both whichever of its jobs is where.
+        """
+        found: dict[tuple[User, str], list[tuple[Any, ...]]] = {}
+        patience = MOVE_QUANTA * self._quantum_seconds
+        for (priority, owed, *others), unit, model in self._due(targets):
+            running = self._view.running.get(unit[0])
+            later = patience if running is not None and running.gpu_model != model else 0.0
+            user = user_of(self._view.jobs[unit[0]])
+            found.setdefault((user, model), []).append(((priority, owed + later, *others), unit))
+        return {
+            key: [(self._ledger.owed(unit, key[1]), unit) for _, unit in sorted(line)]
+            for key, line in sorted(found.items())
+        }
+
+    def _owed_soon(self, keys: Iterable[tuple[User, str]]) -> dict[tuple[User, str], float]:
+        """Return what users would be owed at the end of the quantum if they got nothing more."""
+        owed = {
+            (user, model): self._stride.owed(user, model)
+            + self._parts.get(user, {}).get(model, 0.0) * self._quantum_seconds
+            for user, model in keys
+        }
+        for unit, model in self.chosen.items():
+            key = user_of(self._view.jobs[unit[0]]), model
+            if key in owed:
+                owed[key] -= self._gpus(unit) * self._quantum_seconds
+        return owed
+
+    def _leader(
+        self,
+        model: str,
+        candidates: Mapping[tuple[User, str], Sequence[tuple[float, Unit]]],
+        owed: Mapping[tuple[User, str], float],
+        most: float,
+    ) -> Unit | None:
+        """Return the gang passed by for longest, if nobody else is too far behind for it to go first."""
+        behind = [(seconds, user) for (user, where), seconds in owed.items() if where == model]
+        overdue = [
+            (seconds, unit, user)
+            for (user, where), line in candidates.items()
+            if where == model and owed[user, where] > 0
+            for seconds, unit in line[:1]
+            if seconds >= self._quantum_seconds and self._gpus(unit) > 1
+        ]
+        if not overdue:
+            return None
+        _, unit, owner = max(overdue, key=lambda entry: (entry[0], entry[1]))
+        return unit if all(seconds <= most for seconds, user in behind if user != owner) else None
+
+    def _give_first(self, line: Iterator[tuple[float, Unit]], model: str) -> Unit | None:
+        """Give a turn to the first job that fits; those before it fit nowhere until the quantum ends."""
+        if self._free.get(model, 0) > 0:
+            for _, unit in line:
+                if self.give(unit, model):
+                    return unit
+        return None
+
+    @cached_property
+    def line(self) -> list[Job]:
+        """All jobs as users would take turns, paying for each, on GPUs of any model that are left."""
+        own: dict[User, list[tuple[tuple[Any, ...], Job]]] = {}
+        for job in self._view.jobs.values():
+            own.setdefault(user_of(job), []).append((super()._rank(job), job))
+        places: list[tuple[float, float, JobId, Job]] = []
+        for user, jobs in own.items():
+            owed = self._stride.owed_in_all(user)
+            for _, job in sorted(jobs, key=lambda entry: entry[0]):
+                places.append((-owed, job.submitted_at, job.id, job))
+                if job.id not in self._view.running:
+                    owed -= job.gpus * self._quantum_seconds
+        return [job for *_, job in sorted(places, key=lambda place: place[:3])]
+
+
+def read_amounts(nested: Mapping[str, Any]) -> Iterator[tuple[User, dict[str, float]]]:
+    """Yield what is written by tenant, user and model."""
+    for tenant, users in nested.items():
+        for user, models in users.items():
+            # A database gives them back in an order of its own, and sums of floats depend on it.
+            yield (tenant, user), dict(sorted(models.items()))
+
+
+def write_amounts(amounts: Parts, digits: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Return amounts by tenant, user and model, as JSON has it; those of nothing are left out."""
+    nested: dict[str, dict[str, dict[str, float]]] = {}
+    for (tenant, user), models in sorted(amounts.items()):
+        rounded = {model: round(amount, digits) for model, amount in sorted(models.items())}
+        if kept := {model: amount for model, amount in rounded.items() if amount}:
+            nested.setdefault(tenant, {})[user] = kept
+    return nested

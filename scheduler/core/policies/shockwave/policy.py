@@ -1,0 +1,356 @@
+"""Shockwave: a market in which jobs buy the coming rounds, with foresight of how their batch sizes change.
+
+P. Zheng, R. Pan, T. Khan, S. Venkataraman and A. Akella, "Shockwave: Fair and Efficient Cluster Scheduling
+for Dynamic Adaptation in Machine Learning", NSDI 2023. A job that raises its batch size runs faster from then
+on; who goes by its present speed takes it for longer than it is. So the coming rounds are planned together.
+The mean logarithm of what jobs will have done of their epochs is made as large as can be, which is an
+equilibrium of equal budgets, less a weight times the longest run that is left; and nobody is to end later
+than with the same share for all. Where that cannot be, the utility of who would be late counts more, by a
+power of the lateness, and has the early rounds. GPUs that a round leaves idle go to those that run longest.
+The parts are in `scheduler.core.market`: `regimes` (the forecast), `fairness`, `program`, `timetable`. The
+defaults are the authors' for 32 GPUs. Deviations and choices:
+
+- A plan is made when somebody has to wait. It is made anew at the end of one of its rounds, if since then
+  jobs came or ended, a batch size changed or GPUs did, or it is used up. In the middle of a round nothing
+  that runs is stopped, and idle GPUs are given out at once. So even a job of high priority may wait for a
+  round.
+- Lateness counts from a job's submission. The authors divide instants that count from the beginning of their
+  simulation, by which jobs are less and less late the longer it runs; on a live clock none ever would be.
+- How far a job comes in a round follows from the forecast of what it has left. The authors take the mean
+  length of its epochs so far, which contradicts their forecast.
+- Integers for numbers of rounds instead of binaries for each, and a rule instead of a second program for
+  their order (`program`, `timetable`). Who runs goes on unless another is worth three times as much.
+- Several GPU models, of which the paper has one: all are in one market. A gang buys rounds on each that it
+  accepts, at its speed there, and runs on one at a time; its times are those on the fastest of them
+  (`core.building_blocks.run_time` says how speeds that nobody knows are assumed, and what `reference` is).
+  The uniform share is that of all GPUs among all jobs, whatever their sizes, as the authors have it.
+- A job that tells nothing of its epochs has one batch size, and has left what is left of its estimate, else
+  of its limit.
+- Higher priority first: each priority has a market of its own, in what those above it left.
+- An elastic gang is planned at its own size and starts at the largest that fits.
+- Among equal priorities nobody starves: who gets no rounds is late at some time, and then ever later than
+  those that come.
+- The budgets are those of jobs, as in the paper; tenants and their weights count for nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from scheduler.core.building_blocks.fill import fill
+from scheduler.core.building_blocks.ordering import start_in_order, waiting_jobs
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.run_time import relative_speeds, runs_nowhere, start_seconds
+from scheduler.core.building_blocks.service import INSTANT_SECONDS, executed_seconds, put_back
+from scheduler.core.fitting.demand import sizes_of
+from scheduler.core.model.plan import Decision, Grant, Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId, Memory
+from scheduler.core.policies.shockwave.bidding import Bidder, Market
+from scheduler.core.policies.shockwave.fairness import FairEnd, first_estimate
+from scheduler.core.policies.shockwave.planned import Facts, Planned, remembered
+from scheduler.core.policies.shockwave.planning import plan
+from scheduler.core.policies.shockwave.regimes import outlook
+
+#: A program for more is larger than it is good for: nobody knows what comes so much later.
+MOST_ROUNDS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shockwave:
+    """Rounds are bought in a market of all jobs; those of a higher priority buy first."""
+
+    #: Who has no rounds now has some later, though jobs neither come nor go.
+    rotates: ClassVar[bool] = True
+
+    #: How many rounds are planned together, and how long one is.
+    horizon_rounds: int = 20
+    round_seconds: float = 120.0
+    #: What a second less of the longest run is worth, against the mean utility of a round (k in the paper).
+    makespan_weight: float = 0.001
+    #: Power of its lateness by which the utility of a late job counts more (lambda); and who is late: whose
+    #: end is so many times as far from its submission as with the same share for all.
+    fairness_power: float = 12.0
+    fairness_bound: float = 1.0
+    #: GPU model on which estimates, limits and lengths of epochs hold; empty: each job's fastest.
+    reference: str = ""
+    #: Longest that one program is worked on; then the best solution so far is taken.
+    solve_seconds: float = 15.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.horizon_rounds <= MOST_ROUNDS:
+            raise ValueError(f"horizon_rounds must be from 1 to {MOST_ROUNDS}")
+        if not 1 <= self.round_seconds < math.inf:
+            raise ValueError("round_seconds must be at least 1")
+        for name in ("makespan_weight", "fairness_power"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be at least 0")
+        for name in ("fairness_bound", "solve_seconds"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be above 0")
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        """Keep to the plan; make one where none holds and somebody has to wait."""
+        known = _Known(view, memory if memory.get("policy") == "shockwave" else {})
+        if len(view.running) == len(view.jobs):
+            return Decision(grants=(), memory=known.remember(None), keep_running=True)
+        needs = _Needs(view, self.reference)
+        calm = start_in_order(sorted(waiting_jobs(view), key=needs.rank), view)
+        if not calm.queue:
+            return calm.decision({}, memory=known.remember(None))
+        facts = _facts(view)
+        planned = known.plan
+        if planned is None or not planned.holds(view.now, facts):
+            planned = self._plan(view, needs, known, facts)
+        number = planned.round_at(view.now)
+        if number == planned.begun:
+            return _in_between(view, needs, planned, known)
+        return _begin_round(view, needs, replace(planned, begun=number), known)
+
+    def _plan(self, view: View, needs: _Needs, known: _Known, facts: Facts) -> Planned:
+        """Return a plan that begins now."""
+        models = tuple([model for model, gpus in facts.gpus.items() if gpus])
+        share = min(1.0, max(1, sum(facts.gpus.values())) / len(view.jobs))
+        known.estimate_ends(needs, share)
+        market = Market(
+            gpus=tuple([facts.gpus[model] for model in models]),
+            rounds=self.horizon_rounds,
+            round_seconds=self.round_seconds,
+            uniform_share=share,
+            makespan_weight=self.makespan_weight,
+            fairness_bound=self.fairness_bound,
+            fairness_power=self.fairness_power,
+            solve_seconds=self.solve_seconds,
+            levels=_levels(view, needs, known, models, share, self.fairness_bound),
+        )
+        table = view.compute(plan, market) if market.levels else ({},) * market.rounds
+        rounds = [{JobId(job): models[model] for job, model in runs.items()} for runs in table]
+        return Planned(at=view.now, round_seconds=self.round_seconds, rounds=tuple(rounds), facts=facts)
+
+
+def _facts(view: View) -> Facts:
+    jobs, capacity = view.jobs.values(), view.capacity
+    return Facts(
+        batch_sizes={job.id: job.training.batch_size if job.training else 0 for job in jobs},
+        gpus={model: max(0, capacity.offered(model)) for model in capacity.models},
+    )
+
+
+def _levels(
+    view: View, needs: _Needs, known: _Known, models: Sequence[str], share: float, bound: float
+) -> tuple[tuple[Bidder, ...], ...]:
+    """Return who bids, by priority, the highest first: all that can run on what there is.
+
+    `share` is everyone's, and `bound` how much later than by it a job may end.
+    """
+    levels: dict[int, list[Bidder]] = {}
+    for job in sorted(view.jobs.values(), key=lambda job: job.id):
+        seconds = needs.seconds_on(job)
+        there = [seconds.get(model, math.inf) for model in models]
+        left = max(min(there, default=math.inf), INSTANT_SECONDS)
+        if left == math.inf:
+            continue
+        age, fair = max(0.0, view.now - job.submitted_at), known.fair_end_seconds(job)
+        running = view.running.get(job.id)
+        bidder = Bidder(
+            number=job.id,
+            gpus=job.gpus,
+            speeds=tuple([min(1.0, left / each) if each > 0 else 1.0 for each in there]),
+            done=min(needs.done(job), 1.0 - INSTANT_SECONDS),
+            left_seconds=left,
+            due_seconds=bound * fair - age,
+            lateness=(age + left / share) / fair,
+            runs_on=models.index(running.gpu_model) if running and running.gpu_model in models else -1,
+        )
+        levels.setdefault(job.priority, []).append(bidder)
+    return tuple([tuple(levels[priority]) for priority in sorted(levels, reverse=True)])
+
+
+def _begin_round(view: View, needs: _Needs, planned: Planned, known: _Known) -> Decision:
+    """Run whom the plan runs now, then who runs longest; all others stop."""
+    order = _in_order(view, needs, planned)
+    runs = planned.runs_in(planned.begun)
+    wishes = [grant for job in order for grant in _wishes(job, runs.get(job.id), view)]
+    granted = fill(wishes, view)
+    placed = {job for grant in granted for job in grant.jobs}
+    waiting = [job for job in order if job.id not in placed]
+    return Decision(
+        grants=tuple([grant for grant in granted if not _stays(grant, view)]),
+        memory=known.remember(planned),
+        reasons={job.id: (_reason(job, needs, planned),) for job in waiting},
+        queue=tuple([job.id for job in waiting]),
+        keep_running=True,
+        stops=tuple([job.id for job in waiting if job.id in view.running]),
+        wake_at=planned.begins(planned.begun + 1) if waiting else None,
+    )
+
+
+def _in_between(view: View, needs: _Needs, planned: Planned, known: _Known) -> Decision:
+    """Disturb nobody; give out what is idle."""
+    waiting = [job for job in _in_order(view, needs, planned) if job.id not in view.running]
+    outcome = start_in_order(waiting, view)
+    return outcome.decision(
+        {job: (_reason(view.jobs[job], needs, planned),) for job in outcome.queue},
+        memory=known.remember(planned),
+        wake_at=planned.begins(planned.begun + 1) if outcome.queue else None,
+    )
+
+
+def _in_order(view: View, needs: _Needs, planned: Planned) -> list[Job]:
+    """Return all jobs: first whom the plan runs now, of them first those that run, then large ones."""
+    runs = planned.runs_in(planned.begun)
+
+    def rank(job: Job) -> tuple[Any, ...]:
+        if job.id in runs:
+            return 0, -job.priority, job.id not in view.running, -job.gpus, *needs.rank(job)
+        return 1, *needs.rank(job)
+
+    return sorted(view.jobs.values(), key=rank)
+
+
+def _wishes(job: Job, model: str | None, view: View) -> list[Grant]:
+    """Return what the job would have, on the model that was planned, and what it would have instead."""
+    running = view.running.get(job.id)
+    if running is not None and (model in (None, running.gpu_model) or len(running.jobs) > 1):
+        return [Grant(jobs=running.jobs, gpus=len(running.gpus))]
+    planned = [Grant(jobs=(job.id,), gpus=size, gpu_model=model) for size in sizes_of(job) if model]
+    if running is not None:
+        return [*planned, Grant(jobs=running.jobs, gpus=len(running.gpus))]
+    return [*planned, *[Grant(jobs=(job.id,), gpus=size) for size in sizes_of(job)]]
+
+
+def _stays(grant: Grant, view: View) -> bool:
+    """Whether the grant is what its jobs have: one without a model keeps them where they may stay."""
+    running = view.running.get(grant.jobs[0])
+    if running is None or grant.gpu_model is not None:
+        return False
+    accepted = [view.jobs[job].gpu_models for job in grant.jobs]
+    return all(not models or running.gpu_model in models for models in accepted)
+
+
+def _reason(job: Job, needs: _Needs, planned: Planned) -> Reason:
+    """Return why the job waits."""
+    if not needs.seconds_on(job):
+        return runs_nowhere(job)
+    first = planned.first_round(job.id, planned.begun)
+    if first is None:
+        return _NO_ROUND
+    if first == planned.begun:
+        return _NO_PLACE
+    minutes = math.ceil((first - planned.begun) * planned.round_seconds / 60)
+    return Reason(
+        code="later_round",
+        tier=Tier.ORDER,
+        message=f"In the plan of the coming rounds its own begin in {minutes} min or less.",
+    )
+
+
+_NO_PLACE = Reason(
+    code="later_round",
+    tier=Tier.ORDER,
+    message="The plan runs it now, but no GPUs have come free yet that suit it.",
+)
+_NO_ROUND = Reason(
+    code="no_round_yet",
+    tier=Tier.ORDER,
+    message="In the plan of the coming rounds others gain more; the later it is, the more it counts.",
+    hint="An estimate of its run time, or its epochs in its progress, make the plan better.",
+)
+
+
+class _Needs:
+    """What the jobs of a view have done and have left."""
+
+    def __init__(self, view: View, reference: str) -> None:
+        self._view, self._reference = view, reference
+        self._models = view.capacity.models
+        #: By job: seconds that it runs on, by model; seconds that it has run; part that it has done.
+        self._known: dict[JobId, tuple[dict[str, float], float, float]] = {}
+
+    def seconds_on(self, job: Job) -> dict[str, float]:
+        """Return how long it runs on on each model that it runs on, alone."""
+        return self._of(job)[0]
+
+    def whole_seconds(self, job: Job) -> float:
+        """Return how long it runs in all where it is fastest, what it has run included; above 0."""
+        seconds, run_seconds, _ = self._of(job)
+        return max(run_seconds + min(seconds.values(), default=0.0), INSTANT_SECONDS)
+
+    def done(self, job: Job) -> float:
+        """Return the part of its work that is done."""
+        return self._of(job)[2]
+
+    def rank(self, job: Job) -> tuple[int, float, float, JobId]:
+        """Return the place among those that get what is left: who runs longest first, within priorities.
+
+        Who runs is ahead by what it would lose and by a round, or two that are equal would change places.
+        """
+        seconds = min(self.seconds_on(job).values(), default=0.0)
+        if job.id in self._view.running:
+            seconds += job.preemption_cost_seconds + self._view.round_seconds
+        return -job.priority, -seconds, job.submitted_at, job.id
+
+    def _of(self, job: Job) -> tuple[dict[str, float], float, float]:
+        if job.id not in self._known:
+            self._known[job.id] = self._by_epochs(job) or self._by_run_time(job)
+        return self._known[job.id]
+
+    def _by_epochs(self, job: Job) -> tuple[dict[str, float], float, float] | None:
+        told = None if job.training is None else outlook(job.training)
+        if told is None:
+            return None
+        speeds = relative_speeds(job, self._models, self._reference)
+        open_to = {
+            model: speed
+            for model, speed in speeds.items()
+            if speed > 0 and (not job.gpu_models or model in job.gpu_models)
+        }
+        seconds = {model: told.left_seconds / speed for model, speed in open_to.items()}
+        return seconds, told.done_seconds / max(open_to.values(), default=1.0), told.done
+
+    def _by_run_time(self, job: Job) -> tuple[dict[str, float], float, float]:
+        view, running = self._view, self._view.running.get(job.id)
+        begun = job if running is None or running.phase == "planned" else put_back(job, running, view.now)
+        seconds = start_seconds(begun, self._models, view.default_time_limit_seconds, self._reference)
+        run_seconds = executed_seconds(job, running, view.now)
+        whole = run_seconds + min(seconds.values(), default=0.0)
+        return seconds, run_seconds, run_seconds / whole if whole > 0 else 0.0
+
+
+class _Known:
+    """What is remembered: `plan`, as `Planned` has it, and `fair_ends`, as `FairEnd` has them, by job."""
+
+    def __init__(self, view: View, memory: Memory) -> None:
+        self._view = view
+        self._fair_ends = {
+            JobId(int(job)): FairEnd.remembered(values)
+            for job, values in memory.get("fair_ends", {}).items()
+            if int(job) in view.jobs
+        }
+        self.plan = remembered(memory["plan"]) if "plan" in memory else None
+
+    def fair_end_seconds(self, job: Job) -> float:
+        """Return how long after its submission the job ought to end; above 0."""
+        return self._fair_ends[job.id].seconds
+
+    def estimate_ends(self, needs: _Needs, share: float) -> None:
+        """Estimate anew when everyone would have ended with that share."""
+        now = self._view.now
+        for job in self._view.jobs.values():
+            estimate, before = needs.whole_seconds(job) / share, self._fair_ends.get(job.id)
+            self._fair_ends[job.id] = (
+                before.with_estimate(estimate, now) if before else first_estimate(estimate, now)
+            )
+
+    def remember(self, planned: Planned | None) -> dict[str, Any]:
+        """Return the memory for the next round; none when there is nothing to remember."""
+        memory: dict[str, Any] = {}
+        if self._fair_ends:
+            memory["fair_ends"] = {
+                str(job): self._fair_ends[job].to_json() for job in sorted(self._fair_ends)
+            }
+        if planned is not None:
+            memory["plan"] = planned.to_json()
+        return {"policy": "shockwave", **memory} if memory else {}

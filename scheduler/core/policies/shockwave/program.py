@@ -1,0 +1,264 @@
+"""How many of the coming rounds each gang gets, by GPU model: the integer program of Shockwave (NSDI'23).
+
+The authors decide about every job and round, a binary each, and interpolate the logarithm with one more for
+each of its corners. Here:
+
+- Rounds are alike, so only how many of them a gang runs is decided, an integer for each model. For gangs of
+  one GPU an assignment of such numbers to rounds always exists. Larger gangs can be in each other's way; rows
+  that no assignment could break rule most of that out, and `timetable` finds places for what is left.
+- The logarithm is concave, so that a maximum fills its pieces in their order by itself: no binaries.
+- What is common to all solutions is left out of the objective. The solver's gap is relative, and would
+  otherwise let it end far from the best of what there is to choose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
+
+from scheduler.core.model.errors import PolicyError
+from scheduler.core.policies.shockwave.bidding import Bidder, Market
+
+Floats = NDArray[np.float64]
+#: By bidder and model, or by round and model.
+Counts = NDArray[np.int64]
+
+#: Parts of a job's epochs between which its utility, their logarithm, is a line; it begins near 0, at ORIGIN.
+CORNERS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+ORIGIN = 1e-6
+#: How far from the optimum a solution may be, relative to it.
+GAP = 1e-3
+#: Branches after which the best solution so far is taken: unlike a time, the same on every machine.
+NODES = 500
+#: No job counts so many times more than another, or the solver's tolerance would show.
+MOST_WEIGHT = 1e6
+#: Slower than this, relative to where a job is fastest, is as good as not at all; and no job has less work
+#: left, in rounds.
+LEAST_SPEED, LEAST_WORK = 1e-3, 1e-2
+#: A value that is less than this off counts as whole.
+ROUNDING = 1e-6
+#: What SciPy's `milp` says when there is no solution.
+_INFEASIBLE = 2
+
+
+class Program:
+    """The program for the bidders of one priority. `room` is the GPUs left, by round and model."""
+
+    def __init__(self, market: Market, bidders: Sequence[Bidder], room: Counts) -> None:
+        self._market, self._bidders, self._room = market, bidders, room
+        #: (bidder, model) where there is a variable, and the places of these variables by bidder.
+        self._pairs: list[tuple[int, int]] = []
+        self._of_bidder: list[list[int]] = [[] for _ in bidders]
+        for place, bidder in enumerate(bidders):
+            for model, speed in enumerate(bidder.speeds):
+                if speed >= LEAST_SPEED and self._rounds_for(bidder, model) > 0:
+                    self._of_bidder[place].append(len(self._pairs))
+                    self._pairs.append((place, model))
+
+    def solve(self) -> tuple[Counts, Floats]:
+        """Return the rounds by bidder and model, and the weight of each bidder's utility.
+
+        First nobody may end later than fair. Where that cannot be, those who would are worth more instead.
+        Raises PolicyError when the solver finds nothing.
+        """
+        even = np.ones(len(self._bidders))
+        floors = self._floors()
+        if floors is not None and (found := self._maximise(even, floors)) is not None:
+            return found, even
+        weights = _weights(self._bidders, self._market)
+        found = self._maximise(weights, np.zeros(len(self._bidders)))
+        if found is None:
+            raise PolicyError("no solution of the market's program was found")
+        return found, weights
+
+    def _rounds_for(self, bidder: Bidder, model: int) -> int:
+        """Return in how many rounds the model has room for the gang."""
+        return int((self._room[:, model] >= bidder.gpus).sum())
+
+    def _work(self, place: int) -> list[tuple[int, float]]:
+        """Return how much of its work, in rounds where it is fastest, each of its variables does."""
+        speeds = self._bidders[place].speeds
+        return [(pair, speeds[self._pairs[pair][1]]) for pair in self._of_bidder[place]]
+
+    def _most_work(self, place: int) -> float:
+        """Return an upper bound of what the bidder does of its work in all rounds, in rounds."""
+        return self._market.rounds * max([speed for _, speed in self._work(place)], default=0.0)
+
+    def _left(self, place: int) -> float:
+        """Return the work that the bidder has left, in rounds."""
+        return max(self._bidders[place].left_seconds / self._market.round_seconds, LEAST_WORK)
+
+    def _floors(self) -> Floats | None:
+        """Return the work in rounds that each bidder must do to end in time; None when someone cannot.
+
+        After the last round it is taken to have its uniform share, and to end no sooner than that round, as
+        in the paper: whoever is due before cannot end in time by this count.
+        """
+        market = self._market
+        floors = np.zeros(len(self._bidders))
+        for place, bidder in enumerate(self._bidders):
+            later = bidder.due_seconds / market.round_seconds - market.rounds
+            floors[place] = max(0.0, self._left(place) - later * market.uniform_share)
+            if later < 0 or floors[place] > self._most_work(place):
+                return None
+        return floors
+
+    def _maximise(self, weights: Floats, floors: Floats) -> Counts | None:
+        """Return the best rounds by bidder and model; None when there are none."""
+        counts = np.zeros((len(self._bidders), len(self._market.gpus)), dtype=np.int64)
+        if not self._pairs:
+            return counts
+        rows = _Rows()
+        self._add_rounds(rows)
+        self._add_capacity(rows)
+        for place in range(len(self._bidders)):
+            if self._of_bidder[place]:
+                self._add_utility(rows, place, weights[place], floors[place])
+        self._add_longest_run(rows)
+        found = rows.solve(integers=len(self._pairs), seconds=self._market.solve_seconds)
+        if found is None:
+            return None
+        for (place, model), value in zip(self._pairs, found, strict=False):
+            counts[place, model] = math.floor(value + ROUNDING)
+        return counts
+
+    def _add_rounds(self, rows: _Rows) -> None:
+        """Nobody runs in more rounds than there are, nor in more than it needs."""
+        for place, model in self._pairs:
+            bidder = self._bidders[place]
+            needed = max(1, math.ceil(self._left(place) / bidder.speeds[model] - ROUNDING))
+            rows.variable(most=min(self._rounds_for(bidder, model), needed))
+        for pairs in self._of_bidder:
+            if len(pairs) > 1:
+                rows.add([(pair, 1.0) for pair in pairs], most=self._market.rounds)
+
+    def _add_capacity(self, rows: _Rows) -> None:
+        """No model gives more than it has: in GPUs, and in each size of gang, smaller ones not counted.
+
+        With 8 GPUs, gangs of 3 and of 4 take two places at once, and those of 6 one of two.
+        """
+        for model in range(len(self._market.gpus)):
+            gangs = [
+                (pair, self._bidders[place].gpus)
+                for pair, (place, on) in enumerate(self._pairs)
+                if on == model
+            ]
+            room = self._room[:, model]
+            for size in sorted({gpus for _, gpus in gangs} | {1}):
+                terms = [(pair, float(gpus // size)) for pair, gpus in gangs if gpus >= size]
+                if terms:
+                    rows.add(terms, most=float((room // size).sum()))
+
+    def _add_utility(self, rows: _Rows, place: int, weight: float, floor: float) -> None:
+        """The logarithm of what the bidder has done of its epochs, above that of now; and its floor."""
+        done, work = self._bidders[place].done, self._work(place)
+        a_round, reach = (1.0 - done) / self._left(place), self._most_work(place)
+        pieces = []
+        for slope, length in _pieces(done):
+            if reach > 0:
+                # In rounds, as all the program is, so that its numbers are of one size.
+                rounds = min(length / a_round, reach)
+                pieces.append((rows.variable(cost=-weight * slope * a_round, most=rounds), 1.0))
+                reach -= rounds
+        rows.add([*pieces, *((pair, -speed) for pair, speed in work)], most=0.0)
+        if floor > 0:
+            rows.add(work, least=floor - ROUNDING)
+
+    def _add_longest_run(self, rows: _Rows) -> None:
+        """How much longer the longest run that remains is than it must be."""
+        market = self._market
+        running = [place for place in range(len(self._bidders)) if self._of_bidder[place]]
+        must_be = max([max(0.0, self._left(place) - self._most_work(place)) for place in running])
+        a_round = market.makespan_weight * market.round_seconds * len(self._bidders) * market.rounds
+        more = rows.variable(cost=a_round)
+        for place in running:
+            if self._left(place) > must_be:
+                rows.add([*self._work(place), (more, 1.0)], least=self._left(place) - must_be)
+
+
+class _Rows:
+    """A program as it is written down: a minimum of costs, all variables at least 0."""
+
+    def __init__(self) -> None:
+        self._costs: list[float] = []
+        self._most: list[float] = []
+        self._terms: list[tuple[int, int, float]] = []
+        self._bounds: list[tuple[float, float]] = []
+
+    def variable(self, *, cost: float = 0.0, most: float = math.inf) -> int:
+        """Return the place of a new variable."""
+        self._costs.append(cost)
+        self._most.append(most)
+        return len(self._costs) - 1
+
+    def add(
+        self, terms: Iterable[tuple[int, float]], *, least: float = -math.inf, most: float = math.inf
+    ) -> None:
+        """Add the row of these (variable, factor)."""
+        self._terms += [(len(self._bounds), variable, factor) for variable, factor in terms]
+        self._bounds.append((least, most))
+
+    def solve(self, *, integers: int, seconds: float) -> Floats | None:
+        """Return the best solution that was found, of which the first variables are whole; None for none.
+
+        Where the time is too short to find any, it is one in which they need not be.
+        """
+        row, column, factor = zip(*self._terms, strict=True)
+        matrix = csr_array((factor, (row, column)), (len(self._bounds), len(self._costs)))
+        least, most = zip(*self._bounds, strict=True)
+        whole = np.arange(len(self._costs)) < integers
+        for integrality in (whole, np.zeros_like(whole)):
+            found = milp(
+                np.array(self._costs),
+                integrality=integrality,
+                bounds=Bounds(0.0, np.array(self._most)),
+                constraints=LinearConstraint(matrix, np.array(least), np.array(most)),
+                options={"mip_rel_gap": GAP, "time_limit": seconds, "node_limit": NODES},
+            )
+            if found.x is not None:
+                return np.asarray(found.x, dtype=np.float64)
+            if found.status == _INFEASIBLE:
+                break
+        return None
+
+
+def _weights(bidders: Sequence[Bidder], market: Market) -> Floats:
+    """Return how much the utility of each bidder counts: the later the more.
+
+    It counts most of all when its bidder is late and would end within a round.
+    """
+    most = math.log(MOST_WEIGHT)
+    powers = [
+        market.fairness_power * math.log(bidder.lateness) if _is_late(bidder, market) else 0.0
+        for bidder in bidders
+    ]
+    # Where someone is too late for the solver's tolerance, those who are less late count for less instead.
+    above = max(0.0, max(powers) - most)
+    return np.array(
+        [
+            MOST_WEIGHT
+            if _is_late(bidder, market) and bidder.left_seconds < market.round_seconds
+            else math.exp(max(0.0, power - above))
+            for bidder, power in zip(bidders, powers, strict=True)
+        ]
+    )
+
+
+def _is_late(bidder: Bidder, market: Market) -> bool:
+    return bidder.lateness > market.fairness_bound
+
+
+def _pieces(done: float) -> list[tuple[float, float]]:
+    """Return (slope, length) of the pieces of the utility from `done` on."""
+    heights = [math.log(corner or ORIGIN) for corner in CORNERS]
+    pieces = zip(CORNERS, CORNERS[1:], heights, heights[1:], strict=False)
+    return [
+        ((above - below) / (end - begin), end - max(begin, done))
+        for begin, end, below, above in pieces
+        if end > done
+    ]

@@ -1,0 +1,251 @@
+"""Apps: what finish-time fairness is measured of (K. Mahajan et al., "Themis", NSDI 2020, sections 2 and 4).
+
+An app is one job, or all unfinished jobs of a tenant that name the same search. Its rho is the time from its
+submission to its end as things are, divided by the same on its own even part of the cluster; at most 1 means
+that sharing did it no harm. Work is counted in GPU-seconds of each job's best model here, so that jobs of a
+kind that differ add up. Deviations from the paper:
+
+- The even part of one of N apps is an N-th of every GPU model, of which a gang smaller than it uses what it
+  needs, and a larger one has turns: as `allocation.instance.Instance.isolated_shares`. The paper divides what
+  the app would reach on the whole cluster by N, as if every gang could use all of it: a small gang would then
+  be allowed N times the time that it takes in its part. Ours is never longer than that.
+- Apps count by weight: that of their tenant as a member, times that of their highest priority. So N, of an
+  app, is the sum of all weights divided by its own.
+- An app of several jobs is one pool of work: it advances at the rate of all its gangs that run, whichever
+  these are, and ends when its work is done. What an app's ended jobs did, and the time before the first of
+  those that are left was submitted, count no more.
+- N is the mean over the app's life as far as somebody remembers it (`Contention`); before, today's stands in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.run_time import work_left_seconds
+from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
+from scheduler.core.building_blocks.time_shares.run_options import Prospect, Prospects, believed
+from scheduler.core.building_blocks.time_shares.solver_input import believed_weights, weight_of
+from scheduler.core.fitting.holding import Holding
+from scheduler.core.model.snapshot import Job, Memory
+
+#: An app's part of the cluster is never smaller than one of so many: weights may be out of all proportion.
+MOST_APPS = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class App:
+    """Jobs that are waited for together. Work is in GPU-seconds of each job's best model."""
+
+    #: A job's number, or "tenant/search".
+    name: str
+    tenant: str
+    #: In the order of their submission; only those that can run here.
+    jobs: tuple[Job, ...]
+    submitted_at: float
+    weight: float
+    #: All its gangs together.
+    gpus: int
+    #: Of these, those of gangs that run on a model, by model.
+    runnable: Mapping[str, int]
+    #: How fast these are there, on average, relative to each one's best model.
+    speeds: Mapping[str, float]
+    #: Work done, and left; the latter above 0.
+    done: float
+    left: float
+
+    @property
+    def work(self) -> float:
+        """What its jobs are in all."""
+        return self.done + self.left
+
+
+def apps_of(view: View, prospects: Prospects) -> tuple[App, ...]:
+    """Return the apps of a view, by their earliest jobs; jobs that can run on nothing here are in none."""
+    weights = believed_weights(view)
+    members: dict[str, list[tuple[Job, Prospect]]] = {}
+    for number in sorted(view.jobs):
+        job = view.jobs[number]
+        prospect = prospects.of(job)
+        if prospect is not None:
+            members.setdefault(name_of(job), []).append((job, prospect))
+    return tuple([_app(name, pairs, weights, view) for name, pairs in members.items()])
+
+
+def weights_by_app(view: View, prospects: Prospects) -> dict[str, float]:
+    """Return the weight of every app of the view, as in `apps_of`."""
+    weights = believed_weights(view)
+    found: dict[str, float] = {}
+    for number in sorted(view.jobs):
+        job = view.jobs[number]
+        if prospects.of(job) is not None:
+            name = name_of(job)
+            found[name] = max(found.get(name, 0.0), weights[job.tenant] * weight_of(job))
+    return found
+
+
+def name_of(job: Job) -> str:
+    """Return the name of the job's app."""
+    return f"{job.tenant}/{job.search}" if job.search else str(job.id)
+
+
+def _app(name: str, members: list[tuple[Job, Prospect]], weights: Mapping[str, float], view: View) -> App:
+    members.sort(key=lambda pair: (pair[0].submitted_at, pair[0].id))
+    gpus, done, left, weight = 0, 0.0, 0.0, 0.0
+    runnable: dict[str, int] = {}
+    reached: dict[str, float] = {}
+    for job, prospect in members:
+        gpus += prospect.gpus
+        weight = max(weight, weight_of(job))
+        before, after = _work(job, prospect, view)
+        done, left = done + before, left + after
+        for model, speed in prospect.speeds.items():
+            runnable[model] = runnable.get(model, 0) + prospect.gpus
+            reached[model] = reached.get(model, 0.0) + prospect.gpus * speed
+    tenant = members[0][0].tenant
+    return App(
+        name=name,
+        tenant=tenant,
+        jobs=tuple([job for job, _ in members]),
+        submitted_at=members[0][0].submitted_at,
+        weight=weight * weights[tenant],
+        gpus=gpus,
+        runnable=runnable,
+        speeds={model: reached[model] / runnable[model] for model in runnable},
+        done=done,
+        left=left,
+    )
+
+
+def _work(job: Job, prospect: Prospect, view: View) -> tuple[float, float]:
+    """Return what the job did and what it has left, in GPU-seconds of its best model here."""
+    running, known = view.running.get(job.id), believed(job)
+    seconds = work_left_seconds(known, running, view.now, view.default_time_limit_seconds)
+    # A second of the job's own gang on the model that its run time holds on is `unit` samples (at the size
+    # planned); its best model makes `best` of them.
+    best = max(prospect.rates.values())
+    left = seconds * job.gpus * prospect.unit / best
+    done = 0.0
+    if job.attained_service or running is not None:
+        at_best = {model: rate / best for model, rate in prospect.rates.items()}
+        done = sum([had * at_best.get(model, 1.0) for model, had in job.attained_service.items()])
+        if running is not None:
+            had = attained_service(job, running, view.now) - attained_service(job, None, view.now)
+            done += had * at_best.get(running.gpu_model, 1.0)
+    return done, left
+
+
+def elapsed_seconds(app: App, now: float) -> float:
+    """Return the time since its submission."""
+    return max(0.0, now - app.submitted_at)
+
+
+def even_rate(app: App, gpus: Mapping[str, int], contention: float) -> float:
+    """Return the work a second that the app does alone on one `contention`-th of the GPUs of every model.
+
+    It has turns on as much of its part as its gangs can use; the time that one of them could run on several
+    models is divided as these are. Work is in GPU-seconds of the best model, so this is a number of GPUs.
+    """
+    part = {model: gpus.get(model, 0) / max(contention, 1.0) for model in app.speeds}
+    used = sum(part.values())
+    squeeze = min(1.0, app.gpus / used) if used else 0.0
+    return sum(
+        [min(part[model] * squeeze, app.runnable[model]) * speed for model, speed in app.speeds.items()]
+    )
+
+
+def rate_here(app: App, view: View, prospects: Prospects) -> float:
+    """Return the work a second that the app does with what it holds now; 0 when none of it runs."""
+    return sum([_rate_of(job, view, prospects) for job in app.jobs])
+
+
+def _rate_of(job: Job, view: View, prospects: Prospects) -> float:
+    running, prospect = view.running.get(job.id), prospects.of(job)
+    if running is None or prospect is None:
+        return 0.0
+    gpus = sum(map(len, running.replicas))
+    # It runs there, whatever its throughput says.
+    rate = gpus * (prospect.speeds.get(running.gpu_model) or 1.0)
+    holding = view.capacity.pending.get(running.jobs)
+    if holding is not None and is_spread(holding, view):
+        rate *= spread_speed(job, running.gpu_model)
+    return rate * running.speeds.get(job.id, 1 / len(running.jobs))
+
+
+def is_spread(holding: Holding, view: View) -> bool:
+    """Tell whether a gang is on more nodes than it needs."""
+    largest = view.capacity.cluster.fleets[holding.model].largest_node
+    return len(holding.parts) > math.ceil(holding.gpus / max(largest, 1))
+
+
+def spread_speed(job: Job, model: str) -> float:
+    """Return how fast the gang is over several nodes relative to near together; 1 where nobody knows."""
+    speed = job.spread_speeds.get(model, 1.0)
+    return speed if 0 < speed <= 1 else 1.0
+
+
+def rho(elapsed: float, left: float, alone: float) -> float:
+    """Return finish-time fairness: seconds since submission and seconds left here, over seconds alone."""
+    return (elapsed + left) / alone
+
+
+def rho_now(app: App, view: View, prospects: Prospects, contention: float) -> float | None:
+    """Return the rho that the app comes to if it keeps what it holds; None when none of it runs."""
+    rate, even = rate_here(app, view, prospects), even_rate(app, prospects.gpus, contention)
+    if not (rate > 0 and even > 0):
+        return None
+    return rho(elapsed_seconds(app, view.now), app.left / rate, app.work / even)
+
+
+class Contention:
+    """How many apps each one shared the cluster with, on average since it came: itself and others, by weight.
+
+    Memory: `total`, the sum of weights that stands `since` an instant, its integral up to then (`area`), and
+    for each app when it was first seen and the integral at that instant (`came`). Times between rounds count
+    with what the earlier one saw, and nothing is added up while nothing changes: so however many rounds there
+    were, the means are the same.
+    """
+
+    def __init__(self, memory: Memory, now: float, weights: Mapping[str, float]) -> None:
+        self.total = math.fsum(weights.values())
+        self._now, self._since = now, float(memory.get("since", now))
+        self._area = float(memory.get("area", 0.0))
+        before = float(memory.get("total", self.total))
+        if now < self._since:
+            # The clock went back: what was remembered is of no use.
+            memory, before, self._since, self._area = {}, self.total, now, 0.0
+        if before != self.total:
+            self._area, self._since = self._area + before * (now - self._since), now
+        came: Mapping[str, Sequence[float]] = memory.get("came", {})
+        here = (now, self._integral)
+        self._came = {name: came.get(name, here) for name in weights}
+
+    @property
+    def _integral(self) -> float:
+        return self._area + self.total * (self._now - self._since)
+
+    def of(self, app: App) -> float:
+        """Return the mean, 1 to `MOST_APPS`; what was before the app was first seen counts as now."""
+        now = self.of_now(app)
+        if app.weight <= 0:
+            return now
+        seen_at, area = self._came[app.name]
+        life = max(elapsed_seconds(app, self._now), self._now - seen_at)
+        if life <= INSTANT_SECONDS:
+            return now
+        seen = self._now - seen_at
+        mean = (self._integral - area + self.total * (life - seen)) / life
+        return min(max(1.0, mean / app.weight), MOST_APPS)
+
+    def of_now(self, app: App) -> float:
+        """Return how many there are at present, 1 to `MOST_APPS`."""
+        apps = self.total / app.weight if app.weight > 0 else float(len(self._came))
+        return min(max(1.0, apps), MOST_APPS)
+
+    def remember(self) -> dict[str, Any]:
+        """Return the memory for the next round."""
+        came = {name: list(entry) for name, entry in self._came.items()}
+        return {"since": self._since, "area": self._area, "total": self.total, "came": came}

@@ -1,0 +1,100 @@
+"""What an auction has on offer, as goods: GPUs of a model, and places for gangs that are near together.
+
+Where exactly a gang goes is the placer's affair, so that no table has a row for every machine: a good is a
+place for s GPUs on one machine (or in one rack, for gangs that must be), of which a machine with k free GPUs
+has k // s. A gang of S GPUs there takes S // s of the places for s, for each size s that anyone asks for, up
+to S. For sizes that are powers of two that is exact: bundles that keep to all supplies can be placed, the
+largest first. For others it may sell a little too much; whoever finds no place then gets what is left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.cluster import Fleet
+from scheduler.core.fitting.demand import Demand
+from scheduler.core.model.plan import Locality
+from scheduler.core.policies.themis.auction.table import Good
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to place a gang on a model: over few machines or anyhow."""
+
+    locality: Locality
+    #: Whether it is on as few machines as it can be.
+    near: bool
+    #: GPUs together on one machine each.
+    chunks: tuple[int, ...]
+    #: Rank of the level inside one group of which all of it must be; None: anywhere.
+    group: int | None = None
+
+
+def ways(demand: Demand, fleet: Fleet, node_rank: int, *, spreads_well: bool) -> tuple[Way, ...]:
+    """Return the ways in which the gang may be placed, the better one first.
+
+    Who `spreads_well` is as fast anyhow: then near is no way of its own.
+    """
+    sizes = tuple(sorted([need.gpus for need in demand.needs], reverse=True))
+    rank = demand.ranks[-1]
+    group = rank if node_rank < rank < node_rank + len(fleet.domains) else None
+    near = _packed(sizes, fleet.largest_node)
+    if rank <= node_rank:
+        return (Way(Locality.NODE, True, near),) if len(near) == 1 else ()
+    anyhow = Way(Locality.ANY, len(near) == len(sizes), sizes, group)
+    if anyhow.near or spreads_well:
+        return (anyhow,)
+    return (Way(Locality.NODE if len(near) == 1 else Locality.ANY, True, near, group), anyhow)
+
+
+def _packed(sizes: Iterable[int], largest: int) -> tuple[int, ...]:
+    """Return how many GPUs of the gang each of few empty machines holds: first fit, the largest first."""
+    machines: list[int] = []
+    for size in sizes:
+        for place, used in enumerate(machines):
+            if used + size <= largest:
+                machines[place] = used + size
+                break
+        else:
+            machines.append(size)
+    return tuple(machines)
+
+
+class Offer:
+    """The goods, and what a gang takes of them. `capacity` has nobody in it whose GPUs are on offer."""
+
+    def __init__(self, capacity: Capacity, wanted: Mapping[str, Iterable[Way]]) -> None:
+        self._sizes: dict[tuple[str, int | None], list[int]] = {}
+        #: GPUs of each model.
+        self.gpus = {model: max(0, capacity.offered(model)) for model in capacity.models}
+        supply: dict[Good, int] = {}
+        for model, different in wanted.items():
+            supply[model] = self.gpus[model]
+            sizes: dict[int | None, set[int]] = {None: set()}
+            for way in different:
+                sizes[None].update(way.chunks)
+                if way.group is not None:
+                    sizes.setdefault(way.group, set()).add(sum(way.chunks))
+            for group, asked in sizes.items():
+                self._sizes[model, group] = sorted(asked - {1} if group is None else asked)
+                free = capacity.offered_by_group(model, group)
+                for size in self._sizes[model, group]:
+                    places = sum([gpus // size * groups for gpus, groups in free.items()])
+                    supply[model, group, size] = min(places, self.gpus[model] // size)
+        self.supply: Mapping[Good, int] = supply
+
+    def takes(self, model: str, way: Way) -> dict[Good, int]:
+        """Return what a gang takes that is placed so."""
+        taken: dict[Good, int] = {model: sum(way.chunks)}
+        for size in self._sizes[model, None]:
+            places = sum([chunk // size for chunk in way.chunks])
+            if places:
+                taken[model, None, size] = places
+        if way.group is not None:
+            whole = sum(way.chunks)
+            for size in self._sizes[model, way.group]:
+                if size <= whole:
+                    taken[model, way.group, size] = whole // size
+        return taken

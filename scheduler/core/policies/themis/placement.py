@@ -1,0 +1,142 @@
+"""Who sits where: winners and leftovers made real on a copy of the view's capacity.
+
+Whoever won on the model that it runs on keeps exactly its GPUs. Others leave only as far as their GPUs are
+needed: first by counting, those who have the least claim; and where gangs still find no place because free
+GPUs lie too scattered, everybody whose lease has ended makes room, and stays after all where nobody came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from scheduler.core.building_blocks.ordering import Outcome, settled_outcome
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.building_blocks.time_shares.units import Unit
+from scheduler.core.fitting.demand import demand_of_grant, shape_in
+from scheduler.core.fitting.holding import Holding
+from scheduler.core.model.plan import Grant, Locality
+from scheduler.core.model.snapshot import Job, JobId
+
+
+class Seating:
+    """Seats jobs one after the other; those of `movable` holdings may have to leave, all others stay."""
+
+    def __init__(self, view: View, prospects: Prospects, movable: Iterable[Unit]) -> None:
+        self._view, self._prospects = view, prospects
+        self.capacity = view.capacity.fork()
+        #: Those that may have to leave: who has the least claim last.
+        self._movable: dict[Unit, Holding] = {}
+        for unit in movable:
+            self._movable[unit] = self.capacity.pending[unit]
+        self.capacity.keep_all(but=[job for unit in self._movable for job in unit])
+        # Who may have to leave and has not been told to is not in the way, and not to be taken from.
+        self.capacity.pending = {}
+        self._own: dict[str, int] = {}
+        for holding in self._movable.values():
+            self._own[holding.model] = self._own.get(holding.model, 0) + holding.gpus
+        self._gone: dict[Unit, Holding] = {}
+        self._grants: list[Grant] = []
+        self._settled = {job for job in view.running if view.running[job].jobs not in self._movable}
+        self._misfits: set[object] = set()
+
+    @property
+    def has_room(self) -> bool:
+        """Tell whether a GPU may still be handed out without anybody leaving."""
+        return any(self.free(model) > 0 for model in self.capacity.models)
+
+    def free(self, model: str) -> int:
+        """Return the GPUs that can be had without anybody of this view leaving."""
+        capacity = self.capacity
+        return min(capacity.offered(model), capacity.room(model) - self._own.get(model, 0))
+
+    def stay(self, job: JobId, model: str) -> bool:
+        """Let a job stay if it runs alone on that model."""
+        holding = self._movable.get((job,))
+        if holding is None or holding.model != model or holding.gpus > self.capacity.room(model):
+            return False
+        self._keep((job,))
+        return True
+
+    def make_room(self, needed: Mapping[str, int], movers: Iterable[JobId]) -> None:
+        """Let jobs leave that move, and then others until so many GPUs of each model are free."""
+        for job in movers:
+            held = self._view.running.get(job)
+            if held is not None and held.jobs in self._movable:
+                self._leave(held.jobs)
+        short = {model: gpus - self.free(model) for model, gpus in needed.items()}
+        for unit, holding in reversed(list(self._movable.items())):
+            if short.get(holding.model, 0) > 0:
+                short[holding.model] -= holding.gpus
+                self._leave(unit)
+
+    def clear(self, model: str) -> None:
+        """Let everyone leave that model who may have to; `settle_back` keeps those whose place is free."""
+        for unit in [unit for unit, holding in self._movable.items() if holding.model == model]:
+            self._leave(unit)
+
+    def settle_back(self, units: Iterable[Unit]) -> list[Unit]:
+        """Let these stay where they are as far as their places are free; return who does."""
+        back = []
+        for unit in units:
+            if not self._settled.isdisjoint(unit):
+                continue
+            holding = self._movable.get(unit)
+            if holding is not None:
+                if holding.gpus > self.capacity.room(holding.model):
+                    continue
+                self._keep(unit)
+            elif unit not in self._gone or not self.capacity.give_back(self._gone.pop(unit)):
+                continue
+            self._settled.update(unit)
+            back.append(unit)
+        return back
+
+    def start(self, job: Job, model: str, locality: Locality = Locality.ANY) -> bool:
+        """Start the job on that model, or move it there, on GPUs that are free."""
+        prospect = self._prospects.of(job)
+        if prospect is None or job.id in self._settled or prospect.gpus > self.free(model):
+            return False
+        shape = shape_in(self.capacity.cluster, job), model, locality
+        if shape in self._misfits:
+            return False
+        grant = Grant(jobs=(job.id,), gpus=prospect.gpus, gpu_model=model, locality=locality)
+        fit = self.capacity.find(demand_of_grant(grant, self._view.jobs, self.capacity.cluster))
+        if fit is None:
+            self._misfits.add(shape)
+            return False
+        self.capacity.take(fit)
+        self._grants.append(grant)
+        self._settled.add(job.id)
+        return True
+
+    def take(self, job: Job, model: str, locality: Locality) -> bool:
+        """Start it likewise; where free GPUs lie too scattered, all who may have to leave that model do."""
+        if self.start(job, model, locality):
+            return True
+        self.clear(model)
+        return self.start(job, model, locality) or self.start(job, model)
+
+    def is_settled(self, job: JobId) -> bool:
+        """Tell whether the job has a place from now on."""
+        return job in self._settled
+
+    def outcome(self, line: Sequence[JobId]) -> Outcome:
+        """Return what came of it; `line` are all jobs of the view in the order in which they are served."""
+        return settled_outcome(self._view, self._grants, self._settled, line)
+
+    def _keep(self, unit: Unit) -> None:
+        holding = self._remove(unit)
+        self.capacity.pending[unit] = holding
+        self.capacity.keep(holding)
+        self._settled.update(unit)
+
+    def _leave(self, unit: Unit) -> None:
+        holding = self._gone[unit] = self._remove(unit)
+        self.capacity.drop(holding)
+        self._misfits.clear()
+
+    def _remove(self, unit: Unit) -> Holding:
+        holding = self._movable.pop(unit)
+        self._own[holding.model] -= holding.gpus
+        return holding

@@ -1,0 +1,211 @@
+"""Bid tables: what an app would do with GPUs, and how fair its finish would be then (Themis, section 4.3).
+
+A row says how many of an app's jobs run on which GPU model, in the order of their submission, and whether
+gangs are as near together as they can be. Its worth is 1 / rho with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.fitting.demand import demand_of, shape_in
+from scheduler.core.model.snapshot import Job, JobId
+from scheduler.core.policies.themis.apps import App, rho, spread_speed
+from scheduler.core.policies.themis.auction.table import Bid, Good, Row
+from scheduler.core.policies.themis.offer import Offer, Way, ways
+
+#: An app of several jobs bids with at most so many rows.
+MOST_ROWS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One job on one model."""
+
+    job: JobId
+    model: str
+    way: Way
+    #: Work a second, in GPU-seconds of its best model.
+    rate: float
+
+    @property
+    def gpus(self) -> int:
+        return sum(self.way.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A row of a table: which jobs would run where, and the rho that the app would come to."""
+
+    seats: tuple[Seat, ...]
+    rho: float
+
+    @property
+    def gpus(self) -> dict[str, float]:
+        """Return the GPUs of each model."""
+        return gpus_of(self.seats)
+
+
+def gpus_of(seats: Iterable[Seat]) -> dict[str, float]:
+    """Return the GPUs of each model that they take together."""
+    gpus: dict[str, float] = {}
+    for seat in seats:
+        gpus[seat.model] = gpus.get(seat.model, 0) + seat.gpus
+    return gpus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """Speaks for an app: what it has, what it wants, what it would come to."""
+
+    app: App
+    lease_seconds: float
+    #: A bundle is worth what it would be if it were kept until the app ends, not for a lease.
+    to_end: bool
+    elapsed: float
+    #: Time alone on its even part, at the mean contention of its life.
+    alone: float
+    #: Work a second on its even part, as many as there are now.
+    even: float
+    #: Work a second of its jobs within their leases.
+    kept: float
+    #: Those of its jobs that wait or whose leases have ended, in the order of their submission.
+    wants: tuple[Job, ...]
+    #: Work that is lost when one of these that runs is stopped or moved.
+    stakes: Mapping[JobId, float]
+
+    @property
+    def rho_of_nothing(self) -> float:
+        """Return what the app comes to if it gets nothing for a lease."""
+        return self.rho(self.kept, sum(self.stakes.values()))
+
+    def rho(self, rate: float, lost: float = 0.0) -> float:
+        """Return what the app comes to if it works at this rate, with some of its work lost."""
+        return rho(self.elapsed, self._seconds(rate, self.app.left + lost), self.alone)
+
+    def _seconds(self, rate: float, left: float) -> float:
+        lease = self.lease_seconds
+        if not self.to_end:
+            done = rate * lease
+            return left / rate if left <= done else lease + (left - done) / self.even
+        if rate > self.kept:
+            return left / rate
+        best = self.app.gpus * max(self.app.speeds.values())
+        waiting = lease + max(0.0, left - self.kept * lease) / best
+        return min(waiting, left / self.kept) if self.kept > 0 else waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of an app for which there is enough on offer, and the same as the auction knows them."""
+
+    agent: Agent
+    choices: tuple[Choice, ...]
+    bid: Bid
+
+
+class Catalogue:
+    """The seats that jobs could have, in which jobs of a shape are alike."""
+
+    def __init__(self, view: View, prospects: Prospects) -> None:
+        self._view, self._prospects = view, prospects
+        self._ways: dict[Hashable, tuple[Way, ...]] = {}
+
+    def seats(self, job: Job) -> Iterator[Seat]:
+        """Yield the seats of a job, model by model, the better ways first."""
+        prospect = self._prospects.of(job)
+        assert prospect is not None
+        for model, speed in prospect.speeds.items():
+            spread = spread_speed(job, model)
+            for way in self._ways_on(job, model, prospect.gpus, spreads_well=spread >= 1):
+                yield Seat(job.id, model, way, prospect.gpus * speed * (1.0 if way.near else spread))
+
+    def _ways_on(self, job: Job, model: str, gpus: int, *, spreads_well: bool) -> tuple[Way, ...]:
+        cluster = self._view.capacity.cluster
+        key = shape_in(cluster, job), gpus, model, spreads_well
+        if key not in self._ways:
+            demand = demand_of(job, cluster, gpus, model)
+            fleet = cluster.fleets[model]
+            self._ways[key] = ways(demand, fleet, cluster.node_rank, spreads_well=spreads_well)
+        return self._ways[key]
+
+    def wanted(self, agents: Iterable[Agent]) -> dict[str, set[Way]]:
+        """Return in which ways they would use GPUs of each model."""
+        wanted: dict[str, set[Way]] = {}
+        for agent in agents:
+            for job in agent.wants:
+                for seat in self.seats(job):
+                    wanted.setdefault(seat.model, set()).add(seat.way)
+        return wanted
+
+    def table(self, agent: Agent, offer: Offer) -> Table:
+        """Return what the app bids."""
+        choices, rows = [], []
+        for choice in self._choices(agent):
+            takes: dict[Good, int] = {}
+            for seat in choice.seats:
+                for good, pieces in offer.takes(seat.model, seat.way).items():
+                    takes[good] = takes.get(good, 0) + pieces
+            if all(pieces <= offer.supply[good] for good, pieces in takes.items()):
+                choices.append(choice)
+                rows.append(Row(1 / choice.rho, takes))
+        return Table(agent, tuple(choices), Bid(nothing=1 / agent.rho_of_nothing, rows=rows))
+
+    def _choices(self, agent: Agent) -> list[Choice]:
+        """Return all rows of the app, whether or not there is enough for them."""
+        wants = agent.wants
+        if len(wants) == 1:
+            return [self._choice(agent, (seat,)) for seat in self.seats(wants[0])]
+        models = sorted(agent.app.speeds, key=lambda model: (-agent.app.speeds[model], model))
+        seats = [self._best_by_model(job) for job in wants]
+        found: dict[tuple[Seat, ...], Choice] = {}
+        for counts in _counts(len(wants), len(models)):
+            taken = _dealt_out(seats, dict(zip(models, counts, strict=True)))
+            if taken and taken not in found:
+                found[taken] = self._choice(agent, taken)
+        return list(found.values())
+
+    def _best_by_model(self, job: Job) -> dict[str, Seat]:
+        best: dict[str, Seat] = {}
+        for seat in self.seats(job):
+            best.setdefault(seat.model, seat)
+        return best
+
+    def _choice(self, agent: Agent, seats: tuple[Seat, ...]) -> Choice:
+        lost = 0.0
+        if agent.stakes:
+            where = {seat.job: seat.model for seat in seats}
+            running = self._view.running
+            lost = sum(
+                [stake for job, stake in agent.stakes.items() if where.get(job) != running[job].gpu_model]
+            )
+        return Choice(seats, agent.rho(agent.kept + sum([seat.rate for seat in seats]), lost))
+
+
+def _counts(jobs: int, models: int) -> list[tuple[int, ...]]:
+    """Return how many jobs run on each model: all possible numbers, or a few where these are too many."""
+    doubling = [2**power for power in range(jobs.bit_length()) if 2**power < jobs]
+    for steps in (range(jobs + 1), [0, *doubling, jobs], [0, 1, jobs // 2, jobs], [0, jobs]):
+        different = sorted(set(steps))
+        # Looked at one by one only where that is soon done.
+        if len(different) ** models <= 50 * MOST_ROWS:
+            found = [counts for counts in product(different, repeat=models) if 0 < sum(counts) <= jobs]
+            if len(found) <= MOST_ROWS:
+                return found
+    return [tuple([jobs * (place == model) for place in range(models)]) for model in range(models)]
+
+
+def _dealt_out(seats: Sequence[Mapping[str, Seat]], counts: Mapping[str, int]) -> tuple[Seat, ...]:
+    """Return the seats when the first jobs go to the first model, as many as that takes, and so on."""
+    left = dict(counts)
+    taken = []
+    for own in seats:
+        model = next((model for model in left if left[model] and model in own), None)
+        if model is not None:
+            left[model] -= 1
+            taken.append(own[model])
+    return tuple(taken)

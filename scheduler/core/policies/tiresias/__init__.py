@@ -1,0 +1,1 @@
+"""Tiresias: `policy` decides, by attained service and its Gittins index."""

@@ -1,0 +1,254 @@
+"""Tiresias: queues of attained service, for training jobs whose run time nobody knows.
+
+J. Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019, sections 3.2 (two-
+dimensional attained service, discretised; 2D-LAS and 2D-Gittins) and 3.3 (placement by skew). At every event
+all GPUs count as free; the queues are walked from the first, jobs are admitted whole where they fit and
+passed over where they do not, and what runs and is not admitted is preempted.
+
+Faithful: attained service is GPUs x seconds; K queues by thresholds; 2D-Gittins orders a queue by its index,
+the last queue as 2D-LAS does; a job that has waited `promote` times as long as it has executed goes back to
+the first queue and begins anew; skewed gangs are consolidated and wait for that, others fill fragments.
+
+Deviations from the paper, or where sources disagree:
+
+- Priority of our jobs comes before the queue. The paper knows none.
+- Inside a queue of 2D-LAS the paper has first in first out, by start; its simulator puts who runs first, and
+  the others by submission. `inside` chooses: `running` as the simulator, and the default, since users wait
+  least under it (docs/reproduction.md); `submission` alone; `start` by first start, never-started ones last.
+- A Gittins index looks as far as the bound of its queue (`delta` = bound - attained service). That of an
+  attempt that runs is taken where it entered its queue or started, so that it changes at events only and
+  equals do not take turns for ever. Without samples the discipline is that of LAS.
+- The distribution comes from `service_samples`, else from jobs that were seen to run and are gone (memory).
+- Service is wall time on any model; work that is repeated after a preemption counts again.
+- The pack limit is a parameter; the paper refits it to a job history with a linear classifier.
+- A skewed gang larger than a node asks for one rack, and for nothing where no rack could ever hold it. The
+  paper says "as few machines as possible", which the default placer does anyway.
+
+The published simulator (SymbioticLab/Tiresias) is NOT followed where it contradicts the paper: its `gittins`
+mode sorts the lowest index first; it sums whole samples where the index takes what is left of them; its next
+demotion mixes GPU-seconds with seconds and comes late; its wake-up adds the time of the event to itself.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from scheduler.core.building_blocks.ordering import Outcome, anywhere, serve_in_order, waiting_jobs
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
+from scheduler.core.fitting.consolidation import Consolidation
+from scheduler.core.model.plan import Decision, Locality, Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId, Memory
+from scheduler.core.policies.tiresias.gittins import Gittins
+
+#: Ended jobs whose service is remembered for the Gittins index, the latest.
+SAMPLES_KEPT = 200
+
+NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiresias:
+    """Queues of attained service; the defaults are those of the published simulator."""
+
+    discipline: Literal["las", "gittins"] = "las"
+    #: GPU-seconds at which a job leaves the first, second, ... queue; one more queue than numbers.
+    thresholds: Sequence[float] = (3_250.0, 7_200.0)
+    #: GPU-seconds that jobs needed in all, for "gittins"; empty: learned from those that end.
+    service_samples: Sequence[float] = ()
+    #: Who goes first in a queue: those that run, then by submission; by submission; by their first start.
+    inside: Literal["running", "submission", "start"] = "running"
+    #: A job that waited so many times as long as it has run is promoted to the first queue; 0: never.
+    promote: float = 0.0
+    #: Gangs of a larger skew (largest tensor / model size) are consolidated.
+    pack_limit: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.discipline not in ("las", "gittins"):
+            raise ValueError(f"discipline must be las or gittins, not {self.discipline!r}")
+        if self.inside not in ("running", "submission", "start"):
+            raise ValueError(f"inside must be running, submission or start, not {self.inside!r}")
+        if list(self.thresholds) != sorted(set(self.thresholds)) or min(self.thresholds, default=1) <= 0:
+            raise ValueError("thresholds must rise, and be above 0")
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        """Grant the jobs of the first queues; look again at the next demotion or promotion."""
+        if not self.learns and len(view.running) == len(view.jobs):
+            return Decision(grants=(), memory=memory, keep_running=True)
+        queues = _Queues(self, view, memory)
+        if self.promote > 0:
+            queues.promote_the_starving()
+        outcome = serve_in_order(view, queues.rank, locality_of=self.locality(view))
+        return outcome.decision(
+            outcome.reasons(_LATER_QUEUE),
+            memory=queues.remember(outcome),
+            wake_at=queues.next_change(outcome) if outcome.queue else None,
+        )
+
+    @property
+    def learns(self) -> bool:
+        """Whether it takes the distribution of service from the jobs that end."""
+        return self.discipline == "gittins" and not self.service_samples
+
+    def locality(self, view: View) -> Callable[[Job], Locality]:
+        """Return the rule by which gangs ask to be near together."""
+        if not any(self.is_skewed(job) for job in waiting_jobs(view)):
+            return anywhere
+        consolidation = Consolidation(view.capacity.cluster)
+        return lambda job: consolidation.narrowest(job) if self.is_skewed(job) else Locality.ANY
+
+    def is_skewed(self, job: Job) -> bool:
+        return job.skew is not None and job.skew > self.pack_limit
+
+
+class _Queues:
+    """Where every job stands, by the facts and by what is remembered of earlier rounds.
+
+    Memory, all of it by job: `reset`, its service when it was last promoted; `left`, the instant at which
+    it left the first queue and its service then; `first`, its first start, if it was preempted since; `seen`,
+    the service of those that run and their GPUs. And `at`, the instant of it, and `samples`.
+    """
+
+    def __init__(self, policy: Tiresias, view: View, memory: Memory) -> None:
+        self._policy, self._view = policy, view
+        if memory.get("policy") != "tiresias":
+            memory = {}
+        self._reset = self._of_present_jobs(memory, "reset")
+        self._left = self._of_present_jobs(memory, "left")
+        self._first = self._of_present_jobs(memory, "first")
+        self._samples = self._learned(memory)
+        samples = policy.service_samples or self._samples
+        self._gittins = Gittins(samples) if policy.discipline == "gittins" else None
+        #: Service and queue of the jobs that were ranked, which are all where someone waits in the end.
+        self._standing: dict[JobId, tuple[float, int]] = {}
+
+    def rank(self, job: Job) -> tuple[int, int, float, float, float, JobId]:
+        service = self._service(job)
+        queue = self._queue_of(job, service)
+        self._standing[job.id] = service, queue
+        index = 0.0
+        if self._gittins is not None and queue < len(self._policy.thresholds):
+            bound = self._policy.thresholds[queue - 1] if queue else 0.0
+            entered = max(bound, self._service(job, ended_only=True))
+            index = self._gittins.index(entered, self._policy.thresholds[queue] - entered)
+        return -job.priority, queue, -index, self._turn(job), job.submitted_at, job.id
+
+    def promote_the_starving(self) -> None:
+        """Put jobs that have waited too long for what they got back into the first queue."""
+        for job in self._view.jobs.values():
+            service, name = self._service(job), str(job.id)
+            if self._queue_of(job, service) == 0:
+                self._left.pop(name, None)
+                continue
+            if name not in self._left:
+                self._left[name] = self._leaving(job, service)
+            if job.id not in self._view.running and self._patience(job, service) <= INSTANT_SECONDS:
+                self._reset[name] = self._reset.get(name, 0.0) + service
+                del self._left[name]
+
+    def next_change(self, outcome: Outcome) -> float | None:
+        """Return the next instant at which a job that runs is demoted, or one that waits is promoted."""
+        instants = []
+        thresholds, view = self._policy.thresholds, self._view
+        for job, gpus in self._receiving(outcome):
+            service, queue = self._standing[job.id]
+            if queue < len(thresholds):
+                instants.append((thresholds[queue] - service) / gpus)
+        if self._policy.promote > 0:
+            for job in [view.jobs[number] for number in outcome.queue]:
+                service, queue = self._standing[job.id]
+                if queue > 0:
+                    instants.append(self._patience(job, service))
+        return view.now + max(min(instants), INSTANT_SECONDS) if instants else None
+
+    def remember(self, outcome: Outcome) -> dict[str, Any]:
+        """Return the memory for the next round."""
+        if self._policy.inside == "start":
+            for number in outcome.stops:
+                self._first.setdefault(str(number), self._view.running[number].since)
+        memory: dict[str, Any] = {"reset": self._reset, "left": self._left, "first": self._first}
+        if self._policy.learns:
+            memory["samples"] = self._samples
+            memory["seen"] = {
+                str(job.id): [self._service(job, whole=True), gpus] for job, gpus in self._receiving(outcome)
+            }
+        memory = {name: value for name, value in memory.items() if value}
+        return {"policy": "tiresias", "at": self._view.now, **memory}
+
+    # What is known of one job
+
+    def _service(self, job: Job, *, ended_only: bool = False, whole: bool = False) -> float:
+        """Return the GPU-seconds received since the last promotion; `whole`: since the first start."""
+        running = None if ended_only else self._view.running.get(job.id)
+        service = attained_service(job, running, self._view.now)
+        if whole or not self._reset:
+            return service
+        return max(0.0, service - float(self._reset.get(str(job.id), 0.0)))
+
+    def _queue_of(self, job: Job, service: float) -> int:
+        return bisect_right(self._policy.thresholds, service + job.gpus * INSTANT_SECONDS)
+
+    def _turn(self, job: Job) -> float:
+        """Return what comes before submission in a queue."""
+        if self._policy.inside == "running":
+            return 0.0 if job.id in self._view.running else 1.0
+        return self._started_at(job) if self._policy.inside == "start" else 0.0
+
+    def _started_at(self, job: Job) -> float:
+        """Return when it first started; now where that was forgotten, for ever away when it never did."""
+        first = self._first.get(str(job.id)) if self._first else None
+        if first is not None:
+            return float(first)
+        running = self._view.running.get(job.id)
+        if running is not None:
+            return running.since
+        return self._view.now if job.attempts or job.attained_service else NEVER
+
+    def _leaving(self, job: Job, service: float) -> list[float]:
+        """Return when it left the first queue, and its service then."""
+        running, bound = self._view.running.get(job.id), self._policy.thresholds[0]
+        if running is None or running.phase == "planned":
+            return [self._view.now, service]
+        since_then = (service - bound) / sum(map(len, running.replicas))
+        return [max(running.since, self._view.now - since_then), bound]
+
+    def _patience(self, job: Job, service: float) -> float:
+        """Return for how many seconds more it may wait before it is promoted."""
+        left_at, service_then = self._left.get(str(job.id)) or (self._view.now, service)
+        waited = (self._view.now - left_at) - (service - service_then) / job.gpus
+        return self._policy.promote * service / job.gpus - waited
+
+    # What is known of all
+
+    def _receiving(self, outcome: Outcome) -> Iterator[tuple[Job, int]]:
+        """Yield the jobs that run after this round, with their GPUs."""
+        jobs, named = self._view.jobs, {job for grant in outcome.grants for job in grant.jobs}
+        for grant in outcome.grants:
+            yield from ((jobs[number], grant.gpus) for number in grant.jobs)
+        named.update(outcome.stops)
+        for number, running in self._view.running.items():
+            if number not in named:
+                yield jobs[number], sum(map(len, running.replicas))
+
+    def _of_present_jobs(self, memory: Memory, name: str) -> dict[str, Any]:
+        known: Mapping[str, Any] = memory.get(name, {})
+        return {job: value for job, value in known.items() if int(job) in self._view.jobs}
+
+    def _learned(self, memory: Memory) -> list[float]:
+        """Add what jobs needed that ran last time and are gone: what they had then, and the time since."""
+        samples = list(memory.get("samples", ()))
+        passed = self._view.now - memory.get("at", self._view.now)
+        for job, (service, gpus) in sorted(memory.get("seen", {}).items(), key=lambda pair: int(pair[0])):
+            if int(job) not in self._view.jobs:
+                samples.append(service + passed * gpus)
+        return samples[-SAMPLES_KEPT:]
+
+
+_LATER_QUEUE = Reason(
+    code="queue_of_service",
+    tier=Tier.ORDER,
+    message="Jobs in earlier queues, which received fewer GPU-seconds, and earlier ones of its own go first.",
+)

@@ -1,0 +1,286 @@
+"""Step 1, admit: which jobs may be considered at all this round; everyone else is told why not.
+
+Jobs that run are always admitted, unless they are being cancelled or have used up their time. A tenant's
+quota is handed out to its jobs in a fixed order (those that run, then by priority and age), before any
+policy sees them: so no policy needs to know of quotas, and a small job cannot push a large one of the
+same tenant back for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from heapq import heappop, heappush
+
+from scheduler.core.fitting.demand import least_gpus, models_of
+from scheduler.core.fitting.feasible import UNLIMITED, Feasibility
+from scheduler.core.lending.in_force import own_of
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Reason, Tier
+from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running, Tenant
+from scheduler.core.round.facts import Facts
+
+#: The key of Tenant.quota that caps all models together.
+ALL_MODELS = "*"
+
+#: Codes of jobs that are larger than what their virtual cluster is guaranteed.
+TOO_LARGE = ("exceeds_guarantee", "exceeds_cells")
+
+
+class Admission:
+    """Who may be considered, who may not and why, and which allocations end whatever is decided."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._feasibility = Feasibility(facts.cluster, facts.tenants, facts.virtual_clusters, facts.layout)
+        #: What could never run once all that is lent is its owners' again; None: nothing is lent.
+        self._after_loans = _after_loans(facts)
+        #: Jobs to look at again at an instant, though nothing happens to them: (instant, job).
+        self._alarms: list[tuple[float, JobId]] = []
+        self.admitted: dict[JobId, Job] = {}
+        self.held_back: dict[JobId, tuple[Reason, ...]] = {}
+        #: Jobs that ran as guaranteed ones and are too large for what is guaranteed now, with the reason:
+        #: until there is room again they are considered as opportunistic.
+        self.outgrown: dict[JobId, Reason] = {}
+        #: Allocation -> (cause, sentence for its jobs).
+        self.endings: dict[AllocationId, tuple[str, str]] = {}
+
+    def refresh(self) -> set[JobId]:
+        """Look again at the jobs that changed, or whose time has come; return all that were looked at."""
+        facts = self._facts
+        while self._alarms and self._alarms[0][0] <= facts.frame.now:
+            facts.changed_jobs.add(heappop(self._alarms)[1])
+        for allocation in self.endings.keys() & facts.changed_allocations:
+            del self.endings[allocation]
+        looked_at = set(facts.changed_jobs)
+        capped = {
+            facts.jobs[job].tenant
+            for job in facts.changed_jobs
+            if job in facts.jobs and self._quota_of(facts.jobs[job])
+        }
+        # A job that ended left its tenant more to hand out.
+        capped.update(
+            job.tenant
+            for number in facts.changed_jobs
+            if (job := self.admitted.get(number)) and self._quota_of(job)
+        )
+        for tenant in capped:
+            looked_at.update(facts.by_tenant.get(tenant, ()))
+        candidates: dict[str, list[Job]] = {}
+        for number in sorted(looked_at):
+            self.admitted.pop(number, None)
+            self.held_back.pop(number, None)
+            self.outgrown.pop(number, None)
+            if number in facts.jobs and self._may_be_considered(facts.jobs[number]):
+                candidates.setdefault(facts.jobs[number].tenant, []).append(facts.jobs[number])
+        for jobs in candidates.values():
+            _within_quota(self._quota_of(jobs[0]), jobs, facts, self)
+        return looked_at
+
+    def _never_fits(self, job: Job) -> Reason | None:
+        """Return why the job could never run, or None; note it where only its guarantee is gone."""
+        never = self._feasibility.never_fits(job)
+        if never is None or (self._after_loans is not None and self._after_loans.never_fits(job) is None):
+            return None
+        if never.code not in TOO_LARGE or not (job.attempts or self._may_borrow(job)):
+            return never
+        if self._feasibility.never_fits(replace(job, guaranteed=False)) is not None:
+            return never
+        if not job.attempts:
+            return None  # It waits for a loan.
+        self.outgrown[job.id] = Reason(
+            code="guarantee_gone",
+            tier=Tier.GUARANTEE,
+            message=never.message,
+            blocking=never.blocking,
+            needed=never.needed,
+            available=never.available,
+            hint="It ran while more was guaranteed. Until that is so again it waits as an opportunistic job.",
+        )
+        return None
+
+    def _may_borrow(self, job: Job) -> bool:
+        """Tell whether its virtual cluster has a rule by which it could borrow what the job needs."""
+        lending, models = self._facts.frame.lending, models_of(job, self._facts.cluster)
+        return lending is not None and any(
+            rule.virtual_cluster == job.virtual_cluster and rule.may_serve(least_gpus(job), models)
+            for rule in lending.borrow_rules
+        )
+
+    def _quota_of(self, job: Job) -> Mapping[str, int]:
+        tenant = self._facts.tenants.get(job.tenant)
+        return tenant.quota if tenant else {}
+
+    def _renewed_at(self, job: Job) -> float:
+        """Return when a job's tenant has a new budget; 0 when that holds nothing back."""
+        tenant = self._facts.tenants.get(job.tenant)
+        return (tenant.budget_renewed_at or 0.0) if tenant else 0.0
+
+    def _may_be_considered(self, job: Job) -> bool:
+        """Hold the job back with all reasons, or note that what it has must end; else return True."""
+        current = self._facts.current.get(job.id)
+        if current is None:
+            never = self._never_fits(job)
+            borrows = not job.guaranteed or job.id in self.outgrown
+            reasons = _hold(job, self._facts, never, borrows=borrows)
+            if reasons:
+                self.held_back[job.id] = reasons
+                for instant in (job.eligible_at, job.may_borrow_at, self._renewed_at(job)):
+                    if instant > self._facts.frame.now:
+                        heappush(self._alarms, (instant, job.id))
+            return not reasons
+        ending = _ending(job, current, self._facts.frame.now)
+        if ending is not None:
+            self.endings[current.allocation] = ending
+            self._facts.changed_allocations.add(current.allocation)
+        elif job.time_limit_seconds is not None and current.phase == "held":
+            heappush(self._alarms, (current.since + job.time_limit_seconds, job.id))
+        return current.allocation not in self.endings
+
+
+def _after_loans(facts: Facts) -> Feasibility | None:
+    lending = facts.frame.lending
+    if lending is None or not lending.loans:
+        return None
+    own = own_of(lending, facts.frame.cells)
+    clusters = {
+        name: replace(vc, guaranteed=own.gpus.get(name, {})) for name, vc in facts.virtual_clusters.items()
+    }
+    return Feasibility(facts.cluster, facts.tenants, clusters, own.layout)
+
+
+def _ending(job: Job, running: Running, now: float) -> tuple[str, str] | None:
+    """Return the cause and the sentence when what the job holds must end now."""
+    if job.cancelling:
+        return "cancelled", "It was cancelled."
+    limit = job.time_limit_seconds
+    if limit is None or running.phase == "planned" or now < running.since + limit:
+        return None
+    return "time_limit", f"It reached its time limit of {wording.duration(limit)}."
+
+
+def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tuple[Reason, ...]:
+    """Return every reason not to consider a job that does not run; `never`: that it can never run at all.
+
+    `borrows`: it would run on GPUs that nobody guarantees it.
+    """
+    reasons = []
+    if never is not None:
+        reasons.append(never)
+    if job.cancelling:
+        reasons.append(Reason(code="cancelling", tier=Tier.HELD, message="It is being cancelled."))
+    if job.held:
+        reasons.append(
+            Reason(
+                code="held",
+                tier=Tier.HELD,
+                message="It was put on hold.",
+                hint="Release it to let it be considered.",
+            )
+        )
+    if job.eligible_at > facts.frame.now:
+        reasons.append(
+            Reason(
+                code="backoff",
+                tier=Tier.HELD,
+                message=f"It failed before and is tried again at {wording.instant(job.eligible_at)}.",
+                blocking={"eligible_at": job.eligible_at},
+            )
+        )
+    if borrows and job.may_borrow_at > facts.frame.now:
+        times = "once" if job.short_runs == 1 else f"{job.short_runs} times in a row"
+        reasons.append(
+            Reason(
+                code="preempted_early",
+                tier=Tier.HELD,
+                message=f"It was preempted {times} before it had run for the least time of its virtual"
+                f" cluster. It may borrow GPUs again at {wording.instant(job.may_borrow_at)}.",
+                blocking={"may_borrow_at": job.may_borrow_at},
+                hint="It would start at once as a guaranteed job, where its virtual cluster has GPUs left.",
+            )
+        )
+    if (tenant := facts.tenants.get(job.tenant)) and tenant.has_spent(facts.frame.now):
+        reasons.append(_budget_spent(tenant))
+    if job.id in facts.stopping:
+        reasons.append(
+            Reason(
+                code="stopping",
+                tier=Tier.PREPARING,
+                message="Its previous attempt is still stopping; it can start again once that has ended.",
+                blocking={"allocations": [facts.stopping[job.id].allocation]},
+            )
+        )
+    return tuple(reasons)
+
+
+def _budget_spent(tenant: Tenant) -> Reason:
+    until = tenant.budget_renewed_at
+    when = "" if until is None else f" until {wording.instant(until)}"
+    return Reason(
+        code="budget_spent",
+        tier=Tier.QUOTA,
+        message=f"Tenant {tenant.name} has used up its budget, and nothing more of it is started{when}.",
+        blocking={"tenant": tenant.name, "renewed_at": until},
+        hint="What runs goes on. An operator may enlarge the budget.",
+    )
+
+
+def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admission: Admission) -> None:
+    """Admit a tenant's jobs, in order, as far as its quota goes.
+
+    Which model a waiting job will get is not known yet, so it counts against every model it may still
+    use. That can hold back a later job for a round or more; it can never overrun a quota.
+    """
+    wanted = sum([job.elastic[1] if job.elastic else job.gpus for job in jobs])
+    if not quota or wanted <= min(quota.values()):
+        admission.admitted.update([(job.id, job) for job in jobs])
+        return
+    left: dict[str, float] = {**quota}
+
+    def room(model: str) -> float:
+        return min(left.get(model, UNLIMITED), left.get(ALL_MODELS, UNLIMITED))
+
+    jobs.sort(key=lambda job: (job.id not in facts.current, -job.priority, job.submitted_at, job.id))
+    for job in jobs:
+        running = facts.current.get(job.id)
+        if running is None:
+            least = least_gpus(job)
+            accepted = models_of(job, facts.cluster)
+            models = tuple([model for model in accepted if room(model) >= least])
+            if not models:
+                admission.held_back[job.id] = (_over_quota(job, least, quota, left),)
+                continue
+            narrows = models != accepted
+        else:
+            least, models = len(running.gpus), (running.gpu_model,)
+            # It counts on the model that it has: if it must move, it moves to the same.
+            narrows = quota.keys() != {ALL_MODELS}
+        most = least
+        if job.elastic is not None:
+            most = int(max(least, min(job.elastic[1], *map(room, models))))
+            most -= (most - least) % job.tasks[0].gpus  # Whole replicas only.
+            job = replace(job, elastic=(min(job.elastic[0], least), most))
+        if narrows:
+            job = replace(job, gpu_models=models)
+        admission.admitted[job.id] = job
+        for line in (*models, ALL_MODELS):
+            if line in left:
+                left[line] -= most
+
+
+def _over_quota(job: Job, gpus: int, quota: Mapping[str, int], left: Mapping[str, float]) -> Reason:
+    lines = [line for line in sorted(quota) if line in (ALL_MODELS, *(job.gpu_models or quota))]
+    tightest = min(lines, key=lambda line: left[line])
+    cap = wording.gpus(quota[tightest], () if tightest == ALL_MODELS else [tightest])
+    available = max(int(left[tightest]), 0)
+    held = quota[tightest] - int(left[tightest])
+    return Reason(
+        code="quota",
+        tier=Tier.QUOTA,
+        message=f"Tenant {job.tenant} may hold {cap} at once; {held} are held"
+        f" by its jobs or kept for those ahead, and this job needs {gpus}.",
+        blocking={"tenant": job.tenant, "quota": {tightest: quota[tightest]}},
+        needed=gpus,
+        available=available,
+        hint="It is considered as soon as other jobs of the tenant end, or an operator raises the quota.",
+    )

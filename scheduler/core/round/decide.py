@@ -1,0 +1,36 @@
+"""The product in one pure function: the facts of an instant in, a plan and reasons out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from scheduler.core.building_blocks.computing import Compute, here
+from scheduler.core.model.plan import Plan
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.round.checks.plan import check
+from scheduler.core.round.engine import Session
+from scheduler.core.round.explain import explain
+from scheduler.core.round.gc_paused import put_off
+from scheduler.core.round.queues import queue_of
+
+
+@put_off()
+def decide(snapshot: Snapshot, compute: Compute = here, overran: Mapping[str, str] | None = None) -> Plan:
+    """Return this round's plan: admit, reserve, allocate, place, diff, explain, check.
+
+    Equal snapshots give equal plans, unless `compute` finds that a policy takes too long: to decide again
+    as it was decided then, tell the views that `overran`, with what was said of them. A policy or placer
+    that fails degrades its own view only; a plan that breaks an invariant raises PlanError, and nothing of
+    the round may be carried out.
+    """
+    session = Session(snapshot, compute, overran)
+    outcomes = session.outcomes()
+    plan = session.plan(outcomes)
+    plan = replace(
+        plan,
+        reasons=explain(session.facts, session.admission, outcomes, plan.actions),
+        queues={outcome.view.name: queue_of(outcome) for outcome in outcomes},
+    )
+    check(snapshot, plan)
+    return plan

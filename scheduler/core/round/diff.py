@@ -1,0 +1,220 @@
+"""Step 5, diff: what has to happen to get from what runs to what was decided.
+
+Preemption, migration and resizing are read off here, so no policy spends a line on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from scheduler.core.lending.in_force import active
+from scheduler.core.lending.lots import gpus_of, words_of
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Action, ActionKind, Mode
+from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Running
+from scheduler.core.round.admit import Admission
+from scheduler.core.round.facts import Facts
+from scheduler.core.round.preemption_limits.downgrading import Downgrade, stops_with_its_guarantee
+from scheduler.core.round.run_view import Served
+
+_RUNS_ON = "it runs on as opportunistic."
+
+
+def diff(
+    facts: Facts,
+    admission: Admission,
+    homeless: Collection[AllocationId],
+    outcomes: Sequence[Served],
+    downgraded: Mapping[AllocationId, Downgrade],
+) -> tuple[Action, ...]:
+    """Return the actions of the round: what is placed anew, view by view, then who stops without a new place,
+    then whose guarantee lapses or returns where it stays.
+
+    What is not named stays as it is. That includes jobs whose virtual cluster was deleted under them: no view
+    of this round decides about them.
+    """
+    placed = [action for outcome in outcomes for action in _placed(facts, outcome)]
+    takers = _takers(placed)
+    leaving = {held.running.allocation for held in outcomes[-1].capacity.dropped if held.running is not None}
+    leaving.update(admission.endings, facts.stale, homeless)
+    leaving.difference_update([action.allocation for action in placed if action.allocation is not None])
+    stops = []
+    for allocation in sorted(leaving):
+        running = facts.running[allocation]
+        job = facts.jobs.get(running.jobs[0])
+        if job is not None:
+            stops.append(_stop(running, job, facts, admission, takers))
+    acted = leaving.union(action.allocation for action in placed)
+    regrades = [_regrade(facts.running[each], facts) for each in sorted(facts.regraded) if each not in acted]
+    regrades += [_downgraded(downgraded[each], facts) for each in sorted(downgraded) if each not in acted]
+    return (*[_with_cause(action, facts, takers) for action in placed], *stops, *regrades)
+
+
+def _placed(facts: Facts, outcome: Served) -> Iterable[Action]:
+    for position, placement in outcome.placements.items():
+        grant = outcome.decision.grants[position]
+        before = {running.allocation: running for job in grant.jobs if (running := facts.current.get(job))}
+        running = next(iter(before.values()), None)
+        if running is None:
+            kind = ActionKind.START
+        elif running.jobs != grant.jobs:
+            continue  # A group in which jobs join or leave stops first, and starts in a later round.
+        elif running.replicas == placement.replicas and facts.is_live(running):
+            continue
+        else:
+            same_size = len(running.gpus) == len(placement.gpus)
+            kind = ActionKind.MOVE if same_size else ActionKind.RESIZE
+        yield Action(
+            kind=kind,
+            jobs=grant.jobs,
+            virtual_cluster=outcome.view.jobs[grant.jobs[0]].virtual_cluster,
+            guaranteed=outcome.view.guaranteed,
+            placement=placement,
+            slice_seconds=grant.slice_seconds if grant.mode is Mode.TIME_SLICE else None,
+            allocation=None if running is None else running.allocation,
+            hints=grant.hints,
+        )
+
+
+def _takers(actions: Iterable[Action]) -> dict[GpuId, Action]:
+    """Return who newly takes each GPU."""
+    return {
+        gpu: action for action in actions if action.placement is not None for gpu in action.placement.gpus
+    }
+
+
+def _with_cause(action: Action, facts: Facts, takers: Mapping[GpuId, Action]) -> Action:
+    """Tell a job that has to move who took its place."""
+    if action.kind is not ActionKind.MOVE:
+        return action
+    by, message = _claimed(facts.current[action.jobs[0]], takers)
+    return replace(action, cause="preempted", preempted_by=by, message=message) if by else action
+
+
+def _stop(
+    running: Running, job: Job, facts: Facts, admission: Admission, takers: Mapping[GpuId, Action]
+) -> Action:
+    by: tuple[JobId, ...] = ()
+    if running.allocation in admission.endings:
+        cause, message = admission.endings[running.allocation]
+    elif running.allocation in facts.stale:
+        cause, message = "preempted", "The GPUs it was promised are not to be had any more."
+    else:
+        cause = "preempted"
+        by, message = _claimed(running, takers)
+        if not by and not facts.is_guaranteed(running):
+            by, message = _crowded_out(running, facts, takers)
+        message = message or "The policy of its view gave it no GPUs this time."
+    return Action(
+        kind=ActionKind.STOP,
+        jobs=running.jobs,
+        virtual_cluster=job.virtual_cluster,
+        guaranteed=facts.is_guaranteed(running),
+        allocation=running.allocation,
+        cause=cause,
+        preempted_by=by,
+        message=message,
+    )
+
+
+def _claimed(running: Running, takers: Mapping[GpuId, Action]) -> tuple[tuple[JobId, ...], str]:
+    """Return whose placement took GPUs of this allocation, and the sentence for the victim."""
+    taken = [takers[gpu] for gpu in running.gpus if gpu in takers and takers[gpu].jobs != running.jobs]
+    if not taken:
+        return (), ""
+    by, whose = _named(taken)
+    return by, f"{len(taken)} of its {wording.gpus(len(running.gpus))} were claimed by {whose}."
+
+
+def _crowded_out(
+    running: Running, facts: Facts, takers: Mapping[GpuId, Action]
+) -> tuple[tuple[JobId, ...], str]:
+    """Return the same where not its GPUs were wanted but what else it has of its nodes."""
+    where = facts.cluster.where
+    nodes = {where[gpu][:2] for gpu in running.gpus if gpu in where}
+    taken = [action for gpu, action in takers.items() if action.guaranteed and where[gpu][:2] in nodes]
+    if not taken:
+        return (), ""
+    by, whose = _named(taken)
+    return by, f"The CPUs or memory that it has of its node were claimed by {whose}."
+
+
+def _named(takers: Sequence[Action]) -> tuple[tuple[JobId, ...], str]:
+    """Return the jobs of actions, and how to call them."""
+    by = tuple(dict.fromkeys([job for action in takers for job in action.jobs]))
+    clusters = wording.listed(sorted({action.virtual_cluster for action in takers}))
+    kind = "guaranteed " if all(action.guaranteed for action in takers) else ""
+    return by, f"{kind}{wording.jobs(by)} of virtual cluster {clusters}"
+
+
+def _regrade(running: Running, facts: Facts) -> Action:
+    vc = facts.jobs[running.jobs[0]].virtual_cluster
+    guaranteed = facts.regraded[running.allocation]
+    kind, model = ActionKind.REGRADE, running.gpu_model
+    if guaranteed:
+        cause, message = _returned(vc, model, facts)
+    elif stops_with_its_guarantee(running, facts):
+        kind, cause = ActionKind.STOP, "preempted"
+        message = f"{_lapsed(vc, model, facts)[1]}: it stops, as it asks for with on_reclaim."
+    else:
+        cause, message = _lapsed(vc, model, facts)
+        message = f"{message}: {_RUNS_ON}"
+    return Action(
+        kind=kind,
+        jobs=running.jobs,
+        virtual_cluster=vc,
+        guaranteed=guaranteed,
+        allocation=running.allocation,
+        cause=cause,
+        message=message,
+    )
+
+
+def _downgraded(downgrade: Downgrade, facts: Facts) -> Action:
+    running = downgrade.running
+    vc = facts.jobs[running.jobs[0]].virtual_cluster
+    whom = wording.jobs(downgrade.to) if downgrade.to else "others"
+    return Action(
+        kind=ActionKind.REGRADE,
+        jobs=running.jobs,
+        virtual_cluster=vc,
+        guaranteed=False,
+        allocation=running.allocation,
+        cause="downgraded",
+        message=f"Virtual cluster {vc} gives what is guaranteed to it to {whom}: {_RUNS_ON}",
+    )
+
+
+def _returned(vc: str, model: str, facts: Facts) -> tuple[str, str]:
+    """Return the cause of a guarantee's return, and the sentence for the job."""
+    if facts.is_divided(model):
+        return "cells_back", f"Virtual cluster {vc} has a cell again where it runs: it is guaranteed."
+    return (
+        "guarantee_back",
+        f"The {model} guaranteed to virtual cluster {vc} suffice again: it is guaranteed.",
+    )
+
+
+def _lapsed(vc: str, model: str, facts: Facts) -> tuple[str, str]:
+    """Return the same of its lapse, without what becomes of the job."""
+    lending = facts.frame.lending
+    if lending is not None:
+        for loan in lending.ended:
+            lot = loan.got_by(vc)
+            if lot is not None and model in gpus_of(lot, facts.layout):
+                what = f"{words_of(lot)} from {loan.other(vc)} to virtual cluster {vc}"
+                return "loan_ended", f"The loan of {what} has ended"
+        for loan in active(lending.loans, facts.frame.now):
+            lot = loan.given_by(vc)
+            if lot is not None and model in gpus_of(lot, facts.layout):
+                what = f"{words_of(lot)} to {loan.other(vc)} until {wording.instant(loan.ends_at)}"
+                return "lent", f"Virtual cluster {vc} lends {what}"
+    if facts.is_divided(model):
+        return "cells_lost", f"Virtual cluster {vc} has no cell where it runs"
+    left = facts.virtual_clusters[vc].guaranteed.get(model, 0)
+    return (
+        "guarantee_lowered",
+        f"Virtual cluster {vc} is guaranteed {wording.gpus(left, [model])} now, fewer than its guaranteed"
+        " jobs hold",
+    )

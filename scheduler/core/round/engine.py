@@ -1,0 +1,146 @@
+"""Rounds that follow one another on the same facts, each at the cost of what changed since the last.
+
+`decide()` runs one round of a new session. The simulator keeps its session: it puts into `facts` what
+happened, and asks for the next round. That both give the same plan is a property test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from scheduler.core.building_blocks.computing import Compute, here
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.model.loan_terms import MARKET
+from scheduler.core.model.plan import Plan
+from scheduler.core.model.snapshot import AllocationId, Snapshot
+from scheduler.core.round.admit import Admission
+from scheduler.core.round.diff import diff
+from scheduler.core.round.facts import Facts
+from scheduler.core.round.guarantees.binding import CELLS, Binding
+from scheduler.core.round.guarantees.lapse import Lapse
+from scheduler.core.round.market_step import deal
+from scheduler.core.round.preemption_limits.displacing import Restraint
+from scheduler.core.round.preemption_limits.downgrading import Downgrade, downgrades, kept_on
+from scheduler.core.round.preemption_limits.shielding import Shielding
+from scheduler.core.round.reserve import Reservation
+from scheduler.core.round.run_view import Plugins, Served
+from scheduler.core.round.survey import Survey
+
+
+class Session:
+    """The facts, and the indexes that the steps of a round keep of them.
+
+    `overran` says of which views it is known already that their policy takes too long, and in what words.
+    Without `moves` a job that runs stays on its GPUs or gives way, as in published simulators.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        compute: Compute = here,
+        overran: Mapping[str, str] | None = None,
+        *,
+        moves: bool = True,
+    ) -> None:
+        self._overran = overran or {}
+        self._moves = moves
+        self.facts = Facts(snapshot)
+        self.admission = Admission(self.facts)
+        self.binding = Binding(self.facts, self.admission) if self.facts.layout else None
+        self._lapse = Lapse(self.facts, self.admission)
+        self._shielding = Shielding(self.facts, self.admission)
+        self._reservation = Reservation(self.facts, self.admission, self.binding, compute)
+        self._survey = Survey(self.facts, self.admission)
+        self._downgraded: Mapping[AllocationId, Downgrade] = {}
+
+    def outcomes(self) -> Sequence[Served]:
+        """Admit, reserve, allocate and place: serve the guaranteed views in turn, then the spare one."""
+        cluster, frame = self._refreshed(), self.facts.frame
+        restraint = Restraint(self.facts, moves=self._moves)
+        outcomes = []
+        asked: list[Downgrade] = []
+        for vc in self._reservation.order():
+            view = self._reservation.guaranteed(vc, cluster, self._lapse.lapsed(vc.name))
+            plugins = Plugins(policy=vc.policy, policy_parameters=vc.policy_parameters, placer=vc.placer)
+            outcome = self._served(view, plugins, restraint)
+            found = downgrades(self.facts, outcome)
+            asked.extend(found.values())
+            if self.binding is None:
+                cluster = outcome.capacity
+            else:
+                placements, cluster, unbound = self.binding.realised(
+                    view, outcome.decision, outcome.placements, outcome.capacity, cluster, found
+                )
+                outcome = replace(outcome, placements=placements, unbound=unbound)
+            outcomes.append(outcome)
+        self._downgraded = {}
+        if asked:
+            self._downgraded, cluster = kept_on(self.facts, asked, cluster)
+        view = self._reservation.spare(cluster)
+        plugins = Plugins(policy=frame.spare_policy, policy_parameters={}, placer=frame.spare_placer)
+        outcomes.append(self._served(view, plugins, restraint))
+        return outcomes
+
+    def views(self) -> dict[str, View]:
+        """Return what each virtual cluster could use if it were the first to be served."""
+        cluster = self._refreshed()
+        return {
+            vc.name: self._reservation.guaranteed(vc, cluster, self._lapse.lapsed(vc.name))
+            for vc in self._reservation.order()
+        }
+
+    def _refreshed(self) -> Capacity:
+        """Take in what changed; return what the whole cluster offers before anyone was served."""
+        facts = self.facts
+        facts.find_stale()
+        jobs = self.admission.refresh()
+        jobs |= self._lapse.refresh(facts.changed_allocations)
+        if self.binding is not None:
+            regraded, seen_anew = self.binding.refresh(facts.changed_allocations)
+            jobs |= regraded
+            facts.changed_allocations.update(seen_anew)
+        self._shielding.refresh(facts.changed_allocations)
+        self._reservation.refresh(jobs, facts.changed_allocations)
+        facts.cluster.shapes.by_priority = self._lapse.any_lapsed
+        cluster = self._survey.refresh(facts.changed_allocations)
+        facts.changed_jobs.clear()
+        facts.changed_allocations.clear()
+        return cluster
+
+    def _served(self, view: View, plugins: Plugins, restraint: Restraint) -> Served:
+        memory = self.facts.frame.memory.get(view.name, {})
+        return restraint.serve(view, plugins, memory, overran=self._overran.get(view.name, ""))
+
+    def plan(self, outcomes: Sequence[Served]) -> Plan:
+        """Diff: return the plan of the round, without the reasons of those who wait."""
+        wakes = [outcome.decision.wake_at for outcome in outcomes if outcome.decision.wake_at is not None]
+        memory = {
+            outcome.view.name: outcome.decision.memory for outcome in outcomes if outcome.decision.memory
+        }
+        if self.binding is not None:
+            memory[CELLS] = self.binding.memory()
+        dealt = deal(self.facts, self.binding, outcomes)
+        ledger = {
+            outcome.view.name: outcome.decision.ledger for outcome in outcomes if outcome.decision.ledger
+        }
+        shielded_until = self._shielding.ends_at
+        if shielded_until is not None:
+            wakes.append(shielded_until)
+        if dealt.wake_at is not None:
+            wakes.append(dealt.wake_at)
+        if dealt.memory:
+            memory[MARKET] = dealt.memory
+        if dealt.ledger:
+            ledger[MARKET] = dealt.ledger
+        return Plan(
+            round_number=self.facts.frame.round_number,
+            actions=diff(self.facts, self.admission, self._reservation.homeless, outcomes, self._downgraded),
+            memory=memory,
+            wake_at=min(wakes, default=None),
+            degraded={outcome.view.name: outcome.failure for outcome in outcomes if outcome.failure},
+            overran=tuple([outcome.view.name for outcome in outcomes if outcome.overran]),
+            ledger=ledger,
+            market=dealt.actions,
+        )

@@ -1,0 +1,216 @@
+"""The facts indexed for a round: who is where, and which claims still stand.
+
+Made from a snapshot, and then kept up to date by `put_*` and `drop_*` where many rounds follow one
+another, as in the simulator: a round then costs what changed, not what there is. What changed since the
+last round is noted for the steps that keep indexes of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.fitting.cluster import Cluster
+from scheduler.core.fitting.demand import Need, demand_of, shared_needs
+from scheduler.core.fitting.holding import Holding, Part
+from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Memory, Running, Snapshot, Tenant
+
+#: Of a gang whose job is gone from the snapshot: its GPUs count, what else it takes is not known.
+UNKNOWN_NEED = Need(gpus=0, cpus=0.0, memory_bytes=0)
+
+
+class Facts:
+    """What every step of a round looks up."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        #: Time, configuration and memory; jobs and allocations are below, where they can change.
+        self.frame = replace(snapshot, jobs=(), running=())
+        self.cluster = Cluster(snapshot.nodes, snapshot.levels)
+        #: The cells, where GPUs are divided by any.
+        self.layout = None if snapshot.cells is None else compiled(snapshot.cells)
+        self.tenants = {tenant.name: tenant for tenant in snapshot.tenants}
+        self.virtual_clusters = {vc.name: vc for vc in snapshot.virtual_clusters}
+        self.jobs: dict[JobId, Job] = {}
+        self.by_tenant: dict[str, dict[JobId, Job]] = {}
+        self.running: dict[AllocationId, Running] = {}
+        self.holdings: dict[AllocationId, Holding] = {}
+        #: What each job holds or was promised.
+        self.current: dict[JobId, Running] = {}
+        #: What each job was told to leave and has not left yet.
+        self.stopping: dict[JobId, Running] = {}
+        #: Promises, and those of them that cannot come true.
+        self.planned: dict[AllocationId, Running] = {}
+        self.stale: frozenset[AllocationId] = frozenset()
+        #: Allocations whose guarantee lapses or returns in this round, and whether they have one from now on.
+        self.regraded: dict[AllocationId, bool] = {}
+        #: Opportunistic allocations that may not be reclaimed yet.
+        self.shielded: set[AllocationId] = set()
+        self.changed_jobs: set[JobId] = set()
+        self.changed_allocations: set[AllocationId] = set()
+        # Sorted, so that no later step depends on the order in which the facts were given.
+        for job in sorted(snapshot.jobs, key=lambda job: job.id):
+            self.put_job(job)
+        for running in sorted(snapshot.running, key=lambda running: running.allocation):
+            self.put_running(running)
+
+    # Changes
+
+    def turn_to(self, round_number: int, now: float, memory: Mapping[str, Memory]) -> None:
+        """Move on to another round."""
+        self.frame = replace(self.frame, round_number=round_number, now=now, memory=memory)
+
+    def put_job(self, job: Job) -> None:
+        """Take in a new job, or what is now true of a known one."""
+        self.jobs[job.id] = job
+        self.by_tenant.setdefault(job.tenant, {})[job.id] = job
+        self.changed_jobs.add(job.id)
+
+    def drop_job(self, job_id: JobId) -> None:
+        """Forget a job that has ended."""
+        job = self.jobs.pop(job_id)
+        del self.by_tenant[job.tenant][job_id]
+        self.changed_jobs.add(job_id)
+
+    def put_tenant(self, tenant: Tenant) -> None:
+        """Take in what is now true of a known tenant; all its jobs are looked at again."""
+        self.tenants[tenant.name] = tenant
+        self.frame = replace(self.frame, tenants=tuple(self.tenants.values()))
+        self.changed_jobs.update(self.by_tenant.get(tenant.name, ()))
+
+    def put_running(self, running: Running) -> None:
+        """Take in a new allocation, or what is now true of a known one."""
+        if running.allocation in self.running:
+            self._unlink(self.running[running.allocation])
+            self.regraded.pop(running.allocation, None)
+        self.running[running.allocation] = running
+        self.holdings[running.allocation] = self.holding_on(self.cluster, running)
+        by_job = self.stopping if running.stopping else self.current
+        by_job.update(dict.fromkeys(running.jobs, running))
+        if running.phase == "planned" and not running.stopping:
+            self.planned[running.allocation] = running
+        self._note(running)
+
+    def drop_running(self, allocation: AllocationId) -> None:
+        """Forget an allocation whose GPUs are free again."""
+        running = self.running.pop(allocation)
+        del self.holdings[allocation]
+        self.regraded.pop(allocation, None)
+        self.shielded.discard(allocation)
+        self._unlink(running)
+        self._note(running)
+
+    def regrade(self, allocation: AllocationId, guaranteed: bool) -> bool:
+        """Let the guarantee of an allocation lapse or return; return whether that is news."""
+        running = self.running[allocation]
+        if guaranteed == self.is_guaranteed(running):
+            return False
+        if guaranteed == running.guaranteed:
+            del self.regraded[allocation]
+        else:
+            self.regraded[allocation] = guaranteed
+        self.holdings[allocation] = self.holding_on(self.cluster, running)
+        self._note(running)
+        return True
+
+    def shield(self, allocation: AllocationId, shielded: bool) -> None:
+        """Let an opportunistic allocation be safe from guarantees, or no longer."""
+        if shielded == (allocation in self.shielded):
+            return
+        self.shielded.symmetric_difference_update([allocation])
+        running = self.running[allocation]
+        self.holdings[allocation] = self.holding_on(self.cluster, running)
+        self._note(running)
+
+    def _unlink(self, running: Running) -> None:
+        self.planned.pop(running.allocation, None)
+        for by_job in (self.current, self.stopping):
+            for job in running.jobs:
+                if by_job.get(job) is running:
+                    del by_job[job]
+
+    def _note(self, running: Running) -> None:
+        self.changed_allocations.add(running.allocation)
+        self.changed_jobs.update(running.jobs)
+
+    def find_stale(self) -> None:
+        """Find the promises that cannot come true: someone runs on, or the GPU is not to be used."""
+        stale: set[AllocationId] = set()
+        if self.planned:
+            taken: set[GpuId] = set()
+            for running in self.running.values():
+                if running.phase == "held" and not running.stopping:
+                    taken.update(running.gpus)
+            for running in sorted(self.planned.values(), key=lambda running: running.allocation):
+                if taken.isdisjoint(running.gpus) and all(map(self.is_usable, running.gpus)):
+                    taken.update(running.gpus)
+                else:
+                    stale.add(running.allocation)
+        for allocation in self.stale ^ stale:
+            if allocation in self.running:
+                self._note(self.running[allocation])
+        self.stale = frozenset(stale)
+
+    # Questions
+
+    def is_usable(self, gpu: GpuId) -> bool:
+        """Whether new work may start on the GPU: it is healthy and its node takes work."""
+        if gpu not in self.cluster.where:
+            return False
+        model, node, bit = self.cluster.where[gpu]
+        return bool(self.cluster.fleets[model].usable[node] & bit)
+
+    def is_lasting(self, gpu: GpuId) -> bool:
+        """Whether new work of any length may start on the GPU: its node does not close either."""
+        if not self.is_usable(gpu):
+            return False
+        model, node, _ = self.cluster.where[gpu]
+        return self.cluster.fleets[model].nodes[node].closes_at is None
+
+    def is_divided(self, model: str) -> bool:
+        """Whether GPUs of a model are divided by cells; otherwise they are by counts."""
+        return self.layout is not None and model in self.layout.gpu_models
+
+    def is_live(self, running: Running) -> bool:
+        """Whether the allocation is one that its jobs can keep."""
+        return not running.stopping and running.allocation not in self.stale
+
+    def is_guaranteed(self, running: Running) -> bool:
+        """Whether no view of another virtual cluster may reclaim the allocation, from this round on."""
+        return self.regraded.get(running.allocation, running.guaranteed)
+
+    def priority_of(self, jobs: Sequence[JobId]) -> int:
+        """Return the priority of jobs that share GPUs: that of the most urgent."""
+        return max([self.jobs[job].priority for job in jobs if job in self.jobs], default=0)
+
+    def holding_on(self, cluster: Cluster, running: Running) -> Holding:
+        """Return what an allocation has of the nodes of a cluster that has its GPUs."""
+        jobs = [self.jobs[job] for job in running.jobs if job in self.jobs]
+        where = cluster.where
+        gangs = [demand_of(job, cluster, _granted(job, running)).needs for job in jobs]
+        needs = shared_needs(gangs) if gangs else (UNKNOWN_NEED,) * len(running.replicas)
+        parts: dict[int, Part] = {}
+        for need, replica in zip(needs, running.replicas, strict=False):
+            # GPUs that left the inventory hold nothing any more.
+            places = [where[gpu] for gpu in replica if gpu in where]
+            if places:
+                node, mask = places[0][1], sum([bit for _, _, bit in places])
+                part = parts.get(node)
+                if part is None:
+                    parts[node] = Part(node, mask, need.cpus, need.memory_bytes)
+                else:
+                    cpus, memory = part.cpus + need.cpus, part.memory + need.memory_bytes
+                    parts[node] = Part(node, part.mask | mask, cpus, memory)
+        return Holding(
+            running.gpu_model,
+            sum([part.mask.bit_count() for part in parts.values()]),
+            tuple(parts.values()),
+            running,
+            evictable=not self.is_guaranteed(running) and running.allocation not in self.shielded,
+            cost_seconds=max([job.preemption_cost_seconds for job in jobs], default=0.0),
+        )
+
+
+def _granted(job: Job, running: Running) -> int:
+    """Return the size at which the job was placed; of a stopping gang some nodes may have left already."""
+    return job.gpus if job.elastic is None else len(running.replicas) * job.tasks[0].gpus

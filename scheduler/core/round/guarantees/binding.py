@@ -1,0 +1,422 @@
+"""Which hardware the cells of each virtual cluster stand for, from round to round: HiveD under decide().
+
+A policy works on the cells of its virtual cluster as on a private cluster (`private_cluster`); here its
+virtual GPUs are bound to hardware (HiveD, OSDI'20, section 3.2), wherever that disturbs the fewest GPUs of
+opportunistic jobs, and unbound when nothing runs on them any more. `cells.pool` sees to it that everyone
+always gets all that is owed, so what others do is never felt.
+
+What stands for what is remembered between rounds and may be lost without harm: a guaranteed job found
+outside the cells of its virtual cluster gets one bound around it if that is possible. If not (the cells were
+reconfigured), its guarantee *lapses*: it runs on as opportunistic, as after HiveD's lazy preemption, and
+gets its guarantee back once there is a cell around it. HiveD never gives it back. In its own virtual cluster
+it goes on making room for higher priorities only.
+
+Differences from the published scheduler: a gang may span the chains of one GPU model; a node with one broken
+GPU is broken as a whole for guaranteed jobs that are yet to start, and serves opportunistic ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.cells.adopter import Seats, adopt
+from scheduler.core.cells.chains import Layout
+from scheduler.core.cells.health import fail, settle
+from scheduler.core.cells.mapping import Binder, Unbindable
+from scheduler.core.cells.pairs import release
+from scheduler.core.cells.physical import Hardware
+from scheduler.core.cells.virtual import NONE, Space
+from scheduler.core.cells.world import World
+from scheduler.core.fitting.candidates import allowed_in, waits_for_candidates
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.cluster import Cluster
+from scheduler.core.fitting.demand import Demand, demand_of_grant, pinned_cell_of
+from scheduler.core.fitting.holding import Holding
+from scheduler.core.fitting.own_clusters import own_clusters
+from scheduler.core.model.errors import PolicyError
+from scheduler.core.model.plan import Decision, Placement, Reason
+from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Memory, Running
+from scheduler.core.round.admit import Admission
+from scheduler.core.round.facts import Facts
+from scheduler.core.round.guarantees.bound_cells import Hints, Remembered, as_memory, hints_of, remember
+from scheduler.core.round.guarantees.devices import Devices, Leaves
+from scheduler.core.round.guarantees.lapse import held_by_lapsed
+from scheduler.core.round.guarantees.private_cluster import PrivateCluster, shared_cluster
+
+#: The key of Snapshot.memory under which it is remembered what is bound; no virtual cluster has this name.
+CELLS = "cells"
+
+
+class Binding:
+    """Binds and unbinds cells; knows whose guarantee holds."""
+
+    def __init__(self, facts: Facts, admission: Admission) -> None:
+        assert facts.layout is not None
+        self._facts, self._admission = facts, admission
+        self.layout: Layout = facts.layout
+        cluster = facts.cluster
+        self._shared = shared_cluster(cluster, self.layout.gpu_models)
+        self._devices = Devices(self.layout, cluster, facts.is_lasting)
+        self._own = own_clusters(self.layout, cluster)
+        self._memory: Memory | None = None
+
+    # A round begins
+
+    def refresh(self, allocations: Collection[AllocationId]) -> tuple[set[JobId], Collection[AllocationId]]:
+        """Take in the allocations that changed.
+
+        Returns the jobs whose guarantee lapsed or returned, and the allocations that are seen anew.
+        """
+        memory = self._facts.frame.memory.get(CELLS, {})
+        # Which cells broken hardware dooms depends on all that is bound, so that it is worked out anew.
+        anew = self._memory is None or memory is not self._memory or bool(self._devices.broken)
+        if anew:
+            self.world = World(self.layout)
+            self._hints: Hints = hints_of(self.world, memory)
+            self._seats: dict[AllocationId, Seats] = {}
+            self._promised: list[Seats] = []
+            self._lapsed: set[AllocationId] = set()
+            self._disturbed: dict[AllocationId, list[tuple[Hardware, list[int]]]] = {}
+            self._privates: dict[str, PrivateCluster] = {}
+            self._memory = None
+            #: What is remembered of each space, and those of which it is to be looked up again.
+            self._remembered: dict[Space, Remembered] = {}
+            self._changed: set[Space] = set()
+            allocations = self._facts.running.keys()
+        changed = sorted(allocations, key=self._urgency)
+        for allocation in changed:
+            self._leave(allocation)
+        for allocation in changed:
+            self._join(allocation)
+        for seats in self._promised:
+            self._let_go(seats)
+        self._promised.clear()
+        lapsed = sorted(self._lapsed, key=self._urgency)
+        for allocation in lapsed:
+            running = self._facts.running[allocation]
+            self._adopt(running, self._devices.leaves_of(running), {})
+        self._hints = {}
+        if anew:
+            self._build_privates()
+        for allocation in sorted({*changed, *lapsed}):
+            self._show(allocation)
+        regraded = [each for each in sorted({*changed, *lapsed}) if self._regrade(each)]
+        return {job for allocation in regraded for job in self._facts.running[allocation].jobs}, changed
+
+    def _urgency(self, allocation: AllocationId) -> tuple[bool, int, AllocationId]:
+        """Sort key of who has cells first: who has them now, then the higher priority, then the older."""
+        running = self._facts.running.get(allocation)
+        if running is None:
+            return False, 0, allocation
+        return not running.guaranteed, -self._facts.priority_of(running.jobs), allocation
+
+    def _build_privates(self) -> None:
+        """Note what is broken, and make every virtual cluster's private cluster."""
+        for chain, node in self._devices.broken:
+            fail(self.world.hardware[chain.name], node)
+        self._settle()
+        for vc in self._facts.virtual_clusters:
+            self._privates[vc] = self._private(vc)
+
+    def _private(self, vc: str) -> PrivateCluster:
+        own = self._own.get(vc) or Cluster((), self._facts.cluster.levels)
+        return PrivateCluster(self._spaces(vc), own, self._shared, self._devices.nodes)
+
+    def _settle(self) -> None:
+        for hardware in self.world.hardware.values():
+            if hardware.broken and not hardware.settled:
+                settle(self.world, hardware)
+
+    def _spaces(self, vc: str) -> list[tuple[Hardware, Space]]:
+        """Return the spaces of a virtual cluster in the order of its virtual nodes."""
+        world = self.world
+        spaces = [*world.spaces.get(vc, {}).values(), *world.pinned.get(vc, {}).values()]
+        return [(world.hardware[space.chain.name], space) for space in spaces]
+
+    def _leave(self, allocation: AllocationId) -> None:
+        seats = self._seats.pop(allocation, None)
+        if seats is not None:
+            for hardware, space, leaves in seats:
+                # Should it stay in another way, as one that stops, it keeps what it has.
+                hints = self._hints.setdefault(space.virtual_cluster, {}).setdefault(hardware.chain.name, {})
+                hints.update((space.twins[0][leaf], leaf) for leaf in leaves)
+            self._let_go(seats)
+            private = self._privates.get(seats[0][1].virtual_cluster)
+            if private is not None and allocation in private.seated:
+                private.unseat(allocation)
+        self._lapsed.discard(allocation)
+        self._disturb_no_more(allocation)
+
+    def _hold(self, seats: Seats) -> None:
+        for _, space, leaves in seats:
+            space.hold(leaves)
+            self._changed.add(space)
+
+    def _let_go(self, seats: Seats) -> None:
+        for hardware, space, leaves in seats:
+            release(hardware, space, space.let_go(leaves))
+            self._changed.add(space)
+
+    def _join(self, allocation: AllocationId) -> None:
+        running = self._facts.running.get(allocation)
+        if running is None or allocation in self._facts.stale:
+            return
+        ends = self._ends(running)
+        if ends and running.phase == "planned":
+            return  # A promise that is dropped leaves nothing behind.
+        if running.gpu_model not in self.layout.gpu_models:
+            return
+        promised, leaves = self._is_promised(running), self._devices.leaves_of(running)
+        if promised and self._is_known(running, leaves) and self._adopt(running, leaves, self._hints):
+            return
+        if promised and not ends:
+            self._lapsed.add(allocation)
+        elif ends or not running.guaranteed:
+            self._disturb(running)
+
+    def _ends(self, running: Running) -> bool:
+        return running.stopping or running.allocation in self._admission.endings
+
+    def _is_promised(self, running: Running) -> bool:
+        """Whether all its jobs were submitted as guaranteed."""
+        jobs = self._facts.jobs
+        return all(job in jobs and jobs[job].guaranteed for job in running.jobs)
+
+    def _vc_of(self, running: Running) -> str:
+        return self._facts.jobs[running.jobs[0]].virtual_cluster
+
+    def _adopt(self, running: Running, leaves: Sequence[Leaves] | None, hints: Hints) -> bool:
+        """Let an allocation have virtual GPUs, those of the hints where there are any."""
+        vc = self._vc_of(running)
+        pinned = pinned_cell_of([self._facts.jobs[job] for job in running.jobs])
+        own = hints.get(vc, {})
+        seats = None if leaves is None else adopt(self.world, vc, leaves, own, pinned=pinned)
+        if seats is None:
+            return False
+        self._hold(seats)
+        self._seats[running.allocation] = seats
+        self._lapsed.discard(running.allocation)
+        return True
+
+    def _is_known(self, running: Running, replicas: Sequence[Leaves] | None) -> bool:
+        """Whether the GPUs of an allocation stand for virtual ones, or are remembered to."""
+        hints = self._hints.get(self._vc_of(running), {})
+        for chain, leaves in replicas or ():
+            twins = self.world.hardware[chain].twins[0]
+            known = hints.get(chain, {})
+            if not all(leaf in known or twins[leaf] != NONE for leaf in leaves):
+                return False
+        return True
+
+    def _show(self, allocation: AllocationId) -> None:
+        """Let the private cluster of its virtual cluster know of an allocation."""
+        seats = self._seats.get(allocation)
+        running = self._facts.running.get(allocation)
+        if seats is None or running is None:
+            return
+        private = self._privates[seats[0][1].virtual_cluster]
+        stands_for: dict[GpuId, GpuId] = {}
+        for hardware, space, leaves in seats:
+            gpus = self._devices.gpus[hardware.chain.name]
+            for leaf in leaves:
+                gpu = gpus[space.twins[0][leaf]]
+                assert gpu is not None
+                stands_for[gpu] = private.gpu(space, leaf)
+        # GPUs that are in no cell any more keep their numbers, of which the private cluster knows nothing.
+        seen = replace(
+            running,
+            replicas=tuple(
+                [tuple([stands_for.get(gpu, gpu) for gpu in replica]) for replica in running.replicas]
+            ),
+        )
+        holding = self._facts.holding_on(private.cluster, seen)
+        private.seat(seen, holding, leaves=self._ends(running))
+
+    def _regrade(self, allocation: AllocationId) -> bool:
+        """Let the guarantee lapse or return, by whether there are cells around the allocation now."""
+        if allocation in self._seats:
+            self._disturb_no_more(allocation)
+            ends = self._ends(self._facts.running[allocation])
+            return not ends and self._facts.regrade(allocation, guaranteed=True)
+        if allocation not in self._lapsed:
+            return False
+        self._disturb(self._facts.running[allocation])
+        return self._facts.regrade(allocation, guaranteed=False)
+
+    def _disturb(self, running: Running) -> None:
+        """Count the GPUs of an allocation as such that are better left alone."""
+        if running.allocation in self._disturbed:
+            return
+        found = [
+            (self.world.hardware[name], leaves) for name, leaves in self._devices.by_chain(running).items()
+        ]
+        self._disturbed[running.allocation] = found
+        for hardware, leaves in found:
+            hardware.disturb(leaves, 1)
+
+    def _disturb_no_more(self, allocation: AllocationId) -> None:
+        for hardware, leaves in self._disturbed.pop(allocation, ()):
+            hardware.disturb(leaves, -1)
+
+    # A view is served
+
+    def seen(self, running: Running) -> tuple[Running, Holding] | None:
+        """Return an allocation of a guaranteed view as its policy sees it; None: as it is."""
+        seats = self._seats.get(running.allocation)
+        return (
+            None if seats is None else self._privates[seats[0][1].virtual_cluster].seated[running.allocation]
+        )
+
+    def offered(self, vc: str, cluster: Capacity) -> Capacity:
+        """Return what a virtual cluster can have, of the hardware that those before it have left."""
+        self._settle()
+        private = self._privates[vc]
+        if not private.is_current:
+            self._privates[vc] = self._private(vc)
+            for allocation, (running, holding) in private.seated.items():
+                ends = self._ends(self._facts.running[allocation])
+                self._privates[vc].seat(running, holding, leaves=ends)
+        return self._privates[vc].offered(cluster)
+
+    def realised(
+        self,
+        view: View,
+        decision: Decision,
+        placements: Mapping[int, Placement],
+        left: Capacity,
+        cluster: Capacity,
+        downgraded: Collection[AllocationId],
+    ) -> tuple[dict[int, Placement], Capacity, dict[JobId, Reason]]:
+        """Bind what a view was given on its private cluster.
+
+        `downgraded`: allocations that lose their cells, and their hardware only if it is needed.
+
+        Returns the placements on real GPUs, what is left of the cluster, and why jobs were left out whose
+        placement can not be carried out: hardware, or its CPUs or memory, is held by who is not stopped.
+        """
+        after, found = cluster.fork(), {}
+        unbound: dict[JobId, Reason] = {}
+        for holding in view.capacity.pending.values():
+            if holding in left.dropped and holding.running is not None:
+                after.drop(self._facts.holdings[holding.running.allocation])
+                if holding.running.allocation in downgraded:
+                    self._downgrade(holding.running.allocation)
+        for position, placement in placements.items():
+            grant = decision.grants[position]
+            before = view.running.get(grant.jobs[0])
+            if before is not None and before.jobs == grant.jobs and before.replicas == placement.replicas:
+                now = self._facts.running[before.allocation]
+                found[position] = replace(placement, replicas=now.replicas)
+                continue
+            demand = demand_of_grant(grant, view.jobs, after.cluster)
+            kept = self._kept_from(view.name, grant.jobs)
+            try:
+                real = self._real(view.name, placement, demand, kept)
+            except Unbindable:
+                if kept or demand.candidates:
+                    reason = (
+                        held_by_lapsed(view.name, "cells", kept) if kept else waits_for_candidates(demand)
+                    )
+                    unbound.update(dict.fromkeys(grant.jobs, reason))
+                continue
+            nodes = [after.cluster.where[replica[0]][1] for replica in real.replicas]
+            try:
+                fit = after.fit_on(demand, real, nodes)
+                if any(victim.running in kept for victim in fit.victims):
+                    raise PolicyError("its CPUs or memory are held by one that stays")
+                after.take(fit)
+            except PolicyError:
+                self._let_go(self._promised.pop())
+                unbound.update((job, held_by_lapsed(view.name, "cells", kept)) for job in grant.jobs if kept)
+            else:
+                found[position] = real
+        return found, after, unbound
+
+    def _downgrade(self, allocation: AllocationId) -> None:
+        """Take the cells of an allocation; its GPUs are then better left alone."""
+        seats = self._seats.pop(allocation, None)
+        if seats is not None:
+            self._let_go(seats)
+            self._privates[seats[0][1].virtual_cluster].unseat(allocation)
+            self._disturb(self._facts.running[allocation])
+
+    def _kept_from(self, vc: str, jobs: Sequence[JobId]) -> list[Running]:
+        """Return the lapsed allocations of a virtual cluster that make no room for these jobs of its own."""
+        if not self._lapsed:
+            return []
+        priority = self._facts.priority_of(jobs)
+        lapsed = [self._facts.running[each] for each in sorted(self._lapsed)]
+        return [
+            running
+            for running in lapsed
+            if self._vc_of(running) == vc and self._facts.priority_of(running.jobs) >= priority
+        ]
+
+    def _real(self, vc: str, placement: Placement, demand: Demand, kept: Sequence[Running]) -> Placement:
+        """Bind the virtual GPUs of a placement; return it with real ones."""
+        if placement.gpu_model not in self.layout.gpu_models:
+            self._promised.append([])
+            return placement
+        private = self._privates[vc]
+        seats = private.seats(placement.gpus)
+        untouched = self._devices.sets_of(kept)
+        stand_in = {
+            private.gpu(space, leaf): (hardware.chain.name, number)
+            for hardware, space, leaves in seats
+            for leaf, number in zip(
+                leaves, self._bound(hardware, space, leaves, demand, untouched), strict=True
+            )
+        }
+        self._hold(seats)
+        self._promised.append(seats)
+        replicas = []
+        for replica in placement.replicas:
+            gpus = [
+                self._devices.gpus[name][number]
+                for name, number in sorted([stand_in[gpu] for gpu in replica])
+            ]
+            replicas.append(tuple([gpu for gpu in gpus if gpu is not None]))
+        return replace(placement, replicas=tuple(replicas))
+
+    def _bound(
+        self,
+        hardware: Hardware,
+        space: Space,
+        leaves: Sequence[int],
+        demand: Demand,
+        untouched: Mapping[str, int],
+    ) -> list[int]:
+        """Bind virtual GPUs to hardware on candidate nodes, rather not on those to be avoided.
+
+        What is owed outranks the latter: else it would depend on others what a virtual cluster gets.
+        """
+        chain, kept = hardware.chain, untouched.get(hardware.chain.name, 0)
+        allowed = allowed_in(chain, demand.candidates)
+        usable = self._devices.without(chain, demand.avoid) if demand.avoid else None
+        if usable is not None:
+            with suppress(Unbindable):
+                both = usable if allowed is None else usable & allowed
+                return Binder(hardware, space, both, kept).bind(leaves)
+        return Binder(hardware, space, allowed, kept).bind(leaves)
+
+    def cells_in_use(self, vc: str) -> Counter[tuple[str, int]]:
+        """Return by chain and level how many cells of a virtual cluster are in use; pinned ones left out."""
+        found: Counter[tuple[str, int]] = Counter()
+        for name, space in self.world.spaces.get(vc, {}).items():
+            found.update((name, level) for level, _ in space.uses)
+        return found
+
+    def memory(self) -> Memory:
+        """Return what is bound, for the next round; the very same object while nothing changes."""
+        if self._memory is None or self._changed:
+            for space in self._changed:
+                self._remembered[space] = remember(space)
+            self._changed.clear()
+            found = as_memory(self._remembered)
+            if found != self._memory:
+                self._memory = found
+        return self._memory

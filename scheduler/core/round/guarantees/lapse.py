@@ -1,0 +1,139 @@
+"""Whose guarantee holds where GPUs are divided by counts: what `binding` does for cells.
+
+When a virtual cluster is guaranteed less than its guaranteed jobs hold, because an operator took some away,
+a loan ended or it lends GPUs that it uses, those of the lowest priority *lapse*, and of these the newest,
+until the others fit: they run on as opportunistic, and stop only when somebody who is guaranteed needs
+their place. In their own virtual cluster they go on making room for higher priorities only. A gang lapses
+as a whole; GPUs of it that have left the cluster do not count. The guarantee returns in the opposite order,
+as soon as there is room for it; never at the cost of one that holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from scheduler.core.fitting.holding import Holding
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Reason, Tier
+from scheduler.core.model.snapshot import AllocationId, JobId, Running
+from scheduler.core.round.admit import Admission
+from scheduler.core.round.facts import Facts
+
+#: Virtual cluster and GPU model.
+Line = tuple[str, str]
+
+
+class Lapse:
+    """Lets guarantees lapse and return; knows what guaranteed jobs hold of each line."""
+
+    def __init__(self, facts: Facts, admission: Admission) -> None:
+        self._facts, self._admission = facts, admission
+        self._held: dict[Line, dict[AllocationId, Running]] = {}
+        self._line_of: dict[AllocationId, Line] = {}
+        self._gpus: Counter[Line] = Counter()
+        #: How much each allocation counts for in its line.
+        self._counted: dict[AllocationId, int] = {}
+        self._lapsed: dict[AllocationId, str] = {}
+        #: Lines of which some allocation may not be what it was written down as.
+        self._unsettled: set[Line] = set()
+
+    def refresh(self, allocations: Collection[AllocationId]) -> set[JobId]:
+        """Take in the allocations that changed; return the jobs whose guarantee lapsed or returned."""
+        facts = self._facts
+        lines: set[Line] = set()
+        for allocation in sorted(allocations):
+            lines.update(self._leave(allocation))
+            running = facts.running.get(allocation)
+            line = None if running is None else self._line(running)
+            if running is not None and line is not None:
+                self._line_of[allocation] = line
+                self._held.setdefault(line, {})[allocation] = running
+                self._counted[allocation] = facts.holdings[allocation].gpus
+                self._gpus[line] += self._counted[allocation]
+                lines.add(line)
+                if not running.guaranteed:
+                    self._unsettled.add(line)
+        return {job for line in sorted(lines) for job in self._settle(line)}
+
+    def _leave(self, allocation: AllocationId) -> Iterator[Line]:
+        line = self._line_of.pop(allocation, None)
+        if line is not None:
+            del self._held[line][allocation]
+            self._gpus[line] -= self._counted.pop(allocation)
+            self._lapsed.pop(allocation, None)
+            yield line
+
+    def lapsed(self, vc: str) -> Mapping[Holding, int]:
+        """Return what jobs of a virtual cluster hold whose guarantee lapsed, and their priorities.
+
+        Of jobs that share GPUs the highest counts. What nobody may reclaim now is left out.
+        """
+        found: dict[Holding, int] = {}
+        for allocation, owner in sorted(self._lapsed.items()):
+            holding = self._facts.holdings[allocation]
+            if owner == vc and holding.evictable:
+                found[holding] = self._facts.priority_of(self._facts.running[allocation].jobs)
+        return found
+
+    @property
+    def any_lapsed(self) -> bool:
+        """Whether some job's guarantee has lapsed."""
+        return bool(self._lapsed)
+
+    def _line(self, running: Running) -> Line | None:
+        """Return what an allocation counts against; None: it is no guaranteed one, or about to end."""
+        facts = self._facts
+        jobs = [facts.jobs.get(job) for job in running.jobs]
+        if not facts.is_live(running) or running.allocation in self._admission.endings:
+            return None
+        if facts.is_divided(running.gpu_model):
+            return None
+        first = jobs[0]
+        if first is None or not all(job is not None and job.guaranteed for job in jobs):
+            return None
+        # Nobody decides about jobs whose virtual cluster was deleted under them.
+        known = first.virtual_cluster in facts.virtual_clusters
+        return (first.virtual_cluster, running.gpu_model) if known else None
+
+    def _settle(self, line: Line) -> Iterator[JobId]:
+        vc, model = line
+        left = self._facts.virtual_clusters[vc].guaranteed.get(model, 0)
+        if self._gpus[line] <= left and line not in self._unsettled:
+            return
+        self._unsettled.discard(line)
+        # By what is written down, so that an action that was lost is decided again in the same way.
+        order = sorted(
+            self._held[line].values(),
+            key=lambda running: (
+                not running.guaranteed,
+                -self._facts.priority_of(running.jobs),
+                running.since,
+                running.allocation,
+            ),
+        )
+        for running in order:
+            gpus = self._counted[running.allocation]
+            fits = gpus <= left
+            left -= gpus if fits else 0
+            if fits:
+                self._lapsed.pop(running.allocation, None)
+            else:
+                self._lapsed[running.allocation] = vc
+            if not fits or not running.guaranteed:
+                self._unsettled.add(line)
+            if self._facts.regrade(running.allocation, fits):
+                yield from running.jobs
+
+
+def held_by_lapsed(vc: str, what: str, lapsed: Sequence[Running]) -> Reason:
+    """Return why a job waits though there is something for it of what is guaranteed: "cells", or "4 V100"."""
+    jobs = [job for running in lapsed for job in running.jobs]
+    return Reason(
+        code="held_by_lapsed",
+        tier=Tier.GUARANTEE,
+        message=f"Virtual cluster {vc} has {what} for it, but only on GPUs of {wording.jobs(jobs)}, whose"
+        " guarantee has lapsed. In their own virtual cluster they make room for higher priorities only.",
+        blocking={"jobs": jobs},
+        hint="It starts when they end, or when other hardware comes free.",
+    )

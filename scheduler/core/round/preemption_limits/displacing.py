@@ -1,0 +1,154 @@
+"""Restraint: a policy may not displace who has just begun, nor too many at a time.
+
+A view is served without any restraint first. Only where its decision would displace a job that has run for
+less than the least time of its virtual cluster, it is served again with all such jobs *pinned*: the policy
+sees them where they are, and nobody is offered their GPUs (`Capacity.pinning`). So what it decides fits
+around them, gangs whole, and no GPU stays idle for a job that turned out not to stop. The budget of a round
+is kept to in the same way: as many as it allows may go, for the sake of the most important grants that this
+serves whole, and everyone else is pinned.
+
+Guarantees are exempt: who is reclaimed runs in another view, and was dropped before that view is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.service import INSTANT_SECONDS
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Reason, Tier
+from scheduler.core.model.snapshot import JobId, Memory
+from scheduler.core.round.facts import Facts
+from scheduler.core.round.run_view import Plugins, Served, serve
+
+#: Jobs that hold GPUs together.
+Unit = tuple[JobId, ...]
+
+
+class Restraint:
+    """Serves the views of one round within what policies may do to jobs that run."""
+
+    def __init__(self, facts: Facts, *, moves: bool = True) -> None:
+        self._facts, self._moves = facts, moves
+        #: Jobs that may still be displaced in this round; None: any number.
+        self._left = facts.frame.preemptions_per_round
+        #: What each virtual cluster lets an attempt run at least, where it does.
+        self._least = {
+            name: vc.min_run_seconds for name, vc in facts.virtual_clusters.items() if vc.min_run_seconds > 0
+        }
+
+    def serve(self, view: View, plugins: Plugins, memory: Memory, overran: str = "") -> Served:
+        """Let the view's policy and placer decide, again around those that it has to leave alone."""
+        outcome = serve(view, plugins, memory, overran)
+        if not self._moves:
+            staying: set[Unit] = set()
+            while movers := _movers(outcome) - staying:
+                staying |= movers
+                outcome = serve(_pinning(view, staying), plugins, memory, overran)
+        if self._left is None and not self._least:
+            return outcome
+        young = self._young(view)
+        spared = sorted(displaced(outcome) & young.keys())
+        if spared:
+            freed_at = min(young.values())
+            again = serve(_pinning(view, young), plugins, memory, overran)
+            outcome = _explained(again, outcome, self._too_young(spared, freed_at), freed_at)
+        if self._left is None:
+            return outcome
+        leaving = displaced(outcome)
+        if _count(leaving) > self._left:
+            may_go = self._chosen(outcome, leaving)
+            others = outcome.view.capacity.pending.keys() - may_go
+            again = serve(_pinning(view, others), plugins, memory, overran)
+            next_round_at = view.now + view.round_seconds
+            outcome = _explained(again, outcome, self._used_up(leaving), next_round_at)
+            leaving = displaced(outcome)
+        self._left -= _count(leaving)
+        return outcome
+
+    def _young(self, view: View) -> Mapping[Unit, float]:
+        """Return who may not be displaced yet, and from when on."""
+        young: dict[Unit, float] = {}
+        for unit, holding in view.capacity.pending.items():
+            assert holding.running is not None
+            least = max([self._least.get(view.jobs[job].virtual_cluster, 0.0) for job in unit])
+            until = holding.running.since + least
+            if holding.running.phase == "held" and until > view.now + INSTANT_SECONDS:
+                young[unit] = until
+        return young
+
+    def _chosen(self, outcome: Served, leaving: Iterable[Unit]) -> set[Unit]:
+        """Choose who may go: those that make room for the first grants that can be served whole by it."""
+        assert self._left is not None
+        unit_on = {gpu: unit for unit in leaving for gpu in outcome.view.running[unit[0]].gpus}
+        chosen: set[Unit] = set()
+        for position, placement in sorted(outcome.placements.items()):
+            needed = {unit_on[gpu] for gpu in placement.gpus if gpu in unit_on}
+            mover = outcome.view.running.get(outcome.decision.grants[position].jobs[0])
+            if mover is not None and mover.jobs in unit_on.values():
+                needed.add(mover.jobs)
+            if _count(chosen | needed) <= self._left:
+                chosen |= needed
+        return chosen
+
+    def _too_young(self, spared: list[Unit], freed_at: float) -> Reason:
+        jobs = [job for unit in spared for job in unit]
+        return Reason(
+            code="minimum_run",
+            tier=Tier.ORDER,
+            message=f"It would have GPUs of {wording.jobs(jobs)}, which may not be displaced before having"
+            f" run for the least time of the virtual cluster; one may be at {wording.instant(freed_at)}.",
+            blocking={"jobs": jobs, "until": freed_at},
+        )
+
+    def _used_up(self, leaving: Iterable[Unit]) -> Reason:
+        most = self._facts.frame.preemptions_per_round
+        return Reason(
+            code="preemption_budget",
+            tier=Tier.ORDER,
+            message=f"{_count(leaving)} jobs would have to leave their GPUs in this round, for it and others;"
+            f" at most {most} may.",
+            blocking={"preemptions_per_round": most},
+            hint="It is considered again in the next round.",
+        )
+
+
+def displaced(outcome: Served) -> set[Unit]:
+    """Return who is stopped, moved or resized though it runs."""
+    dropped = outcome.capacity.dropped
+    return {
+        unit
+        for unit, holding in outcome.view.capacity.pending.items()
+        if holding in dropped and holding.running is not None and holding.running.phase == "held"
+    }
+
+
+def _movers(outcome: Served) -> set[Unit]:
+    """Return who would run on, but elsewhere."""
+    return {unit for unit in displaced(outcome) if unit[0] in placed_by(outcome)}
+
+
+def _pinning(view: View, units: Iterable[Unit]) -> View:
+    return replace(view, capacity=view.capacity.pinning(tuple(units)))
+
+
+def _count(units: Iterable[Unit]) -> int:
+    return sum(map(len, units))
+
+
+def _explained(outcome: Served, before: Served, reason: Reason, wake_at: float) -> Served:
+    """Return the outcome, in which those that would have had a place know why they wait, and until when."""
+    decision, placed = outcome.decision, placed_by(outcome)
+    reasons = dict(decision.reasons)
+    for job in sorted(placed_by(before) - placed):
+        reasons[job] = (reason, *reasons.get(job, ()))
+    wakes = [wake_at] if decision.wake_at is None else [wake_at, decision.wake_at]
+    return replace(outcome, decision=replace(decision, reasons=reasons, wake_at=min(wakes)))
+
+
+def placed_by(outcome: Served) -> set[JobId]:
+    """Return the jobs that have a place after a view was served."""
+    granted = {job for position in outcome.placements for job in outcome.decision.grants[position].jobs}
+    return granted | outcome.kept

@@ -1,0 +1,55 @@
+"""Jobs that would rather run on without their guarantee than stop: HiveD's lazy preemption, job by job.
+
+When the policy of its virtual cluster gives such a job's part of the guarantee to another, only that part is
+taken: whoever gets it has a place chosen as if the job were opportunistic, so elsewhere if there is room. It
+stops if its GPUs are needed after all, by that one or by another guaranteed job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.model.snapshot import DOWNGRADE, PREEMPT, AllocationId, JobId, Running
+from scheduler.core.round.facts import Facts
+from scheduler.core.round.preemption_limits.displacing import displaced, placed_by
+from scheduler.core.round.run_view import Served
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Downgrade:
+    """An allocation whose guarantee its own virtual cluster gave to others."""
+
+    running: Running
+    #: Who was placed in the round.
+    to: tuple[JobId, ...]
+
+
+def downgrades(facts: Facts, outcome: Served) -> dict[AllocationId, Downgrade]:
+    """Return who gives way in a guaranteed view, and is to run on as opportunistic if it can."""
+    placed = placed_by(outcome)
+    leaving = sorted(unit for unit in displaced(outcome) if placed.isdisjoint(unit))
+    if not leaving:
+        return {}
+    to = tuple(sorted(placed - outcome.view.running.keys()))
+    running = [facts.current[unit[0]] for unit in leaving if _all_ask_for(DOWNGRADE, unit, facts)]
+    return {each.allocation: Downgrade(running=each, to=to) for each in running}
+
+
+def kept_on(
+    facts: Facts, asked: Iterable[Downgrade], left: Capacity
+) -> tuple[Mapping[AllocationId, Downgrade], Capacity]:
+    """Return those whose GPUs nobody took, and what is left when they keep them."""
+    left = left.narrowed(None, {}, {}, may_evict=True)
+    kept = [each for each in asked if left.give_back(facts.holdings[each.running.allocation])]
+    return {each.running.allocation: each for each in kept}, left
+
+
+def stops_with_its_guarantee(running: Running, facts: Facts) -> bool:
+    """Whether an allocation whose guarantee lapses is to stop rather than to run on as opportunistic."""
+    return any(facts.jobs[job].on_reclaim == PREEMPT for job in running.jobs if job in facts.jobs)
+
+
+def _all_ask_for(what: str, unit: Iterable[JobId], facts: Facts) -> bool:
+    return all(job in facts.jobs and facts.jobs[job].on_reclaim == what for job in unit)

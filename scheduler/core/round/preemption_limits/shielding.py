@@ -1,0 +1,58 @@
+"""Opportunistic jobs that have just begun, and that no guarantee may reclaim yet.
+
+Guarantees return at once, unless an operator lets those who borrow run for a while first
+(`VirtualCluster.reclaim_min_run_seconds`): then nobody finds a place in the way of such a job until it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from heapq import heappop, heappush
+
+from scheduler.core.model.snapshot import AllocationId, Running
+from scheduler.core.round.admit import Admission
+from scheduler.core.round.facts import Facts
+
+
+class Shielding:
+    """Shields allocations while they are young, by the virtual clusters of their jobs."""
+
+    def __init__(self, facts: Facts, admission: Admission) -> None:
+        self._facts, self._admission = facts, admission
+        self._is_used = any(vc.reclaim_min_run_seconds > 0 for vc in facts.virtual_clusters.values())
+        #: When shielded allocations are old enough; entries of those that changed since are passed over.
+        self._ends: list[tuple[float, AllocationId]] = []
+
+    @property
+    def ends_at(self) -> float | None:
+        """When the next of those that are shielded now is old enough; None: none is."""
+        instants = [self.until(self._facts.running[each]) for each in self._facts.shielded]
+        return min(instants, default=None)
+
+    def until(self, running: Running) -> float:
+        """Return from when on an allocation may be reclaimed, should it be opportunistic."""
+        facts = self._facts
+        jobs = [facts.jobs[job].virtual_cluster for job in running.jobs if job in facts.jobs]
+        clusters = [facts.virtual_clusters[name] for name in jobs if name in facts.virtual_clusters]
+        return running.since + max([vc.reclaim_min_run_seconds for vc in clusters], default=0.0)
+
+    def refresh(self, allocations: Collection[AllocationId]) -> None:
+        """Take in the allocations that changed, and the time that passed."""
+        if not self._is_used:
+            return
+        facts = self._facts
+        looked_at = set(allocations)
+        while self._ends and self._ends[0][0] <= facts.frame.now:
+            looked_at.add(heappop(self._ends)[1])
+        for allocation in sorted(looked_at & facts.running.keys()):
+            running = facts.running[allocation]
+            until = self.until(running)
+            shielded = self._is_borrowing(running) and until > facts.frame.now
+            facts.shield(allocation, shielded)
+            if shielded:
+                heappush(self._ends, (until, allocation))
+
+    def _is_borrowing(self, running: Running) -> bool:
+        facts = self._facts
+        stays = facts.is_live(running) and running.allocation not in self._admission.endings
+        return stays and running.phase == "held" and not facts.is_guaranteed(running)

@@ -1,0 +1,113 @@
+"""Every policy and placer by name. Adding one is a file and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from typing import Any, TypeVar
+
+from scheduler.core.building_blocks.policy import Placer, Policy
+from scheduler.core.model import wording
+from scheduler.core.model.errors import UnknownPlugin
+from scheduler.core.model.plugin_text import parse_plugin
+from scheduler.core.placers.consolidate import Consolidate
+from scheduler.core.placers.delay import Delay
+from scheduler.core.placers.fgd import Fgd
+from scheduler.core.placers.random import Random
+from scheduler.core.placers.spread import Spread
+from scheduler.core.policies.allox.policy import AlloX
+from scheduler.core.policies.drf import Drf
+from scheduler.core.policies.fair import Fair
+from scheduler.core.policies.fifo import Fifo
+from scheduler.core.policies.gandiva.policy import Gandiva
+from scheduler.core.policies.gandiva_fair.policy import GandivaFair
+from scheduler.core.policies.gavel import Gavel
+from scheduler.core.policies.las import Las
+from scheduler.core.policies.priority import Priority
+from scheduler.core.policies.shockwave.policy import Shockwave
+from scheduler.core.policies.sjf import Sjf
+from scheduler.core.policies.srtf import Srtf
+from scheduler.core.policies.themis.policy import Themis
+from scheduler.core.policies.tiresias.policy import Tiresias
+
+T = TypeVar("T")
+
+POLICIES: Mapping[str, type[Policy]] = {
+    "allox": AlloX,
+    "drf": Drf,
+    "fair": Fair,
+    "fifo": Fifo,
+    "gandiva": Gandiva,
+    "gandiva_fair": GandivaFair,
+    "gavel": Gavel,
+    "las": Las,
+    "priority": Priority,
+    "shockwave": Shockwave,
+    "sjf": Sjf,
+    "srtf": Srtf,
+    "themis": Themis,
+    "tiresias": Tiresias,
+}
+
+PLACERS: Mapping[str, type[Placer]] = {
+    "consolidate": Consolidate,
+    "delay": Delay,
+    "fgd": Fgd,
+    "random": Random,
+    "spread": Spread,
+}
+
+
+def make_policy(text: str, parameters: Mapping[str, Any] | None = None) -> Policy:
+    """Return the policy of that name, or of "name:parameter=value,..." as `plugin_text` has it.
+
+    Raises UnknownPlugin for a wrong name or parameter.
+    """
+    return _make("policy", POLICIES, text, parameters or {})
+
+
+def make_placer(text: str, parameters: Mapping[str, Any] | None = None) -> Placer:
+    """Return the placer of that name, or of "name:parameter=value,..."; raise UnknownPlugin likewise."""
+    return _make("placer", PLACERS, text, parameters or {})
+
+
+def _make(kind: str, known: Mapping[str, type[T]], text: str, parameters: Mapping[str, Any]) -> T:
+    name, stated = (text, {}) if text in known else parse_plugin(text)
+    if name not in known:
+        raise UnknownPlugin(f"there is no {kind} {name!r}; choose {wording.either(sorted(known))}")
+    twice = sorted(set(stated) & set(parameters))
+    if twice:
+        raise UnknownPlugin(f"parameter {wording.listed(twice)} of {kind} {name} is given twice")
+    given = {**stated, **parameters}
+    declared = {parameter.name: parameter for parameter in fields(known[name])}  # type: ignore[arg-type]
+    wrong = sorted(set(given) - set(declared))
+    if wrong:
+        takes = wording.either(sorted(declared)) or "none"
+        raise UnknownPlugin(f"{kind} {name} has no parameter {wording.listed(wrong)}; it takes {takes}")
+    values = {key: _checked(f"{key} of {kind} {name}", declared[key], given[key]) for key in given}
+    try:
+        return known[name](**values)
+    except (TypeError, ValueError) as error:
+        raise UnknownPlugin(f"{kind} {name} does not take these parameters: {error}") from error
+
+
+def _checked(what: str, parameter: Field[Any], value: Any) -> Any:
+    """Return the value, one that is not of the kind of the parameter's default being refused."""
+    default = parameter.default
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if default is MISSING or default is None:
+        return value
+    if isinstance(default, tuple):
+        # A single value stands for a list of one, and JSON has no tuples.
+        return tuple(value) if isinstance(value, list | tuple) else (value,)
+    if isinstance(default, bool):
+        kind, fits = "true or false", isinstance(value, bool)
+    elif isinstance(default, int):
+        kind, fits = "a whole number", number and isinstance(value, int)
+    elif isinstance(default, float):
+        kind, fits = "a number", number
+    else:
+        return value
+    if not fits:
+        raise UnknownPlugin(f"{what} is {kind}, not {value!r}")
+    return value

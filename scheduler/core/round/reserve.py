@@ -1,0 +1,172 @@
+"""Step 2, reserve: what each virtual cluster may use this round, by cells or by counts of GPUs.
+
+Of a GPU model that is divided by cells, a guaranteed view has its own cells, as a private cluster
+(`binding`). Of one that is divided by counts, it may use any usable GPU that no guaranteed job of another
+virtual cluster holds, up to its guarantee: counts do not promise *shapes*, and eight GPUs may be found
+scattered over eight nodes. Either way GPUs of opportunistic jobs may be reclaimed. The spare view, which
+serves the opportunistic jobs of every virtual cluster, gets what the guaranteed views leave.
+
+The virtual cluster that uses the smallest part of its guarantee goes first, so that when failures leave less
+than is guaranteed, no one gains from its name.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.core.building_blocks.computing import Compute, here, of_view
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.fitting.capacity import Capacity, Pending
+from scheduler.core.fitting.holding import Holding
+from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running, VirtualCluster
+from scheduler.core.round.admit import Admission
+from scheduler.core.round.facts import Facts
+from scheduler.core.round.guarantees.binding import Binding
+
+#: The view that serves opportunistic jobs; no virtual cluster may have this name.
+SPARE = "spare"
+
+
+@dataclass(slots=True)
+class _Part:
+    """A view's jobs, and what they hold or were promised."""
+
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    running: dict[JobId, Running] = field(default_factory=dict)
+    pending: Pending = field(default_factory=dict)
+    #: GPUs held, by model.
+    used: dict[str, int] = field(default_factory=dict)
+
+
+class Reservation:
+    """Cuts the views out of what is left of the cluster."""
+
+    def __init__(
+        self, facts: Facts, admission: Admission, binding: Binding | None, compute: Compute = here
+    ) -> None:
+        self._facts, self._admission, self._binding = facts, admission, binding
+        self._compute = compute
+        self._parts: dict[str, _Part] = {SPARE: _Part()}
+        self._view_of_job: dict[JobId, str] = {}
+        self._view_of_allocation: dict[AllocationId, tuple[str, Running, int]] = {}
+        #: Allocations that no single view decides about: their jobs are of several views.
+        self.homeless: set[AllocationId] = set()
+
+    def refresh(self, jobs: Collection[JobId], allocations: Collection[AllocationId]) -> None:
+        """Take in the jobs and allocations that changed or were admitted anew."""
+        facts, admitted = self._facts, self._admission.admitted
+        moved = set(allocations)
+        for number in sorted(jobs):
+            job, running = admitted.get(number), facts.current.get(number)
+            view = None if job is None else self._view_for(job, running)
+            before = self._view_of_job.pop(number, None)
+            if before is not None and before != view:
+                del self._parts[before].jobs[number]
+            if job is not None and view is not None:
+                self._view_of_job[number] = view
+                self._part(view).jobs[number] = job
+            if before != view and number in facts.current:
+                moved.add(facts.current[number].allocation)
+        for allocation in sorted(moved):
+            self._leave(allocation)
+            self.homeless.discard(allocation)
+            if allocation in facts.running:
+                self._join(facts.running[allocation])
+
+    def _view_for(self, job: Job, running: Running | None) -> str:
+        """Return the view that decides about a job: the spare one while its guarantee has lapsed."""
+        holds = (
+            job.id not in self._admission.outgrown if running is None else self._facts.is_guaranteed(running)
+        )
+        return job.virtual_cluster if job.guaranteed and holds else SPARE
+
+    def _part(self, view: str) -> _Part:
+        return self._parts.setdefault(view, _Part())
+
+    def _leave(self, allocation: AllocationId) -> None:
+        if allocation not in self._view_of_allocation:
+            return
+        view, running, gpus = self._view_of_allocation.pop(allocation)
+        part = self._parts[view]
+        del part.pending[running.jobs]
+        for job in running.jobs:
+            del part.running[job]
+        part.used[running.gpu_model] -= gpus
+
+    def _join(self, running: Running) -> None:
+        """Let a view have the allocation if all its jobs are the view's and may be considered."""
+        views = {self._view_of_job.get(job) for job in running.jobs}
+        view = views.pop()
+        if view is None or views or not self._facts.is_live(running):
+            if not running.stopping:
+                self.homeless.add(running.allocation)
+            return
+        part = self._parts[view]
+        holding = self._facts.holdings[running.allocation]
+        if self._binding is not None and view != SPARE:
+            running, holding = self._binding.seen(running) or (running, holding)
+        self._view_of_allocation[running.allocation] = view, running, holding.gpus
+        part.pending[running.jobs] = holding
+        part.running.update(dict.fromkeys(running.jobs, running))
+        part.used[running.gpu_model] = part.used.get(running.gpu_model, 0) + holding.gpus
+
+    def order(self) -> Iterator[VirtualCluster]:
+        """Yield the virtual clusters, those that use the smallest part of their guarantee first."""
+
+        def use(vc: VirtualCluster) -> tuple[float, str]:
+            used = sum(self._part(vc.name).used.values())
+            return used / max(sum(vc.guaranteed.values()), 1), vc.name
+
+        yield from sorted(self._facts.virtual_clusters.values(), key=use)
+
+    def guaranteed(self, vc: VirtualCluster, cluster: Capacity, lapsed: Mapping[Holding, int]) -> View:
+        """Return the view of a virtual cluster's guaranteed jobs; `lapsed`: what others of its jobs hold."""
+        limits = {model: vc.guaranteed.get(model, 0) for model in cluster.models}
+        pending, used, common = self._still_there(vc.name, cluster)
+        if self._binding is not None:
+            cluster = self._binding.offered(vc.name, cluster)
+        return View(
+            name=vc.name,
+            guaranteed=True,
+            members=vc.members,
+            default_time_limit_seconds=vc.default_time_limit_seconds,
+            capacity=cluster.narrowed(limits, pending, used, lapsed, may_evict=True),
+            **common,
+        )
+
+    def spare(self, cluster: Capacity) -> View:
+        """Return the view of the opportunistic jobs of every virtual cluster."""
+        pending, used, common = self._still_there(SPARE, cluster)
+        capacity = cluster.narrowed(None, pending, used, may_evict=False)
+        return View(name=SPARE, guaranteed=False, members=(), capacity=capacity, **common)
+
+    def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, Mapping[str, int], dict[str, Any]]:
+        """Return what the view's jobs hold and no view before it has reclaimed, and the view's fields."""
+        part, frame = self._part(name), self._facts.frame
+        pending: Pending = part.pending
+        used: Mapping[str, int] = part.used
+        running: Mapping[JobId, Running] = part.running
+        if cluster.dropped and not cluster.dropped.isdisjoint(pending.values()):
+            pending = {jobs: held for jobs, held in pending.items() if held not in cluster.dropped}
+            running = {job: running[job] for jobs in pending for job in jobs}
+            used = Counter()
+            for held in pending.values():
+                used[held.model] += held.gpus
+        return (
+            pending,
+            used,
+            {
+                "now": frame.now,
+                "round_seconds": frame.round_seconds,
+                "jobs": part.jobs,
+                "running": running,
+                "prices": frame.prices,
+                "pair_speeds": frame.pair_speeds,
+                "compute": of_view(self._compute, name),
+                "rng": random.Random(f"{frame.round_number}:{name}"),
+            },
+        )

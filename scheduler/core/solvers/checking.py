@@ -1,0 +1,202 @@
+"""Make an instance of arrays that anybody may have filled, and say all that is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from scheduler.core.solvers.errors import InstanceError, Problem
+from scheduler.core.solvers.instance import Flags, Floats, Instance, Ints, Pairs
+
+#: No throughput, weight, number of steps or time is larger; such a number is a mistake of its source.
+ABSURD = 1e15
+#: A throughput below this part of the job's best counts as zero: a solver could not tell them apart.
+NEGLIGIBLE = 1e-6
+#: How many jobs a message names before it says "and so on".
+NAMED = 20
+
+
+def checked_instance(
+    *,
+    throughput: ArrayLike,
+    gpus: ArrayLike,
+    names: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
+    price: ArrayLike | None = None,
+    gang: ArrayLike = 1,
+    weight: ArrayLike = 1.0,
+    steps_left: ArrayLike = np.nan,
+    age_seconds: ArrayLike = 0.0,
+    slo_seconds: ArrayLike = np.inf,
+    isolated_seconds: ArrayLike | None = None,
+    entity: ArrayLike = 0,
+    entities: Sequence[str] = ("",),
+    entity_weight: ArrayLike = 1.0,
+    kind: ArrayLike | None = None,
+    kinds: Sequence[str] = ("",),
+    pairs: Pairs | None = None,
+) -> Instance:
+    """Return the instance; raise InstanceError that names each job and field at fault.
+
+    Everything of a job is an array with an entry per job, or one number for all of them. Without
+    `isolated_seconds` a job is taken to have done as well as on its own part so far: its age.
+    """
+    speeds = np.array(throughput, dtype=np.float64, ndmin=2)
+    amounts = np.array(gpus, dtype=np.float64, ndmin=1)
+    jobs, count = len(speeds) if speeds.size else 0, len(amounts)
+    if jobs and speeds.shape != (jobs, count):
+        what = f"has {speeds.shape[1]} columns for {count} models"
+        raise InstanceError([Problem("", "throughput", what, "one column per model")])
+
+    def of_jobs(name: str, values: ArrayLike) -> Floats:
+        return _spread(name, values, jobs, "job")
+
+    age = of_jobs("age_seconds", age_seconds)
+    instance = Instance(
+        names=tuple(names if names is not None else [str(job) for job in range(jobs)]),
+        models=tuple(models if models is not None else [str(model) for model in range(count)]),
+        gpus=amounts,
+        price=_spread("price", 1.0 if price is None else price, count, "model"),
+        throughput=speeds.reshape(jobs, count),
+        gang=of_jobs("gang", gang),
+        weight=of_jobs("weight", weight),
+        steps_left=of_jobs("steps_left", steps_left),
+        age_seconds=age,
+        slo_seconds=of_jobs("slo_seconds", slo_seconds),
+        isolated_seconds=age if isolated_seconds is None else of_jobs("isolated_seconds", isolated_seconds),
+        entity=of_jobs("entity", entity).astype(np.int64),
+        entities=tuple(entities),
+        entity_weight=_spread("entity_weight", entity_weight, len(entities), "entity"),
+        kind=of_jobs("kind", 0 if kind is None else kind).astype(np.int64),
+        kinds=tuple(kinds),
+        pairs=None if pairs is None else replace(pairs, throughput=pairs.throughput.copy()),
+    )
+    if problems := [*_of_cluster(instance), *_of_jobs(instance), *_of_pairs(instance)]:
+        raise InstanceError(problems)
+    return _effective(instance)
+
+
+def _spread(name: str, values: ArrayLike, count: int, of: str) -> Floats:
+    try:
+        return np.array(np.broadcast_to(np.asarray(values, dtype=np.float64), (count,)))
+    except ValueError:
+        what = f"has {np.size(values)} entries for {count}"
+        raise InstanceError([Problem("", name, what, f"one number per {of}, or one for all")]) from None
+
+
+def _effective(instance: Instance) -> Instance:
+    """Put zero where a gang does not fit or a throughput is negligible; make two jobs of a kind equally fast.
+
+    Which of them is the first is chance, and measurements of the two differ.
+    """
+    best = instance.throughput.max(axis=1, initial=0.0, keepdims=True)
+    fits = instance.gang[:, None] <= instance.gpus
+    instance.throughput[~fits | (instance.throughput < NEGLIGIBLE * best)] = 0.0
+    if instance.pairs is not None:
+        alike = instance.pairs.first == instance.pairs.second
+        speeds = instance.pairs.throughput
+        speeds[alike] = speeds[alike].mean(axis=1, keepdims=True)
+    return instance
+
+
+def _of_cluster(instance: Instance) -> Iterable[Problem]:
+    if len(set(instance.models)) != len(instance.models):
+        yield Problem("", "models", "two have the same name", "names that differ")
+    for model, gpus, price in zip(instance.models, instance.gpus, instance.price, strict=True):
+        if not (0 <= gpus <= ABSURD and gpus == int(gpus)):
+            yield Problem(f"model {model}", "gpus", f"is {gpus:g}", "a whole number, zero or more")
+        if not 0 < price <= ABSURD:
+            yield Problem(f"model {model}", "price", f"is {price:g}", "a positive number")
+    if not instance.gpus.sum() > 0:
+        yield Problem("", "gpus", "there is not one GPU", "at least one model with a GPU")
+    for name, weight in zip(instance.entities, instance.entity_weight, strict=True):
+        if not 0 <= weight <= ABSURD:
+            yield Problem(f"entity {name}", "weight", f"is {weight:g}", "a number, zero or more")
+
+
+def _of_jobs(instance: Instance) -> Iterable[Problem]:
+    if len(set(instance.names)) != len(instance.names):
+        yield Problem("", "names", "two jobs have the same name", "names that differ")
+    speeds = instance.throughput
+    wrong = ~((speeds >= 0) & (speeds <= ABSURD))
+    for job in np.flatnonzero(wrong.any(axis=1))[:NAMED]:
+        model = int(np.flatnonzero(wrong[job])[0])
+        where = f"throughput on {instance.models[model]}"
+        hint = f"steps per second, from 0 (does not run there) to {ABSURD:g}"
+        yield Problem(f"job {instance.names[job]}", where, f"is {speeds[job, model]:g}", hint)
+    gang = instance.gang
+    yield from _named(
+        instance, "gang", gang, ~((gang >= 1) & (gang == np.floor(gang))), "a whole number, one or more"
+    )
+    for field, hint in (("weight", "a number, zero or more"), ("age_seconds", "seconds, zero or more"),
+                        ("isolated_seconds", "seconds, zero or more")):  # fmt: skip
+        values = getattr(instance, field)
+        yield from _named(instance, field, values, ~((values >= 0) & (values <= ABSURD)), hint)
+    steps = instance.steps_left
+    yield from _named(
+        instance, "steps_left", steps, (steps <= 0) | (steps > ABSURD), "more than zero, or not given"
+    )
+    slo = instance.slo_seconds
+    yield from _named(
+        instance, "slo_seconds", slo, np.isnan(slo), "seconds from now; missed already when not positive"
+    )
+    if instance.jobs and instance.weight.sum() == 0:
+        yield Problem(
+            "", "weight", "the weights of all jobs sum to zero", "a positive weight for at least one job"
+        )
+    for field, count in (("entity", len(instance.entities)), ("kind", len(instance.kinds))):
+        number = getattr(instance, field)
+        yield from _named(
+            instance, field, number, (number < 0) | (number >= count), f"an index below {count}"
+        )
+
+
+def _named(instance: Instance, field: str, values: Any, wrong: Flags, hint: str) -> Iterable[Problem]:
+    for job in np.flatnonzero(wrong)[:NAMED]:
+        yield Problem(f"job {instance.names[job]}", field, f"is {values[job]:g}", hint)
+
+
+def _of_pairs(instance: Instance) -> Iterable[Problem]:
+    pairs = instance.pairs
+    if pairs is None:
+        return
+    if pairs.throughput.shape != (len(pairs.first), 2, len(instance.models)):
+        yield Problem("", "pairs", "throughput is not pairs × 2 × models", "two numbers per pair and model")
+        return
+    gangs = _gangs(instance)
+    seen = set()
+    for number, (one, other) in enumerate(zip(pairs.first, pairs.second, strict=True)):
+        subject = f"pair {number + 1}"
+        if not (0 <= one < len(instance.kinds) and 0 <= other < len(instance.kinds)):
+            yield Problem(subject, "kinds", "there is no such kind", f"indices below {len(instance.kinds)}")
+            continue
+        subject = f"pair of {instance.kinds[one]} and {instance.kinds[other]}"
+        if len(sizes := gangs.get(int(one), set()) | gangs.get(int(other), set())) > 1:
+            listed = " and ".join(f"{size:g}" for size in sorted(sizes))
+            yield Problem(
+                subject,
+                "kinds",
+                f"have gangs of {listed} GPUs",
+                "two jobs share GPUs when both need equally many",
+            )
+        speeds = pairs.throughput[number]
+        if not ((speeds >= 0) & (speeds <= ABSURD)).all():
+            worst = speeds[~((speeds >= 0) & (speeds <= ABSURD))][0]
+            yield Problem(subject, "throughput", f"is {worst:g}", f"steps per second, from 0 to {ABSURD:g}")
+        key = (min(one, other), max(one, other))
+        if key in seen:
+            yield Problem(subject, "kinds", "is given twice", "one entry per two kinds")
+        seen.add(key)
+
+
+def _gangs(instance: Instance) -> dict[int, set[float]]:
+    """Return the gang sizes of each kind."""
+    found: dict[int, set[float]] = {}
+    both: Ints = np.unique(np.column_stack([instance.kind, instance.gang.astype(np.int64)]), axis=0)
+    for kind, gang in both:
+        found.setdefault(int(kind), set()).add(float(gang))
+    return found

@@ -1,0 +1,121 @@
+"""A polytope as the rows of a linear program, scaled so that jobs which need little count as much as others.
+
+A job that must get a millionth of a GPU is served to six digits only when its columns are measured in
+millionths; so each job's columns are scaled by the share that is expected to be enough for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.core.solvers.instance import Floats
+from scheduler.core.solvers.linear import LARGE, maximise
+from scheduler.core.solvers.polytope import Polytope
+from scheduler.core.solvers.terms import Terms, nothing
+
+#: No job's columns are scaled by less, or the solver would drop its use of GPUs as nought.
+LEAST_SCALE = 1e-4
+#: How much less than its floor a job may be given, relatively: ten times the solver's own error.
+SLACK = 1e-8
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """Rows besides those of the polytope: terms <= upper."""
+
+    #: Of the columns of the polytope, and of variables besides.
+    shares: Terms
+    further: Terms
+    upper: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Shares by column, the further variables, and the duals of the rows of `More`."""
+
+    shares: Floats
+    further: Floats
+    duals: Floats
+
+
+def floors(polytope: Polytope, floor: Floats) -> More:
+    """Return the rows that give each job at least so much progress; none where the floor is zero."""
+    wanted = np.flatnonzero(floor > 0)
+    terms = polytope.progress.only(wanted).times(-1 / floor[wanted])
+    return More(terms, nothing(len(wanted)), np.full(len(wanted), SLACK - 1.0))
+
+
+def best_shares(
+    polytope: Polytope,
+    reward: Floats,
+    *rows: More,
+    expected: Floats | None = None,
+    further_reward: Floats | None = None,
+    further_lower: float = 0.0,
+    large: int = LARGE,
+) -> Found:
+    """Return what maximises reward·shares + further_reward·further under the polytope's rows and more.
+
+    `expected` is the progress that is about enough for a job of each group; only the scaling uses it.
+    `large` is for the solver (module `linear`).
+    Raises SolverError when nothing satisfies all rows.
+    """
+    scale, size = _scale(polytope, expected)
+    further = np.zeros(0) if further_reward is None else further_reward
+    polytope_rows = _polytope_rows(polytope, scale, size)
+    lower = np.concatenate([np.zeros(polytope.columns), np.full(len(further), further_lower)])
+    rewards = np.concatenate([reward * scale, further])
+    # The largest reward is 1, so that the solver's tolerance means the same for all objectives.
+    largest = float(np.abs(rewards).max(initial=0.0)) or 1.0
+    terms, upper = joined([*polytope_rows, *rows], scale)
+    found = maximise(rewards / largest, terms, upper, lower, large)
+    own = sum(len(part.upper) for part in polytope_rows)
+    return Found(
+        shares=within(polytope, found.values[: polytope.columns] * scale),
+        further=found.values[polytope.columns :],
+        duals=found.duals[own:] * largest,
+    )
+
+
+def within(polytope: Polytope, shares: Floats) -> Floats:
+    """Return the shares without the solver's last error: not negative, nobody above all its time or GPUs."""
+    shares = np.maximum(shares, 0.0)
+    time = polytope.time.of(shares) / polytope.size
+    used = polytope.use.of(shares) / np.where(polytope.gpus > 0, polytope.gpus, 1.0)
+    over = max(time.max(initial=1.0), used.max(initial=1.0))
+    repaired: Floats = shares / over
+    return repaired
+
+
+def _scale(polytope: Polytope, expected: Floats | None) -> tuple[Floats, Floats]:
+    """Return the scale of each column, and of each group."""
+    part = np.ones(polytope.groups)
+    if expected is not None:
+        part = np.where(expected > 0, np.clip(expected / polytope.best, LEAST_SCALE, 1.0), 1.0)
+    size = part * polytope.size
+    return np.minimum(size[polytope.first], size[polytope.second]), size
+
+
+def _polytope_rows(polytope: Polytope, scale: Floats, size: Floats) -> list[More]:
+    """Return the rows of GPUs and of time, each measured so that its largest coefficient is about one."""
+    use, time = polytope.use, polytope.time
+    largest = np.full(use.rows, 1e-300)
+    np.maximum.at(largest, use.row, use.value * scale[use.column])
+    return [
+        More(use.times(1 / largest), nothing(use.rows), polytope.gpus / largest),
+        More(time.times(1 / size), nothing(time.rows), polytope.size / size),
+    ]
+
+
+def joined(blocks: list[More], scale: Floats) -> tuple[Terms, Floats]:
+    """Return all rows one below the other, further variables behind the shares."""
+    upper = np.concatenate([block.upper for block in blocks])
+    starts = np.cumsum([0, *[len(block.upper) for block in blocks]])
+    row, column, value = [], [], []
+    for start, block in zip(starts, blocks, strict=False):
+        row += [block.shares.row + start, block.further.row + start]
+        column += [block.shares.column, block.further.column + len(scale)]
+        value += [block.shares.value * scale[block.shares.column], block.further.value]
+    return Terms(np.concatenate(row), np.concatenate(column), np.concatenate(value), len(upper)), upper

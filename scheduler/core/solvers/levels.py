@@ -1,0 +1,195 @@
+"""Raise all jobs together: the linear program under max-min fairness, makespan and their kin."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from scheduler.core.solvers.errors import SolverError
+from scheduler.core.solvers.frame import SLACK, More, best_shares, floors, within
+from scheduler.core.solvers.instance import Flags, Floats
+from scheduler.core.solvers.interior import EXACT, Optimum, Program, optimum
+from scheduler.core.solvers.leftover import evened, is_alike_everywhere
+from scheduler.core.solvers.linear import LARGE
+from scheduler.core.solvers.polytope import Polytope
+from scheduler.core.solvers.terms import one
+
+#: From this many groups on the interior point method is the faster one for one stage, and for both stages in
+#: one program; up to so many models.
+INSIDE_FROM, FAIR_INSIDE_FROM, MOST_MODELS = 40, 2, 24
+#: No job's shares begin lower: the way from there would be long.
+LEAST_BEGINNING = 1e-4
+#: What it costs to leave the floors, or the highest level, in parts of all the progress there could be: more
+#: than it brings, if not the one then the other.
+PENALTIES = (10.0, 1000.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """How far all active jobs came together, and who kept them from going further."""
+
+    height: float
+    shares: Floats
+    #: Progress of a job, by group.
+    progress: Floats
+    #: How much of the responsibility for the height each group has; sums to 1. Who has a part of it can
+    #: not rise in any optimum (complementary slackness).
+    blame: Floats
+
+
+def raise_levels(
+    polytope: Polytope,
+    pace: Floats,
+    base: Floats | None = None,
+    floor: Floats | None = None,
+    large: int = LARGE,
+) -> Raised:
+    """Maximise z such that each job makes progress base + pace·z, and none less than its floor.
+
+    Groups with pace zero are not raised. At least one group must have a positive pace.
+    """
+    base = np.zeros(polytope.groups) if base is None else base
+    floor = np.zeros(polytope.groups) if floor is None else floor
+    wanted = (pace > 0) | (floor > 0)
+    if 2 * wanted.sum() < polytope.groups and not polytope.paired.any():
+        # In a hierarchy of queues most jobs are not up yet: they need no columns.
+        part, columns = polytope.without_others(wanted)
+        raised = raise_levels(part, pace[wanted], base[wanted], floor[wanted], large)
+        return Raised(
+            raised.height,
+            _back(raised.shares, columns),
+            _back(raised.progress, wanted),
+            _back(raised.blame, wanted),
+        )
+    if _is_for_inside(polytope, INSIDE_FROM) and not base.any() and not floor.any():
+        with suppress(SolverError):
+            return _raised_inside(polytope, pace)
+    active = np.flatnonzero(pace > 0)
+    # No job rises above its best, so this is an upper bound of z, and z is measured in parts of it.
+    bound = max(float(((polytope.best - base)[active] / pace[active]).min()), 1e-12)
+    expected = np.where(pace > 0, base + pace * bound, floor)
+    level = More(
+        polytope.progress.only(active).times(-1 / expected[active]),
+        one(pace[active] * bound / expected[active]),
+        -base[active] * (1 - SLACK) / expected[active],
+    )
+    rest = np.where(pace > 0, 0.0, floor)
+    found = best_shares(
+        polytope,
+        np.zeros(polytope.columns),
+        level,
+        floors(polytope, rest),
+        expected=expected,
+        further_reward=np.ones(1),
+        large=large,
+    )
+    blame = np.zeros(polytope.groups)
+    blame[active] = np.maximum(found.duals[: len(active)], 0.0) * pace[active] * bound / expected[active]
+    return _raised(polytope, found.shares, pace, base, blame)
+
+
+def _raised(polytope: Polytope, shares: Floats, pace: Floats, base: Floats, blame: Floats) -> Raised:
+    progress = polytope.progress.of(shares)
+    active = pace > 0
+    height = float(((progress - base)[active] / pace[active]).min())
+    return Raised(max(height, 0.0), shares, progress, blame)
+
+
+def _is_for_inside(polytope: Polytope, groups: int) -> bool:
+    few = len(polytope.gpus) <= MOST_MODELS
+    return few and polytope.groups >= groups and not polytope.paired.any()
+
+
+def _raised_inside(polytope: Polytope, pace: Floats) -> Raised:
+    active = pace > 0
+    # Twice of what no job can exceed, so that it is the jobs' own rows that end the rise.
+    bound = 2 * float((polytope.best[active] / pace[active]).min())
+    found = _inside(polytope, pace * bound, reward=1.0, is_worth=False)
+    shares = within(polytope, polytope.columns_of(found.shares.T))
+    return _raised(polytope, shares, pace, np.zeros(polytope.groups), found.blame)
+
+
+def _inside(polytope: Polytope, level: Floats, *, reward: float, is_worth: bool) -> Optimum:
+    """Return how far the level is reached for the reward; progress in sum may be worth something, too."""
+    rates = np.zeros((polytope.groups, len(polytope.gpus)))
+    rates[polytope.first, polytope.model] = polytope.rate_first
+    # Models that are alike to all jobs are one, whose shares are theirs by their GPUs; so prices are unique.
+    there = np.flatnonzero(polytope.gpus > 0)
+    alike = (rates[:, there, None] == rates[:, None, there]).all(axis=0).argmax(axis=1)
+    first, one_of = np.unique(there[alike], return_inverse=True)
+    rates = np.ascontiguousarray(rates[:, first].T)
+    gpus = np.bincount(one_of, polytope.gpus[there])
+    expected = np.where(level > 0, level, 1.0)
+    program = Program(
+        opened=rates > 0,
+        use=np.where(rates > 0, polytope.size * polytope.gang / gpus[:, None], 0.0),
+        worth=rates * (polytope.size / polytope.gpus.sum() if is_worth else 0.0),
+        progress=np.where(level > 0, rates / expected, 0.0),
+        pace=np.where(level > 0, 1.0, 0.0),
+        reward=reward,
+        enough=np.where(level > 0, np.clip(expected / polytope.best, LEAST_BEGINNING, 1.0), 1.0),
+        exact=SLACK if is_worth else EXACT,
+    )
+    found = optimum(program)
+    shares = np.zeros((len(polytope.gpus), polytope.groups))
+    shares[there] = found.shares[one_of] * (polytope.gpus[there] / gpus[one_of])[:, None]
+    return replace(found, shares=shares)
+
+
+def _back(values: Floats, wanted: Flags) -> Floats:
+    """Return the values in the places that are wanted, and zeros elsewhere."""
+    whole = np.zeros(len(wanted))
+    whole[wanted] = values
+    return whole
+
+
+def fair_shares(polytope: Polytope, pace: Floats) -> Floats:
+    """Return the shares of most progress in sum among those that raise all jobs with a pace highest.
+
+    `raise_levels` and `hand_out` are one program where the height is worth so much that it comes first. How
+    much that must be is not known before; afterwards a bound of the height tells whether it was enough.
+    """
+    if _is_for_inside(polytope, FAIR_INSIDE_FROM) and not is_alike_everywhere(polytope):
+        active = pace > 0
+        rise = polytope.best[active] / pace[active]
+        # What no job can exceed, nor all together on all GPUs; twice that, as in `_raised_inside`.
+        together = polytope.gpus.sum() / ((polytope.size * polytope.gang)[active] / rise).sum()
+        level = pace * (2 * float(min(rise.min(), together)))
+        for penalty in PENALTIES:
+            with suppress(SolverError):
+                found = _inside(polytope, level, reward=penalty, is_worth=True)
+                if found.height >= found.highest * (1 - SLACK):
+                    return within(polytope, polytope.columns_of(found.shares.T))
+    raised = raise_levels(polytope, pace)
+    return hand_out(polytope, raised.height * pace)
+
+
+def hand_out(polytope: Polytope, floor: Floats) -> Floats:
+    """Return the shares of most progress in sum in which no job makes less than its floor.
+
+    The second stage of all objectives that only look at the worst-off: its optimum is Pareto-efficient, and
+    what is left over goes where it does most; to everybody alike where it does as much wherever it goes.
+    """
+    if (even := evened(polytope, floor)) is not None:
+        return _placed(polytope, even)
+    if _is_for_inside(polytope, INSIDE_FROM) and floor.any():
+        for penalty in PENALTIES:
+            with suppress(SolverError):
+                found = _inside(polytope, floor, reward=penalty, is_worth=True)
+                if found.height >= 1 - SLACK:
+                    return within(polytope, polytope.columns_of(found.shares.T))
+    reward = polytope.progress.together(polytope.size, polytope.columns)
+    return best_shares(polytope, reward, floors(polytope, floor), expected=floor).shares
+
+
+def _placed(polytope: Polytope, progress: Floats) -> Floats:
+    """Return shares that come to the progress, for jobs that are as fast on one model as on another."""
+    part = polytope.gpus[polytope.model] / polytope.gpus.sum()
+    if len(polytope.model) == polytope.groups * np.count_nonzero(polytope.gpus):
+        # All run everywhere.
+        return within(polytope, (progress / polytope.best * polytope.size)[polytope.first] * part)
+    return best_shares(
+        polytope, np.zeros(polytope.columns), floors(polytope, progress), expected=progress
+    ).shares

@@ -1,0 +1,229 @@
+"""The polytope of shares: jobs that are alike as one group, one column per group or pair of groups and model.
+
+A share is the sum over a group's jobs of the parts of wall-clock time they spend on a model. What a policy
+may choose (paper, sections 3.1 and 3.2): shares are not negative, nobody is busy for more than all of its
+time, nobody takes more GPUs than there are; a pair takes its GPUs once.
+
+Jobs in a group have the same throughputs, gang and marks (what else the objective looks at). Averaging any
+optimum over their permutations leaves it an optimum, so only sums are decided on and divided evenly.
+
+Progress is what is measured: gang × throughput ÷ average throughput, so the GPUs of average speed that a job
+has the worth of. It makes jobs comparable, and its size is that of a number of GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.core.solvers.errors import ObjectiveError
+from scheduler.core.solvers.instance import Flags, Floats, Instance, Ints, Pairs
+from scheduler.core.solvers.terms import Terms
+
+#: A problem with more columns is refused: it would not fit into memory.
+MOST_COLUMNS = 4_000_000
+#: A pair whose jobs together are at most this much faster than one after the other is never of use.
+USELESS = 1e-9
+
+#: One column's model, jobs and progress, for many columns: model, first, second, rate of each.
+_Block = tuple[NDArray[np.intp], Ints, Ints, Floats, Floats]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Polytope:
+    """Groups of jobs, and columns: who (a group, or two that share GPUs) on which model."""
+
+    gpus: Floats
+    price: Floats
+    #: Jobs in each group; each job's group.
+    size: Floats
+    group: Ints
+    gang: Floats
+    #: What an objective looks at besides throughputs, group × mark.
+    marks: Floats
+    #: Steps per second that are progress 1, by group.
+    unit: Floats
+    #: Of each column: its model, its group, its other group (the same again when it is alone), the
+    #: progress of one job of each while it runs.
+    model: NDArray[np.intp]
+    first: Ints
+    second: Ints
+    rate_first: Floats
+    rate_second: Floats
+    paired: NDArray[np.bool_]
+
+    @property
+    def columns(self) -> int:
+        return len(self.model)
+
+    @property
+    def groups(self) -> int:
+        return len(self.size)
+
+    @cached_property
+    def use(self) -> Terms:
+        """Return the GPUs of each model that a share of each column takes."""
+        return Terms(self.model, np.arange(self.columns), self.gang[self.first], len(self.gpus))
+
+    @cached_property
+    def time(self) -> Terms:
+        """Return the time of each group that a share of each column takes."""
+        return self._of_groups(np.ones(self.columns), np.ones(self.columns))
+
+    @cached_property
+    def progress(self) -> Terms:
+        """Return the progress of one job of each group by the share of each column."""
+        return self._of_groups(
+            self.rate_first / self.size[self.first], self.rate_second / self.size[self.second]
+        )
+
+    @cached_property
+    def best(self) -> Floats:
+        """Return the progress of a job of each group at its fastest, be it alone or in company."""
+        best = np.zeros(self.groups)
+        np.maximum.at(best, self.first, self.rate_first)
+        np.maximum.at(best, self.second, self.rate_second)
+        return best
+
+    def columns_of(self, shares: Floats) -> Floats:
+        """Return shares of one job of each group alone, group × model, as shares by column; without pairs."""
+        columns: Floats = shares[self.first, self.model] * self.size[self.first]
+        return columns
+
+    def without_others(self, wanted: Flags) -> tuple[Polytope, Flags]:
+        """Return the polytope of some of the groups, and which of the columns are its; for lack of pairs."""
+        columns: Flags = wanted[self.first]
+        number = np.cumsum(wanted) - 1
+        first = number[self.first[columns]]
+        part = Polytope(
+            gpus=self.gpus,
+            price=self.price,
+            size=self.size[wanted],
+            group=self.group,
+            gang=self.gang[wanted],
+            marks=self.marks[wanted],
+            unit=self.unit[wanted],
+            model=self.model[columns],
+            first=first,
+            second=first,
+            rate_first=self.rate_first[columns],
+            rate_second=self.rate_second[columns],
+            paired=self.paired[columns],
+        )
+        return part, columns
+
+    def _of_groups(self, first: Floats, second: Floats) -> Terms:
+        paired = np.flatnonzero(self.paired)
+        rows = np.concatenate([self.first, self.second[paired]])
+        columns = np.concatenate([np.arange(self.columns), paired])
+        values = np.concatenate([first, second[paired]])
+        # Two jobs of the same group are two terms of one row and column, which add up.
+        return Terms(rows, columns, values, self.groups)
+
+
+def polytope_of(instance: Instance, marks: Floats) -> Polytope:
+    """Return the polytope of an instance whose every job runs somewhere; `marks` is job × mark.
+
+    Groups are in the order of what they look like, not in that of the jobs, so that the order of jobs does
+    not matter to what a solver finds. Raises ObjectiveError when there would be too many columns.
+    """
+    kind = instance.kind if instance.pairs is not None else np.zeros(instance.jobs)
+    looks = np.column_stack([instance.gang, kind, instance.throughput, marks])
+    _, members, group, size = np.unique(
+        looks, axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    alike = instance.take(members)
+    unit = alike.average_throughput / alike.gang
+    rates = alike.throughput / unit[:, None]
+    blocks = list(_columns(instance, alike, rates, size))
+    model, first, second, rate_first, rate_second = (
+        np.concatenate(parts) for parts in zip(*blocks, strict=True)
+    )
+    return Polytope(
+        gpus=instance.gpus,
+        price=instance.price,
+        size=size.astype(np.float64),
+        group=group.reshape(-1),
+        gang=alike.gang,
+        marks=marks[members],
+        unit=unit,
+        model=model,
+        first=first,
+        second=second,
+        rate_first=rate_first,
+        rate_second=rate_second,
+        paired=np.arange(len(model)) >= len(blocks[0][0]),
+    )
+
+
+def _columns(instance: Instance, alike: Instance, rates: Floats, size: Ints) -> Iterator[_Block]:
+    """Yield the columns of jobs alone, then those of pairs."""
+    alone, model = np.nonzero(rates)
+    yield model, alone, alone, rates[alone, model], np.zeros(len(model))
+    if instance.pairs is not None:
+        first, second, pair = _partners(instance.pairs, alike, size)
+        yield _useful(alike, rates, first, second, instance.pairs.throughput[pair])
+
+
+def _partners(pairs: Pairs, alike: Instance, size: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the groups that may share GPUs, and which of the pairs of kinds they are."""
+    members = {int(kind): np.flatnonzero(alike.kind == kind) for kind in np.unique(alike.kind)}
+    nobody = np.zeros(0, dtype=np.intp)
+    first, second, number = [nobody], [nobody], [nobody]
+    total = 0
+    for pair, (one, other) in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
+        ours, theirs = members.get(one, nobody), members.get(other, nobody)
+        total += len(ours) * len(theirs) * alike.throughput.shape[1]
+        if total > MOST_COLUMNS:
+            raise ObjectiveError(
+                f"sharing makes more than {MOST_COLUMNS:,} pairs of jobs: solve it in parts (parts=8), give "
+                "fewer pairs, or turn sharing off"
+            )
+        first.append(np.repeat(ours, len(theirs)))
+        second.append(np.tile(theirs, len(ours)))
+        number.append(np.full(len(first[-1]), pair))
+    one, two, pair_of = (np.concatenate(parts) for parts in (first, second, number))
+    # Each two groups once, also where both are of a kind; two jobs of one group only when it has two.
+    same = (pairs.first == pairs.second)[pair_of] if len(pair_of) else pair_of.astype(bool)
+    possible = ~same | (one < two) | ((one == two) & (size[one] > 1))
+    return one[possible], two[possible], pair_of[possible]
+
+
+def _useful(alike: Instance, rates: Floats, first: Ints, second: Ints, speeds: Floats) -> _Block:
+    """Return the pairs and models that get more done than the two jobs would one after the other.
+
+    `speeds` is by pair of groups × 2 × model.
+    """
+    ours, theirs = alike.throughput[first], alike.throughput[second]
+    both = (ours > 0) & (theirs > 0)
+    relative_first = speeds[:, 0] / np.where(both, ours, 1.0)
+    relative_second = speeds[:, 1] / np.where(both, theirs, 1.0)
+    pair, model = np.nonzero(both & (relative_first + relative_second > 1 + USELESS))
+    return (
+        model,
+        first[pair],
+        second[pair],
+        rates[first[pair], model] * relative_first[pair, model],
+        rates[second[pair], model] * relative_second[pair, model],
+    )
+
+
+def evenly(polytope: Polytope, shares: Floats) -> Floats:
+    """Return shares of the same time for each group, on models by their GPUs as far as that is possible.
+
+    For policies that take all models for alike: without it they would get what the solver happens to prefer.
+    """
+    weight = polytope.gpus[polytope.model]
+    time = polytope.time.of(shares) / np.maximum(polytope.time.of(weight), 1e-300)
+    even = time[polytope.first] * weight
+    before, after = polytope.use.of(shares), polytope.use.of(even)
+    over = after > np.maximum(polytope.gpus, before)
+    # Both ends have the same value, and so has everything between them.
+    room = (polytope.gpus - before)[over] / (after - before)[over]
+    part = min(1.0, float(room.min(initial=1.0)))
+    mixed: Floats = part * even + (1 - part) * shares
+    return mixed

@@ -1,0 +1,67 @@
+"""Rows of linear functions as lists of terms: which row, which variable, how much.
+
+Scaling and joining them is arithmetic on arrays; with SciPy's matrices it took longer than small programs do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.core.solvers.instance import Floats
+
+Indices = NDArray[np.integer]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """value × variable number `column`, in row `row`; terms of the same row and column add up."""
+
+    row: Indices
+    column: Indices
+    value: Floats
+    rows: int
+
+    def of(self, variables: Floats) -> Floats:
+        """Return what each row comes to."""
+        return np.asarray(np.bincount(self.row, self.value * variables[self.column], self.rows), np.float64)
+
+    def together(self, weight: Floats, columns: int) -> Floats:
+        """Return the coefficients of the sum of weight × row."""
+        return np.asarray(np.bincount(self.column, self.value * weight[self.row], columns), np.float64)
+
+    def times(self, factor: Floats) -> Terms:
+        """Return each row times its factor."""
+        return Terms(self.row, self.column, self.value * factor[self.row], self.rows)
+
+    def only(self, wanted: NDArray[np.intp]) -> Terms:
+        """Return some of the rows, numbered anew; `wanted` is in ascending order."""
+        number = np.full(self.rows, -1)
+        number[wanted] = np.arange(len(wanted))
+        row = number[self.row]
+        kept = row >= 0
+        return Terms(row[kept], self.column[kept], self.value[kept], len(wanted))
+
+
+def nothing(rows: int) -> Terms:
+    """Return rows without a term."""
+    none = np.zeros(0, dtype=np.intp)
+    return Terms(none, none, np.zeros(0), rows)
+
+
+def each(values: Floats) -> Terms:
+    """Return a row for each of as many variables: value × variable."""
+    number = np.arange(len(values))
+    return Terms(number, number, values, len(values))
+
+
+def one(values: Floats) -> Terms:
+    """Return rows of a single variable."""
+    return Terms(np.arange(len(values)), np.zeros(len(values), dtype=np.intp), values, len(values))
+
+
+def single(values: Floats) -> Terms:
+    """Return a single row of many variables."""
+    return Terms(np.zeros(len(values), dtype=np.intp), np.arange(len(values)), values, 1)

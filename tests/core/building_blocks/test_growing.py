@@ -1,0 +1,69 @@
+"""Elastic gangs grow into idle GPUs, and nobody is disturbed by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from scheduler.core.building_blocks.growing import SETTLED_SECONDS
+from scheduler.core.model.plan import ActionKind, Plan
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.round.decide import decide
+from tests.builders import (
+    NOW,
+    make_cluster,
+    make_job,
+    make_running,
+    make_snapshot,
+    make_virtual_cluster,
+)
+
+#: Eight replicas of one GPU if it can, at least two.
+ELASTIC = make_job(1, 1, replicas=8, elastic=(2, 8))
+
+
+def facts(*others: Any, held: int = 2, since: float = NOW - SETTLED_SECONDS, **fields: Any) -> Snapshot:
+    running = [make_running(ELASTIC, [[100 + gpu] for gpu in range(held)], since=since)]
+    for number, job in enumerate(others):
+        if job.attempts:
+            first = 104 + 2 * number
+            running.append(make_running(job, [first, first + 1], guaranteed=job.guaranteed))
+    vc = make_virtual_cluster(guaranteed={"V100": 8})
+    fields = {"nodes": make_cluster(1), "virtual_clusters": [vc], **fields}
+    return make_snapshot(jobs=[ELASTIC, *others], running=running, **fields)
+
+
+def sizes(plan: Plan) -> list[tuple[ActionKind, int]]:
+    return [(action.kind, len(action.placement.gpus) if action.placement else 0) for action in plan.actions]
+
+
+def test_it_starts_as_large_as_it_can() -> None:
+    other = make_job(2, 4, attempts=1)
+    start = make_snapshot(jobs=[ELASTIC, other], running=[make_running(other, [100, 101, 102, 103])])
+    assert sizes(decide(start)) == [(ActionKind.START, 4)]
+
+
+def test_it_grows_when_nobody_waits() -> None:
+    assert sizes(decide(facts())) == [(ActionKind.RESIZE, 8)]
+    assert sizes(decide(facts(make_job(2, 2, attempts=1)))) == [(ActionKind.RESIZE, 6)]
+
+
+def test_nobody_gives_way_for_that() -> None:
+    opportunistic = make_job(2, 2, guaranteed=False, attempts=1)
+    assert sizes(decide(facts(opportunistic))) == [(ActionKind.RESIZE, 6)]
+
+
+def test_who_waits_comes_first() -> None:
+    waiting = make_job(2, 4)
+    assert sizes(decide(facts(waiting))) == [(ActionKind.START, 4)]
+
+
+def test_it_is_left_alone_for_a_while_and_grows_then() -> None:
+    young = facts(since=NOW - 10)
+    plan = decide(young)
+    assert (plan.actions, plan.wake_at) == ((), NOW - 10 + SETTLED_SECONDS)
+    assert sizes(decide(replace(young, now=plan.wake_at))) == [(ActionKind.RESIZE, 8)]
+
+
+def test_one_that_has_all_it_asks_for_stays() -> None:
+    assert decide(facts(held=8)).actions == ()

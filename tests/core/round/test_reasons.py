@@ -1,0 +1,310 @@
+"""Every reason there is: when it is given, what it says, and that it is documented."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scheduler.core.fitting.feasible import never_fits
+from scheduler.core.model.plan import Reason, Tier
+from scheduler.core.model.snapshot import Job, Snapshot, Task, Tenant, Topology
+from scheduler.core.round.decide import decide
+from tests.builders import (
+    NOW,
+    make_cluster,
+    make_job,
+    make_node,
+    make_running,
+    make_snapshot,
+    make_virtual_cluster,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+def reason_of(snapshot: Snapshot, job: int) -> Reason:
+    """Return the most decisive reason of a job that waits."""
+    return next(reasons[0] for number, reasons in decide(snapshot).reasons.items() if number == job)
+
+
+def test_every_code_is_documented_with_its_tier_and_no_other() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([\w, ]+) \|", (ROOT / "docs" / "reasons.md").read_text(), re.MULTILINE
+    )
+    documented = {(code, tier) for code, tiers in rows for tier in tiers.split(", ")}
+    written = set()
+    for source in (ROOT / "scheduler" / "core").rglob("*.py"):
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Reason":
+                fields = {keyword.arg: keyword.value for keyword in node.keywords}
+                assert isinstance(fields["code"], ast.Constant), source
+                tier = fields["tier"]
+                tiers = [tier.attr] if isinstance(tier, ast.Attribute) else ["GUARANTEE", "ORDER"]
+                written |= {(fields["code"].value, name.lower()) for name in tiers}
+    assert written == documented
+
+
+class TestNever:
+    """What submit refuses, and what a changed cluster turns a waiting job into."""
+
+    snapshot = make_snapshot(
+        nodes=[
+            *make_cluster(2),
+            make_node(3, gpus=4, gpu_model="P100", cpus=16.0, memory_bytes=2**34),
+            make_node(4, gpus=4, gpu_model="P100", rack="rack-9", cpus=16.0, memory_bytes=2**34),
+        ],
+        virtual_clusters=[
+            make_virtual_cluster("products", {"V100": 4}, tenants=["speech"]),
+            make_virtual_cluster("research", {"V100": 8, "P100": 8}, tenants=["vision"]),
+        ],
+        tenants=[Tenant(name="speech"), Tenant(name="vision", quota={"*": 12, "P100": 8})],
+    )
+
+    @pytest.mark.parametrize(
+        ("job", "code", "message", "hint"),
+        [
+            (
+                make_job(1, virtual_cluster="reserch"),
+                "unknown_virtual_cluster",
+                "There is no virtual cluster reserch.",
+                "Choose products or research.",
+            ),
+            (
+                make_job(1, virtual_cluster="products"),
+                "not_a_member",
+                "Tenant vision is not a member of virtual cluster products.",
+                "Submit it to research.",
+            ),
+            (
+                make_job(1, tasks=[Task(replicas=1, gpus=0)]),
+                "no_gpus_requested",
+                "Every task needs at least one replica, and every replica at least one GPU.",
+                "Give each task `replicas` and `resources.gpu` of 1 or more.",
+            ),
+            (
+                make_job(1, topology=Topology(level="row")),
+                "unknown_topology_level",
+                "This cluster has no topology level row.",
+                "Use rack, node, socket or switch.",
+            ),
+            (
+                make_job(1, 2, replicas=2, elastic=(1, 4)),
+                "elastic_range_wrong",
+                "A gang of 4 GPUs cannot be elastic from 1 to 4 GPUs.",
+                "Use one task, and a range around its size in steps of 2 GPUs (one replica).",
+            ),
+            (
+                make_job(1, gpu_models=("H100",)),
+                "unknown_gpu_model",
+                "This cluster has no H100.",
+                "It has P100 and V100.",
+            ),
+            (
+                make_job(1, 1, replicas=16, guaranteed=False),
+                "exceeds_quota",
+                "Tenant vision may hold at most 12 GPUs at once; this job needs 16.",
+                "Ask for at most 12 GPUs, or an operator for more quota.",
+            ),
+            (
+                make_job(1, 1, replicas=10),
+                "exceeds_guarantee",
+                "Virtual cluster research guarantees 8 P100 and 8 V100; this guaranteed job needs 10 GPUs.",
+                "Ask for at most 8 V100, or submit it as opportunistic.",
+            ),
+            (
+                make_job(1, 4, replicas=5, guaranteed=False, tenant="speech", virtual_cluster="products"),
+                "exceeds_cluster",
+                "The cluster has 16 V100 in all; this job needs 20.",
+                "Ask for at most 16 V100.",
+            ),
+            (
+                make_job(1, 6, gpu_models=("P100",)),
+                "exceeds_node",
+                "A node has at most 4 P100; one replica of this job needs 6,"
+                " and a replica cannot span nodes.",
+                "Split the task into replicas of at most 4 GPUs each.",
+            ),
+            (
+                make_job(1, tasks=[Task(replicas=1, gpus=1, cpus=32.0)], gpu_models=("P100",)),
+                "exceeds_node_resources",
+                "No node with P100 has 32 CPUs for one replica of 1 GPU.",
+                "Ask for fewer CPUs or less memory per replica.",
+            ),
+            (
+                make_job(
+                    1, 4, replicas=2, gpu_models=("P100",), topology=Topology(level="rack", required=True)
+                ),
+                "exceeds_topology_level",
+                "No single rack can hold the whole gang of 8 P100.",
+                "Make the topology level rack preferred instead of required, or choose a wider one.",
+            ),
+            (
+                make_job(
+                    1,
+                    3,
+                    replicas=2,
+                    tasks=[Task(replicas=2, gpus=3), Task(replicas=1, gpus=2)],
+                    gpu_models=("P100",),
+                ),
+                "exceeds_packing",
+                "The 3 replicas do not fit onto the 2 nodes with P100, even if all of them were idle.",
+                "Use smaller replicas, or fewer of them.",
+            ),
+        ],
+        ids=lambda value: value if isinstance(value, str) and value.isidentifier() else "",
+    )
+    def test_what_can_never_run(self, job: Job, code: str, message: str, hint: str) -> None:
+        reason = never_fits(job, self.snapshot)
+        assert reason is not None
+        assert (reason.code, reason.tier, reason.message, reason.hint) == (code, Tier.NEVER, message, hint)
+
+    def test_what_fits_an_idle_cluster_is_not_refused(self) -> None:
+        assert never_fits(make_job(1, 4, replicas=2, gpu_models=("P100",)), self.snapshot) is None
+
+    def test_broken_gpus_and_cordoned_nodes_count_as_whole(self) -> None:
+        down = make_snapshot(nodes=[make_node(1, schedulable=False, broken=range(8))])
+        assert never_fits(make_job(1, 8), down) is None
+        assert reason_of(make_snapshot(nodes=down.nodes, jobs=[make_job(1, 8)]), 1).code == "guarantee_short"
+
+    def test_the_nearest_spec_that_could_run_does(self) -> None:
+        split = make_job(1, 2, replicas=3, gpu_models=("P100",))
+        assert never_fits(split, self.snapshot) is None
+
+
+class TestHeldBack:
+    def test_on_hold_and_backing_off(self) -> None:
+        job = make_job(1, held=True, eligible_at=NOW + 90)
+        reasons = decide(make_snapshot(jobs=[job])).reasons[1]
+        assert [reason.code for reason in reasons] == ["held", "backoff"]
+        assert reasons[1].message == ("It failed before and is tried again at 22:14:50 UTC on 14 November.")
+
+    def test_a_job_that_is_cancelled_before_it_ran(self) -> None:
+        assert reason_of(make_snapshot(jobs=[make_job(1, cancelling=True)]), 1).code == "cancelling"
+
+
+class TestQuota:
+    def snapshot(self, *jobs: Job, quota: dict[str, int], running: int = 0) -> Snapshot:
+        holder = make_job(99, running, priority=-5)
+        holds = [make_running(holder, range(100, 100 + running))] if running else []
+        return make_snapshot(
+            nodes=[make_node(1), make_node(2, gpu_model="P100")],
+            jobs=[*jobs, holder] if running else jobs,
+            running=holds,
+            virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 8, "P100": 8})],
+            tenants=[Tenant(name="vision", quota=quota)],
+        )
+
+    def started(self, snapshot: Snapshot) -> dict[int, str]:
+        return {
+            job: action.placement.gpu_model
+            for action in decide(snapshot).actions
+            if action.placement
+            for job in action.jobs
+        }
+
+    def test_caps_what_a_tenant_holds_at_once(self) -> None:
+        snapshot = self.snapshot(make_job(1, 4), make_job(2, 2), quota={"*": 5}, running=1)
+        assert set(self.started(snapshot)) == {1}
+        reason = reason_of(snapshot, 2)
+        assert (reason.code, reason.needed, reason.available) == ("quota", 2, 0)
+        assert reason.message == (
+            "Tenant vision may hold 5 GPUs at once; 5 are held by its jobs or kept for those ahead,"
+            " and this job needs 2."
+        )
+
+    def test_goes_by_priority_then_age(self) -> None:
+        jobs = [make_job(1, 4), make_job(2, 4, priority=1), make_job(3, 4)]
+        assert set(self.started(self.snapshot(*jobs, quota={"*": 8}))) == {1, 2}
+
+    def test_of_one_model_leaves_the_others(self) -> None:
+        jobs = [make_job(1, 2, gpu_models=("V100", "P100")), make_job(2, 2, gpu_models=("V100",))]
+        snapshot = self.snapshot(*jobs, quota={"V100": 1})
+        assert self.started(snapshot) == {1: "P100"}
+        assert reason_of(snapshot, 2).code == "exceeds_quota"
+
+    def test_lets_what_runs_go_on_when_it_is_lowered(self) -> None:
+        assert decide(self.snapshot(make_job(1), quota={"*": 2}, running=4)).actions == ()
+
+    def test_of_one_model_binds_a_job_that_has_to_move(self) -> None:
+        """Its promise on P100 breaks; V100 would be free, but its tenant has no quota for those."""
+        promised = make_job(1, 4)
+        snapshot = self.snapshot(promised, quota={"V100": 2})
+        snapshot = replace(
+            snapshot,
+            nodes=(make_node(1), make_node(2, gpu_model="P100", schedulable=False)),
+            running=(make_running(promised, range(200, 204), gpu_model="P100", phase="planned"),),
+        )
+        assert self.started(snapshot) == {}
+
+    def test_shrinks_an_elastic_gang_rather_than_hold_it_back(self) -> None:
+        elastic = make_job(1, 2, replicas=3, elastic=(2, 8))
+        [action] = decide(self.snapshot(elastic, quota={"*": 5})).actions
+        assert action.placement is not None
+        assert len(action.placement.gpus) == 4
+
+
+class TestCapacity:
+    def test_no_idle_gpus(self) -> None:
+        holder = make_job(1, 6)
+        snapshot = make_snapshot(
+            jobs=[holder, make_job(2, 4, guaranteed=False)], running=[make_running(holder, range(100, 106))]
+        )
+        reason = reason_of(snapshot, 2)
+        assert reason.message == "2 of 8 V100 are idle; this job needs 4."
+        assert (reason.code, reason.needed, reason.available) == ("no_idle_gpus", 4, 2)
+
+    def test_fragmented(self) -> None:
+        holders = [make_job(number, 5, virtual_cluster="products") for number in (1, 2)]
+        snapshot = make_snapshot(
+            nodes=make_cluster(2),
+            jobs=[*holders, make_job(3, 4)],
+            running=[make_running(holder, range(100 * holder.id, 100 * holder.id + 5)) for holder in holders],
+            virtual_clusters=[
+                make_virtual_cluster("products", {"V100": 10}),
+                make_virtual_cluster("research", {"V100": 6}),
+            ],
+        )
+        reason = reason_of(snapshot, 3)
+        assert reason.code == "fragmented"
+        assert reason.message == "6 V100 can be had, but not as it needs them: 4 on one node."
+
+    def test_topology(self) -> None:
+        holders = [make_job(number, 2) for number in (1, 2)]
+        near = Topology(level="socket", required=True)
+        snapshot = make_snapshot(
+            jobs=[*holders, make_job(3, 3, topology=near)],
+            running=[make_running(holders[0], [100, 101]), make_running(holders[1], [104, 105])],
+        )
+        reason = reason_of(snapshot, 3)
+        assert (reason.code, reason.tier) == ("topology", Tier.TOPOLOGY)
+        assert reason.message == "3 V100 can be had, but not within one socket, as it requires."
+
+    def test_processors(self) -> None:
+        holder = make_job(1, tasks=[Task(replicas=1, gpus=1, cpus=60.0)])
+        snapshot = make_snapshot(
+            nodes=[make_node(1, cpus=64.0)],
+            jobs=[holder, make_job(2, tasks=[Task(replicas=1, gpus=1, cpus=8.0)])],
+            running=[make_running(holder, [100])],
+        )
+        reason = reason_of(snapshot, 2)
+        assert reason.code == "node_resources"
+        assert reason.message == (
+            "Nodes with enough GPUs to be had lack CPUs or memory: one replica needs 8 CPUs."
+        )
+
+    def test_what_is_promised_says_by_whom_it_is_awaited(self) -> None:
+        leaving = make_job(1, 6)
+        snapshot = make_snapshot(
+            jobs=[leaving, make_job(2, 4)], running=[make_running(leaving, range(100, 106), stopping=True)]
+        )
+        reason = reason_of(snapshot, 2)
+        assert reason.message == "4 V100 are promised to it; 4 of them are still being released by job 1."
+        assert (reason.code, reason.tier, reason.blocking) == (
+            "waiting_for_release",
+            Tier.PREPARING,
+            {"jobs": [1]},
+        )
