@@ -4,7 +4,7 @@ import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
 import django.core.validators
 import django.db.models.deletion
-import scheduler.core.lifecycle
+import scheduler.core.model.lifecycle
 from django.conf import settings
 from django.db import migrations, models
 
@@ -32,7 +32,7 @@ class Migration(migrations.Migration):
                 ('gpus', models.PositiveIntegerField()),
                 ('gpu_models', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=63), default=list, size=None)),
                 ('time_limit_seconds', models.FloatField(null=True)),
-                ('state', models.CharField(choices=[('queued', 'queued'), ('running', 'running'), ('succeeded', 'succeeded'), ('failed', 'failed'), ('cancelled', 'cancelled')], default=scheduler.core.lifecycle.JobState['QUEUED'], max_length=10)),
+                ('state', models.CharField(choices=[('queued', 'queued'), ('running', 'running'), ('succeeded', 'succeeded'), ('failed', 'failed'), ('cancelled', 'cancelled')], default=scheduler.core.model.lifecycle.JobState['QUEUED'], max_length=10)),
                 ('held', models.BooleanField(default=False)),
                 ('cancelling', models.BooleanField(default=False)),
                 ('eligible_at', models.DateTimeField(null=True)),
@@ -310,7 +310,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', [scheduler.core.lifecycle.JobState['QUEUED'], scheduler.core.lifecycle.JobState['RUNNING'], scheduler.core.lifecycle.JobState['SUCCEEDED'], scheduler.core.lifecycle.JobState['FAILED'], scheduler.core.lifecycle.JobState['CANCELLED']])), name='job_state_is_known'),
+            constraint=models.CheckConstraint(condition=models.Q(('state__in', [scheduler.core.model.lifecycle.JobState['QUEUED'], scheduler.core.model.lifecycle.JobState['RUNNING'], scheduler.core.model.lifecycle.JobState['SUCCEEDED'], scheduler.core.model.lifecycle.JobState['FAILED'], scheduler.core.model.lifecycle.JobState['CANCELLED']])), name='job_state_is_known'),
         ),
         migrations.AddConstraint(
             model_name='job',
@@ -318,7 +318,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', False), ('state__in', [scheduler.core.lifecycle.JobState['CANCELLED'], scheduler.core.lifecycle.JobState['FAILED'], scheduler.core.lifecycle.JobState['SUCCEEDED']])), models.Q(('ended_at', None), models.Q(('state__in', [scheduler.core.lifecycle.JobState['CANCELLED'], scheduler.core.lifecycle.JobState['FAILED'], scheduler.core.lifecycle.JobState['SUCCEEDED']]), _negated=True)), _connector='OR'), name='job_ended_at_matches_state'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', False), ('state__in', [scheduler.core.model.lifecycle.JobState['CANCELLED'], scheduler.core.model.lifecycle.JobState['FAILED'], scheduler.core.model.lifecycle.JobState['SUCCEEDED']])), models.Q(('ended_at', None), models.Q(('state__in', [scheduler.core.model.lifecycle.JobState['CANCELLED'], scheduler.core.model.lifecycle.JobState['FAILED'], scheduler.core.model.lifecycle.JobState['SUCCEEDED']]), _negated=True)), _connector='OR'), name='job_ended_at_matches_state'),
         ),
         migrations.AddIndex(
             model_name='attempt',
@@ -354,7 +354,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='allocatedgpu',
-            constraint=models.CheckConstraint(condition=models.Q(('phase__in', [scheduler.core.lifecycle.HoldPhase['PLANNED'], scheduler.core.lifecycle.HoldPhase['HELD'], scheduler.core.lifecycle.HoldPhase['RELEASED']])), name='hold_phase_is_known'),
+            constraint=models.CheckConstraint(condition=models.Q(('phase__in', [scheduler.core.model.lifecycle.HoldPhase['PLANNED'], scheduler.core.model.lifecycle.HoldPhase['HELD'], scheduler.core.model.lifecycle.HoldPhase['RELEASED']])), name='hold_phase_is_known'),
         ),
         migrations.AddConstraint(
             model_name='logchunk',
