@@ -37,5 +37,19 @@ export default defineConfig(({ command }) => ({
     manifest: "chunks.json",
     license: { fileName: "licenses.md" },
   },
-  test: { include: ["src/**/*.test.ts", "src/**/*.test.tsx"], environment: "node" },
+  test: {
+    projects: [
+      { extends: true, test: { name: "functions", include: ["src/**/*.test.ts"], environment: "node" } },
+      {
+        extends: true,
+        test: {
+          name: "components",
+          include: ["src/**/*.test.tsx"],
+          environment: "happy-dom",
+          environmentOptions: { happyDOM: { url: "http://allotment.test/" } },
+          setupFiles: ["src/testing/setup.ts"],
+        },
+      },
+    ],
+  },
 }));

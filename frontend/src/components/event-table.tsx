@@ -5,37 +5,31 @@ import { useMemo } from "react";
 import { nodesQuery } from "@/api/queries";
 import type { ClusterEvent } from "@/api/types";
 import { moment, words } from "@/components/format";
-import { muted, oneLine, prose, TableFrame } from "@/ui/layout";
+import { DataTable, type DataTableProps } from "@/ui/data-table";
+import { muted, oneLine, prose } from "@/ui/layout";
+
+interface EventTableProps extends Pick<DataTableProps<ClusterEvent>, "query" | "empty" | "more" | "skeletonLines"> {
+  events: readonly ClusterEvent[] | undefined;
+}
 
 /** What happened, to what, and who did it. */
-export function EventTable({ events }: { events: readonly ClusterEvent[] }) {
+export function EventTable({ events, ...rest }: EventTableProps) {
   const query = useQuery(nodesQuery);
   const nodes = useMemo(() => new Map((query.data ?? []).map(({ id, name }) => [id, name])), [query.data]);
   return (
-    <TableFrame label="Events">
-      <thead>
-        <tr>
-          <th>Time</th>
-          <th>What</th>
-          <th>Step</th>
-          <th>By</th>
-          <th>Message</th>
-        </tr>
-      </thead>
-      <tbody>
-        {events.map((event) => (
-          <tr key={event.id}>
-            <td className={oneLine}>{moment(event.at)}</td>
-            <td className={oneLine}>
-              <Subject event={event} nodes={nodes} />
-            </td>
-            <td className={oneLine}>{stepOf(event)}</td>
-            <td className={`${oneLine} ${muted}`}>{event.actor}</td>
-            <td className={prose}>{event.message}</td>
-          </tr>
-        ))}
-      </tbody>
-    </TableFrame>
+    <DataTable
+      label="Events"
+      rows={events}
+      rowKey={({ id }) => id}
+      columns={[
+        { header: "Time", className: oneLine, cell: ({ at }) => moment(at) },
+        { header: "What", className: oneLine, cell: (event) => <Subject event={event} nodes={nodes} /> },
+        { header: "Step", className: oneLine, cell: stepOf },
+        { header: "By", className: `${oneLine} ${muted}`, cell: ({ actor }) => actor },
+        { header: "Message", className: prose, cell: ({ message }) => message },
+      ]}
+      {...rest}
+    />
   );
 }
 

@@ -1,4 +1,4 @@
-import type { ReactNode } from "react";
+import { useId, type ReactNode } from "react";
 
 import styles from "@/ui/layout.module.css";
 
@@ -70,11 +70,17 @@ export function Facts({ facts }: { facts: readonly (readonly [string, ReactNode]
   );
 }
 
-/** A table that scrolls sideways inside its panel on a narrow screen. */
+/** A table that scrolls sideways inside its panel on a narrow screen; for lists use `DataTable`. */
 export function TableFrame({ children, label }: { children: ReactNode; label: string }) {
+  const id = useId();
   return (
-    <div className={styles.tableFrame} role="region" aria-label={label} tabIndex={0}>
-      <table className={styles.table}>{children}</table>
+    <div className={styles.tableFrame} role="region" aria-labelledby={id} tabIndex={0}>
+      <table className={styles.table}>
+        <caption id={id} className="visually-hidden">
+          {label}
+        </caption>
+        {children}
+      </table>
     </div>
   );
 }

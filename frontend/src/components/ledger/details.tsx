@@ -1,6 +1,6 @@
 import { duration, words } from "@/components/format";
 import { figure, gpusText } from "@/components/ledger/words";
-import { TableFrame } from "@/ui/layout";
+import { DataTable } from "@/ui/data-table";
 import styles from "@/components/ledger/ledger.module.css";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -33,24 +33,16 @@ function Rows({ title, rows }: { title: string; rows: readonly Fields[] }) {
   return (
     <div className={styles.rows}>
       <p>{title}</p>
-      <TableFrame label={title}>
-        <thead>
-          <tr>
-            {columns.map((column) => (
-              <th key={column}>{label(column)}</th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row, index) => (
-            <tr key={index}>
-              {columns.map((column) => (
-                <td key={column}>{text(column, row[column])}</td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </TableFrame>
+      <DataTable
+        label={title}
+        rows={rows}
+        rowKey={(_, index) => index}
+        columns={columns.map((column) => ({
+          id: column,
+          header: label(column),
+          cell: (row: Fields) => text(column, row[column]),
+        }))}
+      />
     </div>
   );
 }

@@ -7,8 +7,9 @@ import { webhooksQuery } from "@/api/notice-queries";
 import { AddWebhookDialog } from "@/components/notices/webhook-dialogs";
 import { WebhookBadge } from "@/components/notices/webhook-badge";
 import { Button } from "@/ui/button";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
-import { muted, Panel, TableFrame } from "@/ui/layout";
+import { DataTable } from "@/ui/data-table";
+import { EmptyState } from "@/ui/feedback";
+import { muted, Panel } from "@/ui/layout";
 import styles from "@/components/notices/notices.module.css";
 
 /** Webhooks of a tenant, for its admins, or of the cluster (null), for operators. */
@@ -25,40 +26,35 @@ export function WebhooksPanel({ tenant }: { tenant: string | null }) {
         </Button>
       }
     >
-      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-      {query.isPending && <SkeletonLines count={2} />}
-      {query.data?.length === 0 && (
-        <EmptyState title="No webhooks">
-          A webhook tells another program what happens {tenant ? "to the tenant's jobs" : "in the cluster"}.
-        </EmptyState>
-      )}
-      {query.data && query.data.length > 0 && (
-        <TableFrame label="Webhooks">
-          <thead>
-            <tr>
-              <th>Webhook</th>
-              <th>State</th>
-              <th>Told of</th>
-            </tr>
-          </thead>
-          <tbody>
-            {query.data.map((webhook) => (
-              <tr key={webhook.id}>
-                <td className={styles.url}>
-                  <Link to="/webhooks/$id" params={{ id: String(webhook.id) }}>
-                    {webhook.title || new URL(webhook.url).host}
-                  </Link>
-                  <p className={muted}>{webhook.url}</p>
-                </td>
-                <td>
-                  <WebhookBadge webhook={webhook} />
-                </td>
-                <td className={muted}>{webhook.topics.join(", ")}</td>
-              </tr>
-            ))}
-          </tbody>
-        </TableFrame>
-      )}
+      <DataTable
+        label="Webhooks"
+        rows={query.data}
+        rowKey={({ id }) => id}
+        query={query}
+        skeletonLines={2}
+        empty={
+          <EmptyState title="No webhooks">
+            A webhook tells another program what happens {tenant ? "to the tenant's jobs" : "in the cluster"}.
+          </EmptyState>
+        }
+        columns={[
+          {
+            header: "Webhook",
+            isRowHeader: true,
+            className: styles.url,
+            cell: (webhook) => (
+              <>
+                <Link to="/webhooks/$id" params={{ id: String(webhook.id) }}>
+                  {webhook.title || new URL(webhook.url).host}
+                </Link>
+                <p className={muted}>{webhook.url}</p>
+              </>
+            ),
+          },
+          { header: "State", cell: (webhook) => <WebhookBadge webhook={webhook} /> },
+          { header: "Told of", className: muted, cell: ({ topics }) => topics.join(", ") },
+        ]}
+      />
       {adding && <AddWebhookDialog tenant={tenant} onClose={() => setAdding(false)} />}
     </Panel>
   );

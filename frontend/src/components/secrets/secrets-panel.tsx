@@ -7,11 +7,12 @@ import { secretsPath, secretsQuery, type Secret, type SecretOwner } from "@/api/
 import { ago } from "@/components/format";
 import { useNow } from "@/components/now";
 import { Button, IconButton } from "@/ui/button";
+import { DataTable } from "@/ui/data-table";
 import { Confirm, Dialog, DialogActions } from "@/ui/dialog";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { EmptyState, ErrorNotice } from "@/ui/feedback";
 import { Field, TextArea, TextInput } from "@/ui/field";
 import { Form } from "@/ui/form";
-import { oneLine, Panel, TableFrame } from "@/ui/layout";
+import { oneLine, Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 
 interface SecretsPanelProps {
@@ -22,6 +23,7 @@ interface SecretsPanelProps {
 /** The secrets of a tenant, or one's own: names, never values. */
 export function SecretsPanel({ owner, mayChange }: SecretsPanelProps) {
   const query = useQuery(secretsQuery(owner));
+  const now = useNow();
   const [setting, setSetting] = useState(false);
   const [deleting, setDeleting] = useState<Secret | null>(null);
   return (
@@ -36,64 +38,45 @@ export function SecretsPanel({ owner, mayChange }: SecretsPanelProps) {
         )
       }
     >
-      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-      {query.isPending ? (
-        <SkeletonLines />
-      ) : query.data?.length ? (
-        <SecretTable secrets={query.data} onDelete={mayChange ? setDeleting : undefined} />
-      ) : (
-        <EmptyState title="No secrets">
-          Jobs are given secrets, such as access tokens, by their names. Nobody is shown a value again.
-        </EmptyState>
-      )}
+      <DataTable
+        label="Secrets"
+        rows={query.data}
+        rowKey={({ name }) => name}
+        query={query}
+        empty={
+          <EmptyState title="No secrets">
+            Jobs are given secrets, such as access tokens, by their names. Nobody is shown a value again.
+          </EmptyState>
+        }
+        columns={[
+          { header: "Name", isRowHeader: true, cell: ({ name }) => name, sortBy: ({ name }) => name },
+          {
+            header: "Set",
+            cell: (secret) => `${ago(secret.changed_at, now)} by ${secret.changed_by}`,
+            sortBy: ({ changed_at: at }) => at,
+          },
+          {
+            header: "Used",
+            className: oneLine,
+            cell: ({ last_used_at: at }) => (at ? ago(at, now) : "never"),
+            sortBy: ({ last_used_at: at }) => at,
+          },
+          mayChange && {
+            header: "Delete",
+            isHeaderHidden: true,
+            cell: (secret) => (
+              <IconButton
+                label={`Delete ${secret.name}`}
+                icon={<Trash2 size={15} />}
+                onClick={() => setDeleting(secret)}
+              />
+            ),
+          },
+        ]}
+      />
       {setting && <SetSecret owner={owner} onClose={() => setSetting(false)} />}
       {deleting && <DeleteSecret owner={owner} secret={deleting} onClose={() => setDeleting(null)} />}
     </Panel>
-  );
-}
-
-interface SecretTableProps {
-  secrets: readonly Secret[];
-  onDelete: ((secret: Secret) => void) | undefined;
-}
-
-function SecretTable({ secrets, onDelete }: SecretTableProps) {
-  const now = useNow();
-  return (
-    <TableFrame label="Secrets">
-      <thead>
-        <tr>
-          <th>Name</th>
-          <th>Set</th>
-          <th>Used</th>
-          {onDelete && (
-            <th>
-              <span className="visually-hidden">Delete</span>
-            </th>
-          )}
-        </tr>
-      </thead>
-      <tbody>
-        {secrets.map((secret) => (
-          <tr key={secret.name}>
-            <td>{secret.name}</td>
-            <td>
-              {ago(secret.changed_at, now)} by {secret.changed_by}
-            </td>
-            <td className={oneLine}>{secret.last_used_at ? ago(secret.last_used_at, now) : "never"}</td>
-            {onDelete && (
-              <td>
-                <IconButton
-                  label={`Delete ${secret.name}`}
-                  icon={<Trash2 size={15} />}
-                  onClick={() => onDelete(secret)}
-                />
-              </td>
-            )}
-          </tr>
-        ))}
-      </tbody>
-    </TableFrame>
   );
 }
 

@@ -5,11 +5,12 @@ import { ago, duration, moment, words } from "@/components/format";
 import { useNow } from "@/components/now";
 import { Tag } from "@/components/state-badge";
 import { IconButton } from "@/ui/button";
-import { muted, oneLine, TableFrame } from "@/ui/layout";
+import { DataTable, type DataTableProps } from "@/ui/data-table";
+import { muted, oneLine } from "@/ui/layout";
 import styles from "@/components/tokens/tokens.module.css";
 
-interface TokenTableProps {
-  tokens: readonly Token[];
+interface TokenTableProps extends Pick<DataTableProps<Token>, "query" | "empty"> {
+  tokens: readonly Token[] | undefined;
   /** Of several users: say whose each is. */
   ofOthers?: boolean;
   onRevoke: (token: Token) => void;
@@ -17,45 +18,64 @@ interface TokenTableProps {
 }
 
 /** API tokens: what each may do, when and from where it was used, and when it ends. */
-export function TokenTable({ tokens, ofOthers = false, onRevoke, onRotate }: TokenTableProps) {
+export function TokenTable({ tokens, ofOthers = false, onRevoke, onRotate, ...rest }: TokenTableProps) {
   const now = useNow();
   return (
-    <TableFrame label="API tokens">
-      <thead>
-        <tr>
-          {ofOthers && <th>User</th>}
-          <th>Name</th>
-          <th>Scopes</th>
-          <th>First used</th>
-          <th>Last used</th>
-          <th>Expires</th>
-          <th>
-            <span className="visually-hidden">Actions</span>
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {tokens.map((token) => (
-          <tr key={token.key}>
-            {ofOthers && <td>{token.user}</td>}
-            <td>
-              {token.name}
-              <p className={styles.key}>{token.key}</p>
-            </td>
-            <td>
-              <div className={styles.scopes}>
-                {token.scopes.map((scope) => (
-                  <Tag key={scope}>{words(scope)}</Tag>
-                ))}
-              </div>
-            </td>
-            <Use at={token.first_used_at} from={token.first_used_from} now={now} />
-            <Use at={token.last_used_at} from={token.last_used_from} now={now} />
-            <td className={oneLine} title={token.expires_at ? moment(token.expires_at) : undefined}>
+    <DataTable
+      label="API tokens"
+      rows={tokens}
+      rowKey={({ key }) => key}
+      columns={[
+        ofOthers && { header: "User", cell: ({ user }) => user },
+        {
+          header: "Name",
+          isRowHeader: true,
+          cell: ({ name, key }) => (
+            <>
+              {name}
+              <p className={styles.key}>{key}</p>
+            </>
+          ),
+        },
+        {
+          header: "Scopes",
+          cell: ({ scopes }) => (
+            <div className={styles.scopes}>
+              {scopes.map((scope) => (
+                <Tag key={scope}>{words(scope)}</Tag>
+              ))}
+            </div>
+          ),
+        },
+        {
+          header: "First used",
+          className: oneLine,
+          attributes: ({ first_used_at: at }) => ({ title: at ? moment(at) : undefined }),
+          cell: (token) => <Use at={token.first_used_at} from={token.first_used_from} now={now} />,
+        },
+        {
+          header: "Last used",
+          className: oneLine,
+          attributes: ({ last_used_at: at }) => ({ title: at ? moment(at) : undefined }),
+          cell: (token) => <Use at={token.last_used_at} from={token.last_used_from} now={now} />,
+        },
+        {
+          header: "Expires",
+          className: oneLine,
+          attributes: ({ expires_at: at }) => ({ title: at ? moment(at) : undefined }),
+          cell: (token) => (
+            <>
               {expiry(token.expires_at, now)}
               {token.replaced_by && <p className={muted}>replaced by {token.replaced_by}</p>}
-            </td>
-            <td className={oneLine}>
+            </>
+          ),
+        },
+        {
+          header: "Actions",
+          isHeaderHidden: true,
+          className: oneLine,
+          cell: (token) => (
+            <>
               {onRotate && !token.replaced_by && !isOver(token.expires_at, now) && (
                 <IconButton
                   label={`Rotate ${token.name}`}
@@ -64,20 +84,21 @@ export function TokenTable({ tokens, ofOthers = false, onRevoke, onRotate }: Tok
                 />
               )}
               <IconButton label={`Revoke ${token.name}`} icon={<Trash2 size={15} />} onClick={() => onRevoke(token)} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </TableFrame>
+            </>
+          ),
+        },
+      ]}
+      {...rest}
+    />
   );
 }
 
 function Use({ at, from, now }: { at: string | null; from: string | null; now: number }) {
   return (
-    <td className={oneLine} title={at ? moment(at) : undefined}>
+    <>
       {at ? ago(at, now) : "never"}
       {from && <p className={muted}>{from}</p>}
-    </td>
+    </>
   );
 }
 

@@ -2,7 +2,8 @@ import { Link } from "@tanstack/react-router";
 
 import type { Foreseen, WhatIf, WhatIfEffect } from "@/api/types";
 import { clockAhead, count } from "@/components/format";
-import { muted, oneLine, Stack, TableFrame } from "@/ui/layout";
+import { DataTable } from "@/ui/data-table";
+import { muted, oneLine, Stack } from "@/ui/layout";
 
 /** Nearer than this, a start is at once. */
 const AT_ONCE_MS = 10_000;
@@ -14,27 +15,26 @@ export function WhatIfAnswer({ answer }: { answer: WhatIf }) {
     ["Later", answer.later, answer.later_count, answer.others_later],
     ["Sooner", answer.sooner, answer.sooner_count, answer.others_sooner],
   ];
-  const hasRows = answer.subjects.length + answer.later.length + answer.sooner.length > 0;
+  const rows = [
+    ...answer.subjects.map((effect) => ({ effect, word: "" })),
+    ...groups.flatMap(([word, effects]) => effects.map((effect) => ({ effect, word }))),
+  ];
   return (
     <Stack>
-      {hasRows && (
-        <TableFrame label="Starts before and after">
-          <thead>
-            <tr>
-              <th>Job</th>
-              <th>As it is</th>
-              <th>Then</th>
-            </tr>
-          </thead>
-          <tbody>
-            {answer.subjects.map((effect) => (
-              <EffectRow key={effect.job ?? "new"} effect={effect} now={now} />
-            ))}
-            {groups.map(([word, effects]) =>
-              effects.map((effect) => <EffectRow key={effect.job ?? "new"} effect={effect} now={now} word={word} />),
-            )}
-          </tbody>
-        </TableFrame>
+      {rows.length > 0 && (
+        <DataTable
+          label="Starts before and after"
+          rows={rows}
+          rowKey={({ effect }) => effect.job ?? "new"}
+          columns={[
+            { header: "Job", cell: ({ effect, word }) => <JobName effect={effect} word={word} /> },
+            {
+              header: "As it is",
+              cell: ({ effect }) => (effect.runs_now ? "runs" : <Start foreseen={effect.before} now={now} />),
+            },
+            { header: "Then", cell: ({ effect }) => <Start foreseen={effect.after} now={now} /> },
+          ]}
+        />
       )}
       <p role="status">
         {groups.map(([word, , mine, others]) => sentence(word.toLowerCase(), mine, others)).join(" ")}{" "}
@@ -50,24 +50,18 @@ function sentence(word: string, mine: number, others: number): string {
   return `${jobs(mine)}${others > 0 ? ` and ${jobs(others)} of others` : ""} would start ${word}.`;
 }
 
-function EffectRow({ effect, now, word }: { effect: WhatIfEffect; now: number; word?: string }) {
+function JobName({ effect, word }: { effect: WhatIfEffect; word: string }) {
   return (
-    <tr>
-      <td>
-        {effect.job === null ? (
-          effect.name
-        ) : (
-          <Link to="/jobs/$id" params={{ id: String(effect.job) }}>
-            {effect.name} #{effect.job}
-          </Link>
-        )}{" "}
-        {word && <span className={muted}>{word.toLowerCase()}</span>}
-      </td>
-      <td>{effect.runs_now ? "runs" : <Start foreseen={effect.before} now={now} />}</td>
-      <td>
-        <Start foreseen={effect.after} now={now} />
-      </td>
-    </tr>
+    <>
+      {effect.job === null ? (
+        effect.name
+      ) : (
+        <Link to="/jobs/$id" params={{ id: String(effect.job) }}>
+          {effect.name} #{effect.job}
+        </Link>
+      )}{" "}
+      {word && <span className={muted}>{word.toLowerCase()}</span>}
+    </>
   );
 }
 

@@ -11,7 +11,7 @@ import { RevokeToken } from "@/components/tokens/revoke-token";
 import { TokenTable } from "@/components/tokens/token-table";
 import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { EmptyState, ErrorNotice } from "@/ui/feedback";
 import { Checkbox, Field, NumberInput, Select, TextInput } from "@/ui/field";
 import { FieldGroup, Form } from "@/ui/form";
 import { Panel } from "@/ui/layout";
@@ -46,14 +46,13 @@ export function TokensPanel() {
         </Button>
       }
     >
-      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-      {query.isPending ? (
-        <SkeletonLines />
-      ) : query.data?.length ? (
-        <TokenTable tokens={query.data} onRevoke={setRevoking} onRotate={setRotating} />
-      ) : (
-        <EmptyState title="No tokens">A token lets the allot command and your scripts act as you.</EmptyState>
-      )}
+      <TokenTable
+        tokens={query.data}
+        query={query}
+        empty={<EmptyState title="No tokens">A token lets the allot command and your scripts act as you.</EmptyState>}
+        onRevoke={setRevoking}
+        onRotate={setRotating}
+      />
       {creating && terms.data && <CreateToken terms={terms.data} onClose={() => setCreating(false)} />}
       {rotating && <RotateToken token={rotating} onClose={() => setRotating(null)} />}
       {revoking && <RevokeToken token={revoking} onClose={() => setRevoking(null)} />}

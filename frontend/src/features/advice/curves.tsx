@@ -5,8 +5,9 @@ import { cellsText } from "@/components/cells/cell-use";
 import { Chart } from "@/components/chart";
 import { duration, timeUnit } from "@/components/format";
 import { curveOf } from "@/features/advice/draft";
+import { DataTable } from "@/ui/data-table";
 import { Select } from "@/ui/field";
-import { numeric, Panel, TableFrame } from "@/ui/layout";
+import { Panel } from "@/ui/layout";
 
 /** The one of which there is most to see. */
 function mostTried(curves: WholeAdvice["curves"]): string {
@@ -52,24 +53,16 @@ export function Curves({ curves }: { curves: WholeAdvice["curves"] }) {
           ceiling={1}
         />
       )}
-      <TableFrame label={`Choices of ${name}`}>
-        <thead>
-          <tr>
-            <th>Cells</th>
-            <th className={numeric}>GPUs</th>
-            <th className={numeric}>Mean delay</th>
-          </tr>
-        </thead>
-        <tbody>
-          {points.map((point) => (
-            <tr key={point.gpus}>
-              <td>{cellsText(point.cells)}</td>
-              <td className={numeric}>{point.gpus}</td>
-              <td className={numeric}>{duration(point.delay_mean_seconds)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </TableFrame>
+      <DataTable
+        label={`Choices of ${name}`}
+        rows={points}
+        rowKey={({ gpus }) => gpus}
+        columns={[
+          { header: "Cells", cell: ({ cells }) => cellsText(cells) },
+          { header: "GPUs", isNumeric: true, cell: ({ gpus }) => gpus },
+          { header: "Mean delay", isNumeric: true, cell: (point) => duration(point.delay_mean_seconds) },
+        ]}
+      />
     </Panel>
   );
 }

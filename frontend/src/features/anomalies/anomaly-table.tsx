@@ -4,7 +4,8 @@ import type { Anomalies, Anomaly } from "@/api/cell-types";
 import { counted, duration, moment } from "@/components/format";
 import { useSession } from "@/components/session";
 import { Tag } from "@/components/state-badge";
-import { muted, numeric, oneLine, prose, TableFrame } from "@/ui/layout";
+import { DataTable, type Column } from "@/ui/data-table";
+import { muted, oneLine, prose } from "@/ui/layout";
 import styles from "@/features/anomalies/anomalies.module.css";
 
 const CAUSES: Record<Anomaly["cause"], string> = {
@@ -15,6 +16,54 @@ const CAUSES: Record<Anomaly["cause"], string> = {
   quota: "Quota",
   lent: "Lent to others",
   other: "Other",
+};
+
+const COLUMNS: readonly Column<Anomaly>[] = [
+  {
+    header: "Job",
+    isRowHeader: true,
+    cell: (anomaly) => (
+      <>
+        <Link to="/jobs/$id" params={{ id: String(anomaly.job) }}>
+          {anomaly.name || "job"} #{anomaly.job}
+        </Link>{" "}
+        {anomaly.tenant && <span className={muted}>{anomaly.tenant}</span>}
+      </>
+    ),
+  },
+  { header: "GPUs", isNumeric: true, cell: ({ gpus }) => gpus },
+  { header: "Submitted", className: oneLine, cell: (anomaly) => moment(anomaly.submitted_at) },
+  { header: "Here", isNumeric: true, className: oneLine, cell: (anomaly) => duration(anomaly.real_delay_seconds) },
+  { header: "Alone", isNumeric: true, className: oneLine, cell: (anomaly) => duration(anomaly.private_delay_seconds) },
+  {
+    header: "Longer by",
+    isNumeric: true,
+    className: oneLine,
+    cell: (anomaly) => <strong>{duration(anomaly.extra_seconds)}</strong>,
+  },
+  {
+    header: "Cause",
+    className: prose,
+    cell: (anomaly) => (
+      <>
+        <strong>{CAUSES[anomaly.cause]}</strong>{" "}
+        {anomaly.hard_affinity && <Tag title="Its GPUs had to be near to each other">had to be near</Tag>}
+        {anomaly.message && <p className={muted}>{anomaly.message}</p>}
+      </>
+    ),
+  },
+];
+/** For operators, who may see rounds. */
+const ROUND: Column<Anomaly> = {
+  header: "Round",
+  cell: ({ round }) =>
+    round === null ? (
+      "–"
+    ) : (
+      <Link to="/rounds/$number" params={{ number: String(round) }}>
+        {round}
+      </Link>
+    ),
 };
 
 /** The jobs that waited longer than they would have alone, worst first, and why. */
@@ -29,61 +78,12 @@ export function AnomalyTable({ measured }: { measured: Anomalies }) {
         not count.
         {count > anomalies.length && ` The worst ${anomalies.length} are shown.`}
       </p>
-      <TableFrame label="Jobs that waited longer here">
-        <thead>
-          <tr>
-            <th>Job</th>
-            <th className={numeric}>GPUs</th>
-            <th>Submitted</th>
-            <th className={numeric}>Here</th>
-            <th className={numeric}>Alone</th>
-            <th className={numeric}>Longer by</th>
-            <th>Cause</th>
-            {me.is_operator && <th>Round</th>}
-          </tr>
-        </thead>
-        <tbody>
-          {anomalies.map((anomaly) => (
-            <Row key={anomaly.job} anomaly={anomaly} showRound={me.is_operator} />
-          ))}
-        </tbody>
-      </TableFrame>
+      <DataTable
+        label="Jobs that waited longer here"
+        rows={anomalies}
+        rowKey={({ job }) => job}
+        columns={[...COLUMNS, me.is_operator && ROUND]}
+      />
     </>
-  );
-}
-
-function Row({ anomaly, showRound }: { anomaly: Anomaly; showRound: boolean }) {
-  return (
-    <tr>
-      <td>
-        <Link to="/jobs/$id" params={{ id: String(anomaly.job) }}>
-          {anomaly.name || "job"} #{anomaly.job}
-        </Link>{" "}
-        {anomaly.tenant && <span className={muted}>{anomaly.tenant}</span>}
-      </td>
-      <td className={numeric}>{anomaly.gpus}</td>
-      <td className={oneLine}>{moment(anomaly.submitted_at)}</td>
-      <td className={`${numeric} ${oneLine}`}>{duration(anomaly.real_delay_seconds)}</td>
-      <td className={`${numeric} ${oneLine}`}>{duration(anomaly.private_delay_seconds)}</td>
-      <td className={`${numeric} ${oneLine}`}>
-        <strong>{duration(anomaly.extra_seconds)}</strong>
-      </td>
-      <td className={prose}>
-        <strong>{CAUSES[anomaly.cause]}</strong>{" "}
-        {anomaly.hard_affinity && <Tag title="Its GPUs had to be near to each other">had to be near</Tag>}
-        {anomaly.message && <p className={muted}>{anomaly.message}</p>}
-      </td>
-      {showRound && (
-        <td>
-          {anomaly.round === null ? (
-            "–"
-          ) : (
-            <Link to="/rounds/$number" params={{ number: String(anomaly.round) }}>
-              {anomaly.round}
-            </Link>
-          )}
-        </td>
-      )}
-    </tr>
   );
 }

@@ -7,13 +7,14 @@ import type { AuditStatus } from "@/api/types";
 import { Filter } from "@/components/filter";
 import { count, moment } from "@/components/format";
 import { useSession } from "@/components/session";
-import { ShowMore } from "@/components/show-more";
+import { DataTable } from "@/ui/data-table";
+import { ShowMore } from "@/ui/show-more";
 import { TypedSearch } from "@/components/typed-search";
 import { EntryList } from "@/features/audit/entry-list";
 import { Button, buttonClass } from "@/ui/button";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { TextInput } from "@/ui/field";
-import { PageLayout, Panel, Row, TableFrame, numeric, prose } from "@/ui/layout";
+import { PageLayout, Panel, Row, prose } from "@/ui/layout";
 import styles from "@/features/audit/audit.module.css";
 
 const route = getRouteApi("/audit");
@@ -123,28 +124,22 @@ function Forwarding({ status }: { status: AuditStatus }) {
       )}
       {status.receivers.length > 0 && (
         <Panel title="Forwarded to" flush>
-          <TableFrame label="Receivers">
-            <thead>
-              <tr>
-                <th>Address</th>
-                <th>Last sent</th>
-                <th className={numeric}>Still to send</th>
-                <th>Problem</th>
-              </tr>
-            </thead>
-            <tbody>
-              {status.receivers.map((one) => (
-                <tr key={one.address}>
-                  <td>{one.address}</td>
-                  <td>{one.sent_at ? moment(one.sent_at) : "never"}</td>
-                  <td className={numeric}>{count(one.behind)}</td>
-                  <td className={prose}>
-                    {one.problem && `${one.problem} (since ${moment(one.failing_since)}, ${one.failures} tries)`}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </TableFrame>
+          <DataTable
+            label="Receivers"
+            rows={status.receivers}
+            rowKey={({ address }) => address}
+            columns={[
+              { header: "Address", isRowHeader: true, cell: ({ address }) => address },
+              { header: "Last sent", cell: ({ sent_at: at }) => (at ? moment(at) : "never") },
+              { header: "Still to send", isNumeric: true, cell: ({ behind }) => count(behind) },
+              {
+                header: "Problem",
+                className: prose,
+                cell: ({ problem, failing_since: since, failures }) =>
+                  problem && `${problem} (since ${moment(since)}, ${failures} tries)`,
+              },
+            ]}
+          />
         </Panel>
       )}
     </>

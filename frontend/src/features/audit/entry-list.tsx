@@ -5,6 +5,7 @@ import { moment } from "@/components/format";
 import { Tag } from "@/components/state-badge";
 import { differences } from "@/features/audit/difference";
 import { Button } from "@/ui/button";
+import { DataTable } from "@/ui/data-table";
 import styles from "@/features/audit/audit.module.css";
 
 /** Each entry as a sentence; it opens to what changed and by what request. */
@@ -67,24 +68,16 @@ function Opened({ entry }: { entry: AuditEntry }) {
         ))}
       </dl>
       {changed.length > 0 && (
-        <table className={styles.changes}>
-          <thead>
-            <tr>
-              <th scope="col">Field</th>
-              <th scope="col">Before</th>
-              <th scope="col">After</th>
-            </tr>
-          </thead>
-          <tbody>
-            {changed.map(({ field, before, after }) => (
-              <tr key={field}>
-                <th scope="row">{field}</th>
-                <td>{before !== null && <del>{before}</del>}</td>
-                <td>{after !== null && <ins>{after}</ins>}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <DataTable
+          label={`Changes of entry ${entry.id}`}
+          rows={changed}
+          rowKey={({ field }) => field}
+          columns={[
+            { header: "Field", isRowHeader: true, cell: ({ field }) => field },
+            { header: "Before", className: styles.value, cell: ({ before }) => before !== null && <del>{before}</del> },
+            { header: "After", className: styles.value, cell: ({ after }) => after !== null && <ins>{after}</ins> },
+          ]}
+        />
       )}
     </>
   );

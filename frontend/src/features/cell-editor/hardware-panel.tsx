@@ -6,9 +6,10 @@ import { addPhysical, changePhysical, removePhysical } from "@/features/cell-edi
 import { Slot } from "@/features/cell-editor/slot";
 import type { PartProps } from "@/features/cell-editor/types-panel";
 import { Button, IconButton } from "@/ui/button";
+import { DataTable } from "@/ui/data-table";
 import { EmptyState } from "@/ui/feedback";
 import { Select, TextInput } from "@/ui/field";
-import { muted, Panel, TableFrame } from "@/ui/layout";
+import { muted, Panel } from "@/ui/layout";
 import styles from "@/features/cell-editor/editor.module.css";
 
 const ROWS_AT_A_TIME = 50;
@@ -18,6 +19,7 @@ export function HardwarePanel({ document, problems, onChange }: PartProps) {
   const [shown, setShown] = useState(ROWS_AT_A_TIME);
   const physical = document.physical ?? [];
   const types = Object.keys(document.types ?? {});
+  const change = (index: number, changed: Partial<PhysicalEntry>) => onChange(changePhysical(document, index, changed));
   return (
     <Panel
       title="Hardware"
@@ -28,35 +30,77 @@ export function HardwarePanel({ document, problems, onChange }: PartProps) {
         </Button>
       }
     >
-      {physical.length === 0 ? (
-        <EmptyState title="No hardware is declared">
-          Take it from the inventory: racks, nodes and what their GPUs tell about sockets and switches.
-        </EmptyState>
-      ) : (
-        <TableFrame label="Hardware">
-          <thead>
-            <tr>
-              <th>Name</th>
-              <th>Type</th>
-              <th>Nodes, in order</th>
-              <th aria-label="Remove" />
-            </tr>
-          </thead>
-          <tbody>
-            {physical.slice(0, shown).map((entry, index) => (
-              <PhysicalRow
-                key={index}
+      <DataTable
+        label="Hardware"
+        rows={physical}
+        // The place, not the name: a cell that is renamed keeps the focus.
+        rowKey={(_, index) => index}
+        limit={shown}
+        empty={
+          <EmptyState title="No hardware is declared">
+            Take it from the inventory: racks, nodes and what their GPUs tell about sockets and switches.
+          </EmptyState>
+        }
+        columns={[
+          {
+            header: "Name",
+            className: styles.wide,
+            cell: (entry, index) => (
+              <Slot field={`physical[${index}].name`} problems={problems}>
+                {(attributes) => (
+                  <TextInput
+                    {...attributes}
+                    aria-label="Name of the cell"
+                    value={nameOf(entry)}
+                    onChange={(event) => change(index, { name: event.target.value })}
+                  />
+                )}
+              </Slot>
+            ),
+          },
+          {
+            header: "Type",
+            className: styles.wide,
+            cell: (entry, index) => (
+              <Slot field={`physical[${index}].type`} problems={problems}>
+                {(attributes) => (
+                  <Select
+                    {...attributes}
+                    aria-label={`Type of ${nameOf(entry)}`}
+                    value={entry.type}
+                    onChange={(event) => change(index, { type: event.target.value })}
+                    options={[...new Set([...types, entry.type])].map((type) => ({ value: type, label: type }))}
+                  />
+                )}
+              </Slot>
+            ),
+          },
+          {
+            header: "Nodes, in order",
+            className: styles.widest,
+            cell: (entry, index) => (
+              <Nodes
                 entry={entry}
                 field={`physical[${index}]`}
                 problems={problems}
-                types={types}
-                onChange={(changed) => onChange(changePhysical(document, index, changed))}
-                onRemove={() => onChange(removePhysical(document, index))}
+                onChange={(changed) => change(index, changed)}
               />
-            ))}
-          </tbody>
-        </TableFrame>
-      )}
+            ),
+          },
+          {
+            header: "Remove",
+            isHeaderHidden: true,
+            className: styles.last,
+            cell: (entry, index) => (
+              <IconButton
+                label={`Remove cell ${nameOf(entry)}`}
+                icon={<Trash2 size={15} />}
+                onClick={() => onChange(removePhysical(document, index))}
+              />
+            ),
+          },
+        ]}
+      />
       {physical.length > shown && (
         <p className={styles.more}>
           <Button onClick={() => setShown(shown + ROWS_AT_A_TIME)}>Show more</Button>
@@ -69,63 +113,36 @@ export function HardwarePanel({ document, problems, onChange }: PartProps) {
   );
 }
 
-interface RowProps extends Pick<PartProps, "problems"> {
+interface NodesProps extends Pick<PartProps, "problems"> {
   entry: PhysicalEntry;
   field: string;
-  types: readonly string[];
   onChange: (changed: Partial<PhysicalEntry>) => void;
-  onRemove: () => void;
 }
 
-function PhysicalRow({ entry, field, problems, types, onChange, onRemove }: RowProps) {
-  const name = entry.name ?? entry.nodes?.[0] ?? "";
+function Nodes({ entry, field, problems, onChange }: NodesProps) {
   const reordered = Object.keys(entry.gpus ?? {});
   return (
-    <tr>
-      <td className={styles.wide}>
-        <Slot field={`${field}.name`} problems={problems}>
-          {(attributes) => (
-            <TextInput
-              {...attributes}
-              aria-label="Name of the cell"
-              value={name}
-              onChange={(event) => onChange({ name: event.target.value })}
-            />
-          )}
-        </Slot>
-      </td>
-      <td className={styles.wide}>
-        <Slot field={`${field}.type`} problems={problems}>
-          {(attributes) => (
-            <Select
-              {...attributes}
-              aria-label={`Type of ${name}`}
-              value={entry.type}
-              onChange={(event) => onChange({ type: event.target.value })}
-              options={[...new Set([...types, entry.type])].map((type) => ({ value: type, label: type }))}
-            />
-          )}
-        </Slot>
-      </td>
-      <td className={styles.widest}>
-        <Slot field={`${field}.nodes`} problems={problems} withParts>
-          {(attributes) => <NodesInput {...attributes} name={name} nodes={entry.nodes ?? []} onChange={onChange} />}
-        </Slot>
-        <Slot field={`${field}.gpus`} problems={problems} withParts>
-          {() =>
-            reordered.length > 0 && (
-              <p className={styles.note}>
-                The GPUs of {reordered.join(", ")} are in an order of their own (see the text).
-              </p>
-            )
-          }
-        </Slot>
-      </td>
-      <td className={styles.last}>
-        <IconButton label={`Remove cell ${name}`} icon={<Trash2 size={15} />} onClick={onRemove} />
-      </td>
-    </tr>
+    <>
+      <Slot field={`${field}.nodes`} problems={problems} withParts>
+        {(attributes) => (
+          <NodesInput {...attributes} name={nameOf(entry)} nodes={entry.nodes ?? []} onChange={onChange} />
+        )}
+      </Slot>
+      <Slot field={`${field}.gpus`} problems={problems} withParts>
+        {() =>
+          reordered.length > 0 && (
+            <p className={styles.note}>
+              The GPUs of {reordered.join(", ")} are in an order of their own (see the text).
+            </p>
+          )
+        }
+      </Slot>
+    </>
   );
+}
+
+function nameOf(entry: PhysicalEntry): string {
+  return entry.name ?? entry.nodes?.[0] ?? "";
 }
 
 interface NodesInputProps {

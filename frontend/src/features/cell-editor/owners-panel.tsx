@@ -6,9 +6,10 @@ import { setCells } from "@/features/cell-editor/document";
 import { problemAt } from "@/features/cell-editor/problems";
 import { Slot } from "@/features/cell-editor/slot";
 import type { PartProps } from "@/features/cell-editor/types-panel";
+import { DataTable, type Column as Declared } from "@/ui/data-table";
 import { EmptyState } from "@/ui/feedback";
 import { NumberInput, TextInput } from "@/ui/field";
-import { muted, oneLine, Panel, TableFrame } from "@/ui/layout";
+import { muted, oneLine, Panel } from "@/ui/layout";
 import styles from "@/features/cell-editor/editor.module.css";
 
 /** With more virtual clusters than this they can be searched. */
@@ -27,6 +28,12 @@ export function OwnersPanel({ document, problems, onChange, clusters, guaranteed
   const columns = useMemo(() => columnsOf(document), [document]);
   const names = [...new Set([...clusters, ...Object.keys(document.virtual_clusters ?? {})])].sort();
   const shown = names.filter((name) => name.includes(wanted.trim()));
+  const emptyTitle =
+    columns.length === 0
+      ? "No hardware to divide yet"
+      : names.length === 0
+        ? "No virtual clusters yet"
+        : "No virtual cluster matches";
   return (
     <Panel
       title="Cells of each virtual cluster"
@@ -43,64 +50,52 @@ export function OwnersPanel({ document, problems, onChange, clusters, guaranteed
         )
       }
     >
-      {columns.length === 0 || names.length === 0 ? (
-        <EmptyState title={columns.length === 0 ? "No hardware to divide yet" : "No virtual clusters yet"} />
-      ) : (
-        <TableFrame label="Cells of each virtual cluster">
-          <thead>
-            <tr>
-              <th>Virtual cluster</th>
-              <th>Comes to</th>
-              {columns.map((column) => (
-                <th key={column.path}>
-                  {column.path}
-                  <br />
-                  <span className={muted}>{describe(column)}</span>
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((name) => (
-              <tr key={name}>
-                <th scope="row" className={styles.owner}>
-                  <Slot field={`virtual_clusters.${name}`} problems={problems}>
-                    {(attributes) => (
-                      <span {...attributes} tabIndex={-1}>
-                        {name}
-                      </span>
-                    )}
-                  </Slot>
-                </th>
-                <td className={`${oneLine} ${muted}`}>{gpusText(guaranteed?.[name])}</td>
-                {columns.map((column) => (
-                  <td key={column.path} className={styles.narrow}>
-                    <Count document={document} problems={problems} onChange={onChange} cluster={name} column={column} />
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-          <tfoot>
-            <tr>
-              <th scope="row">In the hardware</th>
-              <td />
-              {columns.map((column) => (
-                <td key={column.path}>{column.chain === null ? "none" : column.total}</td>
-              ))}
-            </tr>
-            <tr>
-              <th scope="row">Could still be given</th>
-              <td />
-              {columns.map((column) => (
-                <td key={column.path}>
-                  <Left column={column} problem={problemAt(problems, `virtual_clusters.*.cells.${column.type}`)} />
-                </td>
-              ))}
-            </tr>
-          </tfoot>
-        </TableFrame>
-      )}
+      <DataTable
+        label="Cells of each virtual cluster"
+        rows={columns.length === 0 || names.length === 0 ? [] : shown.map((name) => ({ name }))}
+        rowKey={({ name }) => name}
+        empty={<EmptyState title={emptyTitle} />}
+        columns={[
+          {
+            header: "Virtual cluster",
+            isRowHeader: true,
+            className: styles.owner,
+            cell: ({ name }) => (
+              <Slot field={`virtual_clusters.${name}`} problems={problems}>
+                {(attributes) => (
+                  <span {...attributes} tabIndex={-1}>
+                    {name}
+                  </span>
+                )}
+              </Slot>
+            ),
+            footer: ["In the hardware", "Could still be given"],
+          },
+          {
+            header: "Comes to",
+            className: `${oneLine} ${muted}`,
+            cell: ({ name }) => gpusText(guaranteed?.[name]),
+          },
+          ...columns.map((column): Declared<{ name: string }> => ({
+            id: `cells ${column.path}`,
+            header: (
+              <>
+                {column.path}
+                <br />
+                <span className={muted}>{describe(column)}</span>
+              </>
+            ),
+            className: styles.narrow,
+            cell: ({ name }) => (
+              <Count document={document} problems={problems} onChange={onChange} cluster={name} column={column} />
+            ),
+            footer: [
+              column.chain === null ? "none" : column.total,
+              <Left column={column} problem={problemAt(problems, `virtual_clusters.*.cells.${column.type}`)} />,
+            ],
+          })),
+        ]}
+      />
     </Panel>
   );
 }

@@ -4,8 +4,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { eventsQuery, nodesQuery, tenantsQuery } from "@/api/queries";
 import { EventTable } from "@/components/event-table";
 import { Filter } from "@/components/filter";
-import { ShowMore } from "@/components/show-more";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { EmptyState } from "@/ui/feedback";
 import { PageLayout, Panel, Row } from "@/ui/layout";
 
 const route = getRouteApi("/events");
@@ -44,15 +43,13 @@ export function EventsPage() {
         />
       </Row>
       <Panel flush>
-        {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-        {query.isPending ? (
-          <SkeletonLines count={10} />
-        ) : events.length > 0 ? (
-          <EventTable events={events} />
-        ) : (
-          <EmptyState title="Nothing happened here yet" />
-        )}
-        <ShowMore query={query}>Show older events</ShowMore>
+        <EventTable
+          events={events}
+          query={query}
+          skeletonLines={10}
+          empty={<EmptyState title="Nothing happened here yet" />}
+          more="Show older events"
+        />
       </Panel>
     </PageLayout>
   );

@@ -9,9 +9,10 @@ import { Tag } from "@/components/state-badge";
 import { RuleDialog } from "@/features/failures/rule-dialog";
 import { earlier, endsOf, retryText } from "@/features/failures/rule-draft";
 import { Button, IconButton } from "@/ui/button";
+import { DataTable, type DataTableProps } from "@/ui/data-table";
 import { Confirm } from "@/ui/dialog";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
-import { muted, Panel, TableFrame } from "@/ui/layout";
+import { EmptyState } from "@/ui/feedback";
+import { muted, Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 import styles from "@/features/failures/failures.module.css";
 
@@ -42,25 +43,16 @@ export function RulesPanel() {
         )
       }
     >
-      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-      {query.isPending && <SkeletonLines />}
-      {query.data?.rules.length === 0 && (
-        <EmptyState title="No rules of this site">
-          Failures are told apart by built-in rules. Rules of the site come before them: by a text in the output, an
-          exit code or a signal they say what happened, what can be done about it, and whether the job is tried again.
-        </EmptyState>
-      )}
-      {query.data && query.data.rules.length > 0 && (
-        <RuleTable
-          rules={query.data.rules}
-          busy={change.isPending}
-          {...(me.is_operator && {
-            onEdit: setEditing,
-            onEarlier: (name: string) => change.mutate((rules) => earlier(rules, name)),
-            onRemove: setRemoving,
-          })}
-        />
-      )}
+      <RuleTable
+        rules={query.data?.rules}
+        query={query}
+        busy={change.isPending}
+        {...(me.is_operator && {
+          onEdit: setEditing,
+          onEarlier: (name: string) => change.mutate((rules) => earlier(rules, name)),
+          onRemove: setRemoving,
+        })}
+      />
       {editing && query.data && (
         <RuleDialog rule={editing === "new" ? null : editing} known={query.data} onClose={() => setEditing(null)} />
       )}
@@ -77,8 +69,8 @@ export function RulesPanel() {
   );
 }
 
-interface RuleTableProps {
-  rules: readonly FailureRule[];
+interface RuleTableProps extends Pick<DataTableProps<FailureRule>, "query"> {
+  rules: readonly FailureRule[] | undefined;
   busy: boolean;
   /** Only of who may change them. */
   onEdit?: (rule: FailureRule) => void;
@@ -86,55 +78,63 @@ interface RuleTableProps {
   onRemove?: (name: string) => void;
 }
 
-function RuleTable({ rules, busy, onEdit, onEarlier, onRemove }: RuleTableProps) {
+function RuleTable({ rules, query, busy, onEdit, onEarlier, onRemove }: RuleTableProps) {
   return (
-    <TableFrame label="Rules in the order in which they are tried">
-      <thead>
-        <tr>
-          <th>Rule</th>
-          <th>Matches</th>
-          <th>Class</th>
-          <th>Tried again</th>
-          {onEdit && (
-            <th>
-              <span className="visually-hidden">Change</span>
-            </th>
-          )}
-        </tr>
-      </thead>
-      <tbody>
-        {rules.map((rule, place) => (
-          <tr key={rule.name}>
-            <th scope="row">
-              <div className={styles.rule}>
-                {rule.name} {rule.severity !== "error" && <Tag>{rule.severity}</Tag>}
-                <p className={muted}>{[rule.says, rule.advice].filter(Boolean).join(". ")}</p>
-              </div>
-            </th>
-            <td className={styles.matches}>
+    <DataTable
+      label="Rules in the order in which they are tried"
+      rows={rules}
+      rowKey={({ name }) => name}
+      query={query}
+      empty={
+        <EmptyState title="No rules of this site">
+          Failures are told apart by built-in rules. Rules of the site come before them: by a text in the output, an
+          exit code or a signal they say what happened, what can be done about it, and whether the job is tried again.
+        </EmptyState>
+      }
+      columns={[
+        {
+          header: "Rule",
+          isRowHeader: true,
+          cell: (rule) => (
+            <div className={styles.rule}>
+              {rule.name} {rule.severity !== "error" && <Tag>{rule.severity}</Tag>}
+              <p className={muted}>{[rule.says, rule.advice].filter(Boolean).join(". ")}</p>
+            </div>
+          ),
+        },
+        {
+          header: "Matches",
+          className: styles.matches,
+          cell: (rule) => (
+            <>
               {rule.pattern && <code>{rule.pattern}</code>} <span className={muted}>{endsOf(rule)}</span>
-            </td>
-            <td>{rule.class}</td>
-            <td>{retryText(rule)}</td>
-            {onEdit && (
-              <td className={styles.actions}>
-                <IconButton
-                  label={`Try ${rule.name} earlier`}
-                  icon={<ArrowUp size={15} />}
-                  disabled={place === 0 || busy}
-                  onClick={() => onEarlier?.(rule.name)}
-                />
-                <IconButton label={`Edit ${rule.name}`} icon={<Pencil size={15} />} onClick={() => onEdit(rule)} />
-                <IconButton
-                  label={`Remove ${rule.name}`}
-                  icon={<Trash2 size={15} />}
-                  onClick={() => onRemove?.(rule.name)}
-                />
-              </td>
-            )}
-          </tr>
-        ))}
-      </tbody>
-    </TableFrame>
+            </>
+          ),
+        },
+        { header: "Class", cell: (rule) => rule.class },
+        { header: "Tried again", cell: retryText },
+        onEdit && {
+          header: "Change",
+          isHeaderHidden: true,
+          className: styles.actions,
+          cell: (rule, place) => (
+            <>
+              <IconButton
+                label={`Try ${rule.name} earlier`}
+                icon={<ArrowUp size={15} />}
+                disabled={place === 0 || busy}
+                onClick={() => onEarlier?.(rule.name)}
+              />
+              <IconButton label={`Edit ${rule.name}`} icon={<Pencil size={15} />} onClick={() => onEdit(rule)} />
+              <IconButton
+                label={`Remove ${rule.name}`}
+                icon={<Trash2 size={15} />}
+                onClick={() => onRemove?.(rule.name)}
+              />
+            </>
+          ),
+        },
+      ]}
+    />
   );
 }

@@ -2,79 +2,89 @@ import type { TenantFairness } from "@/api/ledger-types";
 import { count } from "@/components/format";
 import { figure } from "@/components/ledger/words";
 import { dealingsText, gainText, percent, scalesOf } from "@/features/fairness/words";
-import { muted, oneLine, TableFrame } from "@/ui/layout";
+import { DataTable } from "@/ui/data-table";
+import { muted, oneLine } from "@/ui/layout";
 import styles from "@/features/fairness/fairness.module.css";
 
 /** One row for each tenant. */
 export function TenantTable({ tenants }: { tenants: readonly TenantFairness[] }) {
   const scales = scalesOf(tenants);
   return (
-    <TableFrame label="Fairness by tenant">
-      <thead>
-        <tr>
-          <th>Tenant</th>
-          <th>Jobs</th>
-          <th>GPUs received of those entitled to</th>
-          <th>Here and alone</th>
-          <th>Rho</th>
-          <th>Envy</th>
-          <th>Lent and traded</th>
-        </tr>
-      </thead>
-      <tbody>
-        {tenants.map((tenant) => (
-          <Row key={tenant.tenant} tenant={tenant} scales={scales} />
-        ))}
-      </tbody>
-    </TableFrame>
+    <DataTable
+      label="Fairness by tenant"
+      rows={tenants}
+      rowKey={({ tenant }) => tenant}
+      columns={[
+        {
+          header: "Tenant",
+          isRowHeader: true,
+          sortBy: ({ tenant }) => tenant,
+          cell: ({ tenant, weight }) => (
+            <>
+              {tenant} <span className={muted}>weight {count(weight)}</span>
+            </>
+          ),
+        },
+        {
+          header: "Jobs",
+          className: oneLine,
+          sortBy: (tenant) => tenant.jobs_running,
+          cell: (tenant) => (
+            <>
+              {tenant.jobs_running} running, {tenant.jobs_waiting} waiting
+              <br />
+              <span className={muted}>want {count(tenant.demand_gpus)} GPUs</span>
+            </>
+          ),
+        },
+        {
+          header: "GPUs received of those entitled to",
+          cell: (tenant) => <Bars tenant={tenant} scales={scales} />,
+        },
+        { header: "Here and alone", cell: (tenant) => <Gain tenant={tenant} /> },
+        {
+          header: "Rho",
+          className: oneLine,
+          sortBy: (tenant) => tenant.rho_worst,
+          cell: (tenant) => <Rho {...tenant} />,
+        },
+        { header: "Envy", className: oneLine, cell: (tenant) => <Envy tenant={tenant} /> },
+        { header: "Lent and traded", cell: (tenant) => dealingsText(tenant) || UNKNOWN },
+      ]}
+    />
   );
 }
 
-function Row({ tenant, scales }: { tenant: TenantFairness; scales: ReadonlyMap<string, number> }) {
+const UNKNOWN = <span className={muted}>–</span>;
+
+function Gain({ tenant }: { tenant: TenantFairness }) {
   const gain = gainText(tenant);
-  const unknown = <span className={muted}>–</span>;
+  if (gain === null) return UNKNOWN;
+  return <strong className={tenant.better_off_alone ? styles.worse : undefined}>{gain}</strong>;
+}
+
+function Rho({ rho_worst: worst, rho_mean: mean }: Pick<TenantFairness, "rho_worst" | "rho_mean">) {
+  if (worst === null) return UNKNOWN;
   return (
-    <tr>
-      <th scope="row">
-        {tenant.tenant} <span className={muted}>weight {count(tenant.weight)}</span>
-      </th>
-      <td className={oneLine}>
-        {tenant.jobs_running} running, {tenant.jobs_waiting} waiting
-        <br />
-        <span className={muted}>want {count(tenant.demand_gpus)} GPUs</span>
-      </td>
-      <td>
-        <Bars tenant={tenant} scales={scales} />
-      </td>
-      <td>
-        {gain === null ? (
-          unknown
-        ) : (
-          <strong className={tenant.better_off_alone ? styles.worse : undefined}>{gain}</strong>
-        )}
-      </td>
-      <td className={oneLine}>
-        {tenant.rho_worst === null ? (
-          unknown
-        ) : (
-          <>
-            {figure(tenant.rho_worst)} at worst
-            <br />
-            <span className={muted}>{tenant.rho_mean !== null && `${figure(tenant.rho_mean)} on average`}</span>
-          </>
-        )}
-      </td>
-      <td className={oneLine}>
-        {gain === null ? unknown : tenant.envy > 0 ? percent(tenant.envy) : "none"}
-        {tenant.envies && (
-          <>
-            <br />
-            <span className={muted}>envies {tenant.envies}</span>
-          </>
-        )}
-      </td>
-      <td>{dealingsText(tenant) || unknown}</td>
-    </tr>
+    <>
+      {figure(worst)} at worst
+      <br />
+      <span className={muted}>{mean !== null && `${figure(mean)} on average`}</span>
+    </>
+  );
+}
+
+function Envy({ tenant }: { tenant: TenantFairness }) {
+  return (
+    <>
+      {gainText(tenant) === null ? UNKNOWN : tenant.envy > 0 ? percent(tenant.envy) : "none"}
+      {tenant.envies && (
+        <>
+          <br />
+          <span className={muted}>envies {tenant.envies}</span>
+        </>
+      )}
+    </>
   );
 }
 

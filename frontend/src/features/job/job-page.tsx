@@ -191,14 +191,7 @@ function Events({ job }: { job: Job }) {
   useEffect(() => void refetch(), [job.version, refetch]);
   return (
     <Panel flush>
-      {query.isError && <ErrorNotice error={query.error} />}
-      {query.isPending ? (
-        <SkeletonLines />
-      ) : query.data?.length ? (
-        <EventTable events={query.data} />
-      ) : (
-        <EmptyState title="No events" />
-      )}
+      <EventTable events={query.data} query={query} empty={<EmptyState title="No events" />} />
     </Panel>
   );
 }

@@ -2,8 +2,9 @@ import { Link } from "@tanstack/react-router";
 
 import type { Job } from "@/api/types";
 import { words } from "@/components/format";
+import { DataTable } from "@/ui/data-table";
 import { EmptyState } from "@/ui/feedback";
-import { Panel, TableFrame } from "@/ui/layout";
+import { Panel } from "@/ui/layout";
 
 /** Which GPUs the gang has, and which ranks run where. */
 export function PlacementPanel({ job }: { job: Job }) {
@@ -17,30 +18,25 @@ export function PlacementPanel({ job }: { job: Job }) {
   }
   return (
     <Panel title="Placement" flush>
-      <TableFrame label="Placement">
-        <thead>
-          <tr>
-            <th>Node</th>
-            <th>{attempt.gpu_model} GPUs</th>
-            <th>Ranks</th>
-            <th>State</th>
-          </tr>
-        </thead>
-        <tbody>
-          {attempt.placement.map((part) => (
-            <tr key={part.node}>
-              <td>
-                <Link to="/nodes/$name" params={{ name: part.node }}>
-                  {part.node}
-                </Link>
-              </td>
-              <td>{part.gpus.map((gpu) => gpu.index).join(", ")}</td>
-              <td>{part.ranks.join(", ")}</td>
-              <td>{words(part.state)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </TableFrame>
+      <DataTable
+        label="Placement"
+        rows={attempt.placement}
+        rowKey={({ node }) => node}
+        columns={[
+          {
+            header: "Node",
+            isRowHeader: true,
+            cell: ({ node }) => (
+              <Link to="/nodes/$name" params={{ name: node }}>
+                {node}
+              </Link>
+            ),
+          },
+          { header: `${attempt.gpu_model} GPUs`, cell: ({ gpus }) => gpus.map(({ index }) => index).join(", ") },
+          { header: "Ranks", cell: ({ ranks }) => ranks.join(", ") },
+          { header: "State", cell: ({ state }) => words(state) },
+        ]}
+      />
     </Panel>
   );
 }

@@ -12,8 +12,9 @@ import { RelativeBar, SourceMark } from "@/components/speeds/source-mark";
 import { isGuess, kindOf, percent, speedText } from "@/components/speeds/sources";
 import { Tag } from "@/components/state-badge";
 import { policyName, speedSentence, targetSentence } from "@/features/job/why-model";
+import { DataTable } from "@/ui/data-table";
 import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
-import { muted, numeric, oneLine, Panel, TableFrame } from "@/ui/layout";
+import { muted, oneLine, Panel } from "@/ui/layout";
 import styles from "@/features/job/job-page.module.css";
 
 /** Says that a job's speed is made up, and like what; examples/digits/pacing.py. */
@@ -80,54 +81,54 @@ function SpeedTable({ speeds, isOver }: { speeds: JobSpeeds; isOver: boolean }) 
   const hasTargets = !isOver && models.some(({ target_share: share }) => share !== null);
   const hasReceived = !isOver && models.some(({ received_share: share }) => share !== null);
   return (
-    <TableFrame label="Speed and share by GPU model">
-      <thead>
-        <tr>
-          <th>GPU model</th>
-          <th>Speed</th>
-          <th>Known from</th>
-          {hasTargets && <th className={numeric}>Target</th>}
-          {hasReceived && <th className={numeric}>Since the allocation</th>}
-          <th className={numeric}>In all</th>
-          <th className={numeric}>Price of an hour</th>
-        </tr>
-      </thead>
-      <tbody>
-        {models.map((model) => (
-          <tr key={model.gpu_model} className={model.accepted ? undefined : styles.declined}>
-            <th scope="row" className={oneLine}>
+    <DataTable
+      label="Speed and share by GPU model"
+      rows={models}
+      rowKey={({ gpu_model: model }) => model}
+      rowAttributes={({ accepted }) => ({ className: accepted ? undefined : styles.declined })}
+      columns={[
+        {
+          header: "GPU model",
+          isRowHeader: true,
+          className: oneLine,
+          cell: (model) => (
+            <>
               {model.gpu_model} {model.runs_now && <Tag>runs now</Tag>}
               {!model.accepted && <Tag title="Its specification does not name this model">not accepted</Tag>}
-            </th>
-            <td>
-              <SpeedCell model={model} />
-            </td>
-            <td>
-              <SourceMark source={model.source} samples={model.samples} confidence={model.confidence} />
-            </td>
-            {hasTargets && <td className={numeric}>{share(model.target_share)}</td>}
-            {hasReceived && (
-              <td
-                className={`${numeric} ${oneLine}`}
-                title={model.received_seconds === null ? "" : duration(model.received_seconds)}
-              >
-                {share(model.received_share)}
-              </td>
-            )}
-            <td className={`${numeric} ${oneLine}`}>
-              {model.attained_gpu_seconds > 0 ? (
-                <>
-                  {gpuHours(model.attained_gpu_seconds)} <span className={muted}>{share(model.attained_share)}</span>
-                </>
-              ) : (
-                "–"
-              )}
-            </td>
-            <td className={numeric}>{model.price_per_hour.toFixed(2)}</td>
-          </tr>
-        ))}
-      </tbody>
-    </TableFrame>
+            </>
+          ),
+        },
+        { header: "Speed", cell: (model) => <SpeedCell model={model} /> },
+        {
+          header: "Known from",
+          cell: ({ source, samples, confidence }) => (
+            <SourceMark source={source} samples={samples} confidence={confidence} />
+          ),
+        },
+        hasTargets && { header: "Target", isNumeric: true, cell: (model) => share(model.target_share) },
+        hasReceived && {
+          header: "Since the allocation",
+          isNumeric: true,
+          className: oneLine,
+          attributes: ({ received_seconds: seconds }) => ({ title: seconds === null ? undefined : duration(seconds) }),
+          cell: (model) => share(model.received_share),
+        },
+        {
+          header: "In all",
+          isNumeric: true,
+          className: oneLine,
+          cell: ({ attained_gpu_seconds: seconds, attained_share: part }) =>
+            seconds > 0 ? (
+              <>
+                {gpuHours(seconds)} <span className={muted}>{share(part)}</span>
+              </>
+            ) : (
+              "–"
+            ),
+        },
+        { header: "Price of an hour", isNumeric: true, cell: (model) => model.price_per_hour.toFixed(2) },
+      ]}
+    />
   );
 }
 

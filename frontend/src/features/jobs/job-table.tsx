@@ -4,67 +4,64 @@ import type { Job } from "@/api/types";
 import { duration, moment, secondsBetween } from "@/components/format";
 import { useNow } from "@/components/now";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
+import { DataTable, type Column, type DataTableProps } from "@/ui/data-table";
 import { Checkbox } from "@/ui/field";
-import { numeric, oneLine, TableFrame } from "@/ui/layout";
+import { oneLine } from "@/ui/layout";
 import styles from "@/features/jobs/jobs-page.module.css";
 
-interface JobTableProps {
+interface JobTableProps extends Pick<DataTableProps<Job>, "query" | "empty" | "skeletonLines"> {
   jobs: readonly Job[];
   selected: ReadonlySet<number>;
   onSelect: (selected: ReadonlySet<number>) => void;
 }
 
-export function JobTable({ jobs, selected, onSelect }: JobTableProps) {
+export function JobTable({ jobs, selected, onSelect, ...rest }: JobTableProps) {
   const open = jobs.filter((job) => job.ended_at === null);
   const toggle = (id: number) => {
     const next = new Set(selected);
     if (!next.delete(id)) next.add(id);
     onSelect(next);
   };
+  const selection: Column<Job> = {
+    id: "selection",
+    header: (
+      <Checkbox
+        label="Select all that have not ended"
+        bare
+        disabled={open.length === 0}
+        checked={open.length > 0 && open.every((job) => selected.has(job.id))}
+        onChange={(event) => onSelect(new Set(event.target.checked ? open.map((job) => job.id) : []))}
+      />
+    ),
+    cell: (job) => (
+      <Checkbox
+        label={`Select ${job.name}`}
+        bare
+        checked={selected.has(job.id)}
+        disabled={job.ended_at !== null}
+        onChange={() => toggle(job.id)}
+      />
+    ),
+  };
   return (
-    <TableFrame label="Jobs">
-      <thead>
-        <tr>
-          <th>
-            <Checkbox
-              label="Select all that have not ended"
-              bare
-              disabled={open.length === 0}
-              checked={open.length > 0 && open.every((job) => selected.has(job.id))}
-              onChange={(event) => onSelect(new Set(event.target.checked ? open.map((job) => job.id) : []))}
-            />
-          </th>
-          <th>Job</th>
-          <th className={styles.wide}>State</th>
-          <th>In state</th>
-          <th className={numeric}>GPUs</th>
-          <th>Tenant</th>
-          <th>Virtual cluster</th>
-          <th>Submitted</th>
-        </tr>
-      </thead>
-      <tbody>
-        {jobs.map((job) => (
-          <JobRow key={job.id} job={job} selected={selected.has(job.id)} onToggle={() => toggle(job.id)} />
-        ))}
-      </tbody>
-    </TableFrame>
+    <DataTable
+      label="Jobs"
+      rows={jobs}
+      rowKey={({ id }) => id}
+      rowAttributes={({ id }) => ({ "data-selected": selected.has(id) || undefined })}
+      columns={[selection, ...COLUMNS]}
+      {...rest}
+    />
   );
 }
 
-function JobRow({ job, selected, onToggle }: { job: Job; selected: boolean; onToggle: () => void }) {
-  return (
-    <tr data-selected={selected || undefined}>
-      <td>
-        <Checkbox
-          label={`Select ${job.name}`}
-          bare
-          checked={selected}
-          disabled={job.ended_at !== null}
-          onChange={onToggle}
-        />
-      </td>
-      <td className={styles.name}>
+const COLUMNS: readonly Column<Job>[] = [
+  {
+    header: "Job",
+    isRowHeader: true,
+    className: styles.name,
+    cell: (job) => (
+      <>
         <Link to="/jobs/$id" params={{ id: String(job.id) }}>
           {job.name}
         </Link>{" "}
@@ -74,25 +71,39 @@ function JobRow({ job, selected, onToggle }: { job: Job; selected: boolean; onTo
           <Badge look={jobLook(job)} />
         </span>
         <p className={styles.note}>{noteOf(job)}</p>
-      </td>
-      <td className={styles.wide}>
-        <Badge look={jobLook(job)} />
-      </td>
-      <td className={oneLine}>
-        <TimeInState job={job} />
-      </td>
-      <td className={`${numeric} ${oneLine}`}>
+      </>
+    ),
+  },
+  {
+    header: "State",
+    headerClassName: styles.wide,
+    className: styles.wide,
+    cell: (job) => <Badge look={jobLook(job)} />,
+  },
+  { header: "In state", className: oneLine, cell: (job) => <TimeInState job={job} /> },
+  {
+    header: "GPUs",
+    isNumeric: true,
+    className: oneLine,
+    cell: (job) => (
+      <>
         {job.gpus} <span className={styles.id}>{job.attempt?.gpu_model ?? job.gpu_models.join(" or ")}</span>
-      </td>
-      <td>{job.tenant}</td>
-      <td className={oneLine}>
+      </>
+    ),
+  },
+  { header: "Tenant", cell: ({ tenant }) => tenant },
+  {
+    header: "Virtual cluster",
+    className: oneLine,
+    cell: (job) => (
+      <>
         {job.virtual_cluster}
         {job.guarantee === "opportunistic" && <p className={styles.id}>opportunistic</p>}
-      </td>
-      <td className={oneLine}>{moment(job.submitted_at)}</td>
-    </tr>
-  );
-}
+      </>
+    ),
+  },
+  { header: "Submitted", className: oneLine, cell: (job) => moment(job.submitted_at) },
+];
 
 /** The one thing to know about a job beyond its state. */
 function noteOf(job: Job): string {

@@ -10,7 +10,7 @@ import { JobFilterBar } from "@/features/jobs/filter-bar";
 import { JobTable } from "@/features/jobs/job-table";
 import { useNewest } from "@/live/live";
 import { Button, buttonClass } from "@/ui/button";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { EmptyState } from "@/ui/feedback";
 import { PageLayout, Panel } from "@/ui/layout";
 import styles from "@/features/jobs/jobs-page.module.css";
 
@@ -44,14 +44,14 @@ function JobList({ search, onClear }: { search: JobSearch; onClear: () => void }
       {selected.size > 0 && (
         <CancelSelected jobs={jobs.filter((job) => selected.has(job.id))} onDone={() => setSelected(new Set())} />
       )}
-      {list.isError && <ErrorNotice error={list.error} onRetry={() => void list.refetch()} />}
-      {list.isPending ? (
-        <SkeletonLines count={10} />
-      ) : jobs.length === 0 && !list.isError ? (
-        <Nothing isFiltered={Object.keys(search).length > 0} onClear={onClear} />
-      ) : (
-        <JobTable jobs={jobs} selected={selected} onSelect={setSelected} />
-      )}
+      <JobTable
+        jobs={jobs}
+        selected={selected}
+        onSelect={setSelected}
+        query={list}
+        skeletonLines={10}
+        empty={<Nothing isFiltered={Object.keys(search).length > 0} onClear={onClear} />}
+      />
       {(cursors.length > 0 || next) && (
         <nav className={styles.pager} aria-label="Pages">
           <Button disabled={cursors.length === 0} onClick={() => setCursors(cursors.slice(0, -1))}>

@@ -8,7 +8,7 @@ import { tenantsQuery, virtualClustersQuery } from "@/api/queries";
 import { Filter } from "@/components/filter";
 import { LedgerList } from "@/components/ledger/ledger-list";
 import { KIND_TEXT, newestFirst } from "@/components/ledger/words";
-import { ShowMore } from "@/components/show-more";
+import { ShowMore } from "@/ui/show-more";
 import { TypedSearch } from "@/components/typed-search";
 import { matches, wholeOf } from "@/features/ledger/filters";
 import { useHeardLines } from "@/features/ledger/use-heard-lines";

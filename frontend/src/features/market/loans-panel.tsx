@@ -7,16 +7,16 @@ import { clockAhead, duration, moment } from "@/components/format";
 import { amount, lotText } from "@/components/lot";
 import { useNow } from "@/components/now";
 import { useSession } from "@/components/session";
-import { ShowMore } from "@/components/show-more";
 import { Tag } from "@/components/state-badge";
 import { PartBar } from "@/components/use-bar";
 import { useDeed } from "@/features/market/use-deed";
 import { partLeft } from "@/features/market/words";
 import { Button } from "@/ui/button";
 import { Segments } from "@/ui/choice";
+import { DataTable, type DataTableProps } from "@/ui/data-table";
 import { Confirm } from "@/ui/dialog";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
-import { muted, numeric, oneLine, Panel, TableFrame } from "@/ui/layout";
+import { EmptyState, ErrorNotice } from "@/ui/feedback";
+import { muted, oneLine, Panel } from "@/ui/layout";
 import styles from "@/features/market/market.module.css";
 
 const WHICH = [
@@ -44,10 +44,12 @@ function Current() {
   const [ending, setEnding] = useState<Loan | null>(null);
   return (
     <>
-      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-      {query.isPending && <SkeletonLines />}
-      {query.data?.length === 0 && <EmptyState title="Nothing is on loan">Everybody has what is their own.</EmptyState>}
-      {query.data && query.data.length > 0 && <LoanTable loans={query.data} onEnd={setEnding} />}
+      <LoanTable
+        loans={query.data}
+        query={query}
+        empty={<EmptyState title="Nothing is on loan">Everybody has what is their own.</EmptyState>}
+        onEnd={setEnding}
+      />
       {ending && <EndLoan loan={ending} onClose={() => setEnding(null)} />}
     </>
   );
@@ -57,67 +59,66 @@ function Ended() {
   const query = useInfiniteQuery(endedLoansQuery);
   const loans = query.data?.pages.flatMap((page) => page.results) ?? [];
   return (
-    <>
-      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-      {query.isPending && <SkeletonLines />}
-      {query.data && loans.length === 0 && <EmptyState title="No loan has ended yet" />}
-      {loans.length > 0 && <LoanTable loans={loans} />}
-      <ShowMore query={query}>Show older loans</ShowMore>
-    </>
+    <LoanTable
+      loans={loans}
+      query={query}
+      empty={<EmptyState title="No loan has ended yet" />}
+      more="Show older loans"
+    />
   );
 }
 
-function LoanTable({ loans, onEnd }: { loans: readonly Loan[]; onEnd?: (loan: Loan) => void }) {
+interface LoanTableProps extends Pick<DataTableProps<Loan>, "query" | "empty" | "more"> {
+  loans: readonly Loan[] | undefined;
+  onEnd?: (loan: Loan) => void;
+}
+
+function LoanTable({ loans, onEnd, ...rest }: LoanTableProps) {
   return (
-    <TableFrame label="Loans">
-      <thead>
-        <tr>
-          <th>From</th>
-          <th>To</th>
-          <th>What</th>
-          <th>When</th>
-          <th className={numeric}>Paid</th>
-          {onEnd && (
-            <th>
-              <span className="visually-hidden">End</span>
-            </th>
-          )}
-        </tr>
-      </thead>
-      <tbody>
-        {loans.map((loan) => (
-          <tr key={loan.id}>
-            <th scope="row" className={oneLine}>
-              {loan.lender}
-            </th>
-            <td className={oneLine}>{loan.borrower}</td>
-            <td className={styles.lot}>
-              {lotText(loan.lot)}{" "}
-              {loan.in_return && <span className={muted}>for {lotText(loan.in_return)} in return</span>}
-            </td>
-            <td className={oneLine}>
-              <Time loan={loan} />
-            </td>
-            <td className={numeric}>
-              {amount(loan.paid)} {loan.refunded > 0 && <span className={muted}>{amount(loan.refunded)} refunded</span>}
-            </td>
-            {onEnd && (
-              <td className={styles.actions}>
-                {loan.may_end && (
-                  <Button
-                    look="quiet"
-                    aria-label={`End the loan of ${lotText(loan.lot)} from ${loan.lender} to ${loan.borrower}`}
-                    onClick={() => onEnd(loan)}
-                  >
-                    End
-                  </Button>
-                )}
-              </td>
-            )}
-          </tr>
-        ))}
-      </tbody>
-    </TableFrame>
+    <DataTable
+      label="Loans"
+      rows={loans}
+      rowKey={({ id }) => id}
+      columns={[
+        { header: "From", isRowHeader: true, className: oneLine, cell: ({ lender }) => lender },
+        { header: "To", className: oneLine, cell: ({ borrower }) => borrower },
+        {
+          header: "What",
+          className: styles.lot,
+          cell: ({ lot, in_return: given }) => (
+            <>
+              {lotText(lot)} {given && <span className={muted}>for {lotText(given)} in return</span>}
+            </>
+          ),
+        },
+        { header: "When", className: oneLine, cell: (loan) => <Time loan={loan} /> },
+        {
+          header: "Paid",
+          isNumeric: true,
+          cell: ({ paid, refunded }) => (
+            <>
+              {amount(paid)} {refunded > 0 && <span className={muted}>{amount(refunded)} refunded</span>}
+            </>
+          ),
+        },
+        onEnd && {
+          header: "End",
+          isHeaderHidden: true,
+          className: styles.actions,
+          cell: (loan) =>
+            loan.may_end && (
+              <Button
+                look="quiet"
+                aria-label={`End the loan of ${lotText(loan.lot)} from ${loan.lender} to ${loan.borrower}`}
+                onClick={() => onEnd(loan)}
+              >
+                End
+              </Button>
+            ),
+        },
+      ]}
+      {...rest}
+    />
   );
 }
 

@@ -8,10 +8,11 @@ import { useNow } from "@/components/now";
 import { useDeed } from "@/features/market/use-deed";
 import { offerTime, priceText } from "@/features/market/words";
 import { Button } from "@/ui/button";
+import { DataTable } from "@/ui/data-table";
 import { Dialog, DialogActions } from "@/ui/dialog";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { EmptyState, ErrorNotice } from "@/ui/feedback";
 import { Field, Select } from "@/ui/field";
-import { Facts, muted, numeric, oneLine, Panel, TableFrame } from "@/ui/layout";
+import { Facts, muted, oneLine, Panel } from "@/ui/layout";
 import styles from "@/features/market/market.module.css";
 
 interface OffersProps {
@@ -29,67 +30,72 @@ export function OffersPanel({ mine, accounts }: OffersProps) {
     (offer) => `Withdrew the offer of ${lotText(offer.lot)}.`,
   );
   const now = useNow();
-  const offers = query.data ?? [];
   return (
     <Panel title="Open offers" flush>
-      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-      {query.isPending && <SkeletonLines />}
-      {query.data?.length === 0 && (
-        <EmptyState title="Nothing is offered">
-          Admins of a virtual cluster&apos;s tenant and operators offer what it does not need, or set a rule that does.
-        </EmptyState>
-      )}
-      {offers.length > 0 && (
-        <TableFrame label="Open offers">
-          <thead>
-            <tr>
-              <th>Of</th>
-              <th>What</th>
-              <th>When</th>
-              <th>Price in credits</th>
-              <th className={numeric}>Cost now</th>
-              <th>
-                <span className="visually-hidden">Take or withdraw</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {offers.map((offer) => (
-              <tr key={offer.id}>
-                <th scope="row">{offer.lender}</th>
-                <td className={styles.lot}>
-                  {lotText(offer.lot)} <Models lot={offer} />
-                </td>
-                <td className={oneLine}>{offerTime(offer, now)}</td>
-                <td className={styles.lot}>
-                  {priceText(offer)} <span className={muted}>by {offer.made_by}</span>
-                </td>
-                <td className={numeric}>{amount(offer.cost_now)}</td>
-                <td className={styles.actions}>
-                  {mine.some((name) => name !== offer.lender) && (
-                    <Button
-                      aria-label={`Take ${lotText(offer.lot)} of ${offer.lender}`}
-                      onClick={() => setTaking(offer)}
-                    >
-                      Take
-                    </Button>
-                  )}
-                  {offer.may_withdraw && (
-                    <Button
-                      look="quiet"
-                      aria-label={`Withdraw ${lotText(offer.lot)} of ${offer.lender}`}
-                      busy={withdraw.isPending && withdraw.variables.id === offer.id}
-                      onClick={() => withdraw.mutate(offer)}
-                    >
-                      Withdraw
-                    </Button>
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </TableFrame>
-      )}
+      <DataTable
+        label="Open offers"
+        rows={query.data}
+        rowKey={({ id }) => id}
+        query={query}
+        empty={
+          <EmptyState title="Nothing is offered">
+            Admins of a virtual cluster&apos;s tenant and operators offer what it does not need, or set a rule that
+            does.
+          </EmptyState>
+        }
+        columns={[
+          { header: "Of", isRowHeader: true, sortBy: ({ lender }) => lender, cell: ({ lender }) => lender },
+          {
+            header: "What",
+            className: styles.lot,
+            cell: (offer) => (
+              <>
+                {lotText(offer.lot)} <Models lot={offer} />
+              </>
+            ),
+          },
+          { header: "When", className: oneLine, cell: (offer) => offerTime(offer, now) },
+          {
+            header: "Price in credits",
+            className: styles.lot,
+            cell: (offer) => (
+              <>
+                {priceText(offer)} <span className={muted}>by {offer.made_by}</span>
+              </>
+            ),
+          },
+          {
+            header: "Cost now",
+            isNumeric: true,
+            sortBy: (offer) => offer.cost_now,
+            cell: (offer) => amount(offer.cost_now),
+          },
+          {
+            header: "Take or withdraw",
+            isHeaderHidden: true,
+            className: styles.actions,
+            cell: (offer) => (
+              <>
+                {mine.some((name) => name !== offer.lender) && (
+                  <Button aria-label={`Take ${lotText(offer.lot)} of ${offer.lender}`} onClick={() => setTaking(offer)}>
+                    Take
+                  </Button>
+                )}
+                {offer.may_withdraw && (
+                  <Button
+                    look="quiet"
+                    aria-label={`Withdraw ${lotText(offer.lot)} of ${offer.lender}`}
+                    busy={withdraw.isPending && withdraw.variables.id === offer.id}
+                    onClick={() => withdraw.mutate(offer)}
+                  >
+                    Withdraw
+                  </Button>
+                )}
+              </>
+            ),
+          },
+        ]}
+      />
       {taking && <TakeDialog offer={taking} mine={mine} accounts={accounts} onClose={() => setTaking(null)} />}
     </Panel>
   );

@@ -3,15 +3,34 @@ import { Download } from "lucide-react";
 import { useState } from "react";
 
 import { transfersAddress, transfersQuery } from "@/api/market-queries";
+import type { Transfer } from "@/api/market-types";
 import { Filter } from "@/components/filter";
 import { moment } from "@/components/format";
 import { amount } from "@/components/lot";
-import { ShowMore } from "@/components/show-more";
 import { TRANSFER_TEXT } from "@/features/market/words";
 import { buttonClass } from "@/ui/button";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
-import { muted, numeric, oneLine, Panel, TableFrame } from "@/ui/layout";
+import { DataTable, type Column } from "@/ui/data-table";
+import { EmptyState } from "@/ui/feedback";
+import { muted, oneLine, Panel } from "@/ui/layout";
 import styles from "@/features/market/market.module.css";
+
+const COLUMNS: readonly Column<Transfer>[] = [
+  { header: "Time", className: oneLine, cell: ({ at }) => moment(at) },
+  { header: "What", className: oneLine, cell: ({ kind }) => TRANSFER_TEXT[kind] },
+  { header: "From", className: oneLine, cell: ({ from }) => from },
+  { header: "To", className: oneLine, cell: ({ to }) => to },
+  { header: "Credits", isNumeric: true, cell: ({ credits }) => amount(credits) },
+  {
+    header: "Why",
+    className: styles.lot,
+    cell: ({ loan, reason, by }) => (
+      <>
+        {loan !== null && `Loan ${loan}. `}
+        {reason} {by && <span className={muted}>by {by}</span>}
+      </>
+    ),
+  },
+];
 
 /** Every movement of credits, from whom to whom; the newest first. */
 export function TransfersPanel({ names }: { names: readonly string[] }) {
@@ -34,39 +53,15 @@ export function TransfersPanel({ names }: { names: readonly string[] }) {
         </>
       }
     >
-      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-      {query.isPending && <SkeletonLines />}
-      {query.data && transfers.length === 0 && <EmptyState title="No credits have moved yet" />}
-      {transfers.length > 0 && (
-        <TableFrame label="Transfers">
-          <thead>
-            <tr>
-              <th>Time</th>
-              <th>What</th>
-              <th>From</th>
-              <th>To</th>
-              <th className={numeric}>Credits</th>
-              <th>Why</th>
-            </tr>
-          </thead>
-          <tbody>
-            {transfers.map((transfer) => (
-              <tr key={transfer.id}>
-                <td className={oneLine}>{moment(transfer.at)}</td>
-                <td className={oneLine}>{TRANSFER_TEXT[transfer.kind]}</td>
-                <td className={oneLine}>{transfer.from}</td>
-                <td className={oneLine}>{transfer.to}</td>
-                <td className={numeric}>{amount(transfer.credits)}</td>
-                <td className={styles.lot}>
-                  {transfer.loan !== null && `Loan ${transfer.loan}. `}
-                  {transfer.reason} {transfer.by && <span className={muted}>by {transfer.by}</span>}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </TableFrame>
-      )}
-      <ShowMore query={query}>Show older transfers</ShowMore>
+      <DataTable
+        label="Transfers"
+        rows={transfers}
+        rowKey={({ id }) => id}
+        query={query}
+        empty={<EmptyState title="No credits have moved yet" />}
+        more="Show older transfers"
+        columns={COLUMNS}
+      />
     </Panel>
   );
 }

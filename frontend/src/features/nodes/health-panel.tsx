@@ -5,11 +5,11 @@ import { eventsQuery } from "@/api/queries";
 import type { Node } from "@/api/types";
 import { ago, moment } from "@/components/format";
 import { useNow } from "@/components/now";
-import { ShowMore } from "@/components/show-more";
 import { Badge, verdictLook } from "@/components/state-badge";
 import { checkTitle, withdrawnText, worstFirst } from "@/features/nodes/health";
-import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
-import { muted, oneLine, Panel, prose, TableFrame } from "@/ui/layout";
+import { DataTable } from "@/ui/data-table";
+import { EmptyState, Notice } from "@/ui/feedback";
+import { muted, oneLine, Panel, prose } from "@/ui/layout";
 
 /** Who took the node out of service, why, and when it is back. */
 export function WithdrawnNotice({ node }: { node: Node }) {
@@ -31,34 +31,23 @@ export function HealthPanel({ node }: { node: Node }) {
   const now = useNow();
   return (
     <Panel title="Health" flush>
-      {node.health.length === 0 ? (
-        <EmptyState title="Nothing checked yet">The node agent reports what it finds.</EmptyState>
-      ) : (
-        <TableFrame label="Health checks">
-          <thead>
-            <tr>
-              <th>Check</th>
-              <th>Verdict</th>
-              <th>Since</th>
-              <th>Message</th>
-            </tr>
-          </thead>
-          <tbody>
-            {worstFirst(node.health).map((check) => (
-              <tr key={check.name}>
-                <td className={oneLine}>{checkTitle(check)}</td>
-                <td>
-                  <Badge look={verdictLook(check.verdict)} />
-                </td>
-                <td className={`${oneLine} ${muted}`} title={moment(check.since)}>
-                  {ago(check.since, now)}
-                </td>
-                <td className={prose}>{check.message}</td>
-              </tr>
-            ))}
-          </tbody>
-        </TableFrame>
-      )}
+      <DataTable
+        label="Health checks"
+        rows={worstFirst(node.health)}
+        rowKey={({ name }) => name}
+        empty={<EmptyState title="Nothing checked yet">The node agent reports what it finds.</EmptyState>}
+        columns={[
+          { header: "Check", isRowHeader: true, className: oneLine, cell: checkTitle },
+          { header: "Verdict", cell: ({ verdict }) => <Badge look={verdictLook(verdict)} /> },
+          {
+            header: "Since",
+            className: `${oneLine} ${muted}`,
+            attributes: ({ since }) => ({ title: moment(since) }),
+            cell: ({ since }) => ago(since, now),
+          },
+          { header: "Message", className: prose, cell: ({ message }) => message },
+        ]}
+      />
     </Panel>
   );
 }
@@ -69,34 +58,19 @@ export function HealthHistory({ name }: { name: string }) {
   const events = (query.data?.pages ?? []).flatMap(({ results }) => results);
   return (
     <Panel title="Health history" flush>
-      {query.isError && <ErrorNotice error={query.error} />}
-      {query.isPending ? (
-        <SkeletonLines />
-      ) : events.length === 0 ? (
-        <EmptyState title="No verdict has changed" />
-      ) : (
-        <TableFrame label="Changes of verdicts">
-          <thead>
-            <tr>
-              <th>Time</th>
-              <th>From</th>
-              <th>To</th>
-              <th>Finding</th>
-            </tr>
-          </thead>
-          <tbody>
-            {events.map((event) => (
-              <tr key={event.id}>
-                <td className={oneLine}>{moment(event.at)}</td>
-                <td className={muted}>{event.from || "–"}</td>
-                <td>{event.to}</td>
-                <td className={prose}>{event.message}</td>
-              </tr>
-            ))}
-          </tbody>
-        </TableFrame>
-      )}
-      <ShowMore query={query} />
+      <DataTable
+        label="Changes of verdicts"
+        rows={events}
+        rowKey={({ id }) => id}
+        query={query}
+        empty={<EmptyState title="No verdict has changed" />}
+        columns={[
+          { header: "Time", className: oneLine, cell: ({ at }) => moment(at) },
+          { header: "From", className: muted, cell: ({ from }) => from || "–" },
+          { header: "To", cell: ({ to }) => to },
+          { header: "Finding", className: prose, cell: ({ message }) => message },
+        ]}
+      />
     </Panel>
   );
 }

@@ -18,11 +18,13 @@ import { DrainWhatIf } from "@/features/nodes/drain-what-if";
 import { HealthHistory, HealthPanel, WithdrawnNotice } from "@/features/nodes/health-panel";
 import { isolationText, isolationWarning, limitsText } from "@/features/nodes/isolation";
 import { useLiveState, useNewestOne } from "@/live/live";
+import { DataTable, type Column } from "@/ui/data-table";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
-import { Facts, muted, oneLine, PageLayout, Panel, Stack, TableFrame } from "@/ui/layout";
+import { Facts, muted, oneLine, PageLayout, Panel, Stack } from "@/ui/layout";
 import styles from "@/features/nodes/nodes.module.css";
 
 const route = getRouteApi("/nodes/$name");
+const RECENT_EVENTS = 20;
 
 export function NodePage() {
   const { name } = route.useParams();
@@ -113,74 +115,74 @@ function IsolationNotice({ node }: { node: Node }) {
   );
 }
 
+const GPU_COLUMNS: readonly Column<Bed["plots"][number]>[] = [
+  { header: "GPU", isRowHeader: true, cell: ({ gpu }) => gpu.index },
+  {
+    header: "Place",
+    className: `${oneLine} ${muted}`,
+    cell: ({ gpu }) => `socket ${gpu.socket}, switch ${gpu.switch}`,
+  },
+  { header: "Memory", className: oneLine, cell: ({ gpu }) => bytes(gpu.memory_bytes) },
+  {
+    header: "State",
+    cell: ({ gpu, job, state }) => (
+      <>
+        {job ? <Badge look={jobLook(job)} /> : STATE_TEXT[state]}
+        {gpu.problem && <p className={styles.broken}>{gpu.problem}</p>}
+      </>
+    ),
+  },
+  {
+    header: "Job",
+    className: oneLine,
+    cell: ({ job, successor }) => (
+      <>
+        {job && <JobLink job={job} />}
+        {successor && (
+          <p className={muted}>
+            next: <JobLink job={successor} />
+          </p>
+        )}
+      </>
+    ),
+  },
+];
+
+function JobLink({ job: { id, name } }: { job: { id: number; name: string } }) {
+  return (
+    <Link to="/jobs/$id" params={{ id: String(id) }}>
+      {name} #{id}
+    </Link>
+  );
+}
+
 function GpuList({ bed }: { bed: Bed }) {
-  if (bed.plots.length === 0) {
-    return (
-      <Panel title="GPU by GPU">
-        <EmptyState title="No GPUs reported">They appear when the node agent reports for the first time.</EmptyState>
-      </Panel>
-    );
-  }
   return (
     <Panel title="GPU by GPU" flush>
-      <TableFrame label="GPUs of the node">
-        <thead>
-          <tr>
-            <th>GPU</th>
-            <th>Place</th>
-            <th>Memory</th>
-            <th>State</th>
-            <th>Job</th>
-          </tr>
-        </thead>
-        <tbody>
-          {bed.plots.map(({ gpu, job, successor, state }) => (
-            <tr key={gpu.id}>
-              <td>{gpu.index}</td>
-              <td className={`${oneLine} ${muted}`}>
-                socket {gpu.socket}, switch {gpu.switch}
-              </td>
-              <td className={oneLine}>{bytes(gpu.memory_bytes)}</td>
-              <td>
-                {job ? <Badge look={jobLook(job)} /> : STATE_TEXT[state]}
-                {gpu.problem && <p className={styles.broken}>{gpu.problem}</p>}
-              </td>
-              <td className={oneLine}>
-                {job && (
-                  <Link to="/jobs/$id" params={{ id: String(job.id) }}>
-                    {job.name} #{job.id}
-                  </Link>
-                )}
-                {successor && (
-                  <p className={muted}>
-                    next:{" "}
-                    <Link to="/jobs/$id" params={{ id: String(successor.id) }}>
-                      {successor.name} #{successor.id}
-                    </Link>
-                  </p>
-                )}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </TableFrame>
+      <DataTable
+        label="GPUs of the node"
+        rows={bed.plots}
+        rowKey={({ gpu }) => gpu.id}
+        columns={GPU_COLUMNS}
+        empty={
+          <EmptyState title="No GPUs reported">They appear when the node agent reports for the first time.</EmptyState>
+        }
+      />
     </Panel>
   );
 }
 
 function NodeEvents({ name }: { name: string }) {
   const query = useInfiniteQuery(eventsQuery({ node: name }));
-  const events = query.data?.pages[0]?.results ?? [];
+  const { isPending, isError, error, refetch } = query;
   return (
     <Panel title="Recent events" flush>
-      {query.isError && <ErrorNotice error={query.error} />}
-      {query.isPending ? (
-        <SkeletonLines />
-      ) : events.length > 0 ? (
-        <EventTable events={events.slice(0, 20)} />
-      ) : (
-        <EmptyState title="No events" />
-      )}
+      <EventTable
+        events={query.data?.pages[0]?.results.slice(0, RECENT_EVENTS)}
+        // Not its pages: older ones are under Events.
+        query={{ isPending, isError, error, refetch }}
+        empty={<EmptyState title="No events" />}
+      />
     </Panel>
   );
 }

@@ -14,9 +14,10 @@ import { checkTitle, worstVerdict } from "@/features/nodes/health";
 import { isolationWarning, runsUnisolated } from "@/features/nodes/isolation";
 import { useNewest } from "@/live/live";
 import { Button } from "@/ui/button";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { DataTable, type Column } from "@/ui/data-table";
+import { EmptyState } from "@/ui/feedback";
 import { TextInput } from "@/ui/field";
-import { muted, numeric, oneLine, PageLayout, Panel, TableFrame } from "@/ui/layout";
+import { muted, oneLine, PageLayout, Panel } from "@/ui/layout";
 import styles from "@/features/nodes/nodes.module.css";
 
 const MOST_ROWS = 500;
@@ -48,23 +49,29 @@ export function NodesPage() {
         onChange={(event) => setWanted(event.target.value)}
       />
       <Panel flush>
-        {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-        {query.isPending ? (
-          <SkeletonLines count={8} />
-        ) : nodes.length === 0 ? (
-          <EmptyState title="No nodes yet">
-            {me.is_operator
-              ? "Add one, and start the node agent on it with the token you are given."
-              : "An operator adds nodes."}
-          </EmptyState>
-        ) : shown.length === 0 ? (
-          <EmptyState
-            title="No node matches"
-            action={<Button onClick={() => setWanted("")}>Clear the filter</Button>}
-          />
-        ) : (
-          <NodeTable nodes={shown.slice(0, MOST_ROWS)} />
-        )}
+        <DataTable
+          label="Nodes"
+          rows={shown}
+          limit={MOST_ROWS}
+          rowKey={({ name }) => name}
+          query={query}
+          skeletonLines={8}
+          columns={COLUMNS}
+          empty={
+            nodes.length === 0 ? (
+              <EmptyState title="No nodes yet">
+                {me.is_operator
+                  ? "Add one, and start the node agent on it with the token you are given."
+                  : "An operator adds nodes."}
+              </EmptyState>
+            ) : (
+              <EmptyState
+                title="No node matches"
+                action={<Button onClick={() => setWanted("")}>Clear the filter</Button>}
+              />
+            )
+          }
+        />
         {shown.length > MOST_ROWS && (
           <p className={styles.more}>
             The first {MOST_ROWS} of {shown.length}. Filter to see others.
@@ -92,48 +99,54 @@ function matches(node: Node, wanted: string): boolean {
     .every((word) => words.includes(word));
 }
 
-function NodeTable({ nodes }: { nodes: readonly Node[] }) {
-  return (
-    <TableFrame label="Nodes">
-      <thead>
-        <tr>
-          <th>Node</th>
-          <th>State</th>
-          <th>Rack</th>
-          <th>GPU model</th>
-          <th>GPUs in use</th>
-          <th className={numeric}>CPUs</th>
-          <th className={numeric}>Memory</th>
-          <th>Agent</th>
-        </tr>
-      </thead>
-      <tbody>
-        {nodes.map((node) => (
-          <tr key={node.name}>
-            <td className={oneLine}>
-              <Link to="/nodes/$name" params={{ name: node.name }}>
-                {node.name}
-              </Link>
-            </td>
-            <td>
-              <Badge look={nodeLook(node)} />
-              <HealthBadge node={node} />
-              <UnisolatedBadge node={node} />
-            </td>
-            <td className={oneLine}>{node.rack}</td>
-            <td>{node.gpu_model ?? "–"}</td>
-            <td>
-              <UseBar used={node.gpus.filter((gpu) => gpu.state === "held").length} total={node.gpus.length} />
-              <Unhealthy node={node} />
-            </td>
-            <td className={numeric}>{node.cpus || "–"}</td>
-            <td className={`${numeric} ${oneLine}`}>{node.memory_bytes > 0 ? bytes(node.memory_bytes) : "–"}</td>
-            <td className={muted}>{node.agent_version || "–"}</td>
-          </tr>
-        ))}
-      </tbody>
-    </TableFrame>
-  );
+const COLUMNS: readonly Column<Node>[] = [
+  {
+    header: "Node",
+    isRowHeader: true,
+    className: oneLine,
+    sortBy: ({ name }) => name,
+    cell: ({ name }) => (
+      <Link to="/nodes/$name" params={{ name }}>
+        {name}
+      </Link>
+    ),
+  },
+  {
+    header: "State",
+    sortBy: (node) => nodeLook(node).text,
+    cell: (node) => (
+      <>
+        <Badge look={nodeLook(node)} />
+        <HealthBadge node={node} />
+        <UnisolatedBadge node={node} />
+      </>
+    ),
+  },
+  { header: "Rack", className: oneLine, sortBy: ({ rack }) => rack, cell: ({ rack }) => rack },
+  { header: "GPU model", sortBy: ({ gpu_model: model }) => model, cell: ({ gpu_model: model }) => model ?? "–" },
+  {
+    header: "GPUs in use",
+    sortBy: gpusInUse,
+    cell: (node) => (
+      <>
+        <UseBar used={gpusInUse(node)} total={node.gpus.length} />
+        <Unhealthy node={node} />
+      </>
+    ),
+  },
+  { header: "CPUs", isNumeric: true, sortBy: ({ cpus }) => cpus, cell: ({ cpus }) => cpus || "–" },
+  {
+    header: "Memory",
+    isNumeric: true,
+    className: oneLine,
+    sortBy: ({ memory_bytes: memory }) => memory,
+    cell: ({ memory_bytes: memory }) => (memory > 0 ? bytes(memory) : "–"),
+  },
+  { header: "Agent", className: muted, cell: ({ agent_version: version }) => version || "–" },
+];
+
+function gpusInUse(node: Node): number {
+  return node.gpus.filter((gpu) => gpu.state === "held").length;
 }
 
 /** Only where something is wrong: that all is well need not be said of every node. */

@@ -5,8 +5,9 @@ import { roundQuery } from "@/api/queries";
 import type { Round, RoundAction } from "@/api/types";
 import { moment, words } from "@/components/format";
 import { RoundBadge } from "@/features/rounds/round-badge";
+import { DataTable } from "@/ui/data-table";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
-import { Facts, PageLayout, Panel, TableFrame } from "@/ui/layout";
+import { Facts, PageLayout, Panel } from "@/ui/layout";
 import styles from "@/features/rounds/rounds.module.css";
 
 const route = getRouteApi("/rounds/$number");
@@ -101,37 +102,25 @@ function Actions({ actions }: { actions: readonly RoundAction[] }) {
   const ordered = [...actions].sort((a, b) => KIND_ORDER.indexOf(a.kind) - KIND_ORDER.indexOf(b.kind));
   return (
     <Panel title="Actions" flush>
-      {ordered.length === 0 ? (
-        <EmptyState title="Nothing to do">No job ran and none could start.</EmptyState>
-      ) : (
-        <TableFrame label="Actions of the round">
-          <thead>
-            <tr>
-              <th>Action</th>
-              <th>Job</th>
-              <th>Virtual cluster</th>
-              <th>GPUs</th>
-              <th>Why</th>
-            </tr>
-          </thead>
-          <tbody>
-            {ordered.map((action) => (
-              <tr key={`${action.kind} ${action.jobs.join(" ")}`}>
-                <td>{words(action.kind)}</td>
-                <td>
-                  <Jobs ids={action.jobs} />
-                </td>
-                <td>
-                  {action.virtual_cluster}
-                  {!action.guaranteed && ", opportunistic"}
-                </td>
-                <td>{action.gpu_model ? `${action.gpus.length} × ${action.gpu_model}` : ""}</td>
-                <td>{action.message || words(action.cause)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </TableFrame>
-      )}
+      <DataTable
+        label="Actions of the round"
+        rows={ordered}
+        rowKey={({ kind, jobs }) => `${kind} ${jobs.join(" ")}`}
+        empty={<EmptyState title="Nothing to do">No job ran and none could start.</EmptyState>}
+        columns={[
+          { header: "Action", cell: ({ kind }) => words(kind) },
+          { header: "Job", cell: ({ jobs }) => <Jobs ids={jobs} /> },
+          {
+            header: "Virtual cluster",
+            cell: (action) => `${action.virtual_cluster}${action.guaranteed ? "" : ", opportunistic"}`,
+          },
+          {
+            header: "GPUs",
+            cell: ({ gpu_model: model, gpus }) => (model ? `${gpus.length} × ${model}` : ""),
+          },
+          { header: "Why", cell: ({ message, cause }) => message || words(cause) },
+        ]}
+      />
     </Panel>
   );
 }

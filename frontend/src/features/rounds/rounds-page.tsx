@@ -5,12 +5,12 @@ import { useMemo, useState } from "react";
 import { roundsQuery } from "@/api/queries";
 import type { Round } from "@/api/types";
 import { moment } from "@/components/format";
-import { ShowMore } from "@/components/show-more";
 import { RoundBadge } from "@/features/rounds/round-badge";
 import { useLiveState } from "@/live/live";
 import { Segments } from "@/ui/choice";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
-import { muted, numeric, oneLine, PageLayout, Panel, TableFrame } from "@/ui/layout";
+import { DataTable, type Column } from "@/ui/data-table";
+import { EmptyState } from "@/ui/feedback";
+import { muted, oneLine, PageLayout, Panel } from "@/ui/layout";
 
 export function RoundsPage() {
   const query = useInfiniteQuery(roundsQuery);
@@ -42,16 +42,16 @@ export function RoundsPage() {
       }
     >
       <Panel flush>
-        {query.isError ? (
-          <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />
-        ) : query.isPending ? (
-          <SkeletonLines count={10} />
-        ) : shown.length > 0 ? (
-          <RoundTable rounds={shown} />
-        ) : (
-          <EmptyState title="No such round yet" />
-        )}
-        <ShowMore query={query}>Show older rounds</ShowMore>
+        <DataTable
+          label="Rounds"
+          rows={shown}
+          rowKey={({ number }) => number}
+          query={query}
+          skeletonLines={10}
+          columns={COLUMNS}
+          empty={<EmptyState title="No such round yet" />}
+          more="Show older rounds"
+        />
       </Panel>
     </PageLayout>
   );
@@ -65,50 +65,29 @@ function isEventful(round: Round): boolean {
   );
 }
 
-function RoundTable({ rounds }: { rounds: readonly Round[] }) {
-  return (
-    <TableFrame label="Rounds">
-      <thead>
-        <tr>
-          <th>Round</th>
-          <th>Started</th>
-          <th>State</th>
-          <th className={numeric}>Started jobs</th>
-          <th className={numeric}>Kept</th>
-          <th className={numeric}>Stopped</th>
-          <th className={numeric}>Dropped</th>
-          <th className={numeric}>Waiting</th>
-          <th className={numeric}>Took</th>
-        </tr>
-      </thead>
-      <tbody>
-        {rounds.map((round) => (
-          <tr key={round.number}>
-            <td>
-              <Link to="/rounds/$number" params={{ number: String(round.number) }}>
-                {round.number}
-              </Link>
-            </td>
-            <td className={oneLine}>{moment(round.started_at)}</td>
-            <td>
-              <RoundBadge round={round} />
-            </td>
-            <Count value={round.started} />
-            <Count value={round.kept} />
-            <Count value={round.stopped} />
-            <Count value={round.dropped.length} />
-            <Count value={round.waiting} />
-            <td className={`${numeric} ${oneLine}`}>{totalMs(round).toFixed(0)} ms</td>
-          </tr>
-        ))}
-      </tbody>
-    </TableFrame>
-  );
-}
+const COLUMNS: readonly Column<Round>[] = [
+  {
+    header: "Round",
+    isRowHeader: true,
+    cell: ({ number }) => (
+      <Link to="/rounds/$number" params={{ number: String(number) }}>
+        {number}
+      </Link>
+    ),
+  },
+  { header: "Started", className: oneLine, cell: (round) => moment(round.started_at) },
+  { header: "State", cell: (round) => <RoundBadge round={round} /> },
+  { header: "Started jobs", isNumeric: true, cell: ({ started }) => <Count value={started} /> },
+  { header: "Kept", isNumeric: true, cell: ({ kept }) => <Count value={kept} /> },
+  { header: "Stopped", isNumeric: true, cell: ({ stopped }) => <Count value={stopped} /> },
+  { header: "Dropped", isNumeric: true, cell: ({ dropped }) => <Count value={dropped.length} /> },
+  { header: "Waiting", isNumeric: true, cell: ({ waiting }) => <Count value={waiting} /> },
+  { header: "Took", isNumeric: true, className: oneLine, cell: (round) => `${totalMs(round).toFixed(0)} ms` },
+];
 
 /** Zeros recede, so that rounds in which something happened stand out. */
 function Count({ value }: { value: number }) {
-  return <td className={value === 0 ? `${numeric} ${muted}` : numeric}>{value}</td>;
+  return <span className={value === 0 ? muted : undefined}>{value}</span>;
 }
 
 function totalMs(round: Round): number {

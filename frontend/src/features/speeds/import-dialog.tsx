@@ -7,10 +7,11 @@ import type { SpeedImport } from "@/api/speed-types";
 import { kindOf } from "@/components/speeds/sources";
 import { importSentence, valueText } from "@/features/speeds/rows";
 import { Button } from "@/ui/button";
+import { DataTable } from "@/ui/data-table";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { ErrorNotice, Notice } from "@/ui/feedback";
 import { Field, Select } from "@/ui/field";
-import { muted, numeric, Stack, TableFrame } from "@/ui/layout";
+import { muted, Stack } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 import styles from "@/features/speeds/speeds-page.module.css";
 
@@ -140,32 +141,37 @@ function WhatWouldChange({ result }: { result: SpeedImport }) {
       )}
       {shown.length > 0 && (
         <div className={styles.changes}>
-          <TableFrame label="What would change">
-            <thead>
-              <tr>
-                <th>Kind of job</th>
-                <th>GPUs</th>
-                <th className={numeric}>Now</th>
-                <th className={numeric}>Then</th>
-              </tr>
-            </thead>
-            <tbody>
-              {shown.map((change, place) => (
-                <tr key={place}>
-                  <td>
-                    {kindOf(change.application).name}
-                    {change.partner && <span className={muted}> beside {kindOf(change.partner).name}</span>}
-                  </td>
-                  <td>
-                    {change.gpus} × {change.gpu_model}
-                    {change.spread && <span className={muted}> spread</span>}
-                  </td>
-                  <td className={numeric}>{change.before === null ? "–" : valueText(change, change.before)}</td>
-                  <td className={numeric}>{valueText(change, change.after)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </TableFrame>
+          <DataTable
+            label="What would change"
+            rows={shown}
+            rowKey={(_, place) => place}
+            columns={[
+              {
+                header: "Kind of job",
+                cell: ({ application, partner }) => (
+                  <>
+                    {kindOf(application).name}
+                    {partner && <span className={muted}> beside {kindOf(partner).name}</span>}
+                  </>
+                ),
+              },
+              {
+                header: "GPUs",
+                cell: ({ gpus, gpu_model: model, spread }) => (
+                  <>
+                    {gpus} × {model}
+                    {spread && <span className={muted}> spread</span>}
+                  </>
+                ),
+              },
+              {
+                header: "Now",
+                isNumeric: true,
+                cell: (change) => (change.before === null ? "–" : valueText(change, change.before)),
+              },
+              { header: "Then", isNumeric: true, cell: (change) => valueText(change, change.after) },
+            ]}
+          />
         </div>
       )}
       {all > shown.length && (

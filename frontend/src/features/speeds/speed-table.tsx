@@ -3,44 +3,35 @@ import { Tag } from "@/components/state-badge";
 import { isGuess, kindOf } from "@/components/speeds/sources";
 import { RelativeBar, SourceMark } from "@/components/speeds/source-mark";
 import { describe, keyOf, speedOn, valueText, type Chosen } from "@/features/speeds/rows";
-import { muted, numeric, TableFrame } from "@/ui/layout";
+import { DataTable, type Column, type DataTableProps } from "@/ui/data-table";
+import { muted } from "@/ui/layout";
 import styles from "@/features/speeds/speeds-page.module.css";
 
-interface SpeedTableProps {
+interface SpeedTableProps extends Pick<DataTableProps<SpeedRow>, "query" | "empty"> {
   rows: readonly SpeedRow[];
   models: readonly string[];
   onChoose: (chosen: Chosen) => void;
 }
 
 /** Kinds of job by GPU models; a cell opens what is known of it. */
-export function SpeedTable({ rows, models, onChoose }: SpeedTableProps) {
+export function SpeedTable({ rows, models, onChoose, ...rest }: SpeedTableProps) {
   return (
-    <TableFrame label="Speeds by kind of job and GPU model">
-      <thead>
-        <tr>
-          <th>Kind of job</th>
-          <th className={numeric}>GPUs</th>
-          {models.map((model) => (
-            <th key={model}>{model}</th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>
-        {rows.map((row) => (
-          <tr key={keyOf(row)}>
-            <th scope="row">
-              <Kind row={row} />
-            </th>
-            <td className={numeric}>{row.gpus}</td>
-            {models.map((model) => (
-              <td key={model} className={styles.cell}>
-                <Cell row={row} model={model} speed={speedOn(row, model)} onChoose={onChoose} />
-              </td>
-            ))}
-          </tr>
-        ))}
-      </tbody>
-    </TableFrame>
+    <DataTable
+      label="Speeds by kind of job and GPU model"
+      rows={rows}
+      rowKey={keyOf}
+      columns={[
+        { header: "Kind of job", isRowHeader: true, cell: (row) => <Kind row={row} /> },
+        { header: "GPUs", isNumeric: true, cell: (row) => row.gpus },
+        ...models.map((model): Column<SpeedRow> => ({
+          id: `model ${model}`,
+          header: model,
+          className: styles.cell,
+          cell: (row) => <Cell row={row} model={model} speed={speedOn(row, model)} onChoose={onChoose} />,
+        })),
+      ]}
+      {...rest}
+    />
   );
 }
 

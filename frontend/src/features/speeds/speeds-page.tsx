@@ -6,7 +6,6 @@ import { useState } from "react";
 import { gpuModelsQuery, tenantsQuery } from "@/api/queries";
 import { speedsQuery } from "@/api/speed-queries";
 import { Filter } from "@/components/filter";
-import { ShowMore } from "@/components/show-more";
 import { TypedSearch } from "@/components/typed-search";
 import { useSession } from "@/components/session";
 import { ExportDialog } from "@/features/speeds/export-dialog";
@@ -17,7 +16,7 @@ import { SpeedTable } from "@/features/speeds/speed-table";
 import { modelsOf, type Chosen } from "@/features/speeds/rows";
 import { Button } from "@/ui/button";
 import { Segments } from "@/ui/choice";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { EmptyState } from "@/ui/feedback";
 import { muted, PageLayout, Panel, Row } from "@/ui/layout";
 
 const route = getRouteApi("/speeds");
@@ -82,29 +81,31 @@ export function SpeedsPage() {
         />
       </Row>
       <Panel flush>
-        {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-        {query.isPending ? (
-          <SkeletonLines count={8} />
-        ) : rows.length > 0 ? (
-          <SpeedTable rows={rows} models={modelsOf(rows)} onChoose={setChosen} />
-        ) : search.partners === "true" ? (
-          <EmptyState title="No jobs shared GPUs yet">
-            When two jobs share GPUs, what is left of each one&apos;s speed is measured and shown here.
-          </EmptyState>
-        ) : (
-          <EmptyState
-            title={isFiltered ? "No kind of job matches" : "No speeds yet"}
-            action={isFiltered && <Button onClick={() => void navigate({ search: {} })}>Clear the filters</Button>}
-          >
-            {!isFiltered && (
-              <>
-                Speeds are measured from the progress that jobs report, and taken from <code>throughput</code> in their
-                specifications.
-              </>
-            )}
-          </EmptyState>
-        )}
-        <ShowMore query={query} />
+        <SpeedTable
+          rows={rows}
+          models={modelsOf(rows)}
+          onChoose={setChosen}
+          query={query}
+          empty={
+            search.partners === "true" ? (
+              <EmptyState title="No jobs shared GPUs yet">
+                When two jobs share GPUs, what is left of each one&apos;s speed is measured and shown here.
+              </EmptyState>
+            ) : (
+              <EmptyState
+                title={isFiltered ? "No kind of job matches" : "No speeds yet"}
+                action={isFiltered && <Button onClick={() => void navigate({ search: {} })}>Clear the filters</Button>}
+              >
+                {!isFiltered && (
+                  <>
+                    Speeds are measured from the progress that jobs report, and taken from <code>throughput</code> in
+                    their specifications.
+                  </>
+                )}
+              </EmptyState>
+            )
+          }
+        />
       </Panel>
       <p className={muted}>
         In samples per second of the whole gang. Bars are relative to the fastest model of their row; striped ones, in

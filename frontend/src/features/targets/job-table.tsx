@@ -4,46 +4,53 @@ import type { JobTargets } from "@/api/speed-types";
 import { percent } from "@/components/speeds/sources";
 import { Tag } from "@/components/state-badge";
 import { isLeftOver } from "@/features/targets/shares";
-import { muted, numeric, oneLine, TableFrame } from "@/ui/layout";
+import { DataTable, type Column, type DataTableProps } from "@/ui/data-table";
+import { muted, oneLine } from "@/ui/layout";
 import styles from "@/features/targets/targets.module.css";
 
+interface JobTableProps extends Pick<DataTableProps<JobTargets>, "query" | "empty" | "skeletonLines"> {
+  jobs: readonly JobTargets[];
+  models: readonly string[];
+}
+
 /** Jobs by GPU models: what each shall have, and what it had. */
-export function JobTable({ jobs, models }: { jobs: readonly JobTargets[]; models: readonly string[] }) {
+export function JobTable({ jobs, models, ...rest }: JobTableProps) {
   return (
-    <TableFrame label="Targets by job">
-      <thead>
-        <tr>
-          <th>Job</th>
-          <th>Kind</th>
-          <th className={numeric}>GPUs</th>
-          <th>Runs on</th>
-          {models.map((model) => (
-            <th key={model}>{model}</th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>
-        {jobs.map((job) => (
-          <tr key={job.job}>
-            <td>
+    <DataTable
+      label="Targets by job"
+      rows={jobs}
+      rowKey={({ job }) => job}
+      columns={[
+        {
+          header: "Job",
+          isRowHeader: true,
+          cell: (job) => (
+            <>
               <Link to="/jobs/$id" params={{ id: String(job.job) }}>
                 {job.name}
               </Link>{" "}
               <span className={muted}>{job.tenant}</span>{" "}
               {isLeftOver(job) && <Tag title="It takes what others leave">left-overs</Tag>}
-            </td>
-            <td>{job.application || <span className={muted}>by name</span>}</td>
-            <td className={numeric}>{job.gpus}</td>
-            <td className={oneLine}>{job.gpu_model ?? <span className={muted}>waits</span>}</td>
-            {models.map((model) => (
-              <td key={model} className={styles.cell} data-here={job.gpu_model === model || undefined}>
-                <Share target={job.targets[model] ?? 0} received={job.received[model] ?? 0} />
-              </td>
-            ))}
-          </tr>
-        ))}
-      </tbody>
-    </TableFrame>
+            </>
+          ),
+        },
+        { header: "Kind", cell: ({ application }) => application || <span className={muted}>by name</span> },
+        { header: "GPUs", isNumeric: true, cell: ({ gpus }) => gpus },
+        {
+          header: "Runs on",
+          className: oneLine,
+          cell: ({ gpu_model: model }) => model ?? <span className={muted}>waits</span>,
+        },
+        ...models.map((model): Column<JobTargets> => ({
+          id: `model ${model}`,
+          header: model,
+          className: styles.cell,
+          attributes: ({ gpu_model: current }) => ({ "data-here": current === model || undefined }),
+          cell: ({ targets, received }) => <Share target={targets[model] ?? 0} received={received[model] ?? 0} />,
+        })),
+      ]}
+      {...rest}
+    />
   );
 }
 

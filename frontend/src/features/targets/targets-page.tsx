@@ -7,11 +7,11 @@ import type { Targets } from "@/api/speed-types";
 import type { VirtualCluster } from "@/api/types";
 import { ago, counted } from "@/components/format";
 import { useNow } from "@/components/now";
-import { ShowMore } from "@/components/show-more";
 import { JobTable } from "@/features/targets/job-table";
 import { gpusText, meantFor, modelsOf } from "@/features/targets/shares";
+import { DataTable, type Column } from "@/ui/data-table";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
-import { muted, numeric, PageLayout, Panel, TableFrame } from "@/ui/layout";
+import { muted, PageLayout, Panel } from "@/ui/layout";
 
 const route = getRouteApi("/virtual-clusters/$name/targets");
 
@@ -62,51 +62,43 @@ function Shares({ name, cluster, targets }: SharesProps) {
   return (
     <>
       <Panel title="GPUs meant for each tenant, on average" flush>
-        <TableFrame label="Targets by tenant">
-          <thead>
-            <tr>
-              <th>Tenant</th>
-              <th className={numeric}>Jobs</th>
-              {models.map((model) => (
-                <th key={model} className={numeric}>
-                  {model}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {targets.tenants.map(({ tenant, jobs: number, gpus }) => (
-              <tr key={tenant}>
-                <th scope="row">{tenant}</th>
-                <td className={numeric}>{number}</td>
-                {models.map((model) => (
-                  <td key={model} className={numeric}>
-                    {gpusText(gpus[model])}
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-          <tfoot>
-            <tr>
-              <th scope="row">Together</th>
-              <td />
-              {models.map((model) => (
-                <td key={model} className={numeric}>
+        <DataTable
+          label="Targets by tenant"
+          rows={targets.tenants}
+          rowKey={({ tenant }) => tenant}
+          columns={[
+            {
+              header: "Tenant",
+              isRowHeader: true,
+              sortBy: ({ tenant }) => tenant,
+              cell: ({ tenant }) => tenant,
+              footer: ["Together"],
+            },
+            { header: "Jobs", isNumeric: true, sortBy: (tenant) => tenant.jobs, cell: (tenant) => tenant.jobs },
+            ...models.map((model): Column<Targets["tenants"][number]> => ({
+              id: `model ${model}`,
+              header: model,
+              isNumeric: true,
+              sortBy: ({ gpus }) => gpus[model],
+              cell: ({ gpus }) => gpusText(gpus[model]),
+              footer: [
+                <>
                   <strong>{gpusText(meantFor(targets.tenants, model))}</strong>{" "}
                   {guaranteed[model] !== undefined && <span className={muted}>of {guaranteed[model]}</span>}
-                </td>
-              ))}
-            </tr>
-          </tfoot>
-        </TableFrame>
+                </>,
+              ],
+            })),
+          ]}
+        />
       </Panel>
       <Panel title="Time meant for each job" flush>
-        {jobs.isError && <ErrorNotice error={jobs.error} onRetry={() => void jobs.refetch()} />}
-        {jobs.isPending && <SkeletonLines count={6} />}
-        {jobs.data && rows.length === 0 && <EmptyState title="None of these jobs is of a tenant of yours" />}
-        {rows.length > 0 && <JobTable jobs={rows} models={models} />}
-        <ShowMore query={jobs} />
+        <JobTable
+          jobs={rows}
+          models={models}
+          query={jobs}
+          skeletonLines={6}
+          empty={<EmptyState title="None of these jobs is of a tenant of yours" />}
+        />
       </Panel>
       <p className={muted}>
         A bar is the part of its time that a job shall spend on a model; the mark on it is what it had since the targets

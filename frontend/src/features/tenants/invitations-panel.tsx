@@ -10,11 +10,12 @@ import { useNow } from "@/components/now";
 import { ROLES } from "@/components/session";
 import { ShownOnce } from "@/components/shown-once";
 import { Button, IconButton } from "@/ui/button";
+import { DataTable } from "@/ui/data-table";
 import { Dialog, DialogActions } from "@/ui/dialog";
-import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
+import { EmptyState, ErrorNotice, Notice } from "@/ui/feedback";
 import { Field, NumberInput, Select, TextInput } from "@/ui/field";
 import { Form } from "@/ui/form";
-import { muted, oneLine, Panel, TableFrame } from "@/ui/layout";
+import { muted, oneLine, Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 
 const ROLE_OPTIONS = ROLES.map((role) => ({ value: role, label: words(role) }));
@@ -42,50 +43,51 @@ export function InvitationsPanel({ tenant }: { tenant: string }) {
         </Button>
       }
     >
-      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-      {query.isPending ? (
-        <SkeletonLines />
-      ) : query.data?.length ? (
-        <TableFrame label="Invitations">
-          <thead>
-            <tr>
-              <th>For</th>
-              <th>Role</th>
-              <th>Expires</th>
-              <th>
-                <span className="visually-hidden">Revoke</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {query.data.map(({ key, email, mailed, invited_by: by, role, expires_at: end }) => (
-              <tr key={key}>
-                <td>
-                  {email || "Whoever has the link"}
-                  <p className={muted}>
-                    by {by}, {mailed ? "mailed" : "link to hand over"}
-                  </p>
-                </td>
-                <td>{words(role)}</td>
-                <td className={oneLine}>
-                  {Date.parse(end) > now ? `in ${duration((Date.parse(end) - now) / 1000)}` : "expired"}
-                </td>
-                <td>
-                  <IconButton
-                    label={`Revoke the invitation ${email || key}`}
-                    icon={<Trash2 size={15} />}
-                    onClick={() => revoke.mutate(key)}
-                  />
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </TableFrame>
-      ) : (
-        <EmptyState title="No open invitations">
-          Whom you invite becomes a member by accepting, with an account or by making one.
-        </EmptyState>
-      )}
+      <DataTable
+        label="Invitations"
+        rows={query.data}
+        rowKey={({ key }) => key}
+        query={query}
+        empty={
+          <EmptyState title="No open invitations">
+            Whom you invite becomes a member by accepting, with an account or by making one.
+          </EmptyState>
+        }
+        columns={[
+          {
+            header: "For",
+            isRowHeader: true,
+            sortBy: ({ email }) => email || null,
+            cell: ({ email, mailed, invited_by: by }) => (
+              <>
+                {email || "Whoever has the link"}
+                <p className={muted}>
+                  by {by}, {mailed ? "mailed" : "link to hand over"}
+                </p>
+              </>
+            ),
+          },
+          { header: "Role", sortBy: ({ role }) => role, cell: ({ role }) => words(role) },
+          {
+            header: "Expires",
+            className: oneLine,
+            sortBy: ({ expires_at: end }) => end,
+            cell: ({ expires_at: end }) =>
+              Date.parse(end) > now ? `in ${duration((Date.parse(end) - now) / 1000)}` : "expired",
+          },
+          {
+            header: "Revoke",
+            isHeaderHidden: true,
+            cell: ({ key, email }) => (
+              <IconButton
+                label={`Revoke the invitation ${email || key}`}
+                icon={<Trash2 size={15} />}
+                onClick={() => revoke.mutate(key)}
+              />
+            ),
+          },
+        ]}
+      />
       {inviting && <Invite tenant={tenant} onClose={() => setInviting(false)} />}
     </Panel>
   );

@@ -8,11 +8,12 @@ import type { Member, Role } from "@/api/types";
 import { words } from "@/components/format";
 import { isAdminOf, ROLES, useSession } from "@/components/session";
 import { Button, IconButton } from "@/ui/button";
+import { DataTable } from "@/ui/data-table";
 import { Confirm } from "@/ui/dialog";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { EmptyState } from "@/ui/feedback";
 import { Select, TextInput } from "@/ui/field";
 import { Form } from "@/ui/form";
-import { muted, Panel, TableFrame } from "@/ui/layout";
+import { muted, Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 import styles from "@/features/tenants/tenants.module.css";
 
@@ -45,55 +46,53 @@ export function MembersPanel({ tenant }: { tenant: string }) {
   });
   return (
     <Panel title="Members" flush>
-      {query.isError && <ErrorNotice error={query.error} />}
-      {query.isPending ? (
-        <SkeletonLines />
-      ) : query.data?.length ? (
-        <TableFrame label="Members">
-          <thead>
-            <tr>
-              <th>User</th>
-              <th>Role</th>
-              <th>
-                <span className="visually-hidden">Remove</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {query.data.map(({ username, email, role }) => (
-              <tr key={username}>
-                <td>
-                  {username} <span className={muted}>{email}</span>
-                </td>
-                <td>
-                  {mayChange ? (
-                    <Select
-                      aria-label={`Role of ${username}`}
-                      className={styles.role}
-                      value={role}
-                      options={ROLE_OPTIONS}
-                      onChange={(event) => set.mutate({ username, role: event.target.value as Role })}
-                    />
-                  ) : (
-                    words(role)
-                  )}
-                </td>
-                <td>
-                  {(mayChange || username === me.user.username) && (
-                    <IconButton
-                      label={`Remove ${username}`}
-                      icon={<Trash2 size={15} />}
-                      onClick={() => setLeaving(username)}
-                    />
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </TableFrame>
-      ) : (
-        <EmptyState title="No members yet" />
-      )}
+      <DataTable
+        label="Members"
+        rows={query.data}
+        rowKey={({ username }) => username}
+        query={query}
+        empty={<EmptyState title="No members yet" />}
+        columns={[
+          {
+            header: "User",
+            isRowHeader: true,
+            sortBy: ({ username }) => username,
+            cell: ({ username, email }) => (
+              <>
+                {username} <span className={muted}>{email}</span>
+              </>
+            ),
+          },
+          {
+            header: "Role",
+            sortBy: ({ role }) => role,
+            cell: ({ username, role }) =>
+              mayChange ? (
+                <Select
+                  aria-label={`Role of ${username}`}
+                  className={styles.role}
+                  value={role}
+                  options={ROLE_OPTIONS}
+                  onChange={(event) => set.mutate({ username, role: event.target.value as Role })}
+                />
+              ) : (
+                words(role)
+              ),
+          },
+          {
+            header: "Remove",
+            isHeaderHidden: true,
+            cell: ({ username }) =>
+              (mayChange || username === me.user.username) && (
+                <IconButton
+                  label={`Remove ${username}`}
+                  icon={<Trash2 size={15} />}
+                  onClick={() => setLeaving(username)}
+                />
+              ),
+          },
+        ]}
+      />
       {me.is_operator && <AddMember busy={set.isPending} onAdd={(username, role) => set.mutate({ username, role })} />}
       <Confirm
         open={leaving !== null}

@@ -10,11 +10,12 @@ import { words } from "@/components/format";
 import { useSession } from "@/components/session";
 import { WebhooksPanel } from "@/components/notices/webhooks-panel";
 import { Button } from "@/ui/button";
+import { DataTable } from "@/ui/data-table";
 import { Dialog, DialogActions } from "@/ui/dialog";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { EmptyState, ErrorNotice } from "@/ui/feedback";
 import { Field, TextInput } from "@/ui/field";
 import { Form } from "@/ui/form";
-import { numeric, PageLayout, Panel, TableFrame } from "@/ui/layout";
+import { PageLayout, Panel } from "@/ui/layout";
 
 export function TenantsPage() {
   const me = useSession();
@@ -33,39 +34,32 @@ export function TenantsPage() {
       }
     >
       <Panel flush>
-        {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-        {query.isPending ? (
-          <SkeletonLines />
-        ) : query.data?.length ? (
-          <TableFrame label="Tenants">
-            <thead>
-              <tr>
-                <th>Tenant</th>
-                <th>Title</th>
-                <th>Your role</th>
-                <th className={numeric}>Members</th>
-              </tr>
-            </thead>
-            <tbody>
-              {query.data.map((tenant) => (
-                <tr key={tenant.name}>
-                  <td>
-                    <Link to="/tenants/$name" params={{ name: tenant.name }}>
-                      {tenant.name}
-                    </Link>
-                  </td>
-                  <td>{tenant.title}</td>
-                  <td>{words(tenant.role)}</td>
-                  <td className={numeric}>{tenant.members}</td>
-                </tr>
-              ))}
-            </tbody>
-          </TableFrame>
-        ) : (
-          <EmptyState title="No tenants">
-            You are a member of none. Ask an operator or a tenant&apos;s admin.
-          </EmptyState>
-        )}
+        <DataTable
+          label="Tenants"
+          rows={query.data}
+          rowKey={({ name }) => name}
+          query={query}
+          empty={
+            <EmptyState title="No tenants">
+              You are a member of none. Ask an operator or a tenant&apos;s admin.
+            </EmptyState>
+          }
+          columns={[
+            {
+              header: "Tenant",
+              isRowHeader: true,
+              sortBy: ({ name }) => name,
+              cell: ({ name }) => (
+                <Link to="/tenants/$name" params={{ name }}>
+                  {name}
+                </Link>
+              ),
+            },
+            { header: "Title", sortBy: ({ title }) => title || null, cell: ({ title }) => title },
+            { header: "Your role", sortBy: ({ role }) => role, cell: ({ role }) => words(role) },
+            { header: "Members", isNumeric: true, sortBy: ({ members }) => members, cell: ({ members }) => members },
+          ]}
+        />
       </Panel>
       {me.is_operator && <WebhooksPanel tenant={null} />}
       {adding && <AddTenant onClose={() => setAdding(false)} />}

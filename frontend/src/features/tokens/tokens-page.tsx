@@ -4,11 +4,10 @@ import { useState } from "react";
 
 import { everybodysTokensQuery } from "@/api/token-queries";
 import type { Token } from "@/api/types";
-import { ShowMore } from "@/components/show-more";
 import { RevokeToken } from "@/components/tokens/revoke-token";
 import { TokenTable } from "@/components/tokens/token-table";
 import { TypedSearch } from "@/components/typed-search";
-import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { EmptyState } from "@/ui/feedback";
 import { PageLayout, Panel } from "@/ui/layout";
 
 const route = getRouteApi("/tokens");
@@ -33,15 +32,13 @@ export function TokensPage() {
       }
     >
       <Panel flush>
-        {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-        {query.isPending ? (
-          <SkeletonLines />
-        ) : tokens.length ? (
-          <TokenTable tokens={tokens} ofOthers onRevoke={setRevoking} />
-        ) : (
-          !query.isError && <EmptyState title={user ? `${user} has no tokens` : "No tokens"} />
-        )}
-        <ShowMore query={query} />
+        <TokenTable
+          tokens={tokens}
+          ofOthers
+          query={query}
+          empty={<EmptyState title={user ? `${user} has no tokens` : "No tokens"} />}
+          onRevoke={setRevoking}
+        />
       </Panel>
       {revoking && <RevokeToken token={revoking} onClose={() => setRevoking(null)} />}
     </PageLayout>

@@ -14,14 +14,14 @@ import {
 import type { Delivery, Webhook } from "@/api/notice-types";
 import { ago, moment } from "@/components/format";
 import { useNow } from "@/components/now";
-import { ShowMore } from "@/components/show-more";
 import { DeliveryBadge, WebhookBadge } from "@/components/notices/webhook-badge";
 import { EditWebhookDialog, RotateDialog } from "@/components/notices/webhook-dialogs";
 import { answerText, nextTry } from "@/components/notices/words";
 import { Button } from "@/ui/button";
+import { DataTable } from "@/ui/data-table";
 import { Confirm, Dialog, DialogActions } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
-import { Facts, muted, numeric, oneLine, PageLayout, Panel, Row, Stack, TableFrame } from "@/ui/layout";
+import { Facts, muted, oneLine, PageLayout, Panel, Row, Stack } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 import styles from "@/components/notices/notices.module.css";
 
@@ -145,43 +145,39 @@ function DeliveriesPanel({ webhook }: { webhook: Webhook }) {
   const deliveries = query.data?.pages.flatMap((page) => page.results) ?? [];
   return (
     <Panel title="Deliveries" flush>
-      {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
-      {query.isPending && <SkeletonLines />}
-      {query.data && deliveries.length === 0 && (
-        <EmptyState title="Nothing was sent yet">Try it with a test message.</EmptyState>
-      )}
-      {deliveries.length > 0 && (
-        <TableFrame label="Deliveries">
-          <thead>
-            <tr>
-              <th>Message</th>
-              <th>State</th>
-              <th className={numeric}>Tries</th>
-              <th className={numeric}>Took</th>
-              <th>Answer</th>
-              <th>Next try</th>
-            </tr>
-          </thead>
-          <tbody>
-            {deliveries.map((delivery) => (
-              <tr key={delivery.id}>
-                <td className={oneLine}>
-                  <Button onClick={() => setShown(delivery)}>{delivery.topic}</Button>{" "}
-                  <span className={muted}>{ago(delivery.created_at, now)}</span>
-                </td>
-                <td>
-                  <DeliveryBadge state={delivery.state} />
-                </td>
-                <td className={numeric}>{delivery.tries}</td>
-                <td className={numeric}>{delivery.seconds === null ? "–" : `${delivery.seconds.toFixed(2)} s`}</td>
-                <td className={muted}>{answerText(delivery).slice(0, 80)}</td>
-                <td className={oneLine}>{delivery.state === "waiting" ? moment(nextTry(delivery, webhook)) : "–"}</td>
-              </tr>
-            ))}
-          </tbody>
-        </TableFrame>
-      )}
-      <ShowMore query={query} />
+      <DataTable
+        label="Deliveries"
+        rows={deliveries}
+        rowKey={({ id: number }) => number}
+        query={query}
+        empty={<EmptyState title="Nothing was sent yet">Try it with a test message.</EmptyState>}
+        columns={[
+          {
+            header: "Message",
+            isRowHeader: true,
+            className: oneLine,
+            cell: (delivery) => (
+              <>
+                <Button onClick={() => setShown(delivery)}>{delivery.topic}</Button>{" "}
+                <span className={muted}>{ago(delivery.created_at, now)}</span>
+              </>
+            ),
+          },
+          { header: "State", cell: ({ state }) => <DeliveryBadge state={state} /> },
+          { header: "Tries", isNumeric: true, cell: ({ tries }) => tries },
+          {
+            header: "Took",
+            isNumeric: true,
+            cell: ({ seconds }) => (seconds === null ? "–" : `${seconds.toFixed(2)} s`),
+          },
+          { header: "Answer", className: muted, cell: (delivery) => answerText(delivery).slice(0, 80) },
+          {
+            header: "Next try",
+            className: oneLine,
+            cell: (delivery) => (delivery.state === "waiting" ? moment(nextTry(delivery, webhook)) : "–"),
+          },
+        ]}
+      />
       {shown && <DeliveryDialog webhook={id} delivery={shown} onClose={() => setShown(null)} />}
     </Panel>
   );

@@ -1,10 +1,15 @@
-import type { UseInfiniteQueryResult } from "@tanstack/react-query";
-
 import { Button } from "@/ui/button";
-import styles from "@/components/show-more.module.css";
+import styles from "@/ui/show-more.module.css";
+
+/** A list that the server gives page by page; TanStack Query's infinite queries are such. */
+export interface Pages {
+  hasNextPage: boolean;
+  isFetchingNextPage: boolean;
+  fetchNextPage: () => unknown;
+}
 
 interface ShowMoreProps {
-  query: Pick<UseInfiniteQueryResult, "hasNextPage" | "isFetchingNextPage" | "fetchNextPage">;
+  query: Pages;
   children?: string;
 }
 

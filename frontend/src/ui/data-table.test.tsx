@@ -1,0 +1,142 @@
+import { render, screen, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { useState } from "react";
+import { describe, expect, it, vi } from "vitest";
+
+import { DataTable, type Column } from "@/ui/data-table";
+
+interface Node {
+  name: string;
+  gpus: number | null;
+}
+
+const NODES: readonly Node[] = [
+  { name: "node-10", gpus: 4 },
+  { name: "node-2", gpus: null },
+  { name: "node-1", gpus: 8 },
+];
+const COLUMNS: readonly Column<Node>[] = [
+  { header: "Node", isRowHeader: true, cell: ({ name }) => name, sortBy: ({ name }) => name },
+  { header: "GPUs", isNumeric: true, cell: ({ gpus }) => gpus ?? "–", sortBy: ({ gpus }) => gpus },
+  { header: "Drain", isHeaderHidden: true, cell: ({ name }) => <button type="button">Drain {name}</button> },
+];
+const loaded = { isPending: false, isError: false, error: null, refetch: vi.fn() };
+
+function names(): (string | null)[] {
+  return screen.getAllByRole("rowheader").map(({ textContent }) => textContent);
+}
+
+describe("the table", () => {
+  it("has a name, and a header for every column and row", () => {
+    render(<DataTable label="Nodes" rows={NODES} rowKey={({ name }) => name} columns={COLUMNS} />);
+    const table = screen.getByRole("table", { name: "Nodes" });
+    expect(
+      within(table)
+        .getAllByRole("columnheader")
+        .map(({ textContent }) => textContent),
+    ).toEqual(["Node", "GPUs", "Drain"]);
+    expect(names()).toEqual(["node-10", "node-2", "node-1"]);
+  });
+
+  it("sorts by what a header's button says, those without a value last, and returns to the first order", async () => {
+    const user = userEvent.setup();
+    render(<DataTable label="Nodes" rows={NODES} rowKey={({ name }) => name} columns={COLUMNS} />);
+
+    await user.click(screen.getByRole("button", { name: "Node" }));
+    expect(names()).toEqual(["node-1", "node-2", "node-10"]);
+    expect(screen.getByRole("columnheader", { name: "Node" }).getAttribute("aria-sort")).toBe("ascending");
+
+    await user.click(screen.getByRole("button", { name: "GPUs" }));
+    expect(names()).toEqual(["node-1", "node-10", "node-2"]);
+    expect(screen.getByRole("columnheader", { name: "GPUs" }).getAttribute("aria-sort")).toBe("descending");
+    expect(screen.getByRole("columnheader", { name: "Node" }).hasAttribute("aria-sort")).toBe(false);
+
+    await user.click(screen.getByRole("button", { name: "GPUs" }));
+    expect(names()).toEqual(["node-10", "node-1", "node-2"]);
+    await user.click(screen.getByRole("button", { name: "GPUs" }));
+    expect(names()).toEqual(["node-10", "node-2", "node-1"]);
+  });
+
+  it("can be sorted by the keyboard alone", async () => {
+    const user = userEvent.setup();
+    render(<DataTable label="Nodes" rows={NODES} rowKey={({ name }) => name} columns={COLUMNS} />);
+    await user.tab();
+    expect(document.activeElement).toBe(screen.getByRole("region", { name: "Nodes" }));
+    await user.tab();
+    await user.keyboard("{Enter}");
+    expect(names()).toEqual(["node-1", "node-2", "node-10"]);
+  });
+
+  it("draws the first rows of the chosen order where there are too many", async () => {
+    const user = userEvent.setup();
+    render(<DataTable label="Nodes" rows={NODES} rowKey={({ name }) => name} columns={COLUMNS} limit={2} />);
+    expect(names()).toEqual(["node-10", "node-2"]);
+    await user.click(screen.getByRole("button", { name: "Node" }));
+    expect(names()).toEqual(["node-1", "node-2"]);
+  });
+
+  it("keeps what is typed into a cell while the page draws itself again", async () => {
+    const user = userEvent.setup();
+    function Editor() {
+      const [rows, setRows] = useState([{ name: "rack" }]);
+      return (
+        <DataTable
+          label="Racks"
+          rows={rows}
+          rowKey={(_, index) => index}
+          columns={[
+            {
+              header: "Name",
+              cell: ({ name }) => (
+                <input aria-label="Name" value={name} onChange={(event) => setRows([{ name: event.target.value }])} />
+              ),
+            },
+          ]}
+        />
+      );
+    }
+    render(<Editor />);
+    await user.type(screen.getByRole("textbox", { name: "Name" }), "-north");
+    expect(screen.getByRole<HTMLInputElement>("textbox", { name: "Name" }).value).toBe("rack-north");
+  });
+});
+
+describe("the states of a list", () => {
+  const props = { label: "Nodes", rowKey: ({ name }: Node) => name, columns: COLUMNS, empty: <p>No nodes yet</p> };
+
+  it("shows that it loads, and nothing of a table", () => {
+    render(<DataTable {...props} rows={undefined} query={{ ...loaded, isPending: true }} />);
+    expect(screen.getByRole("status", { name: "Loading" })).toBeTruthy();
+    expect(screen.queryByText("No nodes yet")).toBeNull();
+    expect(screen.queryByRole("table")).toBeNull();
+  });
+
+  it("says what to do where there is nothing", () => {
+    render(<DataTable {...props} rows={[]} query={loaded} />);
+    expect(screen.getByText("No nodes yet")).toBeTruthy();
+  });
+
+  it("says what went wrong instead of that there is nothing, and tries again", async () => {
+    const refetch = vi.fn();
+    const error = new Error("The server does not answer.");
+    render(<DataTable {...props} rows={undefined} query={{ ...loaded, isError: true, error, refetch }} />);
+    expect(screen.getByRole("alert").textContent).toContain("The server does not answer.");
+    expect(screen.queryByText("No nodes yet")).toBeNull();
+    await userEvent.click(screen.getByRole("button", { name: "Try again" }));
+    expect(refetch).toHaveBeenCalledOnce();
+  });
+
+  it("keeps the rows that are known when asking again failed", () => {
+    render(<DataTable {...props} rows={NODES} query={{ ...loaded, isError: true, error: new Error("Gone.") }} />);
+    expect(screen.getByRole("alert")).toBeTruthy();
+    expect(names()).toHaveLength(3);
+  });
+
+  it("asks for the next page by its button", async () => {
+    const fetchNextPage = vi.fn();
+    const query = { ...loaded, hasNextPage: true, isFetchingNextPage: false, fetchNextPage };
+    render(<DataTable {...props} rows={NODES} query={query} more="Show older nodes" />);
+    await userEvent.click(screen.getByRole("button", { name: "Show older nodes" }));
+    expect(fetchNextPage).toHaveBeenCalledOnce();
+  });
+});
