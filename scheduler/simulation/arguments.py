@@ -82,7 +82,10 @@ def parser() -> argparse.ArgumentParser:
     )
     how = made.add_argument_group("how it is scheduled")
     how.add_argument(
-        "--policy", action="append", metavar="NAME[:K=V,...]", help="repeat to compare; default fifo"
+        "--policy",
+        action="append",
+        metavar="NAME[:K=V,...]",
+        help="repeat to compare; default fifo; one that is not installed: package.module:Class[:K=V,...]",
     )
     how.add_argument(
         "--placer", default="", metavar="NAME[:K=V,...]", help="default: as the cluster says, consolidate"

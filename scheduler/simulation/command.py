@@ -22,6 +22,7 @@ from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.ledger_file import LedgerFile
+from scheduler.simulation.outside import placer_text, policy_text
 from scheduler.simulation.replay import replay_scenario
 from scheduler.simulation.run import simulate
 from scheduler.simulation.sweep import Case, prepare, read_workload, run_all
@@ -53,13 +54,14 @@ def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
 
 def _check_plugins(case: Case) -> None:
     """Find a wrong name before hours of reading and simulating."""
-    parse_plugin(case.policy)
+    policy = policy_text(case.policy)
+    parse_plugin(policy)
     if case.rounds:
-        shares_named(case.policy)
+        shares_named(policy)
     else:
-        make_policy(case.policy)
+        make_policy(policy)
     if case.placer:
-        make_placer(case.placer)
+        make_placer(placer_text(case.placer))
 
 
 def _export(order: Order, console: Console) -> int:

@@ -17,6 +17,7 @@ from scheduler.core.round.run_view import Served
 from scheduler.core.sim.engine import Engine
 from scheduler.simulation.experiment import Experiment
 from scheduler.simulation.joining import join
+from scheduler.simulation.outside import policy_text
 from scheduler.simulation.run import simulate
 from scheduler.simulation.scenario import Happening, Scenario, read_scenario
 from scheduler.simulation.sweep import Case
@@ -30,7 +31,7 @@ def replay_scenario(path: Path, case: Case, output: TextIO) -> int:
     experiment = Experiment(
         cluster=cluster,
         workload=workload,
-        policy=scenario.policy or case.policy,
+        policy=scenario.policy or policy_text(case.policy),
         placer=scenario.placer or case.placer,
         round_seconds=scenario.round_seconds if scenario.round_seconds is not None else 0.0,
         script=tuple(teller.told(event) for event in scenario.script),

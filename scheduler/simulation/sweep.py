@@ -31,6 +31,7 @@ from scheduler.simulation.generate import generate
 from scheduler.simulation.generator_spec import read_generator
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.joining import join
+from scheduler.simulation.outside import placer_text, policy_text
 from scheduler.simulation.rates import ThroughputTable
 from scheduler.simulation.run import simulate
 from scheduler.simulation.throughputs import read_throughputs
@@ -105,8 +106,8 @@ def prepare(case: Case) -> Prepared:
     experiment = Experiment(
         cluster=cluster,
         workload=workload,
-        policy=case.policy,
-        placer=case.placer,
+        policy=policy_text(case.policy),
+        placer=placer_text(case.placer),
         rules=rules,
         round_seconds=_round_seconds(case),
         rounds=case.rounds,

@@ -1,9 +1,14 @@
-"""Every policy and placer by name. Adding one is a file and a line here."""
+"""Every policy and placer by name: ours, and those of installed packages.
+
+Adding one of ours is a file and a line here. A package from outside declares entry points of the groups
+`allotment.policies` and `allotment.placers`, whose names are the plug-ins' (docs/adding-a-policy.md).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
+from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from scheduler.core.building_blocks.policy import Placer, Policy
@@ -32,7 +37,7 @@ from scheduler.core.policies.tiresias.policy import Tiresias
 
 T = TypeVar("T")
 
-POLICIES: Mapping[str, type[Policy]] = {
+_POLICIES: Mapping[str, type[Policy]] = {
     "allox": AlloX,
     "drf": Drf,
     "fair": Fair,
@@ -49,13 +54,47 @@ POLICIES: Mapping[str, type[Policy]] = {
     "tiresias": Tiresias,
 }
 
-PLACERS: Mapping[str, type[Placer]] = {
+_PLACERS: Mapping[str, type[Placer]] = {
     "consolidate": Consolidate,
     "delay": Delay,
     "fgd": Fgd,
     "random": Random,
     "spread": Spread,
 }
+
+
+#: Of each plug-in that is installed and cannot be used: why.
+UNUSABLE: dict[str, str] = {}
+
+
+def checked(name: str, plugin: object, method: str) -> Any:
+    """Return a plug-in's class; raise UnknownPlugin if it is no frozen dataclass with that method."""
+    if not (isinstance(plugin, type) and is_dataclass(plugin) and callable(getattr(plugin, method, None))):
+        raise UnknownPlugin(f"{name} is {plugin!r}, and no dataclass with a method {method}")
+    if not plugin.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise UnknownPlugin(f"{name} is a dataclass that can be changed; declare it with frozen=True")
+    return plugin
+
+
+def with_installed(group: str, method: str, ours: Mapping[str, type[T]]) -> dict[str, type[T]]:
+    """Return ours and those that installed packages declare, ordered by name.
+
+    One that cannot be loaded, or bears a name of ours, is left out and named in `UNUSABLE`: a package that is
+    broken must not stop the scheduler.
+    """
+    found = dict(ours)
+    for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
+        try:
+            if point.name in found:
+                raise UnknownPlugin(f"{point.value}: another plug-in has this name")
+            found[point.name] = checked(point.value, point.load(), method)
+        except Exception as error:
+            UNUSABLE[point.name] = f"{type(error).__name__}: {error}"
+    return dict(sorted(found.items()))
+
+
+POLICIES = with_installed("allotment.policies", "allocate", _POLICIES)
+PLACERS = with_installed("allotment.placers", "place", _PLACERS)
 
 
 def make_policy(text: str, parameters: Mapping[str, Any] | None = None) -> Policy:
@@ -73,6 +112,8 @@ def make_placer(text: str, parameters: Mapping[str, Any] | None = None) -> Place
 
 def _make(kind: str, known: Mapping[str, type[T]], text: str, parameters: Mapping[str, Any]) -> T:
     name, stated = (text, {}) if text in known else parse_plugin(text)
+    if name not in known and name in UNUSABLE:
+        raise UnknownPlugin(f"{kind} {name} is installed, but cannot be used: {UNUSABLE[name]}")
     if name not in known:
         raise UnknownPlugin(f"there is no {kind} {name!r}; choose {wording.either(sorted(known))}")
     twice = sorted(set(stated) & set(parameters))

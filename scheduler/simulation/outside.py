@@ -1,0 +1,49 @@
+"""Policies and placers named by where their class is: `package.module:Class[:parameter=value,...]`.
+
+For trying one that is not installed as a plug-in. Only the command line takes it: whoever types it may run
+any code here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from typing import Any
+
+from scheduler.core.model.errors import UnknownPlugin
+from scheduler.core.round.registry import PLACERS, POLICIES, checked
+
+_PLACE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Z]\w*)(:.*)?")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def policy_text(text: str) -> str:
+    """Return the text of a policy; one that names a class is known by the class's name from then on.
+
+    Raises UnknownPlugin where there is no such class, it is no policy, or another policy has that name.
+    """
+    return _known(text, POLICIES, "allocate")
+
+
+def placer_text(text: str) -> str:
+    """Return the text of a placer; likewise."""
+    return _known(text, PLACERS, "place")
+
+
+def _known(text: str, known: dict[str, Any], method: str) -> str:
+    match = _PLACE.fullmatch(text)
+    if match is None:
+        return text
+    if "" not in sys.path:
+        # As `python -m` would: what lies in the folder one is in.
+        sys.path.insert(0, "")
+    module, name, parameters = match[1], match[2], match[3] or ""
+    try:
+        plugin = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UnknownPlugin(f"{text}: {error}") from error
+    own = _HUMP.sub("_", name).lower()
+    if known.setdefault(own, checked(text, plugin, method)) is not plugin:
+        raise UnknownPlugin(f"{text}: {own} is the name of another one; call the class something else")
+    return own + parameters
