@@ -105,9 +105,9 @@ def measure_storing(nodes: int, readings: int) -> None:
     from django.utils import timezone
 
     from nodeagent.messages import PROTOCOL, GpuSample, HostSample, Reading, ReplicaSample, Report
+    from scheduler.agents.services.reports import report_apply
+    from scheduler.metrics.services.rolling import metrics_roll_up
     from scheduler.models import NodeMetrics
-    from scheduler.services.metrics.rolling import metrics_roll_up
-    from scheduler.services.nodes.reports import report_apply
     from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
     made = [make_node(f"node-{number}", gpus=GPUS) for number in range(nodes)]

@@ -119,9 +119,9 @@ def fill(gpus: int, jobs: int) -> None:
 
 
 def divide() -> None:
+    from scheduler.cells.services.dividing import cells_apply
+    from scheduler.cells.services.proposal import cells_proposal
     from scheduler.core.cells.document import to_document
-    from scheduler.services.cells.dividing import cells_apply
-    from scheduler.services.cells.proposal import cells_proposal
 
     cells_apply(document=to_document(cells_proposal()), version=0, actor="bench")
 

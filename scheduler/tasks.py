@@ -9,20 +9,22 @@ from billiard.exceptions import SoftTimeLimitExceeded
 from celery import shared_task
 from celery.signals import worker_process_shutdown
 
-from scheduler import hints
+from scheduler import hints, pruning
+from scheduler.adviser.services import advising, anomalies, comparisons
+from scheduler.agents.services import draining, leases
+from scheduler.attempts.services import watching
+from scheduler.budgets import services as budget_services
 from scheduler.core.model.errors import SchedulingError
+from scheduler.fairness import services as fairness_services
+from scheduler.forecasts.services import answers, forecasting
 from scheduler.hints import ask_for_round, round_begins
-from scheduler.rounds import advising, answers, comparisons, fairness, forecasting
+from scheduler.market.services import settling
+from scheduler.metrics.services import usage
+from scheduler.metrics.services.rolling import metrics_roll_up
+from scheduler.nodes.services import health as node_health
+from scheduler.notifications.services import telling
 from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
-from scheduler.services import budgets, housekeeping
-from scheduler.services.attempts import watching
-from scheduler.services.cells import anomalies
-from scheduler.services.market import settling
-from scheduler.services.metrics.rolling import metrics_roll_up
-from scheduler.services.nodes import draining, leases
-from scheduler.services.nodes import health as node_health
-from scheduler.services.notices import telling
 from scheduler.simulation import sweep
 from scheduler.simulation.errors import InputError
 
@@ -91,12 +93,12 @@ def tell() -> None:
 
 @shared_task(time_limit=60)
 def watch_budgets() -> None:
-    budgets.watch_budgets()
+    budget_services.watch_budgets()
 
 
 @shared_task(time_limit=60)
 def sample_usage() -> None:
-    housekeeping.sample_usage()
+    usage.sample_usage()
 
 
 @shared_task(time_limit=300)
@@ -106,7 +108,7 @@ def roll_up_metrics() -> None:
 
 @shared_task(time_limit=300)
 def prune() -> None:
-    housekeeping.prune()
+    pruning.prune()
 
 
 @shared_task(soft_time_limit=_FORECAST_SECONDS, time_limit=_FORECAST_SECONDS + 10)
@@ -127,7 +129,7 @@ def forecast() -> None:
 def account_for_rounds() -> None:
     hints.account_begins()
     began = time.perf_counter()
-    fairness.account_for_rounds()
+    fairness_services.account_for_rounds()
     hints.account_took(time.perf_counter() - began)
 
 

@@ -12,7 +12,7 @@ from django.db import DatabaseError, connection, transaction
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
-from scheduler.services.nodes.isolation import unisolated_nodes
+from scheduler.nodes.services.isolation import unisolated_nodes
 
 ANSWER_SECONDS = 2.0
 #: Anybody may ask, so nobody makes the servers work for more than one answer in so many seconds.

@@ -16,11 +16,12 @@ from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from controlplane import rights
 from controlplane.audited import by_viewer
 from controlplane.lanes import in_agents_thread
-from scheduler import represent, stream
-from scheduler.models import Node
-from scheduler.services.logs.reading import may_watch
-from scheduler.services.market.ledger_reading import Sight
-from scheduler.services.nodes.managing import node_of_token
+from scheduler import stream
+from scheduler.ledger.selectors import Sight
+from scheduler.logs.services.reading import may_watch
+from scheduler.nodes.models import Node
+from scheduler.nodes.services.managing import node_of_token
+from scheduler.virtual_clusters.representations import virtual_cluster_seen
 from tenants.selectors import Viewer
 
 #: Tells a page that the server was restarted, so that it refetches at once.
@@ -109,7 +110,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     def _seen(self, each: dict[str, Any]) -> dict[str, Any]:
         if each["kind"] != "virtual_cluster":
             return each
-        return {**each, "data": represent.virtual_cluster_seen(each["data"], self.viewer)}
+        return {**each, "data": virtual_cluster_seen(each["data"], self.viewer)}
 
     async def live_queues(self, event: dict[str, Any]) -> None:
         await self._forward(event)

@@ -1,7 +1,7 @@
 """The server's own pulse: once a second, in the lane of agents, it does what serving one of them takes.
 
 What interrupts it (the process is down, its threads are busy, the database is away) would have kept agents
-from being heard. So their leases are made longer by it (`scheduler.services.nodes.leases.pulse`).
+from being heard. So their leases are made longer by it (`scheduler.agents.services.leases.pulse`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from channels.db import database_sync_to_async
 
 from controlplane.lanes import Caller, Lane, TooMany
 from controlplane.limits import AsgiApplication, Receive, Scope, Send
-from scheduler.services.nodes import leases
+from scheduler.agents.services import leases
 
 log = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ from drf_spectacular.views import SpectacularJSONAPIView
 from controlplane.dashboard import ApiDocs, dashboard
 from controlplane.errors import api_not_found
 from controlplane.health import healthz, readyz
-from scheduler.api.job_spec_schemas import job_spec_schema
-from scheduler.api.metrics import Metrics
+from scheduler.jobs.spec_schemas import job_spec_schema
+from scheduler.prometheus import Metrics
 
 urlpatterns = [
     path("api/v1/", include("tenants.api.urls")),
-    path("api/v1/", include("scheduler.api.urls")),
-    path("api/agent/v1/", include("scheduler.api.agents")),
+    path("api/v1/", include("scheduler.urls")),
+    path("api/agent/v1/", include("scheduler.agents.api")),
     path("api/schema", SpectacularJSONAPIView.as_view(), name="schema"),
     path("api/docs", ApiDocs.as_view(url_name="schema"), name="docs"),
     path("api/job-spec.schema.json", job_spec_schema),

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from scheduler.core.model.loan_terms import Lot
-from scheduler.services.market.rules import Lending
+from scheduler.market.services.rules import Lending
 
 GIB = 2**30
 

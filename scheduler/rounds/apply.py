@@ -14,21 +14,24 @@ from typing import Any
 from django.db import connection
 
 from scheduler import stream
+from scheduler.attempts.models import AllocatedGpu, Allocation, Attempt, AttemptPart, PartState, StopCause
+from scheduler.attempts.services.holds import touch_nodes
+from scheduler.attempts.services.life import attempt_stop
 from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import AttemptState, HoldPhase, JobState
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
 from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Snapshot
 from scheduler.core.round.reserve import SPARE
+from scheduler.events.models import Event
 from scheduler.hints import hint_round
-from scheduler.models import AllocatedGpu, Allocation, Attempt, AttemptPart, Event, PolicyMemory
-from scheduler.models.jobs import PartState, StopCause
+from scheduler.jobs.representations import publish_jobs
 from scheduler.rounds.copying import copy_rows, reserve_ids
 from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_queues
 from scheduler.rounds.ledger import write_lines
 from scheduler.rounds.market import carry_out
+from scheduler.rounds.models import PolicyMemory
 from scheduler.rounds.regrade import problem_with_regrade, regrade
-from scheduler.services.attempts.holds import touch_nodes
-from scheduler.services.attempts.life import attempt_stop
+from scheduler.rounds.representations import publish_round
 from tenants.models import VirtualCluster
 
 # The task's name of each rank: rank by rank, as a job's replicas are numbered.
@@ -147,7 +150,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> Applied:
     # What rules did is tried again with the next tick: it may be refused for long.
     facts.dropped += carry_out(plan)
     write_lines(plan, tenants, at=at, dropped=facts.dropped)
-    stream.publish_round(plan.round_number)
+    publish_round(plan.round_number)
     return Applied(
         at=at,
         started=started,
@@ -311,7 +314,7 @@ def _start_all(actions: Sequence[Action], facts: _Facts, plan: Plan, *, at: date
     nodes = {facts.places[gpu].node_id for start in starts for gpu in start.placement.gpus}
     stream.wake_nodes(nodes)
     touch_nodes(nodes)
-    stream.publish_jobs(jobs)
+    publish_jobs(jobs)
     return len(actions)
 
 

@@ -10,7 +10,7 @@ from scheduler.core.model.plan import ActionKind
 from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.round.decide import decide
 from scheduler.core.round.guarantees.reliance import owned, relying_on
-from scheduler.models import Leadership
+from scheduler.rounds.models import Leadership
 from scheduler.rounds.overruns import as_served
 from scheduler.rounds.snapshot import read_snapshot
 

@@ -9,11 +9,12 @@ from datetime import datetime
 
 from django.db import connection
 
-from scheduler import stream
 from scheduler.core.model.codec import reasons_json
 from scheduler.core.model.plan import Plan, Reason
 from scheduler.core.model.snapshot import JobId
-from scheduler.models import Event, Explanation, QueueOrder
+from scheduler.events.models import Event
+from scheduler.jobs.models import Explanation, QueueOrder
+from scheduler.jobs.representations import publish_explanations, publish_positions
 from scheduler.rounds.copying import copy_rows
 
 #: Positions deeper in a queue than this are not pushed to pages; they read them when they look.
@@ -111,7 +112,7 @@ def _publish(changed: Sequence[_Changed], plan: Plan, tenants: Mapping[JobId, st
         if len(objects) < _PUSHED_REASONS:
             data = {"reasons": json.loads(each.text), "position": positions.get(each.job)}
             objects.append({"kind": "why", "id": each.job, "version": plan.round_number, "data": data})
-    stream.publish_explanations(by_tenant)
+    publish_explanations(by_tenant)
 
 
 def positions_of(plan: Plan) -> dict[JobId, int]:
@@ -133,4 +134,4 @@ def write_queues(plan: Plan, tenants: Mapping[JobId, str]) -> None:
     for jobs in changed.values():
         for place, job in enumerate(jobs[:_PUSHED_POSITIONS], start=1):
             by_tenant[tenants[job]][str(job)] = place
-    stream.publish_positions(plan.round_number, by_tenant)
+    publish_positions(plan.round_number, by_tenant)

@@ -13,12 +13,12 @@ from django.db import DatabaseError, transaction
 from scheduler.clock import database_now
 from scheduler.core.model.loan_terms import MarketAction
 from scheduler.core.model.plan import Plan
-from scheduler.models.market import OfferState, RuleKind
-from scheduler.services.market.loans import loan_write
-from scheduler.services.market.offers import offer_close, offer_write, open_offer
-from scheduler.services.market.rules import rule_in_force
-from scheduler.services.market.terms import Terms
-from scheduler.services.virtual_clusters import try_lock_guarantees
+from scheduler.market.models import OfferState, RuleKind
+from scheduler.market.services.loans import loan_write
+from scheduler.market.services.offers import offer_close, offer_write, open_offer
+from scheduler.market.services.rules import rule_in_force
+from scheduler.market.services.terms import Terms
+from scheduler.virtual_clusters.services import try_lock_guarantees
 from tenants.errors import ApplicationError, Conflict
 from tenants.models import VirtualCluster
 

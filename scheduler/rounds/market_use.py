@@ -9,8 +9,8 @@ from scheduler.core.model import loan_terms as core
 from scheduler.core.model.plan import ActionKind
 from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.round.decide import decide
-from scheduler.lending.in_force import market_now
-from scheduler.models import Leadership
+from scheduler.market.selectors import market_now
+from scheduler.rounds.models import Leadership
 from scheduler.rounds.overruns import as_served
 from scheduler.rounds.snapshot import read_snapshot
 from tenants.errors import Conflict, FieldError

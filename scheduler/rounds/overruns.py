@@ -14,13 +14,14 @@ from typing import Any
 
 from django.db.models import F
 
-from scheduler import stream
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.round.reserve import SPARE
 from scheduler.core.round.run_view import CHEAP_POLICY
-from scheduler.models import Event, ViewComputing
+from scheduler.events.models import Event
+from scheduler.rounds.models import ViewComputing
 from scheduler.rounds.solver import Budget
+from scheduler.virtual_clusters.representations import publish_virtual_clusters
 from tenants.models import VirtualCluster
 
 #: Kinds of events.
@@ -155,4 +156,4 @@ def _tell(kind: str, words: Mapping[str, str], at: datetime, actor: str) -> None
     )
     # Pages keep the newest version of what they show.
     VirtualCluster.objects.filter(id__in=ids.values()).update(version=F("version") + 1)
-    stream.publish_virtual_clusters(ids.values())
+    publish_virtual_clusters(ids.values())

@@ -7,7 +7,8 @@ from django.db.models import Max
 from scheduler.core.model import snapshot as core
 from scheduler.core.model.plan import ActionKind, Reason
 from scheduler.core.round.decide import decide
-from scheduler.models import Job, Leadership
+from scheduler.jobs.models import Job
+from scheduler.rounds.models import Leadership
 from scheduler.rounds.overruns import as_served
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.speeds import submitted_now

@@ -3,13 +3,14 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from scheduler import stream
+from scheduler.attempts.models import Allocation, Attempt
+from scheduler.attempts.services.steps import job_event, touch_job
 from scheduler.core.model.lifecycle import AttemptState
 from scheduler.core.model.plan import Action
 from scheduler.core.model.snapshot import AllocationId
 from scheduler.core.round.reserve import SPARE
-from scheduler.models import Allocation, Attempt, Event
-from scheduler.services.attempts.steps import job_event, touch_job
+from scheduler.events.models import Event
+from scheduler.jobs.representations import publish_jobs
 
 LAPSED = "guarantee.lapsed"
 RETURNED = "guarantee.returned"
@@ -44,4 +45,4 @@ def regrade(action: Action, attempts: Collection[Attempt], *, at: datetime, acto
         )
         for attempt in attempts
     )
-    stream.publish_jobs(action.jobs)
+    publish_jobs(action.jobs)

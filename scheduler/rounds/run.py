@@ -8,20 +8,19 @@ from functools import cache, partial
 from django.conf import settings
 from django.db import transaction
 
+from scheduler.attempts.services.holds import promote_overdue
 from scheduler.clock import database_now
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan
 from scheduler.core.round.decide import decide
 from scheduler.core.round.gc_paused import put_off
 from scheduler.hints import ask_for_account, ask_for_forecast, ask_for_round_at
-from scheduler.models import Round
-from scheduler.models.rounds import RoundState
 from scheduler.rounds.apply import Applied, apply_plan
 from scheduler.rounds.leadership import Fenced, give_up, hold_fence, take_number
+from scheduler.rounds.models import Round, RoundState
 from scheduler.rounds.overruns import Overruns
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.solver import Budget, Limits, Solver
-from scheduler.services.attempts.holds import promote_overdue
 
 log = logging.getLogger(__name__)
 

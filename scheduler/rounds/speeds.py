@@ -9,7 +9,7 @@ from django.db import connection
 from scheduler.core.model import snapshot as core
 from scheduler.core.perf.knowledge import Knowledge
 from scheduler.core.perf.speed import Kind, Setting, Source, Speed, kind_of
-from scheduler.services.speeds.on_record import read_knowledge
+from scheduler.speeds.services.on_record import read_knowledge
 
 _MODELS = "SELECT name, price_per_hour FROM scheduler_gpumodel ORDER BY name"
 #: Answers kept; jobs that state no application and are all named differently are as many kinds.

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
+from scheduler.attempts.models import TrainingProgress
+from scheduler.attempts.services.training import reported_of
 from scheduler.core.building_blocks.run_time import relative_rates
 from scheduler.core.model import snapshot as core
 from scheduler.core.perf.training_reports import Reported
-from scheduler.models.training import TrainingProgress
-from scheduler.services.attempts.training import reported_of
 
 _UNENDED = ("queued", "running")
 

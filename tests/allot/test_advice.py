@@ -12,8 +12,9 @@ from django.utils import timezone
 
 from allot import advice_objects
 from allot.client import Client
+from scheduler.adviser.services import advising, comparisons
+from scheduler.forecasts.services import history
 from scheduler.models import Allocation, CellSpecification, Event
-from scheduler.rounds import advising, comparisons, history
 from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
 from tests.scheduler.builders import (
@@ -59,8 +60,8 @@ def allot(live_server: Any, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> 
             data={"code": "fragmented"},
         )
     monkeypatch.setattr(history, "_read", None)
-    monkeypatch.setattr("scheduler.services.cells.advice.ask_for_advice", advising.work_out)
-    monkeypatch.setattr("scheduler.services.cells.anomalies.ask_for_comparison", comparisons.run_comparison)
+    monkeypatch.setattr("scheduler.adviser.services.advice.ask_for_advice", advising.work_out)
+    monkeypatch.setattr("scheduler.adviser.services.anomalies.ask_for_comparison", comparisons.run_comparison)
     monkeypatch.setattr("allot.commands.advice.PAUSE_SECONDS", 0.01)
 
     return signed_in(monkeypatch, str(live_server.url), make_token(make_user("olga", operator=True)), "vc")

@@ -20,10 +20,10 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from controlplane.auth import scopes_needed
+from scheduler.adviser.services.comparisons import nothing_found
 from scheduler.core.model.plan import LedgerLine as Line
+from scheduler.ledger.services import ledger_write
 from scheduler.models import Advice, Allowance, AnomalyReport, Event, Job, LogChunk, Round, WhatIf
-from scheduler.rounds.comparisons import nothing_found
-from scheduler.services.market.ledger import ledger_write
 from tenants.models import Invitation, Role, Scope, Secret, Tenant, Token, User, VirtualCluster
 from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error
 from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS, OWN_SCOPES, QUERIES

@@ -8,10 +8,16 @@ from controlplane.asgi import application
 from controlplane.live import NOT_SIGNED_IN, TOO_LARGE
 from nodeagent.messages import GpuSample
 from scheduler import stream
+from scheduler.agents.services.reports import publish_samples
 from scheduler.clock import database_now
 from scheduler.core.model.plan import LedgerLine as Line
-from scheduler.services.market.ledger import publish_lines, row_of
-from scheduler.services.nodes.managing import node_create
+from scheduler.jobs.representations import publish_jobs
+from scheduler.ledger.services import publish_lines, row_of
+from scheduler.logs.services.storing import publish_log
+from scheduler.market.representations import publish_accounts, publish_loans, publish_offers
+from scheduler.nodes.representations import publish_nodes
+from scheduler.nodes.services.managing import node_create
+from scheduler.virtual_clusters.representations import publish_virtual_clusters
 from tenants.models import Token
 from tenants.tokens import USER_PREFIX, new_secret
 from tests.live.sockets import Socket
@@ -76,7 +82,7 @@ async def heard(socket) -> list[tuple[str, int]]:
 async def test_members_hear_of_their_tenants_jobs_and_operators_of_all():
     ours, theirs, member, operator = await world()
     page, console = await watch(member), await watch(operator)
-    await publish((stream.publish_jobs, [theirs.id]), (stream.publish_jobs, [ours.id]))
+    await publish((publish_jobs, [theirs.id]), (publish_jobs, [ours.id]))
     assert await heard(page) == [("job", ours.id)]
     assert await heard(console) == [("job", theirs.id)]
     assert await heard(console) == [("job", ours.id)]
@@ -86,7 +92,7 @@ async def test_members_hear_of_their_tenants_jobs_and_operators_of_all():
 async def test_objects_are_whole_and_carry_their_version():
     ours, _, member, _ = await world()
     page = await watch(member)
-    await publish((stream.publish_jobs, [ours.id]))
+    await publish((publish_jobs, [ours.id]))
     (each,) = (await page.receive())["objects"]
     assert each["version"] == ours.version
     assert each["data"]["name"] == ours.name
@@ -100,7 +106,7 @@ async def test_nothing_is_told_of_what_was_not_committed():
     @sync_to_async
     def rolled_back():
         with transaction.atomic():
-            stream.publish_jobs([ours.id])
+            publish_jobs([ours.id])
             transaction.set_rollback(True)
 
     await rolled_back()
@@ -115,7 +121,7 @@ async def test_of_the_members_of_a_virtual_cluster_one_hears_of_ones_own_tenants
     def shared() -> int:
         return make_vc(members=[ours.tenant, make_tenant("rival")]).id
 
-    await publish((stream.publish_virtual_clusters, [await shared()]))
+    await publish((publish_virtual_clusters, [await shared()]))
     [(seen,)] = [(await page.receive())["objects"]]
     assert ([one["tenant"] for one in seen["data"]["members"]], seen["data"]["other_members"]) == (
         ["vision"],
@@ -130,7 +136,7 @@ async def test_everybody_hears_of_nodes_and_nodes_name_no_tenant():
     node = await sync_to_async(make_node)("v100-a1", gpus=1)
     page = await watch(member)
     sample = GpuSample(index=0, utilisation_percent=90.0, memory_used_bytes=2**30)
-    await publish((stream.publish_nodes, [node.id]), (stream.publish_samples, node.name, [sample]))
+    await publish((publish_nodes, [node.id]), (publish_samples, node.name, [sample]))
     message = await page.receive()
     assert [each["kind"] for each in message["objects"]] == ["node"]
     assert ours.tenant.name not in str(message["objects"][0]["data"]["gpus"])
@@ -153,9 +159,9 @@ async def test_everybody_hears_of_offers_and_loans_and_members_alone_of_their_ac
     page, console = await watch(member), await watch(operator)
     mine, other = ours.virtual_cluster_id, theirs.virtual_cluster_id
     await publish(
-        (stream.publish_offers, [loan.offer_id]),
-        (stream.publish_accounts, [mine, other]),
-        (stream.publish_loans, [loan.id]),
+        (publish_offers, [loan.offer_id]),
+        (publish_accounts, [mine, other]),
+        (publish_loans, [loan.id]),
     )
     told = [("offer", loan.offer_id), ("account", mine), ("account", other), ("loan", loan.id)]
     assert [await heard(console) for _ in told] == [[each] for each in told]
@@ -186,9 +192,7 @@ async def test_a_log_is_heard_by_those_who_may_watch_it():
         await page.say({"type": "watch_log", "job": job.id})
     await page.say({"type": "ping"})
     assert await page.receive() == {"type": "pong"}
-    await publish(
-        (stream.publish_log, theirs.id, 1, 0, [Chunk]), (stream.publish_log, ours.id, 2, 0, [Chunk])
-    )
+    await publish((publish_log, theirs.id, 1, 0, [Chunk]), (publish_log, ours.id, 2, 0, [Chunk]))
     message = await page.receive()
     assert (message["type"], message["job"], message["attempt"]) == ("log", ours.id, 2)
     assert message["chunks"] == [{"sequence": 0, "at": 1.0, "text": "epoch 1\n"}]
@@ -196,7 +200,7 @@ async def test_a_log_is_heard_by_those_who_may_watch_it():
     await page.say({"type": "unwatch_log", "job": ours.id})
     await page.say({"type": "ping"})
     assert await page.receive() == {"type": "pong"}
-    await publish((stream.publish_log, ours.id, 2, 0, [Chunk]))
+    await publish((publish_log, ours.id, 2, 0, [Chunk]))
     assert await page.hears_nothing()
 
 
@@ -224,7 +228,7 @@ async def test_an_agent_hears_its_own_wake_and_nothing_else():
     left, right = await two_nodes()
     socket = await connect("/ws/agent", left.token)
     assert await socket.connect()
-    await publish((stream.wake_nodes, [right.node.id]), (stream.publish_nodes, [left.node.id]))
+    await publish((stream.wake_nodes, [right.node.id]), (publish_nodes, [left.node.id]))
     assert await socket.hears_nothing()
     await publish((stream.wake_nodes, [left.node.id]))
     assert await socket.receive() == {"type": "wake"}

@@ -16,6 +16,7 @@ from django.utils import timezone
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.document import from_document
 from scheduler.core.model.lifecycle import JOB_FINAL, AttemptState, HoldPhase, JobState
+from scheduler.market.models import BANK
 from scheduler.models import (
     AllocatedGpu,
     Allocation,
@@ -36,7 +37,6 @@ from scheduler.models import (
     SpeedMeasurement,
     Webhook,
 )
-from scheduler.models.market import BANK
 from tenants.models import (
     Guarantee,
     Membership,

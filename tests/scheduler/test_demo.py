@@ -17,7 +17,8 @@ from django.core.management import CommandError, call_command
 
 from nodeagent.configuration import read_configuration
 from nodeagent.messages import PROTOCOL, Inventory, InventoryGpu, Report
-from scheduler.cells.in_force import cells_in_force
+from scheduler.agents.services.reports import report_apply
+from scheduler.cells.selectors.in_force import cells_in_force
 from scheduler.core.model.plan import ActionKind
 from scheduler.core.round.decide import decide
 from scheduler.management import closed_folders
@@ -25,9 +26,8 @@ from scheduler.management import demonstration as demo
 from scheduler.management.commands import demo as command
 from scheduler.management.isolation_words import isolation_words
 from scheduler.models import CreditAccount, Job, MarketRule, Node, Offer
+from scheduler.nodes.services.managing import node_of_token
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.services.nodes.managing import node_of_token
-from scheduler.services.nodes.reports import report_apply
 from tenants.models import Guarantee
 from tests.scheduler.builders import make_user
 

@@ -24,7 +24,7 @@ from nodeagent.frames import EXIT, OPENED, PROBLEM, TAKEN, Flow
 from nodeagent.messages import encode
 from scheduler.core.model.lifecycle import AttemptState
 from scheduler.models import Attempt, Job
-from scheduler.services.nodes.managing import node_create
+from scheduler.nodes.services.managing import node_create
 from tenants.models import Token, User
 from tenants.tokens import USER_PREFIX, new_secret
 from tests.agent.builders import AgentProcess

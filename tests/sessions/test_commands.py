@@ -12,7 +12,7 @@ from nodeagent import frames
 from nodeagent.frames import EXIT, INPUT, OUTPUT, PROBLEM, WINDOW
 from scheduler.core.model.lifecycle import AttemptState
 from scheduler.models import Attempt, Event, Session
-from scheduler.services.nodes.managing import node_create
+from scheduler.nodes.services.managing import node_create
 from tenants.models import Membership, Token
 from tests.scheduler.builders import make_member, make_user
 from tests.sessions.conftest import Site, exit_code
@@ -139,6 +139,6 @@ async def test_a_session_ends_with_its_attempt_and_is_offered_to_its_own_node(si
 
 
 def _stop(site: Site) -> None:
-    from scheduler.services.jobs.control import job_cancel
+    from scheduler.jobs.services.control import job_cancel
 
     job_cancel(job_id=site.job.id, actor="test")

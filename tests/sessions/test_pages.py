@@ -11,8 +11,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from controlplane.sessions import pages
+from scheduler.jobs.services.control import job_cancel
 from scheduler.models import PortPass, Session
-from scheduler.services.jobs.control import job_cancel
 from tenants.models import Token
 from tests.sessions.conftest import Site
 

@@ -21,8 +21,8 @@ from websockets.exceptions import ConnectionClosed
 from controlplane import rights
 from controlplane.live import NOT_SIGNED_IN, RIGHTS_CHANGED
 from nodeagent.frames import OPENED, PROBLEM
-from scheduler.api import log_files
-from scheduler.services.logs.reading import Chunk
+from scheduler.logs import api as log_api
+from scheduler.logs.services.reading import Chunk
 from tenants.models import Membership, Token, User
 from tests.scheduler.builders import make_user
 from tests.sessions.conftest import Line, Site
@@ -130,7 +130,7 @@ async def running(site: Site, tmp_path, monkeypatch, settings) -> Site:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     monkeypatch.setattr(rights, "RECHECK_SECONDS", 0.1)
     chunk = Chunk(rank=0, sequence=0, at=timezone.now(), text="epoch 1\n" * 4_000)
-    monkeypatch.setattr(log_files, "all_chunks", lambda attempt, rank: itertools.repeat([chunk]))
+    monkeypatch.setattr(log_api, "all_chunks", lambda attempt, rank: itertools.repeat([chunk]))
     await sync_to_async(site.set_up)(tmp_path, [sys.executable, "-c", PROGRAM], "notebook")
     await site.start()
     return site

@@ -27,8 +27,8 @@ from controlplane.lanes import in_agents_thread
 from controlplane.sessions.relay import Broken, Event, Relay, problem_frame
 from controlplane.sessions.wanted import wanted_of
 from nodeagent.frames import EXIT, FROM_JOB, TAKEN, TOWARDS_JOB
-from scheduler.services.nodes.managing import node_of_token
-from scheduler.services.sessions.opening import (
+from scheduler.nodes.services.managing import node_of_token
+from scheduler.sessions.services.opening import (
     session_end,
     session_is_open,
     session_join,

@@ -31,7 +31,7 @@ from controlplane.sessions.filters import (
 )
 from controlplane.sessions.tunnel import NoTunnel, TunnelBackend
 from controlplane.sessions.upgrade import pass_on_socket
-from scheduler.services.sessions.port_passes import (
+from scheduler.sessions.services.port_passes import (
     PASS_VALID,
     PassHeld,
     pass_held,

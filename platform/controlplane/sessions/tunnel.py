@@ -12,9 +12,9 @@ from channels.layers import get_channel_layer
 
 from controlplane.sessions.relay import Broken, Event, Relay
 from nodeagent.frames import DATA_BYTES, END, INPUT, OPENED, OUTPUT, PROBLEM, TAKEN, TOWARDS_JOB, Flow
-from scheduler.models import Session
-from scheduler.services.sessions.opening import Wanted, session_end, session_open
-from scheduler.services.sessions.port_passes import PassHeld
+from scheduler.sessions.models import Session
+from scheduler.sessions.services.opening import Wanted, session_end, session_open
+from scheduler.sessions.services.port_passes import PassHeld
 from tenants.errors import ApplicationError
 
 OPEN_SECONDS = 10.0

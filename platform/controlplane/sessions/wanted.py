@@ -4,7 +4,7 @@ from typing import Any
 
 from scheduler.jobspec import Fields
 from scheduler.jobspec.fields import described, is_storable
-from scheduler.services.sessions.opening import Wanted
+from scheduler.sessions.services.opening import Wanted
 from tenants.errors import FieldError, Invalid
 
 MOST_WORDS = 1_000

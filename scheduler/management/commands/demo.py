@@ -16,22 +16,23 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from scheduler.cells.in_force import cells_in_force
+from scheduler.cells.selectors.in_force import cells_in_force
+from scheduler.cells.services.dividing import cells_apply
 from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import JobState
+from scheduler.jobs.models import Job
+from scheduler.jobs.services.control import job_hold, job_submit
 from scheduler.management import demonstration as demo
 from scheduler.management.closed_folders import JobFolders, reachable_folders, usual_folders
 from scheduler.management.isolation_words import isolation_words
-from scheduler.models import GpuModel, Job, MarketRule, Node
-from scheduler.models.inventory import NodeState
-from scheduler.services.cells.dividing import cells_apply
-from scheduler.services.jobs.control import job_hold, job_submit
-from scheduler.services.market.credits import allowance_set
-from scheduler.services.market.offers import offer_make
-from scheduler.services.market.rules import rule_make
-from scheduler.services.market.terms import Terms
-from scheduler.services.nodes.managing import node_create, node_token_rotate
-from scheduler.services.virtual_clusters import Wanted, virtual_cluster_create
+from scheduler.market.models import MarketRule
+from scheduler.market.services.credits import allowance_set
+from scheduler.market.services.offers import offer_make
+from scheduler.market.services.rules import rule_make
+from scheduler.market.services.terms import Terms
+from scheduler.nodes.models import GpuModel, Node, NodeState
+from scheduler.nodes.services.managing import node_create, node_token_rotate
+from scheduler.virtual_clusters.services import Wanted, virtual_cluster_create
 from tenants.models import Membership, Role, Tenant, User, VirtualCluster
 from tenants.selectors import Viewer, viewer_of
 from tenants.services import member_set, quota_set, tenant_create, user_create

@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from scheduler import jobspec
+from scheduler.agents.services.draining import drain_overdue, node_drain
+from scheduler.agents.services.leases import expire_leases
 from scheduler.clock import database_now
 from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.workload import Truth
 from scheduler.models import Node as NodeRow
-from scheduler.models.inventory import NodeState
-from scheduler.services.nodes.draining import drain_overdue, node_drain
-from scheduler.services.nodes.leases import expire_leases
-from scheduler.services.nodes.managing import node_change
+from scheduler.nodes.models import NodeState
+from scheduler.nodes.services.managing import node_change
 from tenants.models import Tenant
 from tenants.selectors import viewer_of
 from tenants.services import quota_set

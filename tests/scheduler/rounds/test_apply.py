@@ -3,12 +3,12 @@
 import pytest
 from django.db import IntegrityError, transaction
 
-from scheduler import represent
+from scheduler.attempts.services.holds import release_gpus
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan, Reason, Tier
+from scheduler.jobs import representations as job_representations
 from scheduler.models import Event, Explanation, PolicyMemory, QueueOrder
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.services.attempts.holds import release_gpus
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 pytestmark = pytest.mark.django_db
@@ -249,7 +249,7 @@ def test_a_guarantee_lapses_and_returns_while_the_job_runs_on():
         assert (attempt.state, attempt.allocation.guaranteed) == ("running", guaranteed)
         event = Event.objects.get(job_id=attempt.job_id, kind=kind)
         assert (event.actor, event.message) == ("round 9", "Its cell is no more.")
-        (told,) = represent.jobs([attempt.job_id])
+        (told,) = job_representations.jobs([attempt.job_id])
         assert told["guarantee_lapsed"] is not guaranteed
         attempt.allocation.refresh_from_db()
     assert attempt.allocation.view == attempt.job.virtual_cluster.name

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from scheduler import represent
-from scheduler.cells.in_force import cells_in_force
-from scheduler.cells.tree import cell_nodes, children_of, virtual_cluster_cells
+from scheduler.cells.selectors.in_force import cells_in_force
+from scheduler.cells.selectors.tree import cell_nodes, children_of, virtual_cluster_cells
+from scheduler.cells.services.dividing import cells_apply
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.document import from_document
+from scheduler.jobs import representations as job_representations
 from scheduler.models import Attempt, Event, Job, Node, PolicyMemory, Round
 from scheduler.rounds.cell_effects import effects_of
 from scheduler.rounds.run import run_round
-from scheduler.services.cells.dividing import cells_apply
 from tenants.models import Tenant, VirtualCluster
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 
@@ -91,7 +91,7 @@ def test_a_guarantee_lapses_with_its_cell_and_returns_as_it_was_foretold(tenant:
 
     divide(vision={"V100-SWITCH": 1}, speech={"V100-SWITCH": 1})
     play()
-    told, other = represent.jobs([job.id, small.id])
+    told, other = job_representations.jobs([job.id, small.id])
     assert (told["guarantee_lapsed"], told["phase"]) == (True, "running")
     assert (other["guarantee_lapsed"], other["phase"]) == (False, "running")
     event = Event.objects.get(job_id=job.id, kind="guarantee.lapsed")
@@ -102,7 +102,7 @@ def test_a_guarantee_lapses_with_its_cell_and_returns_as_it_was_foretold(tenant:
 
     divide(vision={"V100-NODE": 1}, speech={"V100-SWITCH": 1})
     play()
-    (told,) = represent.jobs([job.id])
+    (told,) = job_representations.jobs([job.id])
     assert not told["guarantee_lapsed"]
     assert Event.objects.get(job_id=job.id, kind="guarantee.returned").data["cause"] == "cells_back"
     assert job.attempts.count() == 1

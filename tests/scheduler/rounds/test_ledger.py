@@ -12,12 +12,12 @@ from scheduler.clock import database_now
 from scheduler.core.model.plan import Decision, Grant
 from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.core.round import registry
+from scheduler.ledger.services import ledger_write, prune_ledger
 from scheduler.models import LedgerLine, Round
 from scheduler.rounds import replay as replaying
 from scheduler.rounds import run
 from scheduler.rounds.replay import replay
 from scheduler.rounds.run import run_round
-from scheduler.services.market.ledger import ledger_write, prune_ledger
 from tenants.errors import Conflict, TooManyRequests
 from tests.scheduler.builders import make_job, make_member, make_node, make_tenant, make_vc
 

@@ -10,12 +10,12 @@ from django.db import connection
 from scheduler.core.model.loan_terms import MARKET, Lot, MarketAction
 from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.core.model.plan import Plan
+from scheduler.market.services.credits import balance_of
 from scheduler.models import CreditTransfer, LedgerLine, Loan, Offer
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.ledger import lines_that_differ
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.services import virtual_clusters
-from scheduler.services.market.credits import balance_of
+from scheduler.virtual_clusters import services as virtual_cluster_services
 from tests.scheduler.builders import (
     make_account,
     make_borrow_rule,
@@ -132,7 +132,7 @@ def test_what_no_longer_holds_is_dropped_and_the_rest_stands(clusters):
 def test_a_failure_in_the_database_costs_one_deed(clusters, monkeypatch):
     lending = make_lend_rule(clusters[0], {"P100": 4})
     broken = iter([None, {"gpus": {"P100": 1}, "cells": {}}])
-    monkeypatch.setattr("scheduler.services.market.offers.lot_document", lambda lot: next(broken))
+    monkeypatch.setattr("scheduler.market.services.offers.lot_document", lambda lot: next(broken))
     (dropped,) = carried_out(offer_by(lending), offer_by(lending))
     assert (dropped["position"], dropped["why"]) == (0, "the database refused it: IntegrityError")
     assert Offer.objects.count() == 1
@@ -143,7 +143,7 @@ def test_a_round_never_waits_for_who_changes_guarantees(clusters):
     lending = make_lend_rule(clusters[0], {"P100": 4})
     url = os.environ["DATABASE_URL"].rpartition("/")[0] + "/" + connection.settings_dict["NAME"]
     with psycopg.connect(url) as other:
-        other.execute("SELECT pg_advisory_xact_lock(%s)", [virtual_clusters._GUARANTEES_LOCK])
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [virtual_cluster_services._GUARANTEES_LOCK])
         dropped = carried_out(offer_by(lending))
     assert dropped[0]["why"] == "guarantees are being changed at this moment"
     assert carried_out(offer_by(lending)) == []

@@ -12,7 +12,6 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 
-from scheduler import represent
 from scheduler.clock import database_now
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.model import codec
@@ -22,14 +21,16 @@ from scheduler.core.policies.fifo import Fifo
 from scheduler.core.round import registry
 from scheduler.core.solvers.instance import Instance
 from scheduler.core.solvers.solving import solve
+from scheduler.forecasts.services.forecasting import run_forecast
 from scheduler.models import ClusterSettings, Event, Forecast, PolicyMemory, Round, ViewComputing
 from scheduler.rounds import run
-from scheduler.rounds.forecasting import run_forecast
 from scheduler.rounds.overruns import IN_TIME, MOST_ROUNDS_SKIPPED, TOO_SLOW, Overruns, as_served
 from scheduler.rounds.preview import preview
 from scheduler.rounds.run import run_round
+from scheduler.rounds.selectors import overruns
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.solver import Budget, Solver
+from scheduler.virtual_clusters import representations as virtual_cluster_representations
 from tenants.models import VirtualCluster
 from tests.core.solvers.instances import large_instance
 from tests.scheduler.builders import make_job, make_node, make_tenant, make_vc
@@ -102,7 +103,7 @@ def test_a_policy_that_is_in_time_is_counted_and_nothing_is_said() -> None:
     assert (row.view, row.computations, row.overruns, row.since) == ("research", 1, 0, None)
     assert row.last_seconds > 0
     assert told() == []
-    assert represent.virtual_clusters([vc.id])[0]["overrun"] is None
+    assert virtual_cluster_representations.virtual_clusters([vc.id])[0]["overrun"] is None
 
 
 def test_a_cheap_policy_decides_meanwhile_and_the_policy_recovers_by_itself() -> None:
@@ -116,7 +117,7 @@ def test_a_cheap_policy_decides_meanwhile_and_the_policy_recovers_by_itself() ->
     assert plan.degraded == {"research": "its policy took longer than the 0.4 s that it had"}
     assert waiting.attempts.exists()
     assert PolicyMemory.objects.get(view="research").memory == {"rounds": 1}
-    [shown] = represent.virtual_clusters([vc.id])
+    [shown] = virtual_cluster_representations.virtual_clusters([vc.id])
     assert shown["overrun"]["message"] == plan.degraded["research"]
     assert shown["overrun"]["since"] == Round.objects.get(number=plan.round_number).started_at.isoformat()
     assert shown["version"] == vc.version + 1
@@ -129,7 +130,7 @@ def test_a_cheap_policy_decides_meanwhile_and_the_policy_recovers_by_itself() ->
 
     assert next_round().degraded == {}
     assert PolicyMemory.objects.get(view="research").memory == {"rounds": 2}
-    assert represent.virtual_clusters([vc.id])[0]["overrun"] is None
+    assert virtual_cluster_representations.virtual_clusters([vc.id])[0]["overrun"] is None
     assert told() == [
         (TOO_SLOW, "virtual_cluster"),
         (IN_TIME, "virtual_cluster"),
@@ -146,7 +147,7 @@ def test_the_spare_view_is_served_likewise() -> None:
     assert next_round().overran == ("spare",)
     assert guest.attempts.exists()
     assert told() == [(TOO_SLOW, "cluster")]
-    assert set(represent.overruns(["spare"])) == {"spare"}
+    assert set(overruns(["spare"])) == {"spare"}
     assert as_served(read_snapshot(9)).spare_policy == "fifo"
 
 

@@ -9,15 +9,15 @@ from django.db import connection
 from django.utils import timezone
 
 from scheduler import hints
+from scheduler.agents.services.reports import desired_parts
+from scheduler.attempts.services.holds import release_gpus
+from scheduler.attempts.services.life import part_exited, part_running
 from scheduler.core.building_blocks.growing import SETTLED_SECONDS
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan
 from scheduler.models import AllocatedGpu, Allocation, Attempt, Explanation, Leadership, Node, Round
 from scheduler.rounds import run
 from scheduler.rounds.run import run_round
-from scheduler.services.attempts.holds import release_gpus
-from scheduler.services.attempts.life import part_exited, part_running
-from scheduler.services.nodes.reports import desired_parts
 from tests.scheduler.builders import (
     gpus_of,
     make_attempt,

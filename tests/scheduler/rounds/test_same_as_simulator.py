@@ -11,6 +11,8 @@ from datetime import timedelta
 
 import pytest
 
+from scheduler.attempts.models import StopCause
+from scheduler.cells.services.dividing import cells_apply
 from scheduler.clock import database_now
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Candidates, Snapshot
@@ -18,9 +20,7 @@ from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
 from scheduler.models import Attempt, Job, Loan, MarketRule, Offer
-from scheduler.models.jobs import StopCause
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.services.cells.dividing import cells_apply
 from tenants.models import VirtualCluster
 from tests.scheduler.builders import (
     make_account,

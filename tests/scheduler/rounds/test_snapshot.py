@@ -12,7 +12,7 @@ from scheduler.core.model import snapshot as core
 from scheduler.core.round.decide import decide
 from scheduler.models import ClusterSettings, PolicyMemory, Restraint, TrainingProgress
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.services.speeds import on_record as known_speeds
+from scheduler.speeds.services import on_record as known_speeds
 from tests.scheduler.builders import (
     gpus_of,
     make_attempt,
@@ -143,7 +143,7 @@ def test_every_field_is_filled_from_rows():
     (read_tenant,) = [each for each in snapshot.tenants if each.name == "vision"]
     assert read_tenant.quota == {"*": 9, "V100": 8}
     (read_job,) = [each for each in snapshot.jobs if each.id == job.id]
-    # A job that waits for a trial run is another one: tests/scheduler/services/test_trials.py.
+    # A job that waits for a trial run is another one: tests/scheduler/attempts/test_trials.py.
     assert unset(read_job) == {"trial"}
     assert read_job.preemption_cost_seconds == 5.0
     assert read_job.elastic == (2, 4)

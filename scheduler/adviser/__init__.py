@@ -1,0 +1,1 @@
+"""Virtual clusters beside their private clusters, and advice on cells."""

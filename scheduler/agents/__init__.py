@@ -1,0 +1,1 @@
+"""Agents of nodes: their reports, their leases, and the emptying of nodes."""

@@ -1,0 +1,84 @@
+"""Emptying nodes: at once, or at a deadline that their jobs are told of."""
+
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import F, QuerySet
+
+from scheduler.attempts.models import Attempt, AttemptPart, PartState, StopCause
+from scheduler.attempts.services.life import attempt_stop
+from scheduler.attempts.services.steps import attempt_event, lock_jobs
+from scheduler.clock import database_now
+from scheduler.core.model.lifecycle import AttemptState
+from scheduler.deadlocks import repeated_on_deadlock
+from scheduler.nodes.models import Node
+from scheduler.nodes.representations import publish_nodes
+from scheduler.nodes.services.changes import change_node, node_locked, withdrawn
+from tenants.errors import Conflict
+
+
+def node_drain(*, node: Node, actor: str, why: str = "", deadline: datetime | None = None) -> None:
+    """Take the node out of service: cordon it and move its jobs away, at once or at a deadline.
+
+    Until the deadline its jobs go on, and only what will have ended by then is started there.
+    """
+    if deadline is None:
+        _drain_now(node=node, actor=actor, why=why)
+    else:
+        _drain_later(node=node, actor=actor, why=why, deadline=deadline)
+
+
+def drain_overdue() -> None:
+    """Move away what is left on nodes whose deadline has passed."""
+    for node in Node.objects.filter(drain_deadline__lte=database_now()).order_by("id"):
+        _drain_now(node=node, actor=node.cordoned_by, why=node.cordon_why, only_overdue=True)
+
+
+@repeated_on_deadlock
+def _drain_now(*, node: Node, actor: str, why: str, only_overdue: bool = False) -> None:
+    # Cordoned first and in a transaction of its own: from then on no round puts anything there, so what
+    # is found afterwards is all there is; and nobody takes a job's lock while holding a node's.
+    with transaction.atomic():
+        node = node_locked(node)
+        deadline = node.drain_deadline
+        if only_overdue and (deadline is None or deadline > database_now()):
+            return
+        if not node.draining or deadline is not None:
+            state = {"cordoned": True, "draining": True, "returns_itself": False}
+            change_node(node, "node.draining", actor=actor, why=why, **state, **withdrawn(actor, why))
+    message = f"Node {node.name} is being drained; the job goes on elsewhere."
+    with transaction.atomic():
+        lock_jobs(list(_unended_attempts(node).values_list("job_id", flat=True)))
+        unended = _unended_attempts(node).select_related("job", "allocation").order_by("job_id", "id")
+        for attempt in unended:
+            attempt_stop(attempt, cause=StopCause.DRAINED, actor=actor, message=message)
+        # Only now: had this been broken off, whoever looks for overdue nodes would do it again.
+        announced = Node.objects.filter(id=node.id, drain_deadline__isnull=False)
+        if announced.filter(drain_deadline=deadline).update(drain_deadline=None, version=F("version") + 1):
+            publish_nodes([node.id])
+
+
+@transaction.atomic
+def _drain_later(*, node: Node, actor: str, why: str, deadline: datetime) -> None:
+    node = node_locked(node)
+    if node.draining and node.drain_deadline is None:
+        raise Conflict(f"Node {node.name} is being drained already; resume it first.")
+    at = f"{deadline:%Y-%m-%d %H:%M %Z}"
+    state = {"draining": True, "drain_deadline": deadline, "returns_itself": False}
+    told = f"Its jobs are moved away at {at}. {why}".strip()
+    change_node(node, "node.drain_announced", actor=actor, why=told, **state, **withdrawn(actor, why))
+    message = f"Node {node.name} is drained at {at}: the job is then stopped, and goes on elsewhere."
+    for attempt in _unended_attempts(node).select_related("job").order_by("id"):
+        attempt_event(
+            attempt,
+            "attempt.drain_announced",
+            at=database_now(),
+            actor=actor,
+            why=message,
+            data={"node": node.name, "deadline": deadline.isoformat(), "why": why},
+        ).save()
+
+
+def _unended_attempts(node: Node) -> QuerySet[Attempt]:
+    parts = AttemptPart.objects.filter(node=node).exclude(state=PartState.EXITED)
+    return Attempt.objects.filter(id__in=parts.values("attempt_id")).exclude(state=AttemptState.ENDED)

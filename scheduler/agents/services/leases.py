@@ -1,0 +1,126 @@
+"""Nodes that stopped reporting, gangs that never became ready: what no message will ever tell."""
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F
+
+from scheduler.attempts.models import Attempt, AttemptPart, PartState, StopCause
+from scheduler.attempts.services.life import attempt_stop, part_exited
+from scheduler.attempts.services.steps import lock_jobs
+from scheduler.clock import database_now
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState
+from scheduler.hints import hint_round
+from scheduler.nodes.models import AgentService, Node, NodeState
+from scheduler.nodes.representations import publish_nodes
+from scheduler.nodes.services.changes import node_event
+
+#: How often the server shows that agents are served, and how old the last time may be.
+PULSE_SECONDS = 1.0
+STILL_SECONDS = 5.0
+#: How long a gang may take until every node of it is ready.
+GANG_READY_SECONDS = 60
+
+
+def pulse() -> float:
+    """Write down that agents are served now; return for how long they were not, 0 as a rule.
+
+    Each lease is made longer by that time, to a whole one at most. That is only ever later than the
+    deadline that the node itself keeps: so no node runs what was started elsewhere.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT at FROM scheduler_agentservice WHERE id = 1 FOR UPDATE")
+        row = cursor.fetchone()
+        now = database_now()
+        stood_still = (now - row[0]).total_seconds() if row is not None else 0.0
+        if row is not None and stood_still <= STILL_SECONDS:
+            AgentService.objects.filter(id=1).update(at=now)
+            return 0.0
+        AgentService.objects.update_or_create(id=1, defaults={"at": now, "since": now})
+        if row is None:
+            return 0.0
+        cursor.execute(
+            "UPDATE scheduler_node SET lease_expires_at ="
+            " LEAST(lease_expires_at + make_interval(secs => %s), %s + make_interval(secs => %s))"
+            " WHERE state = 'ready' AND lease_expires_at IS NOT NULL",
+            [stood_still, now, settings.CONFIG.node_lease_seconds],
+        )
+    return stood_still
+
+
+def _are_served(now: datetime) -> bool:
+    """Whether agents could report just now, as far as a server keeps a pulse."""
+    newest = AgentService.objects.values_list("at", flat=True).first()
+    return newest is None or (now - newest).total_seconds() <= STILL_SECONDS
+
+
+def expire_leases() -> None:
+    """Declare nodes lost whose lease and margin are over; stop gangs that wait for a node in vain.
+
+    None is while agents are not served, since it may be the server that is silent. Otherwise the node's own
+    minders have killed by then what ran there (their deadline is the lease itself), so its GPUs can be given
+    back and its jobs queued again without any of them running twice.
+    """
+    now = database_now()
+    margin = timedelta(seconds=settings.CONFIG.node_lease_margin_seconds)
+    if not _are_served(now):
+        return
+    overdue = Node.objects.filter(state=NodeState.READY, lease_expires_at__lt=now - margin)
+    for node in overdue.order_by("id"):
+        _node_lost(node, at=now, last_report=now - margin)
+    # A part whose node is lost already: its attempt was applied by a round that had not heard of it.
+    for node in Node.objects.filter(state=NodeState.LOST).order_by("id"):
+        _parts_lost(node, at=now)
+    late = Attempt.objects.filter(
+        state=AttemptState.STARTING, go=False, starting_at__lt=now - timedelta(seconds=GANG_READY_SECONDS)
+    )
+    for attempt_id, job_id in late.values_list("id", "job_id"):
+        _gang_late(attempt_id, job_id, at=now)
+
+
+def _node_lost(node: Node, *, at: datetime, last_report: datetime) -> None:
+    with transaction.atomic():
+        # Conditional: a report that arrives this instant keeps the node.
+        changed = Node.objects.filter(
+            id=node.id, state=NodeState.READY, lease_expires_at__lt=last_report
+        ).update(state=NodeState.LOST, version=F("version") + 1)
+        if not changed:
+            return
+        message = "No report for longer than its lease; its jobs are queued again."
+        node_event(node, "node.lost", at=at, actor="leases", why=message).save()
+        publish_nodes([node.id])
+        hint_round()
+    _parts_lost(node, at=at)
+
+
+def _parts_lost(node: Node, *, at: datetime) -> None:
+    parts = AttemptPart.objects.filter(node=node, attempt__state__in=ATTEMPT_LIVE).exclude(
+        state=PartState.EXITED
+    )
+    for part_id, job_id in parts.values_list("id", "attempt__job_id"):
+        with transaction.atomic():
+            lock_jobs([job_id])
+            part = AttemptPart.objects.select_related("attempt__job", "attempt__allocation", "node").get(
+                id=part_id
+            )
+            part_exited(
+                part,
+                exit_code=137,
+                category="lost",
+                message=f"Node {node.name} was lost.",
+                at=at,
+                actor="leases",
+            )
+
+
+def _gang_late(attempt_id: int, job_id: int, *, at: datetime) -> None:
+    with transaction.atomic():
+        lock_jobs([job_id])
+        attempt = Attempt.objects.select_related("job", "allocation").get(id=attempt_id)
+        if attempt.state == AttemptState.STARTING and not attempt.go:
+            missing = attempt.parts.exclude(state=PartState.READY).values_list("node__name", flat=True)
+            message = (
+                f"Not every node of the gang was ready within {GANG_READY_SECONDS} s: {', '.join(missing)}."
+            )
+            attempt_stop(attempt, cause=StopCause.GANG_TIMEOUT, actor="leases", message=message, at=at)

@@ -1,0 +1,354 @@
+"""A node agent's exchange: believe what the node reports, answer what it should be running."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Count, F
+
+from nodeagent.messages import (
+    OLDEST_PROTOCOL,
+    PROTOCOL,
+    Desired,
+    DesiredPart,
+    Inventory,
+    MessageError,
+    PartReport,
+    Replica,
+    Report,
+    Turn,
+    decode,
+)
+from scheduler.attempts.models import Attempt, AttemptPart, PartState, ProgressPoint
+from scheduler.attempts.selectors import turns_of
+from scheduler.attempts.services import life as attempts
+from scheduler.attempts.services.lost_work import settle_lost_work
+from scheduler.attempts.services.pacing import pace_note
+from scheduler.attempts.services.steps import lock_jobs
+from scheduler.attempts.services.training import training_note
+from scheduler.attempts.services.trials import TRIAL_VARIABLE
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState
+from scheduler.hints import hint_round
+from scheduler.metrics.services.storing import readings_store
+from scheduler.nodes.models import Gpu, GpuModel, Node, NodeState
+from scheduler.nodes.representations import publish_nodes
+from scheduler.nodes.services.changes import node_event
+from scheduler.nodes.services.health import findings_apply
+from scheduler.nodes.services.isolation import refuse_unisolated
+from scheduler.speeds.services.measuring import measure
+from scheduler.stream import EVERYONE, log_group, on_commit, send
+
+#: So that several reports may be lost before the lease is.
+_REPORTS_PER_LEASE = 6
+#: As if SIGTERM had ended it.
+_NEVER_STARTED = 143
+#: More than this no job counts, and the database holds no more than 2^63.
+_STEPS_MOST = 2**53
+
+
+def report_read(value: Any) -> Report:
+    """Return the report an agent sent; raise MessageError, first of all if it is too old or too new."""
+    protocol = value.get("protocol") if isinstance(value, dict) else None
+    if isinstance(protocol, int) and not OLDEST_PROTOCOL <= protocol <= PROTOCOL:
+        outdated = "agent" if protocol < OLDEST_PROTOCOL else "server"
+        raise MessageError(
+            f"protocol: this server understands {OLDEST_PROTOCOL} to {PROTOCOL}, not {protocol};"
+            f" update the {outdated}"
+        )
+    return decode(Report, value)
+
+
+def report_apply(node: Node, report: Report) -> Desired:
+    """Renew the node's lease, apply the report, and return the node's desired state.
+
+    Raises NodeRefused, and renews nothing, when the node runs jobs in a way that this server does not allow.
+    """
+    refuse_unisolated(node, report.inventory)
+    # Drawn before the desired state is read, so that a higher number was read later (see Node).
+    now, generation = _renew_lease(node)
+    if report.inventory is not None:
+        _inventory_set(node, report.boot, report.inventory, at=now)
+    elif node.state != NodeState.READY and node.boot == report.boot:
+        _node_back(node, at=now)
+    if report.findings is not None:
+        findings_apply(node, report.findings, at=now)
+    for part_report in report.parts:
+        _part_apply(node, part_report, at=now)
+    if report.samples:
+        publish_samples(node.name, report.samples)
+    if report.readings:
+        readings_store(node, report, at=now)
+    return Desired(
+        generation=generation,
+        lease_seconds=settings.CONFIG.node_lease_seconds,
+        report_seconds=settings.CONFIG.node_lease_seconds / _REPORTS_PER_LEASE,
+        parts=desired_parts(node),
+        want_inventory=node.boot != report.boot,
+    )
+
+
+def _renew_lease(node: Node) -> tuple[datetime, int]:
+    """Renew by the database's clock; return its time, and the number of this answer.
+
+    One statement, and not put together anew by the ORM: every node asks for it every few seconds.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE scheduler_node SET generation = generation + 1,"
+            " lease_expires_at = clock_timestamp() + make_interval(secs => %s)"
+            " WHERE id = %s RETURNING clock_timestamp(), generation, state, boot",
+            [settings.CONFIG.node_lease_seconds, node.id],
+        )
+        now, node.generation, node.state, node.boot = cursor.fetchone()
+    return now, node.generation
+
+
+@transaction.atomic
+def _node_back(node: Node, *, at: datetime) -> None:
+    changed = Node.objects.filter(id=node.id).exclude(state=NodeState.READY)
+    if changed.update(state=NodeState.READY, version=F("version") + 1):
+        node_event(node, "node.ready", at=at, actor=f"node {node.name}").save()
+        publish_nodes([node.id])
+        hint_round()
+
+
+@transaction.atomic
+def _inventory_set(node: Node, boot: str, inventory: Inventory, *, at: datetime) -> None:
+    """Write down what the node is. GPUs that vanished stay, marked absent: history points to them."""
+    if not inventory.gpus or len({gpu.index for gpu in inventory.gpus}) != len(inventory.gpus):
+        raise MessageError("inventory.gpus: must name at least one GPU, each index once")
+    model, _ = GpuModel.objects.get_or_create(
+        name=inventory.gpu_model,
+        defaults={"memory_bytes": max(gpu.memory_bytes for gpu in inventory.gpus)},
+    )
+    was = node.state
+    Node.objects.filter(id=node.id).update(
+        boot=boot,
+        state=NodeState.READY,
+        gpu_model=model,
+        address=inventory.address,
+        cpus=inventory.cpus,
+        memory_bytes=inventory.memory_bytes,
+        isolation=inventory.isolation,
+        agent_version=inventory.agent_version,
+        version=F("version") + 1,
+    )
+    node.boot, node.state = boot, NodeState.READY
+    Gpu.objects.filter(node=node).update(present=False)
+    Gpu.objects.bulk_create(
+        [
+            Gpu(
+                node=node,
+                index=gpu.index,
+                uuid=gpu.uuid,
+                memory_bytes=gpu.memory_bytes,
+                socket=gpu.socket,
+                switch=gpu.switch,
+                healthy=gpu.healthy,
+                problem=gpu.problem[:200],
+                present=True,
+            )
+            for gpu in inventory.gpus
+        ],
+        update_conflicts=True,
+        unique_fields=["node", "index"],
+        update_fields=["uuid", "memory_bytes", "socket", "switch", "healthy", "problem", "present"],
+    )
+    if was != NodeState.READY:
+        message = f"{len(inventory.gpus)} {inventory.gpu_model}"
+        node_event(node, "node.ready", at=at, actor=f"node {node.name}", why=message).save()
+    publish_nodes([node.id])
+    hint_round()
+
+
+@transaction.atomic
+def _part_apply(node: Node, report: PartReport, *, at: datetime) -> None:
+    """Apply one part's report; one of an attempt that ended, or was never here, changes nothing."""
+    known = AttemptPart.objects.filter(attempt_id=report.attempt, node=node)
+    job_id = known.values_list("attempt__job_id", flat=True).first()
+    if job_id is None:
+        return
+    lock_jobs([job_id])
+    part = known.select_related("attempt__job__tenant", "attempt__allocation", "node").get()
+    if part.attempt.state not in ATTEMPT_LIVE or part.state == PartState.EXITED:
+        return
+    if report.progress:
+        _progress_append(part.attempt, report)
+    elif report.state == "exited":
+        _measure_rest(part.attempt)
+    if report.state == "ready":
+        attempts.part_ready(part, master_port=report.master_port)
+    elif report.state == "running":
+        attempts.part_running(part, at=at)
+    elif report.state == "exited":
+        _exited(node, part, report, at=at)
+
+
+def _exited(node: Node, part: AttemptPart, report: PartReport, *, at: datetime) -> None:
+    if report.started_at is not None:
+        # It may have run and ended between two reports: its start must not be missed.
+        attempts.part_running(part, at=at)
+    attempts.part_exited(
+        part,
+        # A part that was stopped before it started has none.
+        exit_code=_NEVER_STARTED if report.exit_code is None else report.exit_code,
+        category=report.category,
+        message=report.message,
+        last_lines=report.last_lines,
+        at=at,
+        actor=f"node {node.name}",
+    )
+
+
+def _progress_append(attempt: Attempt, report: PartReport) -> None:
+    points = [
+        ProgressPoint(
+            attempt=attempt,
+            sequence=line.sequence,
+            at=datetime.fromtimestamp(line.at, UTC),
+            step=line.step,
+            samples=line.samples,
+            values=line.values,
+        )
+        for line in report.progress
+    ]
+    ProgressPoint.objects.bulk_create(points, ignore_conflicts=True)
+    newest = points[-1]
+    if attempt.step is None:
+        settle_lost_work(attempt, points[0])
+    attempt.step = newest.step
+    if 0 <= (total_steps := newest.values.get("total_steps", -1.0)) <= _STEPS_MOST:
+        attempt.total_steps = int(total_steps)
+    attempt.throughput = _throughput(attempt, newest)
+    measure(attempt, newest, is_last=report.state == "exited")
+    attempt.save(update_fields=["step", "total_steps", "throughput", "measured_at"])
+    if not attempt.is_trial:
+        training_note(attempt, points)
+    pace_note(attempt, points, is_last=report.state == "exited")
+    publish_progress(attempt, points)
+
+
+def _measure_rest(attempt: Attempt) -> None:
+    """Measure what an attempt did last, its end being reported after its last line."""
+    newest = ProgressPoint.objects.filter(attempt=attempt).order_by("-sequence").first()
+    if newest is not None:
+        measure(attempt, newest, is_last=True)
+        pace_note(attempt, [newest], is_last=True)
+        attempt.save(update_fields=["measured_at"])
+
+
+def _throughput(attempt: Attempt, newest: ProgressPoint) -> float | None:
+    """Samples per second over the last minute that this attempt reported on."""
+    if newest.samples is None:
+        return attempt.throughput
+    window = ProgressPoint.objects.filter(
+        attempt=attempt, at__gte=newest.at - timedelta(seconds=60), samples__isnull=False
+    )
+    oldest = window.order_by("sequence").first()
+    if oldest is None or oldest.at >= newest.at or oldest.samples is None:
+        return attempt.throughput
+    return (newest.samples - oldest.samples) / (newest.at - oldest.at).total_seconds()
+
+
+def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
+    """Every part that this node should be running, or stopping, and has not reported the end of."""
+    if not _has_parts(node):
+        return ()
+    parts = (
+        AttemptPart.objects.filter(node=node, attempt__state__in=ATTEMPT_LIVE)
+        .exclude(state=PartState.EXITED)
+        .select_related("attempt__job__tenant", "attempt__allocation")
+        .annotate(sharers=Count("attempt__allocation__attempts"))
+        .order_by("attempt_id")
+    )
+    turns = turns_of([part.attempt for part in parts])
+    return tuple(_desired_part(part, turns.get(part.attempt_id)) for part in parts)
+
+
+def _has_parts(node: Node) -> bool:
+    """Look before the parts are read with all that belongs to them: most nodes ask again and again."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT 1 FROM scheduler_attemptpart WHERE node_id = %s AND state <> 'exited')",
+            [node.id],
+        )
+        return bool(cursor.fetchone()[0])
+
+
+def _desired_part(part: AttemptPart, turn: Turn | None) -> DesiredPart:
+    attempt, job = part.attempt, part.attempt.job
+    tasks = {task["name"]: task for task in job.spec["tasks"]}
+    image = job.spec.get("image") or ""  # Of the first jobs ever submitted, nothing says.
+    return DesiredPart(
+        attempt=attempt.id,
+        job=job.id,
+        number=attempt.number,
+        name=job.name,
+        tenant=job.tenant.name,
+        gpu_model=attempt.allocation.gpu_model,
+        replicas=tuple(
+            _replica(replica, tasks[replica["task"]], image, is_trial=attempt.is_trial)
+            for replica in part.replicas
+        ),
+        # Of an elastic job, as many as it was granted.
+        world_size=len(attempt.allocation.replicas),
+        go=attempt.go,
+        stop=attempt.state == AttemptState.STOPPING,
+        grace_seconds=float(job.spec["checkpoint"]["grace_seconds"]),
+        has_rank_zero=attempts.has_rank_zero(part),
+        master_address=attempt.master_address,
+        master_port=attempt.master_port or 0,
+        log_bytes=settings.CONFIG.log_bytes_per_attempt,
+        shares_gpus=part.sharers > 1,  # type: ignore[attr-defined]
+        turn=turn,
+        has_secrets=bool(job.spec.get("secrets")),
+        # Jobs of an earlier version say nothing of ports.
+        ports={port["name"]: port["port"] or 0 for port in job.spec.get("ports") or []},
+    )
+
+
+def _replica(placed: dict, task: dict, image: str, *, is_trial: bool) -> Replica:
+    resources = task["resources"]
+    variables = {TRIAL_VARIABLE: "1"} if is_trial else {}
+    return Replica(
+        rank=placed["rank"],
+        task=placed["task"],
+        gpu_indexes=tuple(placed["gpu_indexes"]),
+        command=tuple(task["command"]),
+        env={**(task.get("env") or {}), **variables},
+        cpus=float(resources.get("cpu") or 0),
+        memory_bytes=int(resources.get("memory") or 0),
+        image=image,
+    )
+
+
+def publish_progress(attempt: Any, points: Sequence[Any]) -> None:
+    body = {
+        "type": "live.progress",
+        "job": attempt.job_id,
+        "points": [
+            {
+                "attempt": attempt.number,
+                "at": point.at.isoformat(),
+                "step": point.step,
+                "samples": point.samples,
+                "values": point.values,
+            }
+            for point in points
+        ],
+    }
+    on_commit(send, [((log_group(attempt.job_id),), body)])
+
+
+def publish_samples(node_name: str, samples: Sequence[Any]) -> None:
+    gpus = [
+        {
+            "index": sample.index,
+            "utilisation_percent": sample.utilisation_percent,
+            "memory_used_bytes": sample.memory_used_bytes,
+        }
+        for sample in samples
+    ]
+    on_commit(send, [((EVERYONE,), {"type": "live.samples", "node": node_name, "gpus": gpus})])

@@ -1,0 +1,116 @@
+"""A job's attempts: which there were, how far they came, and what preemptions cost."""
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from scheduler.attempts import representations, schemas
+from scheduler.attempts.models import Attempt
+from scheduler.attempts.selectors import progress_points
+from scheduler.attempts.services.preemption_cost import preemptions_of_job, preemptions_of_virtual_cluster
+from scheduler.jobs.selectors import job_get
+from scheduler.representation import iso
+from scheduler.rest.lists import RepresentedList
+from scheduler.rest.queries import checked
+from scheduler.virtual_clusters.selectors import virtual_cluster_get
+from tenants.selectors import viewer
+
+POINTS_MOST = 500
+_LARGEST = 2**31 - 1
+
+
+class ProgressQuery(serializers.Serializer):
+    attempt = serializers.IntegerField(
+        required=False, min_value=1, max_value=_LARGEST, help_text="Number; left out, all attempts."
+    )
+
+
+class JobAttempts(RepresentedList):
+    """The attempts of a job, the newest first."""
+
+    queryset = Attempt.objects.none()
+    serializer_class = schemas.Attempt
+    represent = staticmethod(representations.attempts)
+
+    def get_queryset(self) -> QuerySet[Attempt]:
+        return Attempt.objects.filter(job=job_get(viewer(self.request), self.kwargs["job_id"]))
+
+
+class JobProgress(APIView):
+    @extend_schema(parameters=[ProgressQuery], responses=schemas.Progress)
+    def get(self, request: Request, job_id: int) -> Response:
+        """Return the job's progress lines, evenly thinned to at most 500."""
+        job = job_get(viewer(request), job_id)
+        number = checked(ProgressQuery, request).get("attempt")
+        points = [
+            {
+                "attempt": point.attempt.number,
+                "at": iso(point.at),
+                "step": point.step,
+                "samples": point.samples,
+                "values": point.values,
+            }
+            for point in progress_points(job, number=number, most=POINTS_MOST)
+        ]
+        return Response({"points": points})
+
+
+MOST_HOURS = 30 * 24
+
+
+class JobPreemptions(serializers.Serializer):
+    times = serializers.IntegerField(help_text="How often it was preempted while it ran.")
+    lost_seconds = serializers.FloatField(help_text="Work that was done again, in all.")
+    overhead_seconds = serializers.FloatField(
+        help_text="From orders to stop until its GPUs were left, and from having GPUs until it ran again."
+    )
+    cost_seconds = serializers.FloatField(
+        allow_null=True, help_text="What one costs it by its own attempts, as policies are told."
+    )
+    short_runs = serializers.IntegerField(
+        help_text="How often in a row it was preempted before it had run for long enough."
+    )
+    may_borrow_at = serializers.DateTimeField(
+        allow_null=True, help_text="Until then it runs on guaranteed GPUs only."
+    )
+
+
+class PreemptionsQuery(serializers.Serializer):
+    hours = serializers.IntegerField(
+        default=24, min_value=1, max_value=MOST_HOURS, help_text="How far to look back."
+    )
+
+
+class VirtualClusterPreemptions(serializers.Serializer):
+    hours = serializers.IntegerField()
+    preemptions = serializers.IntegerField()
+    jobs = serializers.IntegerField(help_text="How many jobs were preempted.")
+    preemptions_per_hour = serializers.FloatField()
+    lost_gpu_hours = serializers.FloatField(help_text="Work that is done again.")
+    overhead_gpu_hours = serializers.FloatField(help_text="GPUs held while jobs stopped and started.")
+
+
+class PreemptionsOfJob(APIView):
+    @extend_schema(responses=JobPreemptions)
+    def get(self, request: Request, job_id: int) -> Response:
+        """How often the job was preempted, and what that cost."""
+        job = job_get(viewer(request), job_id)
+        return Response(
+            {
+                **preemptions_of_job(job.id),
+                "cost_seconds": job.preemption_cost_seconds,
+                "short_runs": job.short_runs,
+                "may_borrow_at": iso(job.may_borrow_at),
+            }
+        )
+
+
+class PreemptionsOfVirtualCluster(APIView):
+    @extend_schema(parameters=[PreemptionsQuery], responses=VirtualClusterPreemptions)
+    def get(self, request: Request, name: str) -> Response:
+        """How often jobs of the virtual cluster were preempted lately, and the GPU-hours that cost."""
+        hours = checked(PreemptionsQuery, request)["hours"]
+        return Response(preemptions_of_virtual_cluster(virtual_cluster_get(name).id, hours))

@@ -1,0 +1,210 @@
+"""Attempts, an attempt's part on each node, the GPUs that they hold, and their progress."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+
+from scheduler.core.model.lifecycle import AttemptState, HoldPhase, Outcome
+from scheduler.jobs.models import Job, choices_of
+from scheduler.nodes.models import Gpu, Node
+from tenants.models import VirtualCluster
+
+
+class StopCause(models.TextChoices):
+    """Why an attempt was told to stop, or ended without its own doing."""
+
+    NONE = ""
+    PREEMPTED = "preempted"
+    MIGRATED = "migrated"
+    DRAINED = "drained"
+    CANCELLED = "cancelled"
+    TIME_LIMIT = "time_limit"
+    PART_FAILED = "part_failed"
+    NODE_LOST = "node_lost"
+    GANG_TIMEOUT = "gang_timeout"
+    STUCK = "stuck"
+    IDLE_GPUS = "idle_gpus"
+    #: A trial run had shown what it was for.
+    TRIAL_OVER = "trial_over"
+
+
+class Attempt(models.Model):
+    """One execution of a job. Ids are never reused, so they fence reports of the past."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts", db_index=False)
+    number = models.PositiveIntegerField()
+    #: On a few GPUs, to see whether the job works at all, before all of them are taken for it.
+    is_trial = models.BooleanField(default=False, db_default=False)
+    allocation = models.ForeignKey("scheduler.Allocation", on_delete=models.PROTECT, related_name="attempts")
+    state = models.CharField(max_length=8, choices=choices_of(AttemptState))
+    outcome = models.CharField(max_length=9, choices=choices_of(Outcome), blank=True)
+
+    #: Set when all nodes of the gang were ready.
+    go = models.BooleanField(default=False)
+    master_address = models.CharField(max_length=255, blank=True)
+    master_port = models.PositiveIntegerField(null=True)
+
+    stop_cause = models.CharField(max_length=12, choices=StopCause.choices, blank=True)
+    stop_message = models.CharField(max_length=500, blank=True)
+    preempted_by = ArrayField(models.BigIntegerField(), default=list)
+    exit_code = models.IntegerField(null=True)
+    category = models.CharField(max_length=20, blank=True)
+    #: Its class, where it failed (`core.failures.taxonomy`).
+    failure = models.CharField(max_length=40, blank=True)
+    #: Which of the site's rules it matched, and what that said then (`core.failures.site_rules`).
+    matched_rule = models.JSONField(null=True)
+    message = models.CharField(max_length=500, blank=True)
+    #: Work that was thrown away when it was stopped before its job was done (`attempts.services.lost_work`).
+    lost_seconds = models.FloatField(null=True)
+
+    planned_at = models.DateTimeField()
+    starting_at = models.DateTimeField(null=True)
+    running_at = models.DateTimeField(null=True)
+    stopping_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    #: Facts from progress lines, written with reports; they do not bump the job's version.
+    step = models.BigIntegerField(null=True)
+    total_steps = models.BigIntegerField(null=True)
+    throughput = models.FloatField(null=True)
+    #: Time stamp of the progress line at which the last measured window ended (`speeds.services.measuring`).
+    measured_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["job", "number"], name="attempt_numbers_are_unique"),
+            # The database's own guard that no job runs twice.
+            models.UniqueConstraint(
+                fields=["job"],
+                condition=Q(state__in=["starting", "running", "stopping"]),
+                name="one_live_attempt_per_job",
+            ),
+            models.UniqueConstraint(
+                fields=["job"], condition=Q(state="planned"), name="one_planned_attempt_per_job"
+            ),
+            models.CheckConstraint(
+                condition=(Q(state="ended") & ~Q(outcome="")) | (~Q(state="ended") & Q(outcome="")),
+                name="outcome_exactly_when_ended",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["id"], condition=~Q(state="ended"), name="attempt_unended"),
+        ]
+
+
+class PartState(models.TextChoices):
+    """An attempt's part on one node, as the node last reported it."""
+
+    WAITING = "waiting"
+    READY = "ready"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    EXITED = "exited"
+
+
+class AttemptPart(models.Model):
+    """What one node does for an attempt. `replicas` is [{rank, task, gpus: [id], gpu_indexes: [i]}]."""
+
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="parts", db_index=False)
+    node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="parts")
+    state = models.CharField(max_length=8, choices=PartState.choices, default=PartState.WAITING)
+    replicas = models.JSONField()
+    master_port = models.PositiveIntegerField(null=True)
+    exit_code = models.IntegerField(null=True)
+    category = models.CharField(max_length=20, blank=True)
+    message = models.CharField(max_length=500, blank=True)
+    #: Bytes of output stored, of all ranks here.
+    log_size = models.PositiveBigIntegerField(default=0, db_default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "node"], name="one_part_per_node"),
+        ]
+        indexes = [
+            models.Index(fields=["node"], condition=~Q(state="exited"), name="part_unended"),
+        ]
+
+    @property
+    def succeeded(self) -> bool:
+        """Exited with 0 by itself: not because it was stopped, by whomever or whatever."""
+        return self.exit_code == 0 and not self.category
+
+
+class ProgressPoint(models.Model):
+    """One progress line of an attempt."""
+
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="progress", db_index=False)
+    sequence = models.PositiveIntegerField()
+    at = models.DateTimeField()
+    step = models.BigIntegerField()
+    samples = models.FloatField(null=True)
+    values = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "sequence"], name="progress_stored_once"),
+        ]
+
+
+class Allocation(models.Model):
+    """The GPUs of one grant. `replicas` lists GPU ids by task, then replica."""
+
+    round_number = models.PositiveBigIntegerField()
+    view = models.CharField(max_length=63)
+    virtual_cluster = models.ForeignKey(VirtualCluster, on_delete=models.PROTECT, related_name="allocations")
+    guaranteed = models.BooleanField()
+    gpu_model = models.CharField(max_length=63)
+    replicas = models.JSONField()
+    phase = models.CharField(max_length=8, choices=[(p.value, p.value) for p in HoldPhase])
+    created_at = models.DateTimeField()
+    held_at = models.DateTimeField(null=True)
+    released_at = models.DateTimeField(null=True)
+    #: Its jobs take turns of so many seconds, the others frozen in place; None: they run at the same time.
+    slice_seconds = models.FloatField(null=True)
+
+    @property
+    def gpu_count(self) -> int:
+        return sum(map(len, self.replicas))
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["id"], condition=~Q(phase="released"), name="allocation_active"),
+        ]
+
+
+class AllocatedGpu(models.Model):
+    """One GPU of an allocation. The two partial indexes are the last guard of the whole platform:
+    a GPU has at most one holder and at most one planned successor, whatever the code above believes."""
+
+    # No index of its own: the constraint's begins with it, and each is written with every row.
+    allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="gpus", db_index=False)
+    gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, related_name="allocations")
+    phase = models.CharField(max_length=8, choices=[(p.value, p.value) for p in HoldPhase])
+    #: A gang may leave its nodes one after another.
+    released_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["gpu"], condition=Q(phase="held"), name="one_holder_per_gpu"),
+            models.UniqueConstraint(
+                fields=["gpu"], condition=Q(phase="planned"), name="one_successor_per_gpu"
+            ),
+            models.UniqueConstraint(fields=["allocation", "gpu"], name="gpu_once_per_allocation"),
+            models.CheckConstraint(condition=Q(phase__in=list(HoldPhase)), name="hold_phase_is_known"),
+        ]
+
+
+class TrainingProgress(models.Model):
+    """The form of `Reported` in rows; `seen` is {batch size: [epochs, {GPU model: [epochs, seconds]}]}."""
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="+")
+    #: The attempt and the line that were counted last, and its time in Unix seconds by its node's clock.
+    attempt = models.BigIntegerField()
+    sequence = models.PositiveIntegerField()
+    at = models.FloatField()
+    #: Done so far, and in all (0: not told).
+    epoch = models.FloatField()
+    epochs = models.FloatField()
+    #: 0: not told.
+    batch_size = models.BigIntegerField()
+    seen = models.JSONField(default=dict)

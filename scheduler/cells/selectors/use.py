@@ -1,0 +1,124 @@
+"""What is true of the GPUs of each chain now, and which cells virtual clusters have got."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from django.db.models import BooleanField, Case, Q, Value, When
+
+from scheduler.attempts.models import AllocatedGpu
+from scheduler.core.cells.chains import Cell, Chain, Layout, Leaf
+from scheduler.core.model.lifecycle import HoldPhase
+from scheduler.nodes.models import Gpu, NodeState
+from scheduler.rounds.models import PolicyMemory
+
+#: Under this name the rounds remember where the cells of virtual clusters are:
+#: {"bound": {virtual cluster: [[chain, level, number], ...]}}.
+MEMORY = "cells"
+
+
+@dataclass(slots=True)
+class Use:
+    """Of one chain: sets of its GPUs, bit n for GPU n; no GPU is in two of them."""
+
+    used: int = 0
+    opportunistic: int = 0
+    bad: int = 0
+
+    def count(self, gpus: int) -> dict[str, int]:
+        """Return how many of the GPUs in a set are what."""
+        counts = {
+            "used": (self.used & gpus).bit_count(),
+            "opportunistic": (self.opportunistic & gpus).bit_count(),
+            "bad": (self.bad & gpus).bit_count(),
+        }
+        return {"free": gpus.bit_count() - sum(counts.values()), **counts}
+
+
+@dataclass(slots=True)
+class Owners:
+    """Who has which cell now."""
+
+    #: Bound cells and pinned ones.
+    virtual_cluster: dict[Cell, str] = field(default_factory=dict)
+    #: Pinned cells: the name they are pinned under.
+    pinned: dict[Cell, str] = field(default_factory=dict)
+
+    def bound(self, virtual_cluster: str, chain: str, level: int) -> list[Cell]:
+        """Return the virtual cluster's bound cells of a kind, in the order of the hardware."""
+        return sorted(
+            cell
+            for cell, owner in self.virtual_cluster.items()
+            if owner == virtual_cluster and cell[:2] == (chain, level) and cell not in self.pinned
+        )
+
+
+def use_of(layout: Layout, nodes: Collection[str] | None = None) -> dict[str, Use]:
+    """Return the state of every chain's GPUs; with `nodes`, only what is on these is looked up.
+
+    A GPU is bad when it is broken, absent, on a node that does not report, or is not of the chain's model;
+    and when its node is cordoned or to be drained, unless a job still runs on it.
+    """
+    found = {
+        name: Use(bad=chain.everything(0) if nodes is None else _on(chain, nodes))
+        for name, chain in layout.chains.items()
+    }
+    held = _held(nodes)
+    rows = Gpu.objects.annotate(
+        works=Case(
+            When(Q(present=True, healthy=True, node__state=NodeState.READY), then=Value(True)),
+            default=Value(False),
+            output_field=BooleanField(),
+        )
+    )
+    if nodes is not None:
+        rows = rows.filter(node__name__in=nodes)
+    columns = (
+        "id",
+        "node__name",
+        "index",
+        "node__gpu_model__name",
+        "works",
+        "node__cordoned",
+        "node__draining",
+    )
+    for gpu, node, index, model, works, cordoned, draining in rows.values_list(*columns):
+        there = layout.where.get(Leaf(node, index))
+        if there is None or not works or there[0].gpu_model != model:
+            continue
+        use, bit = found[there[0].name], 1 << there[1]
+        guaranteed = held.get(gpu)
+        if guaranteed is not None or not (cordoned or draining):
+            use.bad ^= bit
+        if guaranteed is not None:
+            use.used |= bit * guaranteed
+            use.opportunistic |= bit * (not guaranteed)
+    return found
+
+
+def _on(chain: Chain, nodes: Collection[str]) -> int:
+    return sum(1 << number for number, leaf in enumerate(chain.leaves) if leaf.node in nodes)
+
+
+def _held(nodes: Collection[str] | None) -> dict[int, bool]:
+    """Return whether the one who holds a GPU is guaranteed, by GPU."""
+    rows = AllocatedGpu.objects.filter(phase=HoldPhase.HELD)
+    if nodes is not None:
+        rows = rows.filter(gpu__node__name__in=nodes)
+    return dict(rows.values_list("gpu_id", "allocation__guaranteed"))
+
+
+def owners_of(layout: Layout) -> Owners:
+    """Return who has which cell; what the rounds remember of a specification that is no more is left out."""
+    owners = Owners()
+    row = PolicyMemory.objects.filter(view=MEMORY).first()
+    bound: Mapping[str, Sequence[Sequence[object]]] = (row.memory if row else {}).get("bound", {})
+    for virtual_cluster, cells in bound.items():
+        for name, level, number in cells:
+            chain = layout.chains.get(str(name))
+            if chain is not None and level in range(chain.top + 1) and number in range(chain.count(level)):
+                owners.virtual_cluster[Cell(chain.name, level, number)] = virtual_cluster
+    for virtual_cluster, pinned in layout.pinned.items():
+        for label, cell in pinned.items():
+            owners.virtual_cluster[cell] = virtual_cluster
+            owners.pinned[cell] = label
+    return owners

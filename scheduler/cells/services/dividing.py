@@ -1,0 +1,172 @@
+"""Dividing the cluster by cells: a specification is checked, written as the newest version, and in force.
+
+The guarantees of the GPU models it divides follow from the cells; those of all other models stay counts.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from scheduler.cells.models import CellSpecification
+from scheduler.cells.selectors.in_force import InForce, cells_in_force
+from scheduler.cells.services.inventory import (
+    MOST_PROBLEMS,
+    inventory,
+    problems_with_hardware,
+    problems_with_names,
+)
+from scheduler.clock import database_now
+from scheduler.core.cells.chains import Layout
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.document import from_document, to_document
+from scheduler.core.cells.errors import Problem, SpecificationError
+from scheduler.core.lending.in_force import Guarantees
+from scheduler.events.models import Event
+from scheduler.hints import hint_round
+from scheduler.market.selectors import own_guarantees, problems_with_loans
+from scheduler.virtual_clusters.representations import publish_virtual_clusters
+from scheduler.virtual_clusters.services import guarantees_set, lock_guarantees, recorded_change
+from tenants.errors import Conflict, FieldError, Invalid
+from tenants.models import Guarantee, VirtualCluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A specification that could be applied when `problems` is empty; without a layout it makes no sense."""
+
+    layout: Layout | None
+    problems: tuple[Problem, ...]
+
+
+def cells_check(document: Any) -> Checked:
+    """Find everything that stands against applying a specification now."""
+    return _checked(document, cells_in_force())
+
+
+@transaction.atomic
+def cells_apply(*, document: Any, version: int, actor: str) -> InForce:
+    """Put a specification in force in place of `version`.
+
+    Raises Conflict when another version is in force, Invalid with everything that is wrong.
+    """
+    lock_guarantees()
+    before = cells_in_force()
+    if version != before.version:
+        who = f"{before.changed_by} changed them" if before.changed_by else "they were never set"
+        raise Conflict(
+            f"The cells are at version {before.version}, not {version}: {who} meanwhile; look again.",
+            [FieldError("version", f"{version} is not in force", str(before.version))],
+        )
+    checked = _checked(document, before)
+    if checked.layout is None or checked.problems:
+        raise Invalid(summary_of(checked.problems), field_errors(checked.problems))
+    text = json.dumps(to_document(checked.layout.specification))
+    CellSpecification.objects.create(
+        version=before.version + 1, document=text, changed_at=database_now(), changed_by=actor
+    )
+    changed = _set_guarantees(before.layout, checked.layout, actor=actor)
+    _record(before.version + 1, changed, actor=actor)
+    hint_round()
+    return cells_in_force()
+
+
+def field_errors(problems: tuple[Problem, ...]) -> list[FieldError]:
+    """Return the problems as the API shows them."""
+    return [FieldError(problem.field, problem.problem, problem.hint) for problem in problems]
+
+
+def summary_of(problems: tuple[Problem, ...]) -> str:
+    """Return one sentence for all of it."""
+    rest = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{problems[0].field}: {problems[0].problem}{rest}."
+
+
+def hardware_problems(layout: Layout) -> tuple[Problem, ...]:
+    """Return where today's hardware is not what the specification says."""
+    return tuple(islice(problems_with_hardware(layout, inventory()), MOST_PROBLEMS))
+
+
+def _checked(document: Any, before: InForce) -> Checked:
+    try:
+        layout = compiled(from_document(document))
+    except SpecificationError as error:
+        return Checked(layout=None, problems=error.problems)
+    return Checked(layout=layout, problems=problems_now(layout, before.layout))
+
+
+def problems_now(layout: Layout, before: Layout | None = None) -> tuple[Problem, ...]:
+    """Return what stands against putting a layout in force in place of the one that is."""
+    before = cells_in_force().layout if before is None else before
+    return tuple(islice(_problems_now(layout, before), MOST_PROBLEMS))
+
+
+def _problems_now(layout: Layout, before: Layout) -> Iterator[Problem]:
+    yield from problems_with_names(layout.specification)
+    # A node that was removed since must not keep an operator from changing something else.
+    yield from problems_with_hardware(layout, inventory(), before.specification.physical)
+    yield from _problems_with_counts(layout, before)
+    yield from _problems_with_loans(layout)
+
+
+def _problems_with_loans(layout: Layout) -> Iterator[Problem]:
+    """Yield what virtual clusters have lent and would no longer own."""
+    own = own_guarantees()
+    gpus = {
+        name: {model: n for model, n in own.gpus.get(name, {}).items() if model not in layout.gpu_models}
+        | layout.guaranteed(name)
+        for name in {*own.gpus, *layout.specification.virtual_clusters}
+    }
+    after = Guarantees(gpus=gpus, cells=layout.specification if layout.chains else None)
+    yield from problems_with_loans(own, after, database_now())
+
+
+def _problems_with_counts(layout: Layout, before: Layout) -> Iterator[Problem]:
+    """Yield virtual clusters that are guaranteed a mere count of a model that cells divide from now on."""
+    newly_divided = layout.gpu_models - before.gpu_models
+    rows = Guarantee.objects.filter(gpu_model__in=newly_divided).order_by("virtual_cluster__name")
+    for name, model, gpus in rows.values_list("virtual_cluster__name", "gpu_model", "gpus"):
+        if gpus and not layout.guaranteed(name).get(model):
+            yield Problem(
+                f"virtual_clusters.{name}",
+                f"GPU model {model} is divided by cells, and {name} is guaranteed {gpus} of it by count",
+                f"give {name} cells of it, or take its guarantee away first",
+            )
+
+
+def _set_guarantees(before: Layout, after: Layout, *, actor: str) -> dict[str, dict[str, Mapping[str, int]]]:
+    """Let the guarantees of the divided models be what the cells come to; return what changed."""
+    divided, changed = after.gpu_models, {}
+    rows = VirtualCluster.objects.select_for_update(no_key=True).order_by("id")
+    for row in rows:
+        guaranteed = dict(row.guarantees.filter(gpu_model__in=divided).values_list("gpu_model", "gpus"))
+        wanted = after.guaranteed(row.name)
+        is_other = guaranteed != wanted
+        if is_other:
+            with recorded_change(row, actor=actor):
+                guarantees_set(row, wanted, models=divided)
+            changed[row.name] = {"before": guaranteed, "after": wanted}
+        if is_other or _cells_of(before, row.name) != _cells_of(after, row.name):
+            VirtualCluster.objects.filter(id=row.id).update(version=F("version") + 1)
+            publish_virtual_clusters([row.id])
+    return changed
+
+
+def _cells_of(layout: Layout, name: str) -> object:
+    return layout.specification.virtual_clusters.get(name)
+
+
+def _record(version: int, changed: Mapping[str, Any], *, actor: str) -> None:
+    Event.objects.create(
+        at=database_now(),
+        kind="cells.changed",
+        subject="cells",
+        subject_id=version,
+        actor=actor,
+        message=f"version {version}",
+        data={"guaranteed": dict(changed)},
+    )

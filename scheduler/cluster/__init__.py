@@ -1,0 +1,1 @@
+"""The cluster as a whole: its settings, and what is in it."""

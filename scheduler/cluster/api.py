@@ -1,0 +1,118 @@
+"""The cluster as a whole: GPU models, a summary, usage over time."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from scheduler.clock import database_now
+from scheduler.cluster import schemas
+from scheduler.cluster.selectors import cluster_settings, cluster_summary
+from scheduler.cluster.services import cluster_settings_change
+from scheduler.jobs import selectors as job_selectors
+from scheduler.jobspec import WATCHED_THEN
+from scheduler.metrics.selectors.usage import usage_points
+from scheduler.rest.queries import checked
+from scheduler.rounds.selectors import overruns
+from scheduler.virtual_clusters.api import PLUGIN_MOST
+from tenants.api.strict import StrictSerializer
+from tenants.models import Scope
+from tenants.selectors import viewer
+
+POINTS_MOST = 720
+MINUTES_MOST = 7 * 24 * 60
+
+
+class UsageQuery(serializers.Serializer):
+    minutes = serializers.IntegerField(default=60, min_value=1, max_value=MINUTES_MOST)
+
+
+class ClusterSummary(APIView):
+    @extend_schema(responses=schemas.Cluster)
+    def get(self, request: Request) -> Response:
+        """The cluster in a few numbers; jobs are counted as far as the caller may see them."""
+        return Response(cluster_summary(viewer(request)))
+
+
+PREEMPTIONS_MOST = 1_000_000
+BACKOFF_MOST_SECONDS = 7 * 86_400
+#: Readings of GPUs are seconds apart.
+IDLE_LEAST_SECONDS = 60
+
+
+class ClusterSettingsChange(StrictSerializer):
+    """What is left out stays as it is."""
+
+    spare_policy = serializers.CharField(
+        required=False,
+        max_length=PLUGIN_MOST,
+        help_text="Policy of opportunistic jobs: its name, or `name:parameter=value,...`.",
+    )
+    spare_placer = serializers.CharField(
+        required=False, max_length=PLUGIN_MOST, help_text="Placer of opportunistic jobs, likewise."
+    )
+    preemptions_per_round = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        min_value=0,
+        max_value=PREEMPTIONS_MOST,
+        help_text="Jobs that policies may take GPUs from in a round, guarantees exempt; null: any number.",
+    )
+    backoff_seconds = serializers.FloatField(
+        required=False,
+        min_value=0,
+        max_value=BACKOFF_MOST_SECONDS,
+        help_text="How long a job may not borrow after it was preempted too early; twice as long each time.",
+    )
+    most_backoff_seconds = serializers.FloatField(
+        required=False, min_value=0, max_value=BACKOFF_MOST_SECONDS, help_text="But never longer than this."
+    )
+    idle_gpus_seconds = serializers.FloatField(
+        required=False,
+        allow_null=True,
+        min_value=IDLE_LEAST_SECONDS,
+        max_value=BACKOFF_MOST_SECONDS,
+        help_text="When a job counts as stuck whose GPUs do nothing, unless it says otherwise; null: never.",
+    )
+    idle_gpus_below_percent = serializers.FloatField(
+        required=False, min_value=0.1, max_value=100, help_text="A GPU that is less busy does nothing."
+    )
+    idle_gpus_then = serializers.ChoiceField(
+        choices=WATCHED_THEN, required=False, help_text="What is done then."
+    )
+
+
+class ClusterSettings(APIView):
+    scope = Scope.OPERATE
+
+    @extend_schema(responses=schemas.ClusterSettings)
+    def get(self, request: Request) -> Response:
+        """How the spare GPUs are handed out."""
+        return Response(_with_overrun(cluster_settings()))
+
+    @extend_schema(request=ClusterSettingsChange, responses=schemas.ClusterSettings)
+    def patch(self, request: Request) -> Response:
+        """Change how the spare GPUs are handed out. For operators."""
+        by = viewer(request)
+        by.require_operator()
+        given = ClusterSettingsChange(data=request.data)
+        given.is_valid(raise_exception=True)
+        return Response(_with_overrun(cluster_settings_change(by=by, changes=given.validated_data)))
+
+
+def _with_overrun(settings: dict[str, Any]) -> dict[str, Any]:
+    return {**settings, "overrun": overruns([job_selectors.SPARE_VIEW]).get(job_selectors.SPARE_VIEW)}
+
+
+class ClusterUsage(APIView):
+    is_heavy = True
+
+    @extend_schema(parameters=[UsageQuery], responses=schemas.Usage)
+    def get(self, request: Request) -> Response:
+        """GPUs in use over time by tenant; members see other tenants as one sum."""
+        minutes = checked(UsageQuery, request)["minutes"]
+        points = usage_points(viewer(request), now=database_now(), minutes=minutes, most=POINTS_MOST)
+        return Response({"points": points})

@@ -1,0 +1,70 @@
+"""The cluster as a whole, as the API's schema describes it."""
+
+from rest_framework import serializers
+
+from scheduler.jobspec import WATCHED_THEN
+from scheduler.rounds.schemas import Overrun
+
+
+class ClusterSettings(serializers.Serializer):
+    spare_policy = serializers.CharField()
+    spare_placer = serializers.CharField()
+    preemptions_per_round = serializers.IntegerField(
+        allow_null=True, help_text="Jobs that policies may take GPUs from in a round; null: any number."
+    )
+    backoff_seconds = serializers.FloatField(
+        help_text="How long a job may not borrow after it was preempted too early; twice as long each time."
+    )
+    most_backoff_seconds = serializers.FloatField(help_text="But never longer than this.")
+    idle_gpus_seconds = serializers.FloatField(
+        allow_null=True,
+        help_text="When a job counts as stuck whose GPUs do nothing, unless it says otherwise; null: never.",
+    )
+    idle_gpus_below_percent = serializers.FloatField(help_text="A GPU that is less busy does nothing.")
+    idle_gpus_then = serializers.ChoiceField(choices=WATCHED_THEN, help_text="What is done then.")
+    overrun = Overrun(
+        allow_null=True, help_text="While a cheap policy decides, since the chosen one takes too long."
+    )
+
+
+class GpuCounts(serializers.Serializer):
+    total = serializers.IntegerField()
+    healthy = serializers.IntegerField()
+    held = serializers.IntegerField()
+    planned = serializers.IntegerField()
+    free = serializers.IntegerField()
+
+
+class UnfinishedCounts(serializers.Serializer):
+    queued = serializers.IntegerField()
+    running = serializers.IntegerField()
+
+
+class NodeCounts(serializers.Serializer):
+    ready = serializers.IntegerField()
+    lost = serializers.IntegerField()
+    cordoned = serializers.IntegerField()
+
+
+class NewestRound(serializers.Serializer):
+    number = serializers.IntegerField()
+    at = serializers.DateTimeField()
+
+
+class Cluster(serializers.Serializer):
+    gpus = GpuCounts()
+    by_model = serializers.DictField(child=GpuCounts())
+    jobs = UnfinishedCounts()
+    nodes = NodeCounts()
+    round = NewestRound(allow_null=True)
+
+
+class UsagePoint(serializers.Serializer):
+    at = serializers.DateTimeField()
+    total = serializers.IntegerField()
+    held = serializers.IntegerField()
+    by_tenant = serializers.DictField(child=serializers.IntegerField())
+
+
+class Usage(serializers.Serializer):
+    points = UsagePoint(many=True)

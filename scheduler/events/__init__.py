@@ -1,0 +1,1 @@
+"""What happened, in order: the history of jobs, nodes and virtual clusters."""

@@ -1,0 +1,24 @@
+"""Events as the API's schema describes them."""
+
+from rest_framework import serializers
+
+
+class Event(serializers.Serializer):
+    """`from` and `to` are states; null ids: the thing has no such."""
+
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    kind = serializers.CharField()
+    subject = serializers.CharField()
+    subject_id = serializers.IntegerField()
+    to = serializers.CharField(allow_blank=True)
+    actor = serializers.CharField(allow_blank=True)
+    message = serializers.CharField(allow_blank=True)
+    data = serializers.DictField()
+    job = serializers.IntegerField(allow_null=True)
+    node = serializers.IntegerField(allow_null=True)
+    tenant = serializers.CharField(allow_null=True)
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        # A word of Python's, so it can not be declared above.
+        return {**super().get_fields(), "from": serializers.CharField(allow_blank=True)}

@@ -1,0 +1,1 @@
+"""How virtual clusters are divided among tenants, and whom sharing costs something."""

@@ -1,0 +1,107 @@
+"""Predictions, and questions about what would be if, as the API's schema describes them."""
+
+from rest_framework import serializers
+
+from scheduler.forecasts.models import WhatIfState
+from scheduler.jobs import schemas as job_schemas
+from scheduler.jobs import spec_schemas
+from scheduler.jobs.schemas import JOB_STATES, Reason
+
+
+class Prediction(serializers.Serializer):
+    starts_at = serializers.DateTimeField(help_text="Expected start.")
+    earliest = serializers.DateTimeField(help_text="If jobs run as short as is likely.")
+    latest = serializers.DateTimeField(
+        allow_null=True, help_text="If every job uses its whole time limit; null: more than 30 days ahead."
+    )
+    assumption = serializers.CharField(help_text='"if jobs run as long as ...".')
+    position = serializers.IntegerField(allow_null=True, help_text="In its queue; null: it starts at once.")
+    made_at = serializers.DateTimeField()
+    round = serializers.IntegerField()
+
+
+class Why(serializers.Serializer):
+    state = serializers.ChoiceField(choices=JOB_STATES)
+    reasons = Reason(many=True)
+    position = serializers.IntegerField(allow_null=True)
+    queue_length = serializers.IntegerField(allow_null=True)
+    round = serializers.IntegerField(allow_null=True)
+    decided_at = serializers.DateTimeField(allow_null=True)
+    prediction = Prediction(allow_null=True)
+    no_prediction = serializers.CharField(allow_blank=True, help_text="Why there is no prediction.")
+
+
+WHAT_IF_STATES = [state.value for state in WhatIfState]
+
+
+class JobChanges(serializers.Serializer):
+    """What is left out stays as it is."""
+
+    gpus = serializers.IntegerField(
+        required=False, min_value=1, max_value=16, help_text="Of each replica; for jobs of one task."
+    )
+    replicas = serializers.IntegerField(required=False, min_value=1, max_value=256)
+    gpu_models = serializers.JSONField(
+        required=False, help_text='"any", a model, or a list of models with the preferred first.'
+    )
+    time_limit = serializers.JSONField(required=False, help_text='Seconds, or "30m", "2h", "1d12h".')
+    guarantee = serializers.ChoiceField(required=False, choices=job_schemas.GUARANTEES)
+    priority = serializers.IntegerField(required=False, min_value=-100, max_value=100)
+    virtual_cluster = serializers.CharField(required=False, max_length=63)
+
+
+class LargerGuarantee(serializers.Serializer):
+    virtual_cluster = serializers.CharField(max_length=63)
+    gpu_model = serializers.CharField(max_length=63)
+    more_gpus = serializers.IntegerField(min_value=1, max_value=1_000_000, help_text="On top of what it has.")
+
+
+class ClusterChanges(serializers.Serializer):
+    drain = serializers.ListField(required=False, child=serializers.CharField(), help_text="Nodes.")
+    add_back = serializers.ListField(required=False, child=serializers.CharField(), help_text="Nodes.")
+    enlarge = LargerGuarantee(required=False, many=True)
+
+
+class WhatIfQuestion(serializers.Serializer):
+    """One or more of: a waiting job with changes, the specification of a new job, changes of the cluster."""
+
+    job = serializers.IntegerField(required=False)
+    changes = JobChanges(required=False)
+    tenant = serializers.CharField(required=False, help_text="Of `spec`; needed by members of several.")
+    spec = spec_schemas.JobSpec(required=False)
+    cluster = ClusterChanges(required=False, help_text="For operators.")
+
+
+class Foreseen(serializers.Serializer):
+    starts_at = serializers.DateTimeField(allow_null=True)
+    earliest = serializers.DateTimeField(allow_null=True)
+    latest = serializers.DateTimeField(allow_null=True)
+    position = serializers.IntegerField(allow_null=True)
+    why_not = serializers.CharField(allow_blank=True, help_text="Why no start is foreseen.")
+
+
+class WhatIfEffect(serializers.Serializer):
+    job = serializers.IntegerField(allow_null=True, help_text="Null: the job that is not submitted yet.")
+    name = serializers.CharField()
+    runs_now = serializers.BooleanField(help_text="It runs as things are, and would have to wait.")
+    before = Foreseen(allow_null=True)
+    after = Foreseen(allow_null=True)
+
+
+class WhatIf(serializers.Serializer):
+    id = serializers.UUIDField()
+    state = serializers.ChoiceField(choices=WHAT_IF_STATES)
+    problem = serializers.CharField(allow_blank=True, help_text="Why there is no answer.")
+    fields = spec_schemas.FieldProblem(many=True)  # type: ignore[assignment]
+    asked_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+    made_at = serializers.DateTimeField(allow_null=True)
+    round = serializers.IntegerField(allow_null=True)
+    assumption = serializers.CharField(allow_blank=True)
+    subjects = WhatIfEffect(many=True, help_text="The jobs that the question is about.")
+    later = WhatIfEffect(many=True, help_text="The asker's jobs that start later because of it, at most 100.")
+    sooner = WhatIfEffect(many=True, help_text="Those that start sooner, at most 100.")
+    later_count = serializers.IntegerField()
+    sooner_count = serializers.IntegerField()
+    others_later = serializers.IntegerField(help_text="Jobs of others that start later.")
+    others_sooner = serializers.IntegerField(help_text="Jobs of others that start sooner.")

@@ -1,0 +1,178 @@
+"""Answer what-if questions: two forecasts of the present facts, and what of them the asker may see."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from django.db.models import Max
+
+from scheduler.core.model.snapshot import Job as CoreJob
+from scheduler.core.model.snapshot import JobId, Snapshot
+from scheduler.core.sim.forecast import Prediction
+from scheduler.core.sim.what_if import (
+    Change,
+    ChangeError,
+    Comparison,
+    Effect,
+    GuaranteeChange,
+    JobChange,
+    NewJob,
+    NodeChange,
+    what_if,
+)
+from scheduler.forecasts.models import WhatIf, WhatIfState
+from scheduler.forecasts.services.forecasting import instant
+from scheduler.forecasts.services.history import known_run_times
+from scheduler.forecasts.services.looking_ahead import facts_ahead
+from scheduler.forecasts.services.questions import expires_at, is_given_up
+from scheduler.jobs.models import Job
+from scheduler.jobspec import parse
+from scheduler.rounds.models import Leadership
+from scheduler.rounds.speeds import submitted_now
+from tenants.selectors import Viewer
+
+#: Jobs of one tenant that are named in each list; all are counted.
+NAMED = 100
+
+TOO_LONG = "It took too long to work out; the queue is longer than can be foreseen in time."
+
+
+def answer(question_id: str) -> None:
+    """Work out the answer of a question that waits; one that is gone or has been answered is left alone."""
+    waiting = WhatIf.objects.filter(id=question_id, state=WhatIfState.WAITING)
+    if not waiting.update(state=WhatIfState.RUNNING):
+        return
+    row = WhatIf.objects.get(id=question_id)
+    newest = Leadership.objects.values_list("number", flat=True).first() or 0
+    facts = facts_ahead(newest)
+    try:
+        compared = what_if(facts, _changes(row.question, facts), known_run_times())
+    except ChangeError as error:
+        wrong = {"field": error.field, "problem": error.problem, "expected": error.expected}
+        give_up(question_id, f"{error}.", [wrong])
+        return
+    WhatIf.objects.filter(id=row.id).update(state=WhatIfState.DONE, answer=_stored(compared, row, facts))
+
+
+def give_up(question_id: str, problem: str, fields: Sequence[Mapping[str, str]] = ()) -> None:
+    """Say that a question has no answer, and why."""
+    WhatIf.objects.filter(id=question_id).update(
+        state=WhatIfState.FAILED, problem=problem, fields=list(fields)
+    )
+
+
+def _changes(question: Mapping[str, Any], facts: Snapshot) -> list[Change]:
+    changes: list[Change] = []
+    cluster = question.get("cluster") or {}
+    changes += [NodeChange(node=name, schedulable=False) for name in cluster.get("drain", ())]
+    changes += [NodeChange(node=name, schedulable=True) for name in cluster.get("add_back", ())]
+    changes += [GuaranteeChange(**one) for one in cluster.get("enlarge", ())]
+    if "job" in question:
+        changed = dict(question["changes"])
+        if "gpu_models" in changed:
+            changed["gpu_models"] = tuple(changed["gpu_models"])
+        changes.append(JobChange(job=JobId(question["job"]), **changed))
+    if "spec" in question:
+        spec = parse(question["spec"])
+        job = spec.core_job(tenant=question["tenant"])
+        changes.append(NewJob(job=_with_id(submitted_now(job, spec.name, facts.now))))
+    return changes
+
+
+def _with_id(job: CoreJob) -> CoreJob:
+    # The id it would get, or a later one: at equal priority and time, ids decide who comes first.
+    newest = Job.objects.aggregate(newest=Max("id"))["newest"] or 0
+    return replace(job, id=JobId(newest + 1))
+
+
+def _stored(compared: Comparison, row: WhatIf, facts: Snapshot) -> dict[str, Any]:
+    """Return the answer as it is kept: every effect with its tenant, so that each reader sees his own."""
+    jobs = {job.id: job for job in facts.jobs}
+    names = dict(Job.objects.filter(id__in=_mentioned(compared)).values_list("id", "name"))
+
+    def effect(one: Effect) -> dict[str, Any]:
+        known = jobs.get(one.job)
+        return {
+            "job": one.job if known else None,
+            "name": names.get(one.job) or (row.question.get("spec") or {}).get("name", ""),
+            "tenant": known.tenant if known else row.question.get("tenant", ""),
+            "runs_now": known is not None and one.before is None,
+            "before": _told(one.before),
+            "after": _told(one.after),
+        }
+
+    def shortened(effects: Sequence[Effect]) -> dict[str, Any]:
+        counts: Counter[str] = Counter()
+        named = []
+        for one in effects:
+            tenant = jobs[one.job].tenant
+            counts[tenant] += 1
+            if counts[tenant] <= NAMED:
+                named.append(effect(one))
+        return {"named": named, "counts": counts}
+
+    return {
+        "made_at": instant(compared.after.made_at),
+        "round": compared.after.round_number,
+        "assumption": compared.after.assumption,
+        "subjects": [effect(one) for one in compared.subjects],
+        "later": shortened(compared.later),
+        "sooner": shortened(compared.sooner),
+    }
+
+
+def _mentioned(compared: Comparison) -> list[int]:
+    return [one.job for one in (*compared.subjects, *compared.later, *compared.sooner)]
+
+
+def _told(prediction: Prediction | None) -> dict[str, Any] | None:
+    if prediction is None:
+        return None
+    return {
+        "starts_at": instant(prediction.starts_at),
+        "earliest": instant(prediction.earliest),
+        "latest": instant(prediction.latest),
+        "position": prediction.position,
+        "why_not": prediction.why_not,
+    }
+
+
+def represented(row: WhatIf, viewer: Viewer) -> dict[str, Any]:
+    """Return a question and its answer as the viewer may see them: of others' jobs only how many."""
+    given_up = is_given_up(row)
+    stored = row.answer or {}
+    mine = None if viewer.is_operator else set(viewer.tenant_names)
+    lists = {name: _as_seen_by(mine, stored.get(name)) for name in ("later", "sooner")}
+    return {
+        "id": str(row.id),
+        "state": WhatIfState.FAILED if given_up else row.state,
+        "problem": "Nobody has answered it; ask again." if given_up else row.problem,
+        "fields": row.fields,
+        "asked_at": row.asked_at.isoformat(),
+        "expires_at": expires_at(row).isoformat(),
+        "made_at": stored.get("made_at"),
+        "round": stored.get("round"),
+        "assumption": stored.get("assumption", ""),
+        "subjects": [_without_tenant(one) for one in stored.get("subjects", ())],
+        "later": lists["later"][0],
+        "sooner": lists["sooner"][0],
+        "later_count": lists["later"][1],
+        "sooner_count": lists["sooner"][1],
+        "others_later": lists["later"][2],
+        "others_sooner": lists["sooner"][2],
+    }
+
+
+def _as_seen_by(mine: set[str] | None, effects: Mapping[str, Any] | None) -> tuple[list[dict], int, int]:
+    """Return the effects that may be seen, how many there are of these, and how many of others."""
+    if effects is None:
+        return [], 0, 0
+    counts = effects["counts"]
+    seen = [one for one in effects["named"] if mine is None or one["tenant"] in mine]
+    own = sum(count for tenant, count in counts.items() if mine is None or tenant in mine)
+    return [_without_tenant(one) for one in seen], own, sum(counts.values()) - own
+
+
+def _without_tenant(effect: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in effect.items() if name != "tenant"}

@@ -1,0 +1,152 @@
+"""Foresee the starts of the waiting jobs after a round, keep it, and tell the pages what changed."""
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Func, JSONField, TextField, Value
+
+from scheduler.core.model.snapshot import JobId
+from scheduler.core.sim.forecast import Forecast as Foreseen
+from scheduler.core.sim.forecast import Prediction, forecast, waiting_jobs
+from scheduler.forecasts.models import Forecast
+from scheduler.forecasts.services.history import known_run_times
+from scheduler.forecasts.services.looking_ahead import facts_ahead
+from scheduler.jobs.models import Job
+from scheduler.jobs.representations import publish_explanations
+from scheduler.rounds.models import Leadership
+
+#: Forecasts kept; the newest counts, the others are for whoever wonders.
+_KEPT = 5
+#: Of more changes than this, a tenant's pages hear by their next refetch.
+_PUSHED = 200
+#: An instant that moved by less than this, or by this part of its distance, is not told anew.
+_STEADY_SECONDS = 10.0
+_STEADY_PART = 0.02
+
+#: As stored: [position, starts_at, earliest, latest, why not].
+Stored = list[Any]
+
+
+def run_forecast() -> float:
+    """Make the forecast of the newest round, if something waits and there is none; return its seconds."""
+    newest = Leadership.objects.values_list("number", flat=True).first() or 0
+    if Forecast.objects.filter(round_number=newest).exists():
+        return 0.0
+    began = time.perf_counter()
+    facts = facts_ahead(newest)
+    if not waiting_jobs(facts):
+        return 0.0
+    made = forecast(facts, known_run_times())
+    took_seconds = time.perf_counter() - began
+    _keep(made, {job.id: job.tenant for job in facts.jobs}, took_seconds)
+    return took_seconds
+
+
+@transaction.atomic
+def _keep(made: Foreseen, tenants: Mapping[JobId, str], took_seconds: float) -> None:
+    before = Forecast.objects.order_by("-round_number").first()
+    told = before.predictions if before is not None else {}
+    predictions = {
+        str(job): steadied(stored_form(prediction), told.get(str(job)), made.made_at)
+        for job, prediction in made.predictions.items()
+    }
+    row, is_new = Forecast.objects.get_or_create(
+        round_number=made.round_number,
+        defaults={
+            "made_at": datetime.fromtimestamp(made.made_at, UTC),
+            "took_seconds": took_seconds,
+            "assumption": made.assumption,
+            "predictions": predictions,
+        },
+    )
+    if not is_new:
+        return
+    kept = list(Forecast.objects.order_by("-round_number").values_list("round_number", flat=True)[:_KEPT])
+    Forecast.objects.exclude(round_number__in=kept).delete()
+    has_new_words = before is None or before.assumption != row.assumption
+    by_tenant: dict[str, list[dict]] = defaultdict(list)
+    for job, prediction in predictions.items():
+        objects = by_tenant[tenants[JobId(int(job))]]
+        if (has_new_words or prediction != told.get(job)) and len(objects) < _PUSHED:
+            data = represented(row, prediction)
+            objects.append({"kind": "prediction", "id": int(job), "version": row.round_number, "data": data})
+    publish_explanations({tenant: objects for tenant, objects in by_tenant.items() if objects})
+
+
+def stored_form(prediction: Prediction) -> Stored:
+    """Return a prediction as it is stored."""
+    return [
+        prediction.position,
+        prediction.starts_at,
+        prediction.earliest,
+        prediction.latest,
+        prediction.why_not,
+    ]
+
+
+def steadied(new: Stored, told: Stored | None, now: float) -> Stored:
+    """Return the new prediction, or the one told before when it says the same but for a little.
+
+    So that pages do not flicker, and hear only what matters. Nothing that lies in the past is repeated.
+    """
+    if told is None or new[0] != told[0] or new[4] != told[4]:
+        return new
+    for later, earlier in zip(new[1:4], told[1:4], strict=True):
+        if (later is None) != (earlier is None):
+            return new
+        if later is not None:
+            little = max(_STEADY_SECONDS, _STEADY_PART * (later - now))
+            if abs(later - earlier) > little or earlier < now:
+                return new
+    return told
+
+
+def prediction_of(job: Job) -> dict[str, Any]:
+    """Return what is foreseen for a job: {"prediction": ... or null, "no_prediction": why there is none}."""
+    if job.state != "queued":
+        return _none(f"It does not wait: it is {job.state}.")
+    newest = (
+        Forecast.objects.order_by("-round_number")
+        # One job's of thousands; Django's own transform takes "12" for a place in a list.
+        .annotate(told=_told(job.id))
+        .defer("predictions")
+        .first()
+    )
+    if newest is None or newest.told is None:
+        return _none("No forecast has looked at it yet; ask again in a few seconds.")
+    return represented(newest, newest.told)
+
+
+def _told(job_id: int) -> Func:
+    key = Value(str(job_id), output_field=TextField())
+    return Func("predictions", key, function="jsonb_extract_path", output_field=JSONField())
+
+
+def represented(row: Forecast, told: Stored) -> dict[str, Any]:
+    """Return a stored prediction as the API and the live stream show it."""
+    position, starts_at, earliest, latest, why_not = told
+    if starts_at is None:
+        return _none(why_not)
+    prediction = {
+        "starts_at": instant(starts_at),
+        "earliest": instant(earliest),
+        "latest": instant(latest),
+        "assumption": row.assumption,
+        "position": position,
+        "made_at": row.made_at.isoformat(),
+        "round": row.round_number,
+    }
+    return {"prediction": prediction, "no_prediction": ""}
+
+
+def instant(at: float | None) -> str | None:
+    """Return Unix seconds as the API writes instants."""
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat()
+
+
+def _none(why: str) -> dict[str, Any]:
+    return {"prediction": None, "no_prediction": why}

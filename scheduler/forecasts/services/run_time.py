@@ -1,0 +1,45 @@
+"""A job's run time as it was declared and as its own steps tell it, beside each other."""
+
+from dataclasses import dataclass
+
+from django.db import connection
+
+from scheduler.attempts.services.pacing import pace_of
+from scheduler.core.building_blocks.pace import measured_seconds
+from scheduler.core.perf.speed import kind_of
+from scheduler.jobs.models import Job
+from scheduler.rounds.speeds import known_speeds
+
+#: Who is further off than this part of what is measured is told so.
+TOLERATED = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTime:
+    """Seconds of the job's own gang, alone on `gpu_model`; empty: its speed is known on none."""
+
+    declared_seconds: float | None
+    measured_seconds: float | None
+    gpu_model: str
+    #: What was declared, the estimate or the limit, is not what is measured.
+    differs: bool
+    #: It will be stopped before it is done: an attempt may be no longer than its time limit.
+    outlasts_limit: bool
+
+
+def run_time_of(job: Job) -> RunTime:
+    """Return what is known of the job's run time now."""
+    declared, pace = job.spec.get("estimate"), pace_of(job)
+    with connection.cursor() as cursor:
+        speeds = known_speeds(cursor)
+    stated = job.shape.get("throughput") or {}
+    kind = kind_of(job.tenant.name, job.shape.get("application") or "", job.name)
+    throughput = speeds.of(kind, job.gpus, stated, (job.gpus, *sorted(stated.items()))).throughput
+    measured = pace and measured_seconds(pace, job.gpus, throughput)
+    return RunTime(
+        declared_seconds=declared,
+        measured_seconds=measured,
+        gpu_model=max(throughput, key=lambda model: throughput[model], default=""),
+        differs=bool(measured and declared and abs(declared - measured) > TOLERATED * measured),
+        outlasts_limit=bool(measured and job.time_limit_seconds and measured > job.time_limit_seconds),
+    )

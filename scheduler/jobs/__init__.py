@@ -1,0 +1,1 @@
+"""Jobs: checked, submitted, seen, changed."""

@@ -1,0 +1,286 @@
+"""Jobs: submitted, listed, changed; what happened to one."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from scheduler.attempts.models import Attempt
+from scheduler.core.model.lifecycle import AttemptState, JobState
+from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
+from scheduler.events import representations as event_representations
+from scheduler.events import schemas as event_schemas
+from scheduler.events.models import Event
+from scheduler.events.selectors import events_visible
+from scheduler.jobs import representations, schemas, spec_schemas
+from scheduler.jobs.models import Job
+from scheduler.jobs.representations import new_job
+from scheduler.jobs.selectors import job_get, jobs_visible
+from scheduler.jobs.services import control as services
+from scheduler.jobs.services.submission import Submission, warnings_for
+from scheduler.jobspec import did_you_mean
+from scheduler.rest.lists import RepresentedList
+from scheduler.rest.queries import CommaSeparatedChoices, CommaSeparatedIds
+from scheduler.rounds.preview import preview
+from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed
+from tenants.models import Role, Scope
+from tenants.selectors import Viewer, tenant_get, viewer
+
+_STATES = [(state.value, state.value) for state in JobState]
+
+
+class JobFilter(filters.FilterSet):
+    state = CommaSeparatedChoices(choices=_STATES, help_text="One or more states, separated by commas.")
+    tenant = filters.CharFilter(field_name="tenant__name")
+    virtual_cluster = filters.CharFilter(field_name="virtual_cluster__name")
+    q = filters.CharFilter(field_name="name", lookup_expr="icontains", help_text="Part of the name.")
+    guarantee = filters.ChoiceFilter(
+        method="by_guarantee", choices=[(GUARANTEED, GUARANTEED), (OPPORTUNISTIC, OPPORTUNISTIC)]
+    )
+    gpu_model = filters.CharFilter(method="by_gpu_model", help_text="Asks for this model, or is on it now.")
+    submitted_by = filters.CharFilter(field_name="submitted_by__username")
+    name = filters.CharFilter(field_name="name", help_text="The whole name.")
+    label = filters.CharFilter(method="by_label", help_text='A label, "team=vision", or its name, "team".')
+    id = CommaSeparatedIds(field_name="id", help_text="Numbers of jobs, separated by commas.")
+
+    class Meta:
+        model = Job
+        fields: list[str] = []
+
+    def by_label(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        key, has_value, text = value.partition("=")
+        wanted = {"labels__contains": {key: text}} if has_value else {"labels__has_key": key}
+        return queryset.filter(**wanted)
+
+    def by_guarantee(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        return queryset.filter(guaranteed=value == GUARANTEED)
+
+    def by_gpu_model(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        on_it: Any = Attempt.objects.filter(job=OuterRef("pk"), allocation__gpu_model=value)
+        on_it = on_it.exclude(state=AttemptState.ENDED)
+        return queryset.filter(Q(gpu_models__contains=[value]) | Exists(on_it))
+
+
+class Jobs(RepresentedList):
+    """The jobs of the caller's tenants, the newest first; operators see all."""
+
+    scope = Scope.SUBMIT
+    queryset = Job.objects.none()
+    serializer_class = schemas.Job
+    filterset_class = JobFilter
+    represent = staticmethod(representations.jobs)
+
+    def get_queryset(self) -> QuerySet[Job]:
+        return jobs_visible(viewer(self.request)).only("id")
+
+    @extend_schema(request=spec_schemas.JobSubmit, responses={201: schemas.Job})
+    def post(self, request: Request) -> Response:
+        """Submit a job. What could never run is refused, with the nearest that could."""
+        tenant, spec = _tenant_and_rest(request.data)
+        job = services.job_submit(viewer=viewer(request), tenant=tenant, spec=spec)
+        return Response(new_job(job), status=201)
+
+
+class JobsBulk(APIView):
+    scope = Scope.SUBMIT
+    is_heavy = True
+
+    @extend_schema(request=spec_schemas.BulkSubmit, responses={201: spec_schemas.BulkSubmitted})
+    def post(self, request: Request) -> Response:
+        """Submit up to 1,000 jobs, all or none."""
+        tenant, rest = _tenant_and_rest(request.data)
+        specs = rest.pop("jobs", None)
+        problems = [FieldError(str(name)[:80], "is not a field here", "tenant, jobs") for name in rest]
+        if not isinstance(specs, list):
+            problems.append(FieldError("jobs", "is not a list" if specs else "is missing", "a list of jobs"))
+        if problems:
+            raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems[:100])
+        jobs = services.jobs_submit_bulk(viewer=viewer(request), tenant=tenant, specs=specs)
+        return Response({"jobs": [_short(job) for job in jobs]}, status=201)
+
+
+def _short(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "name": job.name,
+        "virtual_cluster": job.virtual_cluster.name,
+        "gpus": job.gpus,
+        "state": job.state,
+    }
+
+
+class JobsCheck(APIView):
+    scope = Scope.SUBMIT
+
+    @extend_schema(request=spec_schemas.JobSubmit, responses={200: spec_schemas.CheckAnswer})
+    def post(self, request: Request) -> Response:
+        """Say what is wrong with a specification, or else what would become of it. Submits nothing."""
+        tenant, spec = _tenant_and_rest(request.data)
+        try:
+            checked = Submission(viewer(request), tenant).check(spec)
+        except ApplicationError as error:
+            if not error.fields:
+                raise
+            return Response(_refused(error))
+        reasons = preview(checked.core_job(), checked.spec.name)
+        return Response(
+            {
+                "ok": True,
+                "fields": [],
+                "warnings": warnings_for(checked),
+                "normalised": checked.spec.to_dict(),
+                "gpus": checked.spec.gpus,
+                "message": f"Would wait: {reasons[0].message}" if reasons else "Would start at once.",
+            }
+        )
+
+
+def _refused(error: ApplicationError) -> dict[str, Any]:
+    return {
+        "ok": False,
+        "fields": [
+            {"field": one.field, "problem": one.problem, "expected": one.expected} for one in error.fields
+        ],
+        "warnings": [],
+        "normalised": None,
+        "gpus": 0,
+        "message": error.message,
+    }
+
+
+class JobsCounts(GenericAPIView):
+    queryset = Job.objects.none()
+    filterset_class = JobFilter
+    pagination_class = None
+
+    @extend_schema(responses=schemas.JobCounts)
+    def get(self, request: Request) -> Response:
+        """Count the visible jobs by state, under the same filters as the list."""
+        jobs = self.filter_queryset(jobs_visible(viewer(request)))
+        counts = {state.value: Count("id", filter=Q(state=state)) for state in JobState}
+        return Response(jobs.aggregate(**counts))
+
+
+class JobDetail(APIView):
+    @extend_schema(responses=schemas.Job)
+    def get(self, request: Request, job_id: int) -> Response:
+        """One job, with its newest attempt and the reasons why it waits."""
+        job = job_get(viewer(request), job_id)
+        return Response(representations.jobs([job.id])[0])
+
+
+def _action(request: Request, job_id: int, service: Callable[..., None]) -> Response:
+    by = viewer(request)
+    job = job_get(by, job_id)
+    by.require(job.tenant, Role.MEMBER)
+    service(job_id=job.id, actor=by.actor)
+    return Response(representations.jobs([job.id])[0])
+
+
+class JobCancel(APIView):
+    scope = Scope.SUBMIT
+
+    @extend_schema(request=None, responses={200: schemas.Job})
+    def post(self, request: Request, job_id: int) -> Response:
+        """End a waiting job, or tell a running one to stop. 409 when it has ended otherwise already."""
+        return _action(request, job_id, services.job_cancel)
+
+
+class JobsCancel(APIView):
+    scope = Scope.SUBMIT
+
+    @extend_schema(
+        operation_id="jobs_cancel_many",
+        request=spec_schemas.BulkCancel,
+        responses={200: spec_schemas.BulkCancelled},
+    )
+    def post(self, request: Request) -> Response:
+        """Cancel all jobs under a filter that have not ended, or only say how many these are."""
+        given = spec_schemas.BulkCancel(data=request.data)
+        given.is_valid(raise_exception=True)
+        by, wanted = viewer(request), given.validated_data
+        jobs = _filtered(by, wanted["filter"])
+        if wanted["dry_run"]:
+            found = services.jobs_to_cancel(by, jobs)
+            states = found.aggregate(**{state: Count("id", filter=Q(state=state)) for state in _UNFINISHED})
+            return Response({"jobs": sum(states.values()), "remaining": 0, **states})
+        done = services.jobs_cancel(viewer=by, jobs=jobs, most=wanted.get("most"))
+        return Response({"jobs": done.jobs, "remaining": done.remaining, "queued": None, "running": None})
+
+
+_UNFINISHED = ("queued", "running")
+
+
+def _filtered(by: Viewer, given: Mapping[str, str]) -> QuerySet[Job]:
+    """Return the visible jobs under a filter; one that says nothing, or too much, would meet other jobs."""
+    known = list(JobFilter.base_filters)
+    unknown = [name for name in given if name not in known]
+    if unknown or not given:
+        field = f"filter.{unknown[0][:80]}" if unknown else "filter"
+        problem = f"is not a filter{did_you_mean(unknown[0], known)}" if unknown else "is empty"
+        expected = f"{'one' if unknown else 'one or more'} of: {', '.join(known)}"
+        raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+    if "tenant" in given:
+        by.require(tenant_get(by, given["tenant"]), Role.MEMBER)
+    elif not by.is_operator and not any(by.may(one, Role.MEMBER) for one in by.roles):
+        raise NotAllowed("A viewer can not cancel jobs; an admin of the tenant can make you a member.")
+    chosen = JobFilter(data=given, queryset=jobs_visible(by))
+    if not chosen.is_valid():
+        problems = [
+            FieldError(f"filter.{name}", str(said), "")
+            for name, errors in chosen.errors.items()
+            for said in errors
+        ]
+        raise Invalid(f"{problems[0].field}: {problems[0].problem}", problems)
+    return chosen.qs
+
+
+class JobHold(APIView):
+    scope = Scope.SUBMIT
+
+    @extend_schema(request=None, responses={200: schemas.Job})
+    def post(self, request: Request, job_id: int) -> Response:
+        """Keep a waiting job from starting."""
+        return _action(request, job_id, services.job_hold)
+
+
+class JobRelease(APIView):
+    scope = Scope.SUBMIT
+
+    @extend_schema(request=None, responses={200: schemas.Job})
+    def post(self, request: Request, job_id: int) -> Response:
+        """Let a held job be considered again."""
+        return _action(request, job_id, services.job_release)
+
+
+def _tenant_and_rest(body: Any) -> tuple[str | None, dict[str, Any]]:
+    """Take the tenant out of a body; the rest is for others to check."""
+    if not isinstance(body, Mapping):
+        raise Invalid("The body is not an object.", [FieldError("body", "is not an object", "an object")])
+    rest = dict(body)
+    tenant = rest.pop("tenant", None)
+    if tenant is not None and not isinstance(tenant, str):
+        raise Invalid("tenant: is not text.", [FieldError("tenant", "is not text", "the name of a tenant")])
+    return tenant, rest
+
+
+class JobEvents(ListAPIView):
+    """What happened to a job, the newest first."""
+
+    queryset = Event.objects.none()
+    serializer_class = event_schemas.Event
+
+    def get_queryset(self) -> QuerySet[Event]:
+        by = viewer(self.request)
+        return events_visible(by).filter(job_id=job_get(by, self.kwargs["job_id"]).id)
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return self.get_paginated_response(
+            event_representations.events(self.paginate_queryset(self.get_queryset()), viewer(request))
+        )

@@ -1,0 +1,125 @@
+"""Jobs, why they wait, and in which order."""
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.db import models
+from django.db.models import Q
+
+from scheduler.core.model.lifecycle import JOB_FINAL, JobState
+from tenants.models import Tenant, VirtualCluster
+
+
+def choices_of(states: type) -> list[tuple[str, str]]:
+    return [(state.value, state.value) for state in states]
+
+
+_FINAL = sorted(JOB_FINAL)
+
+
+class Job(models.Model):
+    """What a user submitted. `spec` is the normalised specification; columns repeat what is queried."""
+
+    # No index of its own, here and below: another one begins with it, and each is written with every row.
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs", db_index=False)
+    virtual_cluster = models.ForeignKey(VirtualCluster, on_delete=models.PROTECT, related_name="jobs")
+    submitted_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    name = models.CharField(max_length=63)
+    spec = models.JSONField()
+    #: What a round needs of the spec, small: {"tasks": [[replicas, gpus, cpus, memory_bytes], ...],
+    #: "min_gpus": number or null if not elastic, "topology": [level, required] or null,
+    #: "throughput": {gpu model: samples per second}, "estimate_seconds": number or null,
+    #: "application": text, "search": text, "skew": number or null, "pinned_cell": text,
+    #: "nodes": {"only": names, "avoid": names} or null, "on_reclaim": "preempt", "downgrade" or "",
+    #: "deadline_seconds": number from submission or null, "needs_containers": truth}. Until its trial run is
+    #: over that of the trial, with "limit_seconds" and, as "after_trial", the job's own.
+    shape = models.JSONField()
+    labels = models.JSONField(default=dict)
+
+    guaranteed = models.BooleanField(default=True)
+    #: Higher wins.
+    priority = models.SmallIntegerField(default=0)
+    gpus = models.PositiveIntegerField()
+    #: Acceptable models, the preferred first; empty means any.
+    gpu_models = ArrayField(models.CharField(max_length=63), default=list)
+    time_limit_seconds = models.FloatField(null=True)
+
+    state = models.CharField(max_length=10, choices=choices_of(JobState), default=JobState.QUEUED)
+    held = models.BooleanField(default=False)
+    cancelling = models.BooleanField(default=False)
+    #: Back-off: no attempt before this.
+    eligible_at = models.DateTimeField(null=True)
+    attempts_started = models.PositiveIntegerField(default=0)
+    failures = models.PositiveIntegerField(default=0)
+    preemptions = models.PositiveIntegerField(default=0)
+    #: How often in a row it was preempted before it had run for long enough (`core.backoff`), and from when
+    #: on it may borrow GPUs again.
+    short_runs = models.PositiveIntegerField(default=0)
+    may_borrow_at = models.DateTimeField(null=True)
+    #: What a preemption costs it, by its own attempts (`attempts.services.preemption_cost`); None: not known.
+    preemption_cost_seconds = models.FloatField(null=True)
+    #: Nodes, by id, on which it is not to be started again: their hardware failed it.
+    avoid_nodes = ArrayField(models.BigIntegerField(), default=list)
+    #: GPU-seconds received by ended attempts, by GPU model.
+    service = models.JSONField(default=dict)
+    #: What its progress lines say of its steps (`core.pace.Pace`); None: nothing. Never bumps its version.
+    pace = models.JSONField(null=True)
+
+    submitted_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    exit_code = models.IntegerField(null=True)
+    message = models.CharField(max_length=500, blank=True)
+    #: Grows with every change of state, never with heartbeats or progress.
+    version = models.PositiveBigIntegerField(default=1)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(state__in=list(JobState)), name="job_state_is_known"),
+            models.CheckConstraint(condition=Q(gpus__gt=0), name="job_has_gpus"),
+            models.CheckConstraint(
+                condition=Q(ended_at__isnull=False, state__in=_FINAL)
+                | (Q(ended_at=None) & ~Q(state__in=_FINAL)),
+                name="job_ended_at_matches_state",
+            ),
+        ]
+        indexes = [
+            # What every round reads.
+            models.Index(fields=["id"], condition=Q(state__in=["queued", "running"]), name="job_unfinished"),
+            models.Index(fields=["tenant", "-id"], name="job_by_tenant"),
+            models.Index(fields=["state", "-id"], name="job_by_state"),
+            GinIndex(fields=["labels"], name="job_labels"),
+            # What is known of the cost of preemptions in a virtual cluster, the latest first.
+            models.Index(
+                fields=["virtual_cluster", "-id"],
+                condition=Q(preemption_cost_seconds__isnull=False),
+                name="job_preemption_costs",
+            ),
+        ]
+
+    @property
+    def is_trial_due(self) -> bool:
+        """Whether the next attempt is a trial run."""
+        return "after_trial" in self.shape
+
+
+class Explanation(models.Model):
+    """Why a job waits, by the newest round in which the answer changed."""
+
+    job = models.OneToOneField(
+        "scheduler.Job", on_delete=models.CASCADE, primary_key=True, related_name="explanation"
+    )
+    reasons = models.JSONField()
+    #: Of `reasons`, so that a round can tell what changed without reading all of them.
+    digest = models.CharField(max_length=16)
+    round_number = models.PositiveBigIntegerField()
+    decided_at = models.DateTimeField()
+
+
+class QueueOrder(models.Model):
+    """The waiting jobs of a view in the order in which they will be considered: one row a view, so
+    that a job leaving the head does not rewrite a row of everyone behind it."""
+
+    view = models.CharField(max_length=63, primary_key=True)
+    jobs = models.JSONField(default=list)
+    round_number = models.PositiveBigIntegerField()

@@ -1,0 +1,185 @@
+"""Jobs as whole objects of the API: REST answers and the live stream send these.
+
+`jobs` answers in the order of its ids, leaves out those that do not exist, and costs a fixed number of
+queries however many there are. So do the representations of the other slices.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Case, IntegerField, When
+
+from scheduler.attempts.models import Attempt
+from scheduler.attempts.representations import attempts_by_id
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE, JOB_FINAL, AttemptState, JobState
+from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
+from scheduler.jobs.models import Job, QueueOrder
+from scheduler.jobs.selectors import view_of
+from scheduler.jobspec import in_order
+from scheduler.representation import Representation, iso
+from scheduler.stream import OPERATORS, batches, object_of, on_commit, send, tenant_group
+
+
+def jobs(ids: Iterable[int]) -> list[Representation]:
+    """Return the jobs with their newest attempt and, while they wait, with reasons and position."""
+    ids = list(ids)
+    rows = Job.objects.filter(id__in=ids).select_related(
+        "tenant", "virtual_cluster", "submitted_by", "explanation"
+    )
+    by_id = {job.id: job for job in rows}
+    newest = _newest_attempts(by_id)
+    attempts_told = attempts_by_id(newest.values())
+    positions = positions_of([job for job in by_id.values() if job.state == JobState.QUEUED])
+    return [
+        _job(job, newest.get(job.id), attempts_told, reasons_of(job), positions.get(job.id))
+        for job in [by_id[job_id] for job_id in ids if job_id in by_id]
+    ]
+
+
+def new_job(job: Job) -> Representation:
+    """Return a job that was submitted a moment ago, for which nothing needs to be looked up."""
+    return _job(job, None, {}, [], None)
+
+
+def _job(
+    job: Job,
+    attempt: Attempt | None,
+    attempts_told: Mapping[int, Representation],
+    reasons: list[Representation],
+    position: int | None,
+) -> Representation:
+    return {
+        "id": job.id,
+        "name": job.name,
+        "tenant": job.tenant.name,
+        "virtual_cluster": job.virtual_cluster.name,
+        "submitted_by": job.submitted_by.username,
+        "state": job.state,
+        "phase": _phase(job, attempt),
+        "guarantee": GUARANTEED if job.guaranteed else OPPORTUNISTIC,
+        "priority": job.priority,
+        "gpus": job.gpus,
+        "gpu_models": job.gpu_models,
+        "spec": in_order(job.spec),
+        "submitted_at": iso(job.submitted_at),
+        "started_at": iso(job.started_at),
+        "ended_at": iso(job.ended_at),
+        "deadline_at": _deadline_at(job),
+        "attempts": job.attempts_started,
+        "attempt": attempts_told[attempt.id] if attempt else None,
+        "guarantee_lapsed": _guarantee_lapsed(job, attempt),
+        "reasons": reasons,
+        "position": position,
+        "exit_code": job.exit_code,
+        "message": job.message,
+        "preemptions": job.preemptions,
+        "service_gpu_seconds": round(sum(job.service.values()), 3),
+        "labels": job.labels,
+        "cancelling": job.cancelling,
+        "held": job.held,
+        "version": job.version,
+    }
+
+
+def _deadline_at(job: Job) -> str | None:
+    seconds = job.shape.get("deadline_seconds")
+    return None if seconds is None else iso(job.submitted_at + timedelta(seconds=seconds))
+
+
+def _guarantee_lapsed(job: Job, attempt: Attempt | None) -> bool:
+    """Whether a guaranteed job runs as an opportunistic one, since the cells it ran on are no more."""
+    is_on = attempt is not None and attempt.state != AttemptState.ENDED
+    return is_on and job.guaranteed and not attempt.allocation.guaranteed
+
+
+def _phase(job: Job, attempt: Attempt | None) -> str:
+    """Return what the job is doing, finer than its state."""
+    if job.state in JOB_FINAL:
+        return "ended"
+    if attempt is not None and attempt.state != AttemptState.ENDED:
+        return attempt.state
+    return "held" if job.held else "waiting"
+
+
+def reasons_of(job: Job) -> list[Representation]:
+    """Return why the job waits; empty when it does not, or when no round has seen it yet."""
+    explanation = getattr(job, "explanation", None)
+    return explanation.reasons if explanation is not None and job.state == JobState.QUEUED else []
+
+
+def positions_of(queued: Iterable[Job]) -> dict[int, int]:
+    """Return the jobs' places in the queues that the newest round left, 1 for the head."""
+    by_view: dict[str, set[int]] = defaultdict(set)
+    for job in queued:
+        by_view[view_of(job)].add(job.id)
+    orders = QueueOrder.objects.filter(view__in=by_view).values_list("view", "jobs") if by_view else ()
+    return {
+        job_id: place
+        for view, order in orders
+        for place, job_id in enumerate(order, start=1)
+        if job_id in by_view[view]
+    }
+
+
+def _newest_attempts(job_ids: Collection[int]) -> dict[int, Attempt]:
+    # While a job is being moved, what still runs comes before the planned place it will have.
+    is_live = Case(When(state__in=ATTEMPT_LIVE, then=0), default=1, output_field=IntegerField())
+    rows = Attempt.objects.filter(job_id__in=job_ids).select_related("allocation")
+    return {
+        attempt.job_id: attempt for attempt in rows.order_by("job_id", is_live, "-number").distinct("job_id")
+    }
+
+
+def readers_of(tenant: str) -> tuple[str, ...]:
+    """Return who hears of a tenant's jobs."""
+    return tenant_group(tenant), OPERATORS
+
+
+def publish_jobs(ids: Iterable[int]) -> None:
+    on_commit(_send_jobs, sorted(set(ids)))
+
+
+def publish_new_jobs(jobs: Sequence[Job]) -> None:
+    """As `publish_jobs`, for jobs that were submitted a moment ago: nothing needs to be read again."""
+    on_commit(_send_new_jobs, list(jobs))
+
+
+def publish_explanations(by_tenant: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """`by_tenant` holds objects of kind "why", each {kind, id, version, data}."""
+    messages = [
+        (readers_of(tenant), {"type": "live.objects", "objects": batch})
+        for tenant, objects in by_tenant.items()
+        for batch in batches(objects)
+    ]
+    on_commit(send, messages)
+
+
+def publish_positions(round_number: int, by_tenant: Mapping[str, Mapping[str, int]]) -> None:
+    messages = [
+        (readers_of(tenant), {"type": "live.queues", "round": round_number, "positions": dict(positions)})
+        for tenant, positions in by_tenant.items()
+    ]
+    on_commit(send, messages)
+
+
+def _send_jobs(ids: list[int]) -> None:
+    _send_to_owners(jobs(ids))
+
+
+def _send_new_jobs(jobs: list[Job]) -> None:
+    _send_to_owners([new_job(job) for job in jobs])
+
+
+def _send_to_owners(jobs: Iterable[dict]) -> None:
+    by_tenant: dict[str, list[dict]] = defaultdict(list)
+    for job in jobs:
+        by_tenant[job["tenant"]].append(object_of("job", job))
+    send(
+        [
+            (readers_of(tenant), {"type": "live.objects", "objects": batch})
+            for tenant, objects in by_tenant.items()
+            for batch in batches(objects)
+        ]
+    )

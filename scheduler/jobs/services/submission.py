@@ -1,0 +1,284 @@
+"""From a written specification to one that may be submitted: who submits, where to, and could it ever run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from django.conf import settings
+
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Reason
+from scheduler.core.model.snapshot import Job as CoreJob
+from scheduler.jobs.services.feasibility import Judge
+from scheduler.jobs.services.queue_room import jobs_before
+from scheduler.jobs.services.submission_facts import SubmissionFacts, VirtualClusterFacts, submission_facts
+from scheduler.jobspec import JobSpec, SecretUse, did_you_mean, parse
+from scheduler.nodes.services.isolation import unisolated_warning
+from tenants import SECRET_SCOPES
+from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed, NotFound, QuotaExceeded
+from tenants.models import Role
+from tenants.secrets import scopes_by_name
+from tenants.selectors import Viewer
+
+#: Reasons of the core that a quota or a guarantee stands behind.
+_QUOTA_CODES = frozenset({"exceeds_quota", "exceeds_guarantee"})
+#: Of many jobs that are refused together, each kind of problem is shown once.
+_KINDS_SHOWN = 20
+_TENANTS_NAMED = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A specification with its virtual cluster filled in, that could run if the cluster were idle."""
+
+    spec: JobSpec
+    tenant: str
+    virtual_cluster: VirtualClusterFacts
+
+    def core_job(self) -> CoreJob:
+        return self.spec.core_job(tenant=self.tenant)
+
+
+class Submission:
+    """Checks specifications of one tenant; what they have in common is looked up once."""
+
+    def __init__(self, viewer: Viewer, tenant: str | None) -> None:
+        self.facts = _facts_for_submit(viewer, tenant)
+        self._feasibility = Judge(self.facts)
+        usable = list(self.facts.virtual_clusters.values())
+        private = [one for one in usable if one.is_private]
+        #: Where a job goes that says nothing: the tenant's own, or the only one it can use.
+        self._default = next((few[0] for few in (private, usable) if len(few) == 1), None)
+        self._submitter = viewer.user
+
+    @cached_property
+    def _scopes(self) -> Mapping[str, frozenset[str]]:
+        """Whose secrets there are, by name; most jobs name none."""
+        return scopes_by_name(self._submitter, self.facts.tenant_id)
+
+    def check_room(self, more: int) -> None:
+        """Raise QuotaExceeded when the tenant may not have so many more jobs."""
+        most = self.facts.most_unfinished_jobs
+        if most is None:
+            most = settings.CONFIG.unfinished_jobs_per_tenant
+        before = jobs_before(self.facts.tenant_id, more, most=most)
+        if before is not None:
+            raise QuotaExceeded(
+                f"Tenant {self.facts.tenant} has {before:,} unfinished jobs and may have {most:,}, so it"
+                f" cannot submit {more:,} more. Wait until some have ended, cancel some, or ask an operator."
+            )
+
+    def check(self, raw: object, *, where: str = "") -> Checked:
+        """Return the checked specification; raise Invalid or QuotaExceeded with every wrong field."""
+        spec = parse(raw, where=where)
+        virtual_cluster = self._virtual_cluster(spec, where)
+        spec = replace(spec, virtual_cluster=virtual_cluster.name)
+        self._check_models(spec, where)
+        self._check_throughput(spec, where)
+        self._check_nodes(spec, where)
+        spec = replace(spec, secrets=self._secrets(spec, where))
+        checked = Checked(spec=spec, tenant=self.facts.tenant, virtual_cluster=virtual_cluster)
+        reason = self._feasibility.never_fits(checked.core_job())
+        if reason is not None:
+            raise _refusal(reason, spec, where)
+        return checked
+
+    def check_all(self, raws: Sequence[object], *, where: str) -> list[Checked]:
+        """Check many; the errors of all of them are raised together, each kind once and counted."""
+        checked: list[Checked] = []
+        refusals: list[ApplicationError] = []
+        kinds: dict[tuple[str, str, str], tuple[FieldError, int]] = {}
+        for number, raw in enumerate(raws):
+            try:
+                checked.append(self.check(raw, where=f"{where}.{number}"))
+            except ApplicationError as error:
+                refusals.append(error)
+                for one in error.fields:
+                    kind = one.field.removeprefix(f"{where}.{number}"), one.problem, one.expected
+                    first, count = kinds.get(kind, (one, 0))
+                    kinds[kind] = first, count + 1
+        if not refusals:
+            return checked
+        only_quota = all(isinstance(error, QuotaExceeded) for error in refusals)
+        shown = [_counted(first, count) for first, count in kinds.values()][:_KINDS_SHOWN]
+        message = f"No job was submitted, because {len(refusals):,} of {len(raws):,} can not be."
+        if len(kinds) > len(shown):
+            message += f" Of {len(kinds):,} different problems the first {len(shown)} are shown."
+        raise (QuotaExceeded if only_quota else Invalid)(f"{message} {refusals[0].message}", shown)
+
+    def _virtual_cluster(self, spec: JobSpec, where: str) -> VirtualClusterFacts:
+        names = list(self.facts.virtual_clusters)
+        if spec.virtual_cluster in self.facts.virtual_clusters:
+            return self.facts.virtual_clusters[spec.virtual_cluster]
+        if not spec.virtual_cluster and self._default is not None:
+            return self._default
+        tenant = self.facts.tenant
+        if not names:
+            problem = f"tenant {tenant} is not a member of any virtual cluster"
+            expected = "an operator makes it a member of one"
+        else:
+            expected = f"one of: {', '.join(names)}"
+            problem = f"tenant {tenant} can use several, so say which"
+        if spec.virtual_cluster and names:
+            hint = did_you_mean(spec.virtual_cluster, names)
+            problem = (
+                f"{spec.virtual_cluster!r} does not exist, or tenant {tenant} is not a member of it{hint}"
+            )
+        field = _join(where, "virtual_cluster")
+        raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+
+    def _secrets(self, spec: JobSpec, where: str) -> tuple[SecretUse, ...]:
+        """Return the secrets with their scopes filled in: a user's own comes before the tenant's."""
+        return tuple(
+            replace(use, scope=self._scope(use, _join(where, f"secrets.{number}.name")))
+            for number, use in enumerate(spec.secrets)
+        )
+
+    def _scope(self, use: SecretUse, field: str) -> str:
+        there = self._scopes.get(use.name, frozenset())
+        scope = next((one for one in SECRET_SCOPES if one in there and use.scope in ("", one)), None)
+        if scope is not None:
+            return scope
+        whose = {"user": "of your own", "tenant": f"of tenant {self.facts.tenant}"}.get(
+            use.scope, f"of your own or of tenant {self.facts.tenant}"
+        )
+        known = sorted(self._scopes)
+        problem = f"there is no secret {use.name!r} {whose}{did_you_mean(use.name, known)}"
+        expected = f"one of: {', '.join(known)}" if known else "one that `allot secret set` has stored"
+        raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+
+    def _check_models(self, spec: JobSpec, where: str) -> None:
+        """Refuse unknown models even beside known ones: a misspelt preference would be lost silently."""
+        known = self._feasibility.cluster.models
+        unknown = [model for model in spec.gpu_models if model not in known]
+        if not unknown:
+            return
+        problem = f"there is no GPU model {unknown[0]!r} in this cluster{did_you_mean(unknown[0], known)}"
+        field = _join(where, "tasks.0.resources.gpu_model")
+        expected = (
+            f"any, or one or more of: {', '.join(known)}" if known else "no GPUs have been reported yet"
+        )
+        raise Invalid(f"{problem[0].upper()}{problem[1:]}.", [FieldError(field, problem, expected)])
+
+    def _check_nodes(self, spec: JobSpec, where: str) -> None:
+        """Refuse names that no node has, in either list: a misspelt one would be lost silently."""
+        if spec.nodes is None:
+            return
+        known = self._feasibility.node_names
+        lists = (("only", spec.nodes.only), ("avoid", spec.nodes.avoid))
+        problems = [
+            FieldError(
+                _join(where, f"nodes.{name}"),
+                f"there is no node {node!r} with GPUs in this cluster{did_you_mean(node, known)}",
+                "names of nodes, as on the Nodes page",
+            )
+            for name, nodes in lists
+            for node in nodes
+            if node not in known
+        ]
+        if problems:
+            first = problems[0].problem
+            raise Invalid(f"{first[0].upper()}{first[1:]}.", problems[:_KINDS_SHOWN])
+
+    def _check_throughput(self, spec: JobSpec, where: str) -> None:
+        """Refuse a job that by its own word runs on no model that it accepts."""
+        known = self._feasibility.cluster.models
+        accepted = spec.gpu_models or known
+        if not accepted or any(spec.throughput.get(model) != 0 for model in accepted):
+            return
+        field = _join(where, "throughput")
+        problem = f"is 0 on {wording.either(accepted)}, so that the job runs on no GPU model that it accepts"
+        expected = f"a speed above 0 for one of: {', '.join(accepted)}; or another gpu_model"
+        raise Invalid(f"{field} {problem}.", [FieldError(field, problem, expected)])
+
+
+def _counted(first: FieldError, count: int) -> FieldError:
+    """Return the first problem of a kind, with the number of others like it."""
+    if count == 1:
+        return first
+    others = f"{count - 1:,} other job{'s' * (count > 2)}"
+    return replace(first, problem=f"{first.problem} (and so in {others})")
+
+
+def _facts_for_submit(viewer: Viewer, name: str | None) -> SubmissionFacts:
+    """Return the facts about the tenant to submit for: the one named, or the viewer's only one."""
+    mine = [held.tenant for held in viewer.held if viewer.may(held.tenant_id, Role.MEMBER)]
+    if name is None:
+        if viewer.is_operator:
+            mine = _every_tenant(viewer)
+        if len(mine) != 1:
+            raise _which_tenant(viewer, mine)
+        name = mine[0]
+    facts = submission_facts(name)
+    if facts is None or not viewer.may(facts.tenant_id, Role.VIEWER):
+        problem = f"there is no tenant {name[:80]!r}, or you are not a member of it"
+        raise NotFound(f"tenant: {problem}.", [FieldError("tenant", problem, _one_of(mine))])
+    if not viewer.may(facts.tenant_id, Role.MEMBER):
+        raise NotAllowed(f"A viewer of tenant {name} can not submit jobs; its admins can make you a member.")
+    return facts
+
+
+def _which_tenant(viewer: Viewer, mine: Sequence[str]) -> ApplicationError:
+    if viewer.held and not mine:
+        return NotAllowed("A viewer can not submit jobs; an admin of the tenant can make you a member.")
+    problem = "is missing, and you can submit for several tenants" if mine else "is missing"
+    return Invalid(f"tenant: {problem}.", [FieldError("tenant", problem, _one_of(mine))])
+
+
+def _every_tenant(viewer: Viewer) -> list[str]:
+    return list(viewer.tenants().order_by("name").values_list("name", flat=True)[:_TENANTS_NAMED])
+
+
+def _one_of(tenants: Sequence[str]) -> str:
+    return f"one of: {', '.join(sorted(tenants))}" if tenants else "a tenant that you are a member of"
+
+
+def _refusal(reason: Reason, spec: JobSpec, where: str) -> ApplicationError:
+    kind = QuotaExceeded if reason.code in _QUOTA_CODES else Invalid
+    return kind(
+        f"This job could never run. {reason.message}",
+        [FieldError(_join(where, _field_of(reason, spec)), reason.message, reason.hint)],
+    )
+
+
+def _field_of(reason: Reason, spec: JobSpec) -> str:
+    """Return the field that a person would change."""
+    if reason.code == "exceeds_topology_level":
+        return "topology"
+    if reason.code == "unknown_pinned_cell":
+        return "pinned_cell"
+    if reason.code == "exceeds_candidates":
+        return "nodes.only" if spec.nodes is not None and spec.nodes.only else "nodes.avoid"
+    largest = max(range(len(spec.tasks)), key=lambda number: spec.tasks[number].gpus)
+    if reason.code == "exceeds_node":
+        return f"tasks.{largest}.resources.gpu"
+    if reason.code == "exceeds_node_resources":
+        return f"tasks.{largest}.resources"
+    only = spec.tasks[0]
+    if len(spec.tasks) > 1:
+        return "tasks"
+    return "tasks.0.replicas" if only.replicas > 1 else "tasks.0.resources.gpu"
+
+
+def _join(where: str, field: str) -> str:
+    return f"{where}.{field}" if where else field
+
+
+def warnings_for(checked: Checked) -> list[str]:
+    """Return what is allowed, but perhaps not meant."""
+    warnings = []
+    if checked.spec.time_limit_seconds is None:
+        hours = checked.virtual_cluster.default_time_limit_seconds / 3600
+        warnings.append(
+            f"There is no time_limit, so backfill reckons with {hours:g} hours; a shorter limit lets the job"
+            " slip into gaps."
+        )
+    if not checked.spec.guaranteed and checked.spec.grace_seconds == 0:
+        warnings.append(
+            "An opportunistic job can be stopped at any time, and checkpoint.grace_seconds of 0 leaves it no"
+            " time to write a checkpoint."
+        )
+    # A job with an image is in a container wherever it runs.
+    if not checked.spec.image and (unisolated := unisolated_warning(checked.spec.gpu_models)):
+        warnings.append(unisolated)
+    return warnings

@@ -1,0 +1,1 @@
+"""The ledger: what auctions, trades and loans decided."""

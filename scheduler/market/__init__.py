@@ -1,0 +1,1 @@
+"""The market between virtual clusters: offers, loans, rules, credits."""

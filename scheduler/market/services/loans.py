@@ -1,0 +1,139 @@
+"""Loans between virtual clusters: an offer is taken and paid for in one transaction, and ends by itself.
+
+What a loan costs is paid in full when it is taken. A borrower that gives back early gets nothing back; when
+an operator ends a loan the rest is refunded, as far as the lender still has it.
+"""
+
+from django.db import transaction
+from django.db.models import F, Sum
+
+from scheduler.clock import database_now
+from scheduler.core.model import loan_terms as core
+from scheduler.deadlocks import repeated_on_deadlock
+from scheduler.hints import hint_round
+from scheduler.market.models import Loan, OfferState, TransferKind
+from scheduler.market.representations import cost_of, in_credits, publish_offers
+from scheduler.market.selectors import lot_of, require_owner
+from scheduler.market.services.credits import MOST_MILLICREDITS, account_of, transfer
+from scheduler.market.services.offers import offer_close, open_offer
+from scheduler.market.services.records import record_loan
+from scheduler.market.services.terms import check_loan
+from scheduler.virtual_clusters.services import lock_guarantees
+from tenants.errors import Conflict, FieldError, NotFound
+from tenants.models import VirtualCluster
+from tenants.selectors import Viewer
+
+
+@repeated_on_deadlock
+@transaction.atomic
+def offer_take(*, by: Viewer, offer_id: int, virtual_cluster: VirtualCluster) -> Loan:
+    """Borrow what is offered for a virtual cluster, and pay for it; of two takers one is refused."""
+    require_owner(by, virtual_cluster)
+    lock_guarantees()
+    return loan_write(offer_id=offer_id, borrower=virtual_cluster, actor=by.actor)
+
+
+def loan_write(
+    *, offer_id: int, borrower: VirtualCluster, actor: str, round_number: int | None = None
+) -> Loan:
+    """Do the same under `lock_guarantees` for whoever may: a person, or a rule in a round."""
+    offer, now = open_offer(offer_id), database_now()
+    if offer.lender_id == borrower.id:
+        problem = FieldError("virtual_cluster", f"{borrower.name} offers this itself", "another one")
+        raise Conflict(f"Offer {offer.id} is {borrower.name}'s own.", [problem])
+    starts_at = now if offer.starts_at is None else max(now, offer.starts_at)
+    wanted = core.Loan(
+        id=core.LoanId(0),
+        lender=offer.lender.name,
+        borrower=borrower.name,
+        lot=lot_of(offer.lot),
+        in_return=None if offer.in_return is None else lot_of(offer.in_return),
+        starts_at=starts_at.timestamp(),
+        ends_at=offer.ends_at.timestamp(),
+    )
+    check_loan(wanted, now)
+    loan = Loan.objects.create(
+        offer=offer,
+        borrower=borrower,
+        starts_at=starts_at,
+        ends_at=offer.ends_at,
+        taken_by=actor,
+        taken_at=now,
+        round_number=round_number,
+        begun=starts_at <= now,
+    )
+    amount = cost_of(offer, now)
+    if amount:
+        transfer(
+            TransferKind.PAYMENT,
+            debit=account_of(borrower),
+            credit=account_of(offer.lender),
+            amount=amount,
+            by=actor,
+            at=now,
+            loan=loan,
+            round_number=round_number,
+        )
+    offer_close(offer, OfferState.TAKEN, at=now, actor=actor)
+    publish_offers([offer.id])
+    record_loan(
+        "take",
+        loan,
+        at=now,
+        actor=actor,
+        round_number=round_number,
+        note=f"{in_credits(amount):,.12g} credits were paid" if amount else "",
+        paid=in_credits(amount),
+    )
+    hint_round()
+    return loan
+
+
+@repeated_on_deadlock
+@transaction.atomic
+def loan_end(*, by: Viewer, loan_id: int) -> Loan:
+    """Let a loan end now: its borrower gives it back, or an operator ends it and the rest is refunded."""
+    lock_guarantees()
+    rows = Loan.objects.select_for_update(no_key=True, of=("self",))
+    loan = rows.select_related("offer__lender", "borrower").filter(id=loan_id).first()
+    if loan is None:
+        raise NotFound(f"There is no loan {loan_id}.")
+    require_owner(by, loan.borrower)
+    now = database_now()
+    if loan.over_at <= now:
+        raise Conflict(f"Loan {loan.id} ended at {loan.over_at:%Y-%m-%d %H:%M:%S} UTC.")
+    paid, due, refunded = _refund(loan, by) if by.is_operator else (0, 0, 0)
+    loan.ended_at, loan.ended_by = now, by.actor
+    Loan.objects.filter(id=loan.id).update(ended_at=now, ended_by=by.actor, version=F("version") + 1)
+    note = ""
+    if paid:
+        note = f"{in_credits(refunded):,.12g} of {in_credits(paid):,.12g} credits were refunded"
+        if refunded < due:
+            note += f", not {in_credits(due):,.12g}: {loan.offer.lender.name} has no more"
+    record_loan("end", loan, at=now, actor=by.actor, note=note, refunded=in_credits(refunded))
+    hint_round()
+    return loan
+
+
+def _refund(loan: Loan, by: Viewer) -> tuple[int, int, int]:
+    """Pay back what was paid for the time that is left; return what was paid, due and paid back."""
+    now = database_now()
+    paid = loan.transfers.filter(kind=TransferKind.PAYMENT).aggregate(sum=Sum("amount"))["sum"] or 0
+    left = (loan.ends_at - max(now, loan.starts_at)) / (loan.ends_at - loan.starts_at)
+    due = int(paid * left)
+    if not due:
+        return paid, 0, 0
+    lender, borrower = account_of(loan.offer.lender), account_of(loan.borrower)
+    there = min(due, lender.balance, MOST_MILLICREDITS - borrower.balance)
+    if there > 0:
+        transfer(
+            TransferKind.REFUND,
+            debit=lender,
+            credit=borrower,
+            amount=there,
+            by=by.actor,
+            at=now,
+            loan=loan,
+            reason=f"loan {loan.id} was ended early",
+        )
+    return paid, due, max(there, 0)

@@ -1,0 +1,1 @@
+"""What nodes and jobs use, over time and now."""

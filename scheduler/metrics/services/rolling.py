@@ -1,0 +1,140 @@
+"""Readings put together by minutes and by quarters of an hour, and what is old removed.
+
+Safe to run twice, late, or beside itself: whatever bucket was made of another number of readings than there
+are now is made anew, from all of them. So readings that come late, after an outage, find their place.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db.models import DateTimeField, Func, Max, Min, QuerySet, Sum
+
+from scheduler.attempts.models import AttemptPart
+from scheduler.clock import database_now
+from scheduler.metrics.models import Metrics, NodeMetrics, PartMetrics, Resolution
+from scheduler.metrics.selectors.buckets import merged_group, merged_table
+from scheduler.metrics.selectors.reading import COLUMNS, KEPT, Row, part_row
+from scheduler.metrics.services.storing import OLDEST
+
+_STEPS = ((Resolution.READING, Resolution.MINUTE), (Resolution.MINUTE, Resolution.QUARTER))
+#: After a long outage the rest is left to the next runs.
+_BUCKETS_AT_ONCE = 60
+
+#: A node or a part, by id.
+_ByOwner = dict[int, list[Row]]
+
+
+def metrics_roll_up(now: datetime | None = None) -> None:
+    """Make every complete minute and quarter that is missing, or lacks a reading."""
+    now = now or database_now()
+    for finer, coarser in _STEPS:
+        outdated = _outdated(finer, coarser, now)
+        for at in sorted(outdated)[:_BUCKETS_AT_ONCE]:
+            _make(finer, coarser, at, outdated[at])
+
+
+def metrics_prune(now: datetime | None = None) -> None:
+    """Delete rows that are older than their resolution is kept, and in a coarser one if there is one."""
+    now = now or database_now()
+    for resolution, kept in KEPT.items():
+        until = now - kept
+        coarser = next((each for each in Resolution if each > resolution), None)
+        if coarser is not None:
+            newest = NodeMetrics.objects.filter(seconds=coarser).aggregate(newest=Max("at"))["newest"]
+            until = min(until, newest or datetime.min.replace(tzinfo=UTC))
+        for rows in (NodeMetrics.objects, PartMetrics.objects):
+            rows.filter(seconds=resolution, at__lt=until).delete()
+
+
+def _outdated(finer: Resolution, coarser: Resolution, now: datetime) -> dict[datetime, list[int]]:
+    """Return the nodes, by the bucket's begin, whose row is not made of all readings there are."""
+    newest = NodeMetrics.objects.filter(seconds=coarser).aggregate(newest=Max("at"))["newest"]
+    oldest = NodeMetrics.objects.filter(seconds=finer).aggregate(oldest=Min("at"))["oldest"]
+    if oldest is None:
+        return {}
+    since = _begin(max(min(now - OLDEST, newest or oldest), oldest), coarser)
+    window = NodeMetrics.objects.filter(at__gte=since, at__lt=_begin(now, coarser))
+    made = {
+        (at, node): readings
+        for at, node, readings in window.filter(seconds=coarser).values_list("at", "node_id", "readings")
+    }
+    bucket = Func(
+        "at",
+        template=f"date_bin('{int(coarser)} seconds', %(expressions)s, TIMESTAMPTZ '1970-01-01 00:00+00')",
+        output_field=DateTimeField(),
+    )
+    there = window.filter(seconds=finer).annotate(bucket=bucket).values_list("bucket", "node_id")
+    outdated: dict[datetime, list[int]] = {}
+    for at, node, readings in there.annotate(known=Sum("readings")).order_by():
+        if made.get((at, node)) != readings:
+            outdated.setdefault(at, []).append(node)
+    return outdated
+
+
+def _make(finer: Resolution, coarser: Resolution, at: datetime, nodes: list[int]) -> None:
+    until = at + timedelta(seconds=coarser)
+    by_node = _by_owner(NodeMetrics.objects.filter(seconds=finer, node__in=nodes), "node_id", at, until)
+    if finer == Resolution.READING:
+        by_part = _by_part(by_node)
+    else:
+        of_nodes = PartMetrics.objects.filter(seconds=finer, part__node__in=nodes)
+        by_part = _by_owner(of_nodes, "part_id", at, until)
+    _write([NodeMetrics(node_id=node, **_merged(rows, coarser, at)) for node, rows in by_node.items()])
+    _write([PartMetrics(part_id=part, **_merged(rows, coarser, at)) for part, rows in by_part.items()])
+
+
+def _by_owner(known: QuerySet[Any], owner: str, since: datetime, until: datetime) -> _ByOwner:
+    by_owner: _ByOwner = {}
+    for own, *columns in known.filter(at__gte=since, at__lt=until).values_list(owner, *COLUMNS):
+        by_owner.setdefault(own, []).append(Row(*columns))
+    return by_owner
+
+
+def _by_part(by_node: _ByOwner) -> _ByOwner:
+    """Return what readings of nodes say of the parts that ran there, by part."""
+    attempts = {int(attempt) for rows in by_node.values() for row in rows for attempt in row.values["parts"]}
+    parts = AttemptPart.objects.filter(attempt__in=attempts, node__in=list(by_node))
+    by_part = {
+        part.id: [
+            part_row(row, part)
+            for row in by_node[part.node_id]
+            if str(part.attempt_id) in row.values["parts"]
+        ]
+        for part in parts
+    }
+    return {part: rows for part, rows in by_part.items() if rows}
+
+
+def _merged(rows: list[Row], resolution: Resolution, at: datetime) -> dict[str, Any]:
+    """Return the columns of a row made of these, of a node or of a part."""
+    tables = [table for table in ("gpus", "ranks") if table in rows[0].values]
+    values: dict[str, Any] = {table: merged_table(row.values[table] for row in rows) for table in tables}
+    if "host" in rows[0].values:
+        values["host"] = merged_group(row.values["host"] for row in rows)
+    return {
+        "seconds": resolution,
+        "at": at,
+        "readings": sum(row.readings for row in rows),
+        "simulated": any(row.simulated for row in rows),
+        "values": values,
+    }
+
+
+def _write(rows: list[Any]) -> None:
+    if rows:
+        model: type[Metrics] = type(rows[0])
+        owner, *_ = model._meta.pk_fields
+        model.objects.bulk_create(
+            rows,
+            update_conflicts=True,
+            unique_fields=[owner.name, "seconds", "at"],
+            update_fields=["readings", "simulated", "values"],
+        )
+
+
+def _begin(at: datetime, resolution: Resolution) -> datetime:
+    """Return when the bucket began in which an instant is."""
+    seconds = int(at.timestamp())
+    return datetime.fromtimestamp(seconds - seconds % resolution, UTC)

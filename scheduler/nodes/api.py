@@ -1,0 +1,174 @@
+"""Nodes: everybody signed in sees them, operators manage them."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from scheduler.agents.services.draining import node_drain
+from scheduler.clock import database_now
+from scheduler.nodes import representations, schemas
+from scheduler.nodes.models import NODE_NAME, Node
+from scheduler.nodes.selectors import gpu_models, node_get
+from scheduler.nodes.services.managing import (
+    NewToken,
+    node_change,
+    node_create,
+    node_remove,
+    node_token_rotate,
+)
+from scheduler.rest.lists import RepresentedList
+from tenants.api.strict import StrictSerializer
+from tenants.errors import FieldError, Invalid
+from tenants.models import Scope
+from tenants.selectors import Viewer, viewer
+
+LONGEST_DRAIN_SECONDS = 366 * 86_400
+
+
+class NodeInput(StrictSerializer):
+    name = serializers.CharField(max_length=63, validators=[NODE_NAME])
+    rack = serializers.CharField(max_length=63, validators=[NODE_NAME], default="rack-1")
+
+
+class NodeChange(StrictSerializer):
+    cordoned = serializers.BooleanField(
+        required=False,
+        help_text="True: it accepts nothing new; false: it is back in service, and not drained.",
+    )
+    why = serializers.CharField(
+        required=False, allow_blank=True, max_length=300, help_text="Why it is cordoned or resumed."
+    )
+    rack = serializers.CharField(required=False, max_length=63, validators=[NODE_NAME])
+
+
+class DrainInput(StrictSerializer):
+    deadline_seconds = serializers.FloatField(
+        required=False, min_value=0, max_value=LONGEST_DRAIN_SECONDS, help_text="From now; 0: at once."
+    )
+    until = serializers.DateTimeField(required=False, help_text="An instant, in place of deadline_seconds.")
+    why = serializers.CharField(required=False, allow_blank=True, max_length=300, default="")
+
+
+class Nodes(RepresentedList):
+    """All nodes, by name."""
+
+    scope = Scope.OPERATE
+    queryset = Node.objects.none()
+    serializer_class = schemas.Node
+    ordering = "name"
+    represent = staticmethod(representations.nodes)
+
+    def get_queryset(self) -> QuerySet[Node]:
+        return Node.objects.only("id", "name")
+
+    @extend_schema(request=NodeInput, responses={201: schemas.NodeWithToken})
+    def post(self, request: Request) -> Response:
+        """Expect a node; its agent signs in with the token, which is shown only now. For operators."""
+        by = _operator(request)
+        given = NodeInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        return _with_token(node_create(**given.validated_data, actor=by.actor), status=201)
+
+
+class NodeDetail(APIView):
+    scope = Scope.OPERATE
+
+    @extend_schema(responses=schemas.Node)
+    def get(self, request: Request, name: str) -> Response:
+        """One node with its GPUs."""
+        return Response(_represented(node_get(name)))
+
+    @extend_schema(request=NodeChange, responses=schemas.Node)
+    def patch(self, request: Request, name: str) -> Response:
+        """Cordon a node, return it to service, or move it to another rack. For operators."""
+        by = _operator(request)
+        node = node_get(name)
+        given = NodeChange(data=request.data)
+        given.is_valid(raise_exception=True)
+        wanted = given.validated_data
+        node_change(
+            node=node,
+            cordoned=wanted.get("cordoned"),
+            rack=wanted.get("rack"),
+            actor=by.actor,
+            why=wanted.get("why", ""),
+        )
+        return Response(_represented(node))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, name: str) -> Response:
+        """Forget a node that never ran anything and does not report. For operators."""
+        by = _operator(request)
+        node_remove(node=node_get(name), actor=by.actor)
+        return Response(status=204)
+
+
+class NodeDrain(APIView):
+    scope = Scope.OPERATE
+
+    @extend_schema(request=DrainInput, responses={200: schemas.Node})
+    def post(self, request: Request, name: str) -> Response:
+        """Move the node's jobs away, with their grace period, at once or at a deadline. For operators.
+
+        Until the deadline they go on, and only what will have ended by then is started there.
+        """
+        by = _operator(request)
+        node = node_get(name)
+        given = DrainInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        wanted = given.validated_data
+        node_drain(node=node, actor=by.actor, why=wanted["why"], deadline=_deadline(wanted))
+        return Response(_represented(node))
+
+
+class NodeToken(APIView):
+    scope = Scope.OPERATE
+
+    @extend_schema(request=None, responses={200: schemas.NodeWithToken})
+    def post(self, request: Request, name: str) -> Response:
+        """Replace the node's token; the old one is worth nothing from now on. For operators."""
+        by = _operator(request)
+        return _with_token(node_token_rotate(node=node_get(name), actor=by.actor), status=200)
+
+
+def _deadline(wanted: Mapping[str, Any]) -> datetime | None:
+    """Return when the node is to be emptied; None: at once."""
+    now, seconds, until = database_now(), wanted.get("deadline_seconds"), wanted.get("until")
+    if until is None:
+        return now + timedelta(seconds=seconds) if seconds else None
+    expected = "an instant in the future, at most a year away"
+    if seconds is not None:
+        problem = FieldError("until", "is given beside deadline_seconds", "one of the two")
+    elif not now < until <= now + timedelta(seconds=LONGEST_DRAIN_SECONDS):
+        problem = FieldError("until", f"{until.isoformat()} is not ahead, or too far", expected)
+    else:
+        return until
+    raise Invalid(f"{problem.field}: {problem.problem}.", [problem])
+
+
+def _operator(request: Request) -> Viewer:
+    by = viewer(request)
+    by.require_operator()
+    return by
+
+
+def _represented(node: Node) -> dict[str, object]:
+    return representations.nodes([node.id])[0]
+
+
+def _with_token(new: NewToken, *, status: int) -> Response:
+    return Response({**_represented(new.node), "token": new.token}, status=status)
+
+
+class GpuModels(APIView):
+    @extend_schema(responses=schemas.GpuModels)
+    def get(self, request: Request) -> Response:
+        """List the GPU models of the cluster, by name, with how many are free."""
+        return Response({"results": gpu_models(), "next": None, "previous": None})

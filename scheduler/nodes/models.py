@@ -1,0 +1,143 @@
+"""Nodes, their GPUs and GPU models, and what checks of nodes found."""
+
+from django.core.validators import RegexValidator
+from django.db import models
+from django.db.models import Q
+
+GPU_MODEL_NAME = RegexValidator(
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", "Use letters, digits, '.', '_' and '-'."
+)
+NODE_NAME = RegexValidator(
+    r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$", "Use 1 to 63 lower-case letters, digits, '.' and '-'."
+)
+
+
+class GpuModel(models.Model):
+    name = models.CharField(max_length=63, unique=True, validators=[GPU_MODEL_NAME])
+    memory_bytes = models.PositiveBigIntegerField(default=0)
+    #: What one of its GPUs costs for an hour, in whatever unit the operators reckon in.
+    price_per_hour = models.FloatField(default=1.0, db_default=1.0)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(price_per_hour__gte=0), name="price_is_not_negative"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class NodeState(models.TextChoices):
+    """`new` has never reported; `lost` stopped reporting for longer than its lease and a margin."""
+
+    NEW = "new"
+    READY = "ready"
+    LOST = "lost"
+
+
+class AgentService(models.Model):
+    """One row: when agents were last known to be served (`agents.services.leases.pulse`)."""
+
+    at = models.DateTimeField()
+    #: When they were served again after they last had not been.
+    since = models.DateTimeField(null=True)
+
+
+class Node(models.Model):
+    """One machine. Cordoned: accepts nothing new. Draining: its jobs are moved away as well, at once or at a
+    deadline, until which it accepts what will have ended by then."""
+
+    name = models.CharField(max_length=63, unique=True, validators=[NODE_NAME])
+    rack = models.CharField(max_length=63, default="rack-1", validators=[NODE_NAME])
+    gpu_model = models.ForeignKey(GpuModel, on_delete=models.PROTECT, null=True, related_name="nodes")
+    state = models.CharField(max_length=5, choices=NodeState.choices, default=NodeState.NEW)
+    cordoned = models.BooleanField(default=False)
+    draining = models.BooleanField(default=False)
+    #: When its jobs are moved away, while that is still to come.
+    drain_deadline = models.DateTimeField(null=True)
+    #: Who cordoned or drains it, why and since when.
+    cordoned_by = models.CharField(max_length=80, blank=True)
+    cordon_why = models.CharField(max_length=500, blank=True)
+    cordoned_at = models.DateTimeField(null=True)
+    #: Cordoned because a health check failed, and uncordoned when all are ok again.
+    returns_itself = models.BooleanField(default=False)
+
+    address = models.CharField(max_length=255, blank=True)
+    cpus = models.FloatField(default=0)
+    memory_bytes = models.PositiveBigIntegerField(default=0)
+    isolation = models.JSONField(default=dict)
+    agent_version = models.CharField(max_length=40, blank=True)
+
+    token_key = models.CharField(max_length=16, unique=True, null=True)
+    token_digest = models.BinaryField(max_length=32, null=True)
+
+    #: One life of the agent process; its inventory is known for this life.
+    boot = models.CharField(max_length=40, blank=True)
+    lease_expires_at = models.DateTimeField(null=True)
+    #: Number of the last answer to the agent, drawn before its desired state was read: of two answers
+    #: the one with the higher number was read later, or equals the other.
+    generation = models.PositiveBigIntegerField(default=0)
+    #: Grows with every change that the dashboard shows or a round must not miss; not with heartbeats.
+    version = models.PositiveBigIntegerField(default=1)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(state__in=NodeState.values), name="node_state_is_known"),
+            models.CheckConstraint(
+                condition=Q(draining=False) | Q(cordoned=True) | Q(drain_deadline__isnull=False),
+                name="draining_is_cordoned_or_will_be",
+            ),
+            models.CheckConstraint(
+                condition=Q(drain_deadline__isnull=True) | Q(draining=True), name="deadline_of_draining"
+            ),
+            models.CheckConstraint(
+                condition=Q(returns_itself=False) | Q(cordoned=True), name="returns_from_cordon"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Gpu(models.Model):
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="gpus")
+    index = models.PositiveSmallIntegerField()
+    uuid = models.CharField(max_length=80)
+    memory_bytes = models.PositiveBigIntegerField(default=0)
+    socket = models.PositiveSmallIntegerField(default=0)
+    switch = models.PositiveSmallIntegerField(default=0)
+    healthy = models.BooleanField(default=True)
+    problem = models.CharField(max_length=200, blank=True)
+    #: The node's last inventory named it. Kept when it vanishes, since history points to it.
+    present = models.BooleanField(default=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["node", "index"], name="one_gpu_per_index"),
+        ]
+
+
+class Verdict(models.TextChoices):
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+class NodeCheck(models.Model):
+    """One check of one node, as its agent reported it last."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="checks")
+    name = models.CharField(max_length=60)
+    verdict = models.CharField(max_length=7, choices=Verdict.choices)
+    message = models.CharField(max_length=300, blank=True)
+    #: The index of the one device that it is about; null: the whole node.
+    gpu = models.PositiveSmallIntegerField(null=True)
+    #: When the verdict became what it is.
+    since = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["node", "name"], name="one_check_per_name"),
+            models.CheckConstraint(condition=models.Q(verdict__in=Verdict.values), name="verdict_is_known"),
+        ]

@@ -1,0 +1,79 @@
+"""Nodes as whole objects of the API: REST answers and the live stream send these."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+
+from nodeagent.messages import isolation_level
+from scheduler.nodes.models import Gpu, Node, NodeCheck
+from scheduler.nodes.selectors import gpu_states
+from scheduler.representation import Representation, iso
+from scheduler.stream import object_of, on_commit, send_to_everyone
+
+
+def nodes(ids: Iterable[int]) -> list[Representation]:
+    """Return the nodes with their present GPUs; whose jobs are on them is not told."""
+    ids = list(ids)
+    by_id = Node.objects.select_related("gpu_model").in_bulk(ids)
+    gpus, checks = _gpus_of(by_id), _checks_of(by_id)
+    return [_node(by_id[node_id], gpus[node_id], checks[node_id]) for node_id in ids if node_id in by_id]
+
+
+def _gpus_of(node_ids: Collection[int]) -> dict[int, list[Representation]]:
+    states = gpu_states(gpu__node_id__in=node_ids)
+    found: dict[int, list[Representation]] = defaultdict(list)
+    rows = Gpu.objects.filter(node_id__in=node_ids, present=True).order_by("node_id", "index")
+    for gpu in rows.values(
+        "node_id", "id", "index", "socket", "switch", "memory_bytes", "healthy", "problem"
+    ):
+        found[gpu.pop("node_id")].append({**gpu, "state": states.get(gpu["id"], "free")})
+    return found
+
+
+def _checks_of(node_ids: Collection[int]) -> dict[int, list[Representation]]:
+    found: dict[int, list[Representation]] = defaultdict(list)
+    rows = NodeCheck.objects.filter(node_id__in=node_ids).order_by("node_id", "name")
+    for check in rows.values("node_id", "name", "verdict", "message", "gpu", "since"):
+        found[check.pop("node_id")].append({**check, "since": iso(check["since"])})
+    return found
+
+
+def _node(node: Node, gpus: list[Representation], checks: list[Representation]) -> Representation:
+    return {
+        "id": node.id,
+        "name": node.name,
+        "rack": node.rack,
+        "gpu_model": node.gpu_model.name if node.gpu_model else None,
+        "address": node.address,
+        "state": node.state,
+        "cordoned": node.cordoned,
+        "draining": node.draining,
+        "drained": node.draining and node.cordoned and all(gpu["state"] == "free" for gpu in gpus),
+        "drain_deadline": iso(node.drain_deadline),
+        "withdrawn": _withdrawn(node) if node.cordoned or node.draining else None,
+        "health": checks,
+        "isolation": node.isolation,
+        "isolation_level": isolation_level(node.isolation),
+        "cpus": node.cpus,
+        "memory_bytes": node.memory_bytes,
+        "agent_version": node.agent_version,
+        "lease_expires_at": iso(node.lease_expires_at),
+        "gpus": gpus,
+        "version": node.version,
+    }
+
+
+def _withdrawn(node: Node) -> Representation:
+    return {
+        "by": node.cordoned_by,
+        "why": node.cordon_why,
+        "since": iso(node.cordoned_at),
+        "returns_itself": node.returns_itself,
+    }
+
+
+def publish_nodes(ids: Iterable[int]) -> None:
+    on_commit(_send_nodes, sorted(set(ids)))
+
+
+def _send_nodes(ids: list[int]) -> None:
+    send_to_everyone([object_of("node", node) for node in nodes(ids)])

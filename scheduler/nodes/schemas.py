@@ -1,0 +1,90 @@
+"""Nodes and their GPUs as the API's schema describes them."""
+
+from typing import get_args
+
+from rest_framework import serializers
+
+from nodeagent.messages import IsolationLevel
+from scheduler.nodes.models import NodeState, Verdict
+
+ISOLATION_LEVELS = get_args(IsolationLevel)
+NODE_STATES = [state.value for state in NodeState]
+VERDICTS = [verdict.value for verdict in Verdict]
+GPU_STATES = ["free", "held", "planned"]
+
+
+class Gpu(serializers.Serializer):
+    id = serializers.IntegerField()
+    index = serializers.IntegerField()
+    socket = serializers.IntegerField()
+    switch = serializers.IntegerField()
+    memory_bytes = serializers.IntegerField()
+    healthy = serializers.BooleanField()
+    problem = serializers.CharField(allow_blank=True)
+    state = serializers.ChoiceField(choices=GPU_STATES)
+
+
+class NodeCheck(serializers.Serializer):
+    name = serializers.CharField()
+    verdict = serializers.ChoiceField(choices=VERDICTS)
+    message = serializers.CharField(allow_blank=True)
+    gpu = serializers.IntegerField(allow_null=True, help_text="Index of the one GPU that it is about.")
+    since = serializers.DateTimeField(help_text="When the verdict became what it is.")
+
+
+class NodeWithdrawn(serializers.Serializer):
+    by = serializers.CharField(
+        allow_blank=True, help_text="Who cordoned or drains it; `health` is the platform."
+    )
+    why = serializers.CharField(allow_blank=True)
+    since = serializers.DateTimeField(allow_null=True)
+    returns_itself = serializers.BooleanField(help_text="The platform uncordons it when it is well again.")
+
+
+class Node(serializers.Serializer):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    rack = serializers.CharField()
+    gpu_model = serializers.CharField(allow_null=True, help_text="Null until its agent has reported.")
+    address = serializers.CharField(allow_blank=True)
+    state = serializers.ChoiceField(choices=NODE_STATES)
+    cordoned = serializers.BooleanField()
+    draining = serializers.BooleanField()
+    drained = serializers.BooleanField()
+    drain_deadline = serializers.DateTimeField(
+        allow_null=True,
+        help_text="When its jobs are moved away; until then it takes only what will have ended.",
+    )
+    withdrawn = NodeWithdrawn(allow_null=True, help_text="Null while it is neither cordoned nor draining.")
+    health = NodeCheck(many=True)
+    isolation = serializers.DictField(
+        child=serializers.BooleanField(),
+        help_text="What is enforced on jobs there; `required`: none starts without a sandbox or Landlock.",
+    )
+    isolation_level = serializers.ChoiceField(
+        choices=ISOLATION_LEVELS,
+        help_text="What keeps its jobs from others' and the node; a job with an image has its container.",
+    )
+    cpus = serializers.FloatField()
+    memory_bytes = serializers.IntegerField()
+    agent_version = serializers.CharField(allow_blank=True)
+    lease_expires_at = serializers.DateTimeField(allow_null=True)
+    gpus = Gpu(many=True)
+    version = serializers.IntegerField()
+
+
+class NodeWithToken(Node):
+    token = serializers.CharField(help_text="For the node's agent; shown only now.")
+
+
+class GpuModel(serializers.Serializer):
+    name = serializers.CharField()
+    memory_bytes = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+    gpus_free = serializers.IntegerField()
+    nodes = serializers.IntegerField()
+    price_per_hour = serializers.FloatField(help_text="Of one GPU, in whatever unit operators reckon in.")
+
+
+class GpuModels(serializers.Serializer):
+    results = GpuModel(many=True)

@@ -1,0 +1,63 @@
+"""Nodes and GPU models, which everybody signed in sees; GPUs in use; since when agents are served."""
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Exists, OuterRef, Q
+
+from scheduler.attempts.models import AllocatedGpu
+from scheduler.core.model.lifecycle import HoldPhase
+from scheduler.nodes.models import AgentService, Gpu, GpuModel, Node, NodeState
+from tenants.errors import NotFound
+
+
+def node_get(name: str) -> Node:
+    node = Node.objects.filter(name=name).first()
+    if node is None:
+        raise NotFound(f"There is no node {name[:80]!r}.")
+    return node
+
+
+def gpu_models() -> list[dict[str, Any]]:
+    """Return the known models with how many GPUs there are, and how many nobody holds or is promised."""
+    present = Q(nodes__gpus__present=True)
+    here = AllocatedGpu.objects.filter(gpu=OuterRef("pk"))
+    usable = Gpu.objects.filter(present=True, healthy=True, node__state=NodeState.READY, node__cordoned=False)
+    free = dict(
+        usable.filter(~Exists(here.filter(phase=HoldPhase.HELD)))
+        .filter(~Exists(here.filter(phase=HoldPhase.PLANNED)))
+        .values_list("node__gpu_model_id")
+        .annotate(gpus=Count("id"))
+    )
+    rows = GpuModel.objects.annotate(
+        gpu_count=Count("nodes__gpus", filter=present), node_count=Count("nodes", distinct=True)
+    )
+    return [
+        {
+            "name": row.name,
+            "memory_bytes": row.memory_bytes,
+            "gpus": row.gpu_count,
+            "gpus_free": free.get(row.id, 0),
+            "nodes": row.node_count,
+            "price_per_hour": row.price_per_hour,
+        }
+        for row in rows.order_by("name")
+    ]
+
+
+def gpu_states(**which: Any) -> dict[int, str]:
+    """Return "held" (also when a successor is planned) or "planned" by GPU; free ones are left out."""
+    states: dict[int, str] = {}
+    # A query for each phase, since each phase has an index of its own that knows nothing of history.
+    for phase in (HoldPhase.PLANNED, HoldPhase.HELD):
+        gpus = AllocatedGpu.objects.filter(phase=phase, **which).values_list("gpu_id", flat=True)
+        states.update(dict.fromkeys(gpus, phase.value))
+    return states
+
+
+def served_since() -> datetime | None:
+    """Return since when agents are served without a break; None where no server keeps a pulse.
+
+    Jobs may have stood still before: what they did not do then says nothing of them.
+    """
+    return AgentService.objects.values_list("since", flat=True).first()

@@ -1,0 +1,98 @@
+"""What the caller wants by e-mail, and where it goes."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from scheduler.notifications.models import JobNotices
+from scheduler.notifications.services.preferences import (
+    address_confirm,
+    address_set,
+    settings_change,
+    settings_of,
+)
+from tenants.api.strict import StrictSerializer
+from tenants.models import Scope
+from tenants.selectors import viewer
+
+
+class NotificationSettings(serializers.Serializer):
+    address = serializers.CharField(allow_blank=True, help_text="Where mail goes; empty: nowhere.")
+    can_send = serializers.BooleanField(help_text="Whether this installation has a mail server.")
+    jobs = serializers.ChoiceField(
+        choices=JobNotices.choices, help_text="Of one's own jobs, except where a job says it in `notify`."
+    )
+    tenants = serializers.BooleanField(
+        help_text="Budgets and webhooks of the tenants whose admin one is; of the cluster's for operators."
+    )
+    cluster = serializers.BooleanField(help_text="Nodes that were lost or cordoned; for operators.")
+    problem = serializers.CharField(
+        allow_blank=True, help_text="Why the last mail could not be sent; it is tried again."
+    )
+
+
+class NotificationChange(StrictSerializer):
+    """What is left out stays as it is."""
+
+    jobs = serializers.ChoiceField(choices=JobNotices.choices, required=False)
+    tenants = serializers.BooleanField(required=False)
+    cluster = serializers.BooleanField(required=False)
+
+
+class AddressInput(StrictSerializer):
+    address = serializers.EmailField(max_length=254, allow_blank=True)
+
+
+class AddressAnswer(serializers.Serializer):
+    address = serializers.CharField(allow_blank=True, help_text="The one that counts now.")
+    confirmation_sent = serializers.BooleanField(
+        help_text="The new one counts once the link in the mail to it was opened."
+    )
+
+
+class AddressToken(StrictSerializer):
+    token = serializers.CharField(max_length=1_000, help_text="From the link in the mail.")
+
+
+class Notifications(APIView):
+    scope = Scope.MANAGE
+
+    @extend_schema(responses=NotificationSettings)
+    def get(self, request: Request) -> Response:
+        """What the caller wants to be told of by e-mail."""
+        return Response(settings_of(viewer(request)))
+
+    @extend_schema(request=NotificationChange, responses=NotificationSettings)
+    def patch(self, request: Request) -> Response:
+        """Change what the caller wants to be told of by e-mail."""
+        given = NotificationChange(data=request.data)
+        given.is_valid(raise_exception=True)
+        return Response(settings_change(by=viewer(request), **given.validated_data))
+
+
+class NotificationAddress(APIView):
+    scope = Scope.MANAGE
+
+    @extend_schema(request=AddressInput, responses=AddressAnswer)
+    def put(self, request: Request) -> Response:
+        """Change the caller's own e-mail address; where mail can be sent, it has to be confirmed."""
+        by, given = viewer(request), AddressInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        counts = address_set(by=by, address=given.validated_data["address"])
+        return Response({"address": by.user.email, "confirmation_sent": not counts})
+
+
+class NotificationAddressConfirm(APIView):
+    scope = Scope.MANAGE
+
+    @extend_schema(request=AddressToken, responses=AddressAnswer)
+    def post(self, request: Request) -> Response:
+        """Confirm the address to which the link was sent."""
+        given = AddressToken(data=request.data)
+        given.is_valid(raise_exception=True)
+        address = address_confirm(by=viewer(request), token=given.validated_data["token"])
+        return Response({"address": address, "confirmation_sent": False})

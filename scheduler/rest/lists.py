@@ -1,0 +1,21 @@
+"""Lists of whole objects: a page of ids by cursor, then their representation in a few queries."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+
+class RepresentedList(ListAPIView):
+    """A list view whose objects come from one of the functions of a slice's `representations`.
+
+    `serializer_class` only describes them to the schema.
+    """
+
+    represent: ClassVar[Callable[[Iterable[int]], list[dict[str, Any]]]]
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
+        return self.get_paginated_response(type(self).represent([row.pk for row in page or ()]))

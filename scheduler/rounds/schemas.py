@@ -1,0 +1,60 @@
+"""Rounds as the API's schema describes them."""
+
+from rest_framework import serializers
+
+from scheduler.rounds.models import RoundState
+
+ROUND_STATES = [state.value for state in RoundState]
+
+
+class RoundTimings(serializers.Serializer):
+    snapshot = serializers.FloatField()
+    decide = serializers.FloatField()
+    apply = serializers.FloatField()
+
+
+class Dropped(serializers.Serializer):
+    kind = serializers.CharField()
+    jobs = serializers.ListField(child=serializers.IntegerField())
+    why = serializers.CharField()
+    position = serializers.IntegerField(
+        required=False, help_text="Of deeds in the market: which of the round's."
+    )
+
+
+class Round(serializers.Serializer):
+    number = serializers.IntegerField()
+    started_at = serializers.DateTimeField()
+    state = serializers.ChoiceField(choices=ROUND_STATES)
+    degraded = serializers.DictField(child=serializers.CharField())
+    timings_ms = RoundTimings()
+    started = serializers.IntegerField()
+    kept = serializers.IntegerField()
+    stopped = serializers.IntegerField()
+    dropped = Dropped(many=True)
+    waiting = serializers.IntegerField()
+    error = serializers.CharField(allow_blank=True)
+
+
+class RoundAction(serializers.Serializer):
+    kind = serializers.CharField()
+    jobs = serializers.ListField(child=serializers.IntegerField())
+    virtual_cluster = serializers.CharField()
+    guaranteed = serializers.BooleanField()
+    gpu_model = serializers.CharField(allow_null=True)
+    gpus = serializers.ListField(child=serializers.IntegerField())
+    cause = serializers.CharField(allow_blank=True)
+    preempted_by = serializers.ListField(child=serializers.IntegerField())
+    message = serializers.CharField(allow_blank=True)
+
+
+class RoundDetail(Round):
+    actions = RoundAction(many=True)
+    overran = serializers.ListField(
+        child=serializers.CharField(), help_text="Views that a cheap policy served: theirs took too long."
+    )
+
+
+class Overrun(serializers.Serializer):
+    since = serializers.DateTimeField()
+    message = serializers.CharField()

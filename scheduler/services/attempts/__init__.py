@@ -1,1 +1,0 @@
-"""Attempts from their start to their end, and what is made of the end."""

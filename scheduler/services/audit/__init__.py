@@ -1,1 +1,0 @@
-"""Forwarding of the audit log to other systems: in order, each entry at least once."""

@@ -1,1 +1,0 @@
-"""Dividing the cluster by cells, and advice on it."""

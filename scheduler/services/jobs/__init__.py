@@ -1,1 +1,0 @@
-"""What people ask of jobs, from their submission on."""

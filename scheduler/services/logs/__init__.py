@@ -1,1 +1,0 @@
-"""What jobs write: stored, read, searched, and removed in the end."""

@@ -1,1 +1,0 @@
-"""What nodes and jobs use: stored (`storing`), made coarser (`rolling`), read (`reading`, `idleness`)."""

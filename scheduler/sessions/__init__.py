@@ -1,0 +1,1 @@
+"""Sessions into running jobs."""

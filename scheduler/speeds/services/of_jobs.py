@@ -1,0 +1,99 @@
+"""Why a job is on the GPU model it is on: its speeds, what its policy aims at, and what it received."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.attempts.models import Attempt
+from scheduler.clock import database_now
+from scheduler.cluster.selectors import cluster_settings
+from scheduler.core.model.lifecycle import AttemptState, HoldPhase
+from scheduler.core.model.plugin_text import format_plugin
+from scheduler.core.perf.speed import Kind, Speed, kind_of
+from scheduler.jobs.models import Job
+from scheduler.jobs.selectors import view_of
+from scheduler.nodes.models import GpuModel
+from scheduler.representation import iso
+from scheduler.speeds.services.on_record import read_knowledge
+from scheduler.virtual_clusters.selectors import view_targets
+
+
+def job_speeds(job: Job) -> dict[str, Any]:
+    """Return the answer of the API, JSON-ready: one entry for each GPU model of the cluster."""
+    kind = kind_of(job.tenant.name, job.shape.get("application") or "", job.name)
+    prices = dict(GpuModel.objects.order_by("name").values_list("name", "price_per_hour"))
+    view = view_of(job)
+    known = view_targets(view)
+    speeds = _speeds(job, kind, prices)
+    attained, here = _attained(job)
+    fastest = max((speed.value for speed in speeds.values()), default=0.0)
+    has_targets, counted = known.decided_at is not None, known.counted_seconds
+    targets, received = known.shares.get(job.id, {}), known.received_seconds.get(job.id, {})
+    in_all = sum(attained.values())
+    return {
+        "job": job.id,
+        "tenant": kind.tenant,
+        "application": kind.application,
+        "gpus": job.gpus,
+        "view": view,
+        "policy": _policy(job),
+        "objective": known.objective,
+        "decided_at": iso(known.decided_at),
+        "models": [
+            {
+                "gpu_model": model,
+                "price_per_hour": price,
+                "accepted": not job.gpu_models or model in job.gpu_models,
+                **_told(speeds.get(model), fastest),
+                "target_share": targets.get(model, 0.0) if has_targets else None,
+                "received_seconds": received.get(model, 0.0) if has_targets else None,
+                "received_share": min(1.0, received.get(model, 0.0) / counted) if counted else None,
+                "attained_gpu_seconds": round(attained.get(model, 0.0), 3),
+                "attained_share": attained.get(model, 0.0) / in_all if in_all else None,
+                "runs_now": model in here,
+            }
+            for model, price in prices.items()
+        ],
+    }
+
+
+def _speeds(job: Job, kind: Kind, prices: Mapping[str, float]) -> dict[str, Speed]:
+    declared = job.shape.get("throughput") or {}
+    return read_knowledge().speeds(kind, job.gpus, sorted({*prices, *declared}), declared)
+
+
+def _told(speed: Speed | None, fastest: float) -> dict[str, Any]:
+    if speed is None:
+        return {"speed": None, "relative": None, "source": None, "samples": 0, "confidence": 0.0}
+    return {
+        "speed": speed.value,
+        "relative": speed.value / fastest if fastest else None,
+        "source": speed.source.value,
+        "samples": speed.samples,
+        "confidence": round(speed.confidence, 3),
+    }
+
+
+def _attained(job: Job) -> tuple[dict[str, float], set[str]]:
+    """Return the GPU-seconds that the job had by model, what runs now included, and where it runs now."""
+    attained: dict[str, float] = {**job.service}
+    here: set[str] = set()
+    now = database_now()
+    attempts = Attempt.objects.filter(job=job, allocation__phase=HoldPhase.HELD)
+    for attempt in attempts.exclude(state=AttemptState.ENDED).select_related("allocation"):
+        allocation = attempt.allocation
+        seconds = max(0.0, (now - allocation.held_at).total_seconds()) if allocation.held_at else 0.0
+        gpus, model = sum(map(len, allocation.replicas)), allocation.gpu_model
+        attained[model] = attained.get(model, 0.0) + seconds * gpus
+        here.add(model)
+    return attained, here
+
+
+def _policy(job: Job) -> str:
+    if not job.guaranteed:
+        return cluster_settings()["spare_policy"]
+    vc = job.virtual_cluster
+    parameters = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in vc.policy_parameters.items()
+    }
+    return format_plugin(vc.policy, parameters)

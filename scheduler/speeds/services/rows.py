@@ -1,0 +1,250 @@
+"""What is known of speeds, row by row, and what people correct. A row is a kind, a gang size, near or spread,
+alone or beside a partner; it has one speed for each GPU model."""
+
+import json
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.core.validators import RegexValidator
+from django.db import connection, transaction
+
+from scheduler.clock import database_now
+from scheduler.core.perf.knowledge import Knowledge
+from scheduler.core.perf.speed import LARGEST_RATIO, Kind, Setting, Speed, problem_with, too_far_apart
+from scheduler.hints import hint_round
+from scheduler.nodes.models import GpuModel
+from scheduler.speeds.models import SpeedCorrection, SpeedMeasurement
+from scheduler.speeds.services.on_record import read_knowledge
+from tenants.errors import FieldError, Invalid, NotFound, QuotaExceeded
+from tenants.models import Role, Tenant
+from tenants.selectors import Viewer
+
+MOST_CORRECTIONS_PER_TENANT = 20_000
+KIND_NAME = RegexValidator(
+    r"^(name:)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z",
+    "An application, or name: and a job's name; letters, digits, '.', '_' and '-'.",
+)
+
+#: What unfinished jobs declare, of each kind and size the newest job's word.
+_DECLARED = """
+SELECT DISTINCT ON (t.name, application, j.gpus) t.name, application, j.gpus, j.shape->'throughput'
+FROM (SELECT *, coalesce(nullif(shape->>'application', ''), 'name:' || name) AS application
+      FROM scheduler_job WHERE state IN ('queued', 'running') AND shape->'throughput' <> '{}') j
+JOIN tenants_tenant t ON t.id = j.tenant_id
+WHERE t.id = ANY(%s) ORDER BY t.name, application, j.gpus, j.id DESC
+"""
+
+
+class Row(NamedTuple):
+    """One row; sorts as the list shows it."""
+
+    tenant: str
+    application: str
+    gpus: int
+    spread: bool
+    partner: str
+
+    @property
+    def kind(self) -> Kind:
+        return Kind(self.tenant, self.application)
+
+    def setting(self, gpu_model: str) -> Setting:
+        return Setting(gpu_model, self.gpus, self.spread, self.partner)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What is known of one row on one GPU model."""
+
+    gpu_model: str
+    #: None: nothing at all.
+    speed: Speed | None
+    declared: float | None
+    measurement: SpeedMeasurement | None
+    correction: SpeedCorrection | None
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """Everything that a viewer may see of speeds."""
+
+    viewer: Viewer
+    tenants: Mapping[str, Tenant]
+    knowledge: Knowledge
+    declared: Mapping[tuple[Kind, int], Mapping[str, float]]
+    gpu_models: tuple[str, ...]
+
+    @classmethod
+    def seen_by(cls, viewer: Viewer, tenant: str | None = None) -> "Speeds":
+        """Read what the viewer may see, of one tenant or of all."""
+        visible = viewer.tenants() if tenant is None else viewer.tenants().filter(name=tenant)
+        tenants = {each.name: each for each in visible}
+        models = GpuModel.objects.order_by("name").values_list("name", flat=True)
+        return cls(viewer, tenants, read_knowledge(), _declared(tenants.values()), tuple(models))
+
+    def rows(self) -> list[Row]:
+        """Return every row of which anything is on record or declared, in order."""
+        found = {
+            Row(*kind, setting.gpus, setting.spread, setting.partner)
+            for kind, settings in self.knowledge.entries.items()
+            if kind.tenant in self.tenants
+            for setting in settings
+        }
+        found |= {Row(*kind, gpus, False, "") for kind, gpus in self.declared}
+        return sorted(found)
+
+    def models_known(self, row: Row) -> list[str]:
+        """Return the models of which the row has something on record or declared."""
+        settings = self.knowledge.entries.get(row.kind, {})
+        alike = {setting.gpu_model for setting in settings if setting == row.setting(setting.gpu_model)}
+        return sorted(alike | self._declared_for(row).keys())
+
+    def may_correct(self, row: Row) -> bool:
+        return self.viewer.may(self.tenants[row.tenant], Role.ADMIN)
+
+    def cells(self, rows: Iterable[Row]) -> dict[Row, list[Cell]]:
+        """Return the cells of some rows: of each model of the cluster, then of others that are known."""
+        rows = list(rows)
+        measured = _by_place(SpeedMeasurement, self.tenants, rows)
+        corrected = _by_place(SpeedCorrection, self.tenants, rows)
+        return {row: self._cells_of(row, measured, corrected) for row in rows}
+
+    def _cells_of(self, row: Row, measured: Mapping[Any, Any], corrected: Mapping[Any, Any]) -> list[Cell]:
+        more = [model for model in self.models_known(row) if model not in self.gpu_models]
+        models, declared = (*self.gpu_models, *more), self._declared_for(row)
+        if row.spread or row.partner:
+            speeds = {model: self.knowledge.at(row.kind, row.setting(model)) for model in models}
+        else:
+            speeds = {**self.knowledge.speeds(row.kind, row.gpus, models, declared)}
+        return [
+            Cell(
+                gpu_model=model,
+                speed=speeds.get(model),
+                declared=declared.get(model),
+                measurement=measured.get((row, model)),
+                correction=corrected.get((row, model)),
+            )
+            for model in models
+        ]
+
+    def _declared_for(self, row: Row) -> Mapping[str, float]:
+        return {} if row.spread or row.partner else self.declared.get((row.kind, row.gpus), {})
+
+
+def _declared(tenants: Iterable[Tenant]) -> dict[tuple[Kind, int], Mapping[str, float]]:
+    with connection.cursor() as cursor:
+        cursor.execute(_DECLARED, [[tenant.id for tenant in tenants]])
+        rows = cursor.fetchall()
+    return {(Kind(tenant, application), gpus): _json(rates) for tenant, application, gpus, rates in rows}
+
+
+def _by_place(table: Any, tenants: Mapping[str, Tenant], rows: list[Row]) -> dict[tuple[Row, str], Any]:
+    """Return the table's rows for these rows, by row and model."""
+    wanted, names = set(rows), {tenant.id: name for name, tenant in tenants.items()}
+    found = table.objects.filter(
+        tenant_id__in={tenants[row.tenant].id for row in rows},
+        application__in={row.application for row in rows},
+    )
+    if table is SpeedCorrection:
+        found = found.select_related("by")
+    by_place = {}
+    for each in found:
+        row = Row(names[each.tenant_id], each.application, each.gpus, each.spread, each.partner)
+        if row in wanted:
+            by_place[row, each.gpu_model] = each
+    return by_place
+
+
+# -- corrections -------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def speed_correct(
+    *, by: Viewer, tenant: Tenant, application: str, setting: Setting, value: float, reason: str = ""
+) -> None:
+    """Say what a speed is; raise Invalid where it can not be that."""
+    by.require(tenant, Role.ADMIN)
+    check_value(read_knowledge(), Kind(tenant.name, application), setting, value)
+    wanted = {"application": application, **setting._asdict()}
+    # One at a time in a tenant, so that its limit holds.
+    Tenant.objects.select_for_update().get(id=tenant.id)
+    before = SpeedCorrection.objects.filter(tenant=tenant, **wanted).values_list("value", flat=True).first()
+    if before is None and _corrections_of(tenant) >= MOST_CORRECTIONS_PER_TENANT:
+        raise too_many(tenant)
+    SpeedCorrection.objects.update_or_create(
+        tenant=tenant,
+        **wanted,
+        defaults={"value": value, "reason": reason, "by": by.user, "at": database_now()},
+    )
+    hint_round()
+
+
+@transaction.atomic
+def speed_correction_remove(*, by: Viewer, tenant: Tenant, application: str, setting: Setting) -> None:
+    """Take a correction back, so that what was measured, declared or estimated stands again."""
+    by.require(tenant, Role.ADMIN)
+    wanted = {"application": application, **setting._asdict()}
+    row = SpeedCorrection.objects.select_for_update().filter(tenant=tenant, **wanted).first()
+    if row is None:
+        raise NotFound(f"There is no correction of {application} on {setting.gpu_model} in this setting.")
+    row.delete()
+    hint_round()
+
+
+def check_value(
+    knowledge: Knowledge,
+    kind: Kind,
+    setting: Setting,
+    value: float,
+    *,
+    field: str = "value",
+    but: Container[Setting] = (),
+) -> None:
+    """Raise Invalid unless a speed can be that, beside what is on record on other models; `but` these."""
+    problem, expected = problem_with(value, beside_partner=bool(setting.partner)), "0 (does not run) or more"
+    others = {
+        other.gpu_model: speed.value
+        for other in knowledge.entries.get(kind, {})
+        if other == setting._replace(gpu_model=other.gpu_model) and other != setting and other not in but
+        if (speed := knowledge.at(kind, other)) is not None and speed.value > 0
+    }
+    if problem is None and value > 0:
+        apart = [model for model, known in others.items() if too_far_apart([value, known])]
+        if apart:
+            problem = f"{value:g} is beyond belief beside {others[apart[0]]:g} on {apart[0]}"
+            expected = f"within a factor of {LARGEST_RATIO:,.0f}; 0 where it does not run"
+    if problem is not None:
+        raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+
+
+def _corrections_of(tenant: Tenant) -> int:
+    return SpeedCorrection.objects.filter(tenant=tenant).count()
+
+
+def too_many(tenant: Tenant) -> QuotaExceeded:
+    return QuotaExceeded(
+        f"Tenant {tenant.name} would have more than {MOST_CORRECTIONS_PER_TENANT:,} corrected speeds; take"
+        " some back first."
+    )
+
+
+# -- prices ------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def price_set(*, by: Viewer, gpu_model: str, price_per_hour: float) -> None:
+    """Say what a GPU of a model costs for an hour."""
+    by.require_operator()
+    row = GpuModel.objects.select_for_update().filter(name=gpu_model).first()
+    if row is None:
+        raise NotFound(f"There is no GPU model {gpu_model[:80]!r}.")
+    before, row.price_per_hour = row.price_per_hour, price_per_hour
+    if before != price_per_hour:
+        row.save(update_fields=["price_per_hour"])
+        hint_round()
+
+
+def _json(value: Any) -> Any:
+    """Django hands jsonb columns of a raw cursor over as text."""
+    return json.loads(value) if isinstance(value, str) else value

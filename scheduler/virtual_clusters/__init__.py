@@ -1,0 +1,1 @@
+"""Virtual clusters: members, guarantees, policies."""

@@ -1,0 +1,157 @@
+"""Virtual clusters as whole objects of the API: REST answers and the live stream send these."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import Count, Q
+
+from scheduler.attempts.models import AllocatedGpu
+from scheduler.cells.models import CellSpecification
+from scheduler.clock import database_now
+from scheduler.core.lending.in_force import given_and_got
+from scheduler.core.model.lifecycle import HoldPhase, JobState
+from scheduler.jobs.models import Job
+from scheduler.market.selectors import MarketNow, market_now
+from scheduler.plugins import has_targets
+from scheduler.representation import Representation
+from scheduler.rounds.selectors import overruns
+from scheduler.stream import object_of, on_commit, send_to_everyone
+from scheduler.virtual_clusters.models import Restraint
+from tenants.models import VirtualCluster
+from tenants.selectors import Viewer
+
+
+def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
+    """Return the virtual clusters with what of their guarantees, and beyond, is in use."""
+    ids = list(ids)
+    rows = VirtualCluster.objects.filter(id__in=ids).prefetch_related(
+        "members__tenant", "guarantees", "restraint"
+    )
+    by_id = {row.id: row for row in rows}
+    usage: dict[int, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    held = AllocatedGpu.objects.filter(phase=HoldPhase.HELD, allocation__virtual_cluster_id__in=by_id)
+    by_use = held.values_list(
+        "allocation__virtual_cluster_id", "allocation__gpu_model", "allocation__guaranteed"
+    ).annotate(gpus=Count("id"))
+    for row_id, model, guaranteed, gpus in by_use:
+        kind = "guaranteed_in_use" if guaranteed else "opportunistic_in_use"
+        usage[row_id][model][kind] += gpus
+    unfinished = Job.objects.filter(
+        virtual_cluster_id__in=by_id, state__in=[JobState.QUEUED, JobState.RUNNING]
+    )
+    counts = {
+        row_id: (queued, running)
+        for row_id, queued, running in unfinished.values_list("virtual_cluster_id").annotate(
+            queued=Count("id", filter=Q(state=JobState.QUEUED)),
+            running=Count("id", filter=Q(state=JobState.RUNNING)),
+        )
+    }
+    owned = _owned_cells()
+    market = market_now(database_now())
+    moved = _lent_and_borrowed(market)
+    slow = overruns([row.name for row in by_id.values()])
+    return [
+        {
+            **_virtual_cluster(
+                by_id[row_id],
+                usage[row_id],
+                owned.get(by_id[row_id].name, {}),
+                market.in_force.gpus.get(by_id[row_id].name, {}),
+                *counts.get(row_id, (0, 0)),
+            ),
+            **moved[by_id[row_id].name],
+            "has_targets": has_targets(by_id[row_id].policy),
+            "overrun": slow.get(by_id[row_id].name),
+        }
+        for row_id in ids
+        if row_id in by_id
+    ]
+
+
+def virtual_cluster_seen(shown: Mapping[str, Any], viewer: Viewer) -> Representation:
+    """Return a virtual cluster as the viewer may see it: of other tenants only how many are members."""
+    if viewer.is_operator:
+        return dict(shown)
+    own = [member for member in shown["members"] if member["tenant"] in viewer.tenant_names]
+    return {**shown, "members": own, "other_members": len(shown["members"]) - len(own)}
+
+
+def _owned_cells() -> Representation:
+    """Return what the specification of cells in force says of each virtual cluster, by name."""
+    text = CellSpecification.objects.order_by("-version").values_list("document", flat=True).first()
+    return json.loads(text)["virtual_clusters"] if text else {}
+
+
+def _virtual_cluster(
+    row: VirtualCluster,
+    usage: Mapping[str, Counter[str]],
+    owned: Representation,
+    guaranteed: Mapping[str, int],
+    queued: int,
+    running: int,
+) -> Representation:
+    own = {line.gpu_model: line.gpus for line in row.guarantees.all()}
+    return {
+        "id": row.id,
+        "name": row.name,
+        "title": row.title,
+        "policy": row.policy,
+        "policy_parameters": row.policy_parameters,
+        "placer": row.placer,
+        "default_time_limit_seconds": row.default_time_limit_seconds,
+        **least_seconds(row),
+        "guaranteed": dict(sorted(guaranteed.items())),
+        "own_guaranteed": dict(sorted(own.items())),
+        "cells": {path: count for path, count in owned.get("cells", {}).items() if count},
+        "pinned": owned.get("pinned", {}),
+        "members": [
+            {"tenant": member.tenant.name, "weight": member.weight}
+            for member in sorted(row.members.all(), key=lambda member: member.tenant.name)
+        ],
+        "other_members": 0,
+        "usage": {
+            model: {
+                kind: usage.get(model, {}).get(kind, 0)
+                for kind in ("guaranteed_in_use", "opportunistic_in_use")
+            }
+            for model in sorted({*guaranteed, *usage})
+        },
+        "queued": queued,
+        "running": running,
+        "version": row.version,
+    }
+
+
+def least_seconds(row: VirtualCluster) -> dict[str, float]:
+    """Return how long attempts of a virtual cluster run at least, as the API names it."""
+    chosen = getattr(row, "restraint", None) or Restraint()
+    return {
+        "min_run_seconds": chosen.min_run_seconds,
+        "reclaim_min_run_seconds": chosen.reclaim_min_run_seconds,
+    }
+
+
+def _lent_and_borrowed(market: MarketNow) -> Mapping[str, Representation]:
+    """Return by virtual cluster what of it others have now, and what it has of others."""
+    found: dict[str, Representation] = defaultdict(lambda: {"lent": [], "borrowed": []})
+    for loan in market.active:
+        for giver, taker, lot in given_and_got([loan]):
+            said = {
+                "loan": loan.id,
+                "lot": {"gpus": dict(lot.gpus), "cells": dict(lot.cells)},
+                "ends_at": datetime.fromtimestamp(loan.ends_at, UTC).isoformat(),
+            }
+            found[giver]["lent"].append({**said, "to": taker})
+            found[taker]["borrowed"].append({**said, "from": giver})
+    return found
+
+
+def publish_virtual_clusters(ids: Iterable[int]) -> None:
+    on_commit(_send_virtual_clusters, sorted(set(ids)))
+
+
+def _send_virtual_clusters(ids: list[int]) -> None:
+    send_to_everyone([object_of("virtual_cluster", vc) for vc in virtual_clusters(ids)])

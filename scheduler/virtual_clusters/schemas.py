@@ -1,0 +1,96 @@
+"""What the API says of virtual clusters and of the policies they can use, for its schema."""
+
+from rest_framework import serializers
+
+from scheduler.rounds.schemas import Overrun
+
+
+class VirtualClusterUsage(serializers.Serializer):
+    guaranteed_in_use = serializers.IntegerField()
+    opportunistic_in_use = serializers.IntegerField()
+
+
+class VirtualClusterMember(serializers.Serializer):
+    tenant = serializers.CharField()
+    weight = serializers.FloatField()
+
+
+class Lot(serializers.Serializer):
+    gpus = serializers.DictField(child=serializers.IntegerField())
+    cells = serializers.DictField(child=serializers.IntegerField())
+
+
+class Lent(serializers.Serializer):
+    loan = serializers.IntegerField()
+    to = serializers.CharField()
+    lot = Lot()
+    ends_at = serializers.DateTimeField()
+
+
+class Borrowed(serializers.Serializer):
+    loan = serializers.IntegerField()
+    lot = Lot()
+    ends_at = serializers.DateTimeField()
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        # A word of the language, so it can not be written as the others are.
+        return {**super().get_fields(), "from": serializers.CharField()}
+
+
+class VirtualCluster(serializers.Serializer):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    title = serializers.CharField(allow_blank=True)
+    policy = serializers.CharField()
+    policy_parameters = serializers.DictField()
+    placer = serializers.CharField()
+    default_time_limit_seconds = serializers.FloatField()
+    min_run_seconds = serializers.FloatField(
+        help_text="An attempt that has run for less is not stopped, moved or resized by a policy."
+    )
+    reclaim_min_run_seconds = serializers.FloatField(
+        help_text="Nor is an opportunistic one for GPUs that others are guaranteed."
+    )
+    guaranteed = serializers.DictField(
+        child=serializers.IntegerField(),
+        help_text="GPUs by model that it may rely on now: its own, less what is lent, and what is borrowed.",
+    )
+    own_guaranteed = serializers.DictField(
+        child=serializers.IntegerField(), help_text="GPUs by model that it owns."
+    )
+    lent = Lent(many=True)
+    borrowed = Borrowed(many=True)
+    cells = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Owned cells by type; empty when GPUs are only counted."
+    )
+    pinned = serializers.DictField(child=serializers.CharField(), help_text="Addresses of cells by name.")
+    members = VirtualClusterMember(many=True, help_text="Of the caller's own tenants; for operators all.")
+    other_members = serializers.IntegerField(help_text="How many more tenants are members.")
+    usage = serializers.DictField(child=VirtualClusterUsage())
+    queued = serializers.IntegerField()
+    running = serializers.IntegerField()
+    has_targets = serializers.BooleanField(
+        help_text="Whether its policy means each job to have a share of each GPU model."
+    )
+    overrun = Overrun(
+        allow_null=True, help_text="While a cheap policy decides, since its own takes too long."
+    )
+    version = serializers.IntegerField()
+
+
+class PluginParameter(serializers.Serializer):
+    name = serializers.CharField()
+    type = serializers.CharField()
+    default = serializers.JSONField(allow_null=True)
+    choices = serializers.ListField(child=serializers.CharField())
+
+
+class Plugin(serializers.Serializer):
+    name = serializers.CharField()
+    summary = serializers.CharField()
+    parameters = PluginParameter(many=True)
+
+
+class Plugins(serializers.Serializer):
+    policies = Plugin(many=True)
+    placers = Plugin(many=True)

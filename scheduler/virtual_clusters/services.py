@@ -1,0 +1,328 @@
+"""Virtual clusters and their guarantees, checked against the hardware and the known policies."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import Count, F, Q
+
+from scheduler.cells.selectors.in_force import cells_in_force
+from scheduler.clock import database_now
+from scheduler.core.model.lifecycle import JOB_FINAL
+from scheduler.core.model.loan_terms import MARKET
+from scheduler.core.round.guarantees.binding import CELLS
+from scheduler.events.models import Event
+from scheduler.hints import hint_round
+from scheduler.jobs.models import Job
+from scheduler.jobs.selectors import SPARE_VIEW
+from scheduler.jobspec import did_you_mean
+from scheduler.market.models import BANK_NAME, OVER_AT, CreditTransfer, Loan, Offer, OfferState
+from scheduler.market.selectors import own_guarantees, problems_with_loans
+from scheduler.nodes.models import Gpu, GpuModel
+from scheduler.plugins import problems_with_placer, problems_with_policy, split_policy
+from scheduler.virtual_clusters.models import Restraint
+from scheduler.virtual_clusters.representations import least_seconds, publish_virtual_clusters
+from tenants.errors import Conflict, FieldError, Invalid, QuotaExceeded
+from tenants.models import (
+    SLUG,
+    Guarantee,
+    Tenant,
+    VirtualCluster,
+    VirtualClusterMember,
+)
+
+MAX_VIRTUAL_CLUSTERS = 1_000
+#: PostgreSQL advisory lock under which the sum of all guarantees is checked and changed.
+_GUARANTEES_LOCK = 0x616C6C6F
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a virtual cluster should be."""
+
+    name: str
+    title: str = ""
+    #: A name, or "name:parameter=value,..."; stored as a name and parameters.
+    policy: str = "fifo"
+    policy_parameters: Mapping[str, Any] = field(default_factory=dict)
+    #: A name, or "name:parameter=value,...".
+    placer: str = "consolidate"
+    default_time_limit_seconds: float = 86_400.0
+    #: How long an attempt runs at least before a policy, or a guarantee, may have its GPUs.
+    min_run_seconds: float = 0.0
+    reclaim_min_run_seconds: float = 0.0
+    #: GPUs by model.
+    guaranteed: Mapping[str, int] = field(default_factory=dict)
+    #: Weight by tenant.
+    members: Mapping[str, float] = field(default_factory=dict)
+
+
+@transaction.atomic
+def virtual_cluster_create(*, wanted: Wanted, actor: str) -> VirtualCluster:
+    """Make a new virtual cluster; raise Invalid or QuotaExceeded naming what does not fit."""
+    lock_guarantees()
+    if VirtualCluster.objects.filter(name=wanted.name).exists():
+        problem = FieldError("name", "is taken", "a name that no virtual cluster has")
+        raise Conflict(f"There is already a virtual cluster {wanted.name!r}.", [problem])
+    if VirtualCluster.objects.count() >= MAX_VIRTUAL_CLUSTERS:
+        raise Conflict(f"There are already {MAX_VIRTUAL_CLUSTERS} virtual clusters; delete some first.")
+    return _write(VirtualCluster(name=wanted.name), wanted, actor=actor, kind="virtual_cluster.created")
+
+
+@transaction.atomic
+def virtual_cluster_set(
+    *, virtual_cluster: VirtualCluster, wanted: Wanted, actor: str, version: int | None = None
+) -> VirtualCluster:
+    """Change a virtual cluster to what is wanted, members and guarantees included; it keeps its name.
+
+    Raise Conflict when it is no longer at `version`, if one is given.
+    """
+    lock_guarantees()
+    row = VirtualCluster.objects.select_for_update(no_key=True).get(id=virtual_cluster.id)
+    if version is not None and row.version != version:
+        raise Conflict(f"Virtual cluster {row.name} was changed by someone else meanwhile; look again.")
+    return _write(row, wanted, actor=actor, kind="virtual_cluster.changed")
+
+
+@transaction.atomic
+def virtual_cluster_delete(*, virtual_cluster: VirtualCluster, actor: str) -> None:
+    """Remove a virtual cluster that no job, past or present, belongs to."""
+    lock_guarantees()
+    jobs = Job.objects.filter(virtual_cluster=virtual_cluster)
+    unfinished = jobs.exclude(state__in=JOB_FINAL).count()
+    if unfinished:
+        raise Conflict(
+            f"Virtual cluster {virtual_cluster.name} has {unfinished} unfinished jobs; wait or cancel"
+            " them first."
+        )
+    if jobs.exists():
+        raise Conflict(
+            f"Virtual cluster {virtual_cluster.name} is part of the history of jobs; take away its guarantees"
+            " and members instead."
+        )
+    if virtual_cluster.name in cells_in_force().layout.specification.virtual_clusters:
+        raise Conflict(
+            f"Virtual cluster {virtual_cluster.name} is named in the specification of cells; take it out"
+            " there first (PUT /cells)."
+        )
+    _check_market(virtual_cluster)
+    _record(virtual_cluster, "virtual_cluster.deleted", actor=actor, before=_facts(virtual_cluster))
+    virtual_cluster.delete()
+    hint_round()
+
+
+def lock_guarantees() -> None:
+    """Keep everybody else from changing guarantees or cells until this transaction ends."""
+    # Two operators who each add what still fits must not both succeed.
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_GUARANTEES_LOCK])
+
+
+def try_lock_guarantees() -> bool:
+    """Do the same unless somebody else is at it; return whether it is done."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_GUARANTEES_LOCK])
+        return bool(cursor.fetchone()[0])
+
+
+def _write(row: VirtualCluster, wanted: Wanted, *, actor: str, kind: str) -> VirtualCluster:
+    tenants = _check(wanted)
+    before = _facts(row) if row.pk else {}
+    wanted = _with_cells(wanted)
+    _check_guarantees(row, wanted)
+    if row.pk:
+        _check_loans(row, wanted)
+    for name in ("title", "placer", "default_time_limit_seconds"):
+        setattr(row, name, getattr(wanted, name))
+    row.policy, row.policy_parameters = split_policy(wanted.policy, wanted.policy_parameters)
+    if row.pk:
+        row.version = F("version") + 1
+    row.save()
+    row.refresh_from_db()
+    least = {
+        "min_run_seconds": wanted.min_run_seconds,
+        "reclaim_min_run_seconds": wanted.reclaim_min_run_seconds,
+    }
+    row.restraint, _ = Restraint.objects.update_or_create(virtual_cluster=row, defaults=least)
+    # What stays as it is is left alone, so that the audit log tells of changes only.
+    row.members.exclude(tenant__name__in=wanted.members).delete()
+    VirtualClusterMember.objects.bulk_create(
+        [
+            VirtualClusterMember(virtual_cluster=row, tenant=tenants[name], weight=weight)
+            for name, weight in wanted.members.items()
+        ],
+        update_conflicts=True,
+        unique_fields=["virtual_cluster", "tenant"],
+        update_fields=["weight"],
+    )
+    guarantees_set(row, wanted.guaranteed)
+    _record(row, kind, actor=actor, before=before)
+    publish_virtual_clusters([row.id])
+    hint_round()
+    return row
+
+
+def guarantees_set(
+    row: VirtualCluster, gpus_of: Mapping[str, int], *, models: Collection[str] | None = None
+) -> None:
+    """Let the guarantees be these, those of other GPU models than `models` aside; 0 is none."""
+    wanted = {model: gpus for model, gpus in gpus_of.items() if gpus}
+    others = row.guarantees.exclude(gpu_model__in=wanted)
+    (others if models is None else others.filter(gpu_model__in=models)).delete()
+    Guarantee.objects.bulk_create(
+        [Guarantee(virtual_cluster=row, gpu_model=model, gpus=gpus) for model, gpus in wanted.items()],
+        update_conflicts=True,
+        unique_fields=["virtual_cluster", "gpu_model"],
+        update_fields=["gpus"],
+    )
+
+
+def _check(wanted: Wanted) -> dict[str, Tenant]:
+    """Raise Invalid with everything wrong about it by itself; return the members' tenants by name."""
+    problems = _problems_with_name(wanted.name)
+    problems += problems_with_policy(wanted.policy, wanted.policy_parameters)
+    problems += problems_with_placer(wanted.placer)
+    problems += _problems_with_models(wanted.guaranteed, "guaranteed")
+    tenants = {tenant.name: tenant for tenant in Tenant.objects.filter(name__in=wanted.members)}
+    for name in wanted.members:
+        if name not in tenants:
+            known = list(Tenant.objects.values_list("name", flat=True)[:1_000])
+            problem = f"there is no tenant {name[:80]!r}{did_you_mean(name, known)}"
+            problems.append(FieldError("members", problem, "tenants that exist"))
+    if problems:
+        raise Invalid(_summary(problems), problems)
+    return tenants
+
+
+def _problems_with_name(name: str) -> list[FieldError]:
+    if name in (SPARE_VIEW, CELLS, MARKET, BANK_NAME):
+        # Views, cells and the market are remembered by these names, and transfers name the bank.
+        return [FieldError("name", f"{name!r} is used by the platform itself", "another name")]
+    if not SLUG.regex.fullmatch(name):
+        return [FieldError("name", f"{name[:80]!r} can not be used", str(SLUG.message))]
+    return []
+
+
+def _problems_with_models(counts: Mapping[str, int], where: str) -> list[FieldError]:
+    known = list(GpuModel.objects.order_by("name").values_list("name", flat=True))
+    return [
+        FieldError(
+            f"{where}.{model[:80]}",
+            f"there is no GPU model {model[:80]!r}{did_you_mean(model, known)}",
+            f"one of: {', '.join(known)}",
+        )
+        for model in counts
+        if model not in known
+    ]
+
+
+def _with_cells(wanted: Wanted) -> Wanted:
+    """Fill in the guarantees that follow from cells; raise Invalid where other ones are asked for."""
+    layout = cells_in_force().layout
+    owned = layout.guaranteed(wanted.name)
+    problems = []
+    for model in sorted(layout.gpu_models & set(wanted.guaranteed)):
+        gpus, there = wanted.guaranteed[model], owned.get(model, 0)
+        if gpus != there:
+            problem = (
+                f"GPU model {model} is divided by cells, and the cells of {wanted.name} come to {there},"
+                f" not {gpus}"
+            )
+            expected = f"{there}, or left out; its cells are changed by PUT /cells"
+            problems.append(FieldError(f"guaranteed.{model}", problem, expected))
+    if problems:
+        raise Invalid(_summary(problems), problems)
+    return replace(wanted, guaranteed={**wanted.guaranteed, **owned})
+
+
+def _check_guarantees(row: VirtualCluster, wanted: Wanted) -> None:
+    """Raise QuotaExceeded when all virtual clusters together would be promised GPUs there are not."""
+    there = dict(
+        Gpu.objects.filter(present=True).values_list("node__gpu_model__name").annotate(gpus=Count("id"))
+    )
+    promised: Counter[str] = Counter()
+    for model, gpus in Guarantee.objects.exclude(virtual_cluster_id=row.pk).values_list("gpu_model", "gpus"):
+        promised[model] += gpus
+    problems = []
+    divided = cells_in_force().layout.gpu_models
+    for model, gpus in wanted.guaranteed.items():
+        if model in divided:
+            continue  # Cells are counted against the hardware when they are given.
+        left = max(there.get(model, 0) - promised[model], 0)
+        if gpus > left:
+            problem = (
+                f"{gpus} {model} are {gpus - left} too many: the cluster has {there.get(model, 0)}, and"
+                f" {promised[model]} are guaranteed to other virtual clusters"
+            )
+            problems.append(FieldError(f"guaranteed.{model}", problem, f"at most {left}"))
+    if problems:
+        raise QuotaExceeded(_summary(problems), problems)
+
+
+def _check_loans(row: VirtualCluster, wanted: Wanted) -> None:
+    """Raise Conflict when what the virtual cluster has lent would no longer be its own."""
+    own, now = own_guarantees(), database_now()
+    after = replace(own, gpus={**own.gpus, row.name: wanted.guaranteed})
+    if found := problems_with_loans(own, after, now):
+        problems = [FieldError(problem.field, problem.problem, problem.hint) for problem in found]
+        raise Conflict(_summary(problems), problems)
+
+
+def _check_market(row: VirtualCluster) -> None:
+    """Raise Conflict when the virtual cluster takes part in the market, or did."""
+    now = database_now()
+    mine = Q(offer__lender=row) | Q(borrower=row)
+    going_on = Loan.objects.alias(over_at=OVER_AT).filter(mine, over_at__gt=now).order_by("id")
+    offers = Offer.objects.filter(lender=row, state=OfferState.OPEN, ends_at__gt=now).order_by("id")
+    if going_on or offers:
+        named = [f"loan {loan.id}" for loan in going_on[:5]] + [f"offer {offer.id}" for offer in offers[:5]]
+        raise Conflict(
+            f"Virtual cluster {row.name} takes part in the market ({', '.join(named)}); end its loans and"
+            " withdraw its offers first."
+        )
+    paid = Q(debit__virtual_cluster=row) | Q(credit__virtual_cluster=row)
+    if Loan.objects.filter(mine).exists() or CreditTransfer.objects.filter(paid).exists():
+        raise Conflict(
+            f"Virtual cluster {row.name} is part of the history of the market; take away its guarantees"
+            " and members instead."
+        )
+
+
+def _facts(row: VirtualCluster) -> dict[str, Any]:
+    return {
+        "policy": row.policy,
+        "policy_parameters": row.policy_parameters,
+        "placer": row.placer,
+        "default_time_limit_seconds": row.default_time_limit_seconds,
+        **least_seconds(row),
+        "guaranteed": dict(row.guarantees.values_list("gpu_model", "gpus")),
+        "members": dict(row.members.values_list("tenant__name", "weight")),
+    }
+
+
+@contextmanager
+def recorded_change(row: VirtualCluster, *, actor: str) -> Iterator[None]:
+    """Write the event of a change that is made inside."""
+    before = _facts(row)
+    yield
+    _record(row, "virtual_cluster.changed", actor=actor, before=before)
+
+
+def _record(row: VirtualCluster, kind: str, *, actor: str, before: dict[str, Any]) -> None:
+    Event.objects.create(
+        at=database_now(),
+        kind=kind,
+        subject="virtual_cluster",
+        subject_id=row.id,
+        actor=actor,
+        message=row.name,
+        data={"before": before, "after": _facts(row)},
+    )
+
+
+def _summary(problems: list[FieldError]) -> str:
+    rest = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{problems[0].field}: {problems[0].problem}{rest}."

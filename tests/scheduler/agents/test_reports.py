@@ -1,0 +1,361 @@
+"""What the server makes of an agent's reports: repeated, late and lost ones change nothing."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from nodeagent.messages import (
+    PROTOCOL,
+    Inventory,
+    InventoryGpu,
+    LogBatch,
+    LogChunk,
+    PartReport,
+    ProgressLine,
+    Report,
+)
+from scheduler.agents.services.leases import GANG_READY_SECONDS, expire_leases
+from scheduler.agents.services.reports import report_apply
+from scheduler.attempts.models import StopCause
+from scheduler.attempts.services.life import attempt_stop
+from scheduler.logs.services.storing import logs_append
+from scheduler.models import Event, Node
+from scheduler.models import LogChunk as StoredChunk
+from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+def report(node: Node, *parts: PartReport, **fields):
+    fields = {"protocol": PROTOCOL, "boot": node.boot, "generation": 0, "parts": parts, **fields}
+    return report_apply(node, Report(**fields))
+
+
+def exited(attempt, code=0, **fields) -> PartReport:
+    fields = {"started_at": 1.0, "ended_at": 2.0, **fields}
+    return PartReport(attempt=attempt.id, state="exited", exit_code=code, **fields)
+
+
+def gang(*, replicas=2, **spec):
+    """A job of one GPU on each of as many nodes, about to start."""
+    nodes = [make_node(gpus=1) for _ in range(replicas)]
+    attempt = make_attempt(make_job(replicas=replicas, **spec), gpus_of(*nodes), state="starting", go=False)
+    return nodes, attempt
+
+
+def test_a_gang_goes_when_every_node_is_ready():
+    (left, right), attempt = gang()
+    ready = PartReport(attempt=attempt.id, state="ready", master_port=5555)
+    (part,) = report(left, ready).parts
+    assert (part.go, part.has_rank_zero, part.world_size) == (False, True, 2)
+    (part,) = report(right, PartReport(attempt=attempt.id, state="ready")).parts
+    assert (part.go, part.master_address, part.master_port) == (True, "127.0.0.1", 5555)
+    assert not part.has_rank_zero
+    (part,) = report(left, ready).parts
+    assert part.go
+
+
+def test_the_job_runs_when_every_node_does():
+    (left, right), attempt = gang()
+    running = PartReport(attempt=attempt.id, state="running")
+    report(left, running)
+    attempt.job.refresh_from_db()
+    assert attempt.job.state == "queued"
+    report(right, running)
+    report(right, running)
+    attempt.refresh_from_db()
+    attempt.job.refresh_from_db()
+    assert (attempt.state, attempt.job.state) == ("running", "running")
+    assert attempt.job.started_at is not None
+    assert Event.objects.filter(job_id=attempt.job_id, kind="job.started").count() == 1
+
+
+def test_the_last_exit_ends_the_job_and_frees_its_gpus():
+    (left, right), attempt = gang()
+    for node in (left, right):
+        report(node, PartReport(attempt=attempt.id, state="running"))
+    assert report(left, exited(attempt)).parts == ()
+    assert list(attempt.allocation.gpus.values_list("phase", flat=True).order_by("gpu_id")) == [
+        "held",
+        "held",
+    ]
+    report(right, exited(attempt))
+    attempt.refresh_from_db()
+    job = attempt.job
+    job.refresh_from_db()
+    assert (attempt.state, attempt.outcome, job.state, job.exit_code) == (
+        "ended",
+        "succeeded",
+        "succeeded",
+        0,
+    )
+    assert attempt.allocation.gpus.exclude(phase="released").count() == 0
+    assert job.service["V100"] > 0
+
+
+def test_a_repeated_exit_changes_nothing():
+    (node,), attempt = gang(replicas=1)
+    report(node, exited(attempt))
+    before = Event.objects.count()
+    report(node, exited(attempt, code=1))
+    attempt.job.refresh_from_db()
+    assert attempt.job.state == "succeeded"
+    assert Event.objects.count() == before
+
+
+def test_one_failure_stops_the_gang_and_its_words_are_kept():
+    (left, right), attempt = gang()
+    for node in (left, right):
+        report(node, PartReport(attempt=attempt.id, state="running"))
+    report(left, exited(attempt, code=1, category="user_error", message="KeyError: 'x'"))
+    (part,) = report(right).parts
+    assert part.stop
+    report(right, exited(attempt, code=143, category="stopped"))
+    job = attempt.job
+    job.refresh_from_db()
+    assert (job.state, job.exit_code, job.message) == ("failed", 1, "KeyError: 'x'")
+
+
+def test_hardware_failures_are_tried_again_with_backoff_and_not_for_ever():
+    (node,), attempt = gang(replicas=1, max_attempts=2)
+    job = attempt.job
+    report(node, exited(attempt, code=1, category="hardware", message="Xid 79"))
+    job.refresh_from_db()
+    assert (job.state, job.failures) == ("queued", 1)
+    assert job.eligible_at > timezone.now()
+    second = make_attempt(job, gpus_of(node), state="starting")
+    report(node, exited(second, code=1, category="hardware", message="Xid 79"))
+    job.refresh_from_db()
+    assert (job.state, job.failures, job.message) == ("failed", 2, "Xid 79")
+
+
+def test_a_job_whose_gpu_broke_goes_on_elsewhere_and_says_so():
+    for _ in range(3):
+        make_node(gpus=1)
+    (node,), attempt = gang(replicas=1)
+    report(node, exited(attempt, code=1, category="hardware", message="CUDA error: uncorrectable ECC error"))
+    attempt.job.refresh_from_db()
+    attempt.refresh_from_db()
+    assert (attempt.failure, attempt.job.avoid_nodes) == ("gpu_ecc_error", [node.id])
+    said = Event.objects.get(kind="job.requeued", job_id=attempt.job_id).message
+    assert said.endswith(
+        "It is tried again: the GPU's memory is faulty; attempt 2 of 3 on another node after 5 s."
+    )
+
+
+def test_the_last_nodes_are_not_avoided():
+    (node,), attempt = gang(replicas=1)
+    report(node, exited(attempt, code=1, category="hardware", message="Xid 79"))
+    attempt.job.refresh_from_db()
+    assert attempt.job.avoid_nodes == []
+
+
+def test_a_node_whose_hardware_fails_jobs_of_several_tenants_gets_no_more():
+    node, tenants = make_node(gpus=1), [make_tenant(), make_tenant()]
+    for number in range(3):
+        # Three of one tenant would be no more than its word.
+        assert not Node.objects.get().cordoned
+        job = make_job(tenant=tenants[number == 2])
+        attempt = make_attempt(job, gpus_of(node), state="starting")
+        report(node, exited(attempt, code=1, category="hardware", message="Xid 79"))
+    assert Node.objects.get().cordoned
+    event = Event.objects.get(kind="node.cordoned")
+    assert (event.actor, event.message) == (
+        "health",
+        "Its hardware failed 3 jobs of 2 tenants within 6 hours, the last one: Xid 79",
+    )
+
+
+def test_a_user_error_is_tried_again_where_its_owner_asks_for_that():
+    retry = {"attempts": {"semantic_error": 2}}
+    (node,), attempt = gang(replicas=1, retry=retry)
+    for state, number in (("queued", 1), ("failed", 2)):
+        report(node, exited(attempt, code=1, category="user_error", message="KeyError: 'x'"))
+        attempt.job.refresh_from_db()
+        assert (attempt.job.state, attempt.job.failures) == (state, number)
+        if state == "queued":
+            attempt = make_attempt(attempt.job, gpus_of(node), state="starting")
+
+
+def test_a_preempted_job_is_queued_again_even_if_it_left_with_zero():
+    (node,), attempt = gang(replicas=1)
+    report(node, PartReport(attempt=attempt.id, state="running"))
+    attempt.refresh_from_db()
+    attempt.job.refresh_from_db()
+    attempt_stop(attempt, cause=StopCause.PREEMPTED, actor="round 1", message="Reclaimed by job 7.")
+    (part,) = report(node).parts
+    assert part.stop
+    report(node, exited(attempt, code=0, category="stopped"))
+    attempt.refresh_from_db()
+    attempt.job.refresh_from_db()
+    assert (attempt.outcome, attempt.job.state, attempt.job.preemptions) == ("preempted", "queued", 1)
+
+
+@pytest.mark.parametrize(("category", "state"), [("lost", "queued"), ("out_of_disk", "failed")])
+def test_what_did_not_end_by_itself_is_not_done_even_if_it_left_with_zero(category: str, state: str):
+    """A minder that was killed has not seen how its processes ended."""
+    (node,), attempt = gang(replicas=1)
+    report(node, PartReport(attempt=attempt.id, state="running"))
+    report(node, exited(attempt, code=0, category=category))
+    attempt.job.refresh_from_db()
+    assert attempt.job.state == state
+
+
+def test_a_part_that_was_stopped_before_it_started_has_no_exit_code_and_that_is_fine():
+    (node,), attempt = gang(replicas=1)
+    attempt_stop(attempt, cause=StopCause.CANCELLED, actor="user ada")
+    report(node, exited(attempt, code=None, category="stopped", started_at=None))
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.outcome, attempt.exit_code) == ("ended", "cancelled", 143)
+
+
+def test_a_job_that_was_done_before_the_stop_reached_it_is_done():
+    (node,), attempt = gang(replicas=1)
+    report(node, PartReport(attempt=attempt.id, state="running"))
+    attempt.refresh_from_db()
+    attempt.job.refresh_from_db()
+    attempt_stop(attempt, cause=StopCause.PREEMPTED, actor="round 1")
+    report(node, exited(attempt, code=0))
+    attempt.job.refresh_from_db()
+    assert attempt.job.state == "succeeded"
+
+
+def test_a_report_for_an_attempt_of_the_past_or_of_another_node_is_ignored():
+    (_node,), attempt = gang(replicas=1)
+    other = make_node(gpus=1)
+    assert report(other, exited(attempt), PartReport(attempt=10**9, state="running")).parts == ()
+    attempt.refresh_from_db()
+    assert attempt.state == "starting"
+
+
+def test_the_inventory_is_taken_over_and_what_vanished_is_kept_as_absent():
+    node = make_node(gpus=2, state="new")
+    node.boot = ""
+    node.save()
+    assert report(node, boot="life-1").want_inventory
+    gpu = InventoryGpu(index=0, uuid="u0", memory_bytes=2**34, socket=1, switch=3)
+    inventory = Inventory(
+        gpu_model="H200", gpus=(gpu,), cpus=8.0, memory_bytes=2**36, address="10.0.0.9", agent_version="1"
+    )
+    answer = report(node, boot="life-1", inventory=inventory)
+    assert not answer.want_inventory
+    node.refresh_from_db()
+    assert (node.state, node.gpu_model.name, node.address) == ("ready", "H200", "10.0.0.9")
+    assert list(node.gpus.order_by("index").values_list("index", "uuid", "switch", "present")) == [
+        (0, "u0", 3, True),
+        (1, f"{node.name}-1", 0, False),
+    ]
+
+
+def test_generations_grow_with_every_answer():
+    node = make_node()
+    assert report(node).generation < report(node).generation
+
+
+def test_a_report_of_a_node_without_news_costs_two_statements(django_assert_num_queries):
+    node = make_node()
+    report(node)
+    with django_assert_num_queries(2):
+        report(node)
+
+
+def test_progress_is_stored_once_and_gives_throughput():
+    (node,), attempt = gang(replicas=1)
+    lines = tuple(
+        ProgressLine(sequence=i, at=1000.0 + i, step=i * 10, samples=i * 640.0, values={"total_steps": 50})
+        for i in range(1, 4)
+    )
+    for _ in range(2):
+        report(node, PartReport(attempt=attempt.id, state="running", progress=lines))
+    assert attempt.progress.count() == 3
+    attempt.refresh_from_db()
+    assert (attempt.step, attempt.total_steps, attempt.throughput) == (30, 50, 640.0)
+
+
+def chunk(sequence, text="x") -> LogChunk:
+    return LogChunk(sequence=sequence, at=1000.0, text=text)
+
+
+def test_log_chunks_are_stored_once_and_in_order():
+    (node,), attempt = gang(replicas=1)
+
+    def send(*chunks):
+        return logs_append(node, LogBatch(attempt=attempt.id, rank=0, chunks=chunks)).next_sequence
+
+    assert send(chunk(0), chunk(1)) == 2
+    assert send(chunk(0), chunk(1), chunk(2, "a\x00b")) == 3
+    assert send(chunk(4)) == 3
+    stored = StoredChunk.objects.filter(attempt=attempt).order_by("sequence")
+    assert [(each.sequence, each.text) for each in stored] == [(0, "x"), (1, "x"), (2, "a\ufffdb")]
+
+
+def test_an_agent_that_knows_no_limit_is_cut_off(settings):
+    (node,), attempt = gang(replicas=1)
+    settings.CONFIG = settings.CONFIG.model_copy(update={"log_bytes_per_attempt": 10})
+    sequence, answers = 0, []
+    while not answers or not answers[-1].full:
+        assert sequence < 100
+        batch = LogBatch(attempt=attempt.id, rank=0, chunks=(chunk(sequence, "x" * 8_000),))
+        answers.append(logs_append(node, batch))
+        sequence += 1
+    assert StoredChunk.objects.filter(attempt=attempt).count() == sequence - 1 == 9
+
+
+def test_a_node_cannot_write_another_nodes_log():
+    (_left, right), attempt = gang()
+    answer = logs_append(right, LogBatch(attempt=attempt.id, rank=0, chunks=(chunk(0),)))
+    assert answer.full
+    assert not StoredChunk.objects.exists()
+
+
+def silent(node: Node, seconds: float = 3_600) -> None:
+    Node.objects.filter(id=node.id).update(lease_expires_at=timezone.now() - timedelta(seconds=seconds))
+
+
+def test_a_silent_node_is_lost_its_job_queued_and_its_gpus_given_back():
+    (left, right), attempt = gang()
+    for node in (left, right):
+        report(node, PartReport(attempt=attempt.id, state="running"))
+    silent(left)
+    expire_leases()
+    left.refresh_from_db()
+    assert left.state == "lost"
+    (part,) = report(right).parts
+    assert part.stop
+    report(right, exited(attempt, code=143, category="stopped"))
+    attempt.refresh_from_db()
+    attempt.job.refresh_from_db()
+    assert (attempt.outcome, attempt.job.state) == ("lost", "queued")
+    assert attempt.allocation.gpus.exclude(phase="released").count() == 0
+
+
+def test_a_lease_that_just_ended_is_given_its_margin():
+    node = make_node(gpus=1)
+    silent(node, seconds=1)
+    expire_leases()
+    node.refresh_from_db()
+    assert node.state == "ready"
+
+
+def test_a_lost_node_that_reports_again_is_ready_and_told_to_run_nothing_of_the_past():
+    (node,), attempt = gang(replicas=1)
+    silent(node)
+    expire_leases()
+    answer = report(node, PartReport(attempt=attempt.id, state="running"))
+    assert answer.parts == ()
+    node.refresh_from_db()
+    assert node.state == "ready"
+    attempt.job.refresh_from_db()
+    assert attempt.job.state == "queued"
+
+
+def test_a_gang_that_is_never_complete_is_stopped():
+    (left, right), attempt = gang()
+    report(left, PartReport(attempt=attempt.id, state="ready", master_port=1))
+    attempt.starting_at = timezone.now() - timedelta(seconds=GANG_READY_SECONDS + 1)
+    attempt.save()
+    expire_leases()
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.stop_cause) == ("stopping", "gang_timeout")
+    assert right.name in attempt.stop_message

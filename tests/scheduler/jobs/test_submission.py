@@ -1,0 +1,160 @@
+"""The statements behind a submit: few, and right about order and limits."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from scheduler.jobs.services.control import job_submit, jobs_submit_bulk
+from scheduler.models import Event, Job, Node
+from tenants.errors import Invalid, QuotaExceeded
+from tenants.models import Tenant
+from tenants.selectors import Viewer, viewer_of
+from tests.scheduler.builders import make_cells, make_job, make_member, make_node, make_tenant, make_vc
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def member() -> Viewer:
+    tenant = make_tenant("vision")
+    make_node(gpus=8)
+    make_vc("research", members=[tenant], guaranteed={"V100": 8})
+    return viewer_of(make_member(tenant))
+
+
+def spec(**fields: object) -> dict:
+    return {"name": "train", "command": ["true"], "gpus": 1, **fields}
+
+
+def test_a_submit_costs_few_statements_and_a_thousand_cost_no_more(
+    member: Viewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.jobs.services.queue_room.COUNT_KEPT_SECONDS", 1e9)
+    job_submit(viewer=member, tenant=None, spec=spec())
+
+    def statements(count: int) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            jobs_submit_bulk(viewer=member, tenant=None, specs=[spec()] * count)
+        return len(captured)
+
+    # The queue is not counted again: savepoint, facts, insert, release.
+    assert statements(2) == statements(500) <= 4
+
+
+def test_what_no_cell_ever_holds_is_refused(member: Viewer) -> None:
+    make_cells(
+        {
+            "types": {
+                "SWITCH": {"of": "V100", "count": 2},
+                "NODE": {"of": "SWITCH", "count": 4, "node": True},
+            },
+            "physical": [{"type": "NODE", "nodes": [Node.objects.get().name]}],
+            "virtual_clusters": {"research": {"cells": {"SWITCH": 3}}},
+        }
+    )
+    with pytest.raises(Invalid, match="has 2 GPUs on one node; one replica needs 3"):
+        job_submit(viewer=member, tenant=None, spec=spec(gpus=3))
+    assert job_submit(viewer=member, tenant=None, spec=spec(gpus=2, replicas=3)).gpus == 6
+    assert job_submit(viewer=member, tenant=None, spec=spec(gpus=3, guarantee="opportunistic")).gpus == 3
+
+
+def test_a_pinned_cell_is_named_by_a_guaranteed_job_of_its_owner(member: Viewer) -> None:
+    make_node("node-b", gpus=8)
+    make_cells(
+        {
+            "types": {"NODE": {"of": "V100", "count": 8, "node": True}},
+            "physical": [{"type": "NODE", "nodes": [node.name]} for node in Node.objects.order_by("id")],
+            "virtual_clusters": {"research": {"pinned": {"demo": "node-b"}}},
+        }
+    )
+    job = job_submit(viewer=member, tenant=None, spec=spec(gpus=8, pinned_cell="demo"))
+    assert (job.shape["pinned_cell"], job.spec["pinned_cell"]) == ("demo", "demo")
+    with pytest.raises(Invalid) as refused:
+        job_submit(viewer=member, tenant=None, spec=spec(pinned_cell="demmo"))
+    (problem,) = refused.value.fields
+    assert (problem.field, problem.expected) == ("pinned_cell", "Name demo, or none.")
+    with pytest.raises(Invalid, match="All V100 cells of virtual cluster research are pinned"):
+        job_submit(viewer=member, tenant=None, spec=spec(gpus=8))
+    with pytest.raises(Invalid, match="an opportunistic job can not ask for a pinned cell"):
+        job_submit(viewer=member, tenant=None, spec=spec(pinned_cell="demo", guarantee="opportunistic"))
+
+
+def test_nodes_are_named_that_are_there_and_can_hold_the_job(member: Viewer) -> None:
+    make_node("node-b", gpus=8)
+    job = job_submit(viewer=member, tenant=None, spec=spec(gpus=8, nodes={"only": ["node-b"]}))
+    assert job.shape["nodes"] == job.spec["nodes"] == {"only": ["node-b"], "avoid": []}
+    with pytest.raises(Invalid) as refused:
+        job_submit(viewer=member, tenant=None, spec=spec(nodes={"only": ["node-b"], "avoid": ["node-bb"]}))
+    (problem,) = refused.value.fields
+    assert problem.field == "nodes.avoid"
+    assert (
+        problem.problem == "there is no node 'node-bb' with GPUs in this cluster (did you mean \"node-b\"?)"
+    )
+    large = spec(gpus=8, replicas=2, nodes={"only": ["node-b"]}, guarantee="opportunistic")
+    with pytest.raises(Invalid, match="there are 8 V100 for it; it needs 16") as refused:
+        job_submit(viewer=member, tenant=None, spec=large)
+    (problem,) = refused.value.fields
+    assert (problem.field, problem.expected[:18]) == ("nodes.only", "It would fit with ")
+
+
+def test_ids_follow_the_order_of_the_request(member: Viewer) -> None:
+    names = [f"job-{number:03d}" for number in range(300)]
+    jobs = jobs_submit_bulk(viewer=member, tenant=None, specs=[spec(name=name) for name in names])
+    assert [job.id for job in jobs] == sorted(job.id for job in jobs)
+    assert list(Job.objects.order_by("id").values_list("name", flat=True)) == names
+    events = Event.objects.filter(kind="job.submitted").order_by("id")
+    assert list(events.values_list("job_id", flat=True)) == [job.id for job in jobs]
+
+
+def test_what_is_stored_equals_what_the_orm_would_store(member: Viewer) -> None:
+    wanted = spec(
+        name="all",
+        gpus=2,
+        gpu_model=["V100"],
+        env={"TEXT": 'quotes " and \\ and ü'},
+        priority=-3,
+        time_limit="90s",
+        labels={"a": "b"},
+        topology={"level": "node"},
+    )
+    given = job_submit(viewer=member, tenant="vision", spec=wanted)
+    stored = Job.objects.get(id=given.id)
+    for field in Job._meta.concrete_fields:
+        assert getattr(stored, field.attname) == getattr(given, field.attname), field.name
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"throughput": {"V100": 0}},
+        {"throughput": {"V100": 0, "K80": 5}, "gpu_model": ["V100"]},
+    ],
+)
+def test_a_job_that_runs_on_no_model_is_refused(member: Viewer, wanted: dict) -> None:
+    with pytest.raises(Invalid) as refused:
+        job_submit(viewer=member, tenant="vision", spec=spec(**wanted))
+    (field,) = refused.value.fields
+    assert field.field == "throughput"
+    assert "runs on no GPU model that it accepts" in field.problem
+    assert "V100" in field.expected
+
+
+def test_a_job_that_runs_on_one_of_its_models_is_taken(member: Viewer) -> None:
+    make_node(gpu_model="K80")
+    job = job_submit(viewer=member, tenant="vision", spec=spec(throughput={"V100": 0}, deadline="2h"))
+    assert job.shape["throughput"] == {"V100": 0.0}
+    assert job.shape["deadline_seconds"] == 7_200.0
+
+
+def test_the_limit_of_unfinished_jobs_counts_what_a_bulk_adds(member: Viewer) -> None:
+    Tenant.objects.filter(name="vision").update(most_unfinished_jobs=5)
+    jobs_submit_bulk(viewer=member, tenant=None, specs=[spec()] * 3)
+    with pytest.raises(QuotaExceeded):
+        jobs_submit_bulk(viewer=member, tenant=None, specs=[spec()] * 3)
+    jobs_submit_bulk(viewer=member, tenant=None, specs=[spec()] * 2)
+    with pytest.raises(QuotaExceeded):
+        job_submit(viewer=member, tenant=None, spec=spec())
+    make_job()
+    assert Job.objects.filter(tenant__name="vision").count() == 5
+    Job.objects.filter(tenant__name="vision").first().delete()
+    job_submit(viewer=member, tenant=None, spec=spec())
