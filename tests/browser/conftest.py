@@ -24,7 +24,7 @@ FLAGS = [
     "--disable-sync",
 ]
 
-expect.set_options(timeout=15_000)
+expect.set_options(timeout=30_000)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from controlplane.embedded import ports
 from controlplane.embedded.spawn import Spawn
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Short leases, so that a lost node is lost within a test's patience.
-FAST = {"ALLOT_NODE_LEASE_SECONDS": "4", "ALLOT_NODE_LEASE_MARGIN_SECONDS": "2", "ALLOT_ROUND_SECONDS": "2"}
+#: Short leases, so that a lost node is lost within a test's patience; not so short that one runs out while an
+#: agent or a server that was killed starts again on a busy machine.
+FAST = {"ALLOT_NODE_LEASE_SECONDS": "12", "ALLOT_NODE_LEASE_MARGIN_SECONDS": "3", "ALLOT_ROUND_SECONDS": "2"}
 SERVER_VARIABLES = ("DATABASE_URL", "REDIS_URL", "ALLOT_SECRET_KEY", "ALLOT_HOME")
 FINAL = {"succeeded", "failed", "cancelled"}
 # How each child of the supervisor is told from the others.
@@ -35,7 +36,7 @@ CHILDREN = {
 }
 
 
-def until(condition: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60.0, what: str = "") -> Any:
     """Return the condition's first true value; fail when the time is over."""
     end = time.monotonic() + seconds
     while not (value := condition()):
@@ -197,7 +198,7 @@ class Installation:
         agent = Agent(name, configuration, folder / f"{name}.log", program=program)
         agent.start()
         self.agents.append(agent)
-        until(lambda: self.call("GET", f"nodes/{name}")["state"] == "ready", 30, f"node {name} to be ready")
+        until(lambda: self.call("GET", f"nodes/{name}")["state"] == "ready", 60, f"node {name} to be ready")
         return agent
 
     def submit(self, **spec: Any) -> int:

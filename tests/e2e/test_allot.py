@@ -76,6 +76,6 @@ def test_a_submission_while_the_web_server_is_away_is_one_job(
     submitting = start(environment, *submit_arguments("true", "-q", "--wait"))
     printed, told = submitting.communicate(timeout=120)
     assert submitting.returncode == 0, told
-    job = until(lambda: platform.wait_for(int(printed), "succeeded"), 30, "the job")
+    job = until(lambda: platform.wait_for(int(printed), "succeeded"), 60, "the job")
     jobs = platform.call("GET", "jobs?q=cli&page_size=200")["results"]
     assert {found["id"] for found in jobs} - before == {job["id"]}

@@ -43,7 +43,7 @@ def test_a_job_runs_writes_its_log_and_succeeds(platform):
     )
     done = platform.wait_for(job, "succeeded")
     assert (done["exit_code"], done["attempts"]) == (0, 1)
-    text = until(lambda: log_of(platform, job), 10, "the log")
+    text = until(lambda: log_of(platform, job), 60, "the log")
     assert text.startswith("rank 0 of 1 on V100 ")
     kinds = [event["kind"] for event in platform.call("GET", f"jobs/{job}/events")["results"]]
     for kind in ("job.succeeded", "attempt.ended", "attempt.running", "attempt.starting"):
@@ -87,7 +87,7 @@ def test_an_opportunistic_job_is_preempted_and_resumes_from_its_checkpoint(platf
         **spec(DIGITS + "--steps 150 --seed 5 --step-seconds 0.05", replicas=8, guarantee="opportunistic")
     )
     platform.wait_for(borrower, "running")
-    until(lambda: platform.call("GET", f"jobs/{borrower}/progress")["points"], 20, "its first progress")
+    until(lambda: platform.call("GET", f"jobs/{borrower}/progress")["points"], 60, "its first progress")
     owner = platform.submit(**spec("echo mine", gpus=4))
     platform.wait_for(owner, "succeeded")
     done = platform.wait_for(borrower, "succeeded", seconds=90)
@@ -114,7 +114,7 @@ def test_a_cancelled_job_leaves_no_process_and_no_gpu(platform):
     platform.call("POST", f"jobs/{job}/cancel", {})
     platform.wait_for(job, "cancelled", seconds=30)
     assert not processes_with_setting(mark)
-    until(lambda: platform.call("GET", "cluster")["gpus"]["held"] == 0, 10, "no GPU to be held")
+    until(lambda: platform.call("GET", "cluster")["gpus"]["held"] == 0, 60, "no GPU to be held")
 
 
 def test_a_job_over_its_time_limit_is_stopped_and_failed(platform):
@@ -127,7 +127,7 @@ def test_a_waiting_job_says_why_in_the_next_round(platform):
     holder = platform.submit(**spec("sleep 600", gpus=4, replicas=2))
     platform.wait_for(holder, "running")
     waiting = platform.submit(**spec("true", gpus=2))
-    why = until(lambda: platform.call("GET", f"jobs/{waiting}/why")["reasons"], 10, "a reason")
+    why = until(lambda: platform.call("GET", f"jobs/{waiting}/why")["reasons"], 60, "a reason")
     assert why[0]["code"]
     assert "research" in why[0]["message"]
     platform.call("POST", f"jobs/{holder}/cancel", {})

@@ -62,7 +62,7 @@ def everything_is_well(platform: Installation, jobs: list[int]) -> None:
         ).fetchall()
         assert [each for each in broken if not of_a_killed_server(each[1])] == []
     assert platform.call("GET", "cluster")["gpus"]["held"] == 0
-    until(lambda: not any(agent.minders() for agent in platform.agents), 15, "every minder to be gone")
+    until(lambda: not any(agent.minders() for agent in platform.agents), 60, "every minder to be gone")
 
 
 def of_a_killed_server(error: str) -> bool:
@@ -86,14 +86,14 @@ def test_agent_that_stays_away(platform: Installation, left: Agent, workload: li
     """Its jobs end with the lease and run again elsewhere, never in two places at once."""
     left.kill()
     platform.wait_for(workload[0], "running", "succeeded")
-    until(lambda: platform.call("GET", "nodes/left")["state"] == "lost", 30, "the node to be lost")
+    until(lambda: platform.call("GET", "nodes/left")["state"] == "lost", 60, "the node to be lost")
     left.start()
     everything_is_well(platform, workload)
 
 
 def test_minder(platform: Installation, workload: list[int]):
     """What it guarded dies with it and is tried again."""
-    victim = until(lambda: [m for agent in platform.agents for m in agent.minders()], 10, "a minder")[0]
+    victim = until(lambda: [m for agent in platform.agents for m in agent.minders()], 60, "a minder")[0]
     victim.kill()
     everything_is_well(platform, workload)
 
@@ -118,7 +118,7 @@ def test_worker_during_a_round(platform: Installation, workload: list[int]):
 def test_server_process(platform: Installation, workload: list[int], child: str):
     pid = platform.pid_of(child)
     kill(pid)
-    until(lambda: (new := find(platform, child)) and new != pid, 30, f"{child} to be started again")
+    until(lambda: (new := find(platform, child)) and new != pid, 60, f"{child} to be started again")
     everything_is_well(platform, workload)
     after = platform_submit_again(platform)
     everything_is_well(platform, [after])

@@ -134,7 +134,7 @@ def test_cells_are_lent_used_and_given_back_on_time(platform: Installation) -> N
     # A credit for a thousand seconds, of which there were eight at most, rounded up.
     assert 0 < loan["paid"] <= 0.008 + 0.001
 
-    ended = until(lambda: _ended(platform, loan["id"]), 20, "the loan to end")
+    ended = until(lambda: _ended(platform, loan["id"]), 60, "the loan to end")
     assert datetime.fromisoformat(ended["ends_at"]) == ends_at
     # The owner needs all of its cell now.
     owners = training("owners", {"L4": 10.0}, 20, tenant="owner", virtual_cluster="owner")

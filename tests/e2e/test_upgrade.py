@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 FIRST_AGENT = "6371750"
 #: Longer than anything here takes on a busy machine.
 PATIENT = FAST | {"ALLOT_NODE_LEASE_SECONDS": "120"}
+#: So short that the job still runs when the lease ends.
+HASTY = FAST | {"ALLOT_NODE_LEASE_SECONDS": "4", "ALLOT_NODE_LEASE_MARGIN_SECONDS": "2"}
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +68,7 @@ def replace(platform: Installation, agent: Agent, root: Path) -> None:
         agent.process.wait(30)
         agent.root = root
         agent.start()
-        until(lambda: boot() != before, 30, "the other version to report")
+        until(lambda: boot() != before, 60, "the other version to report")
 
 
 def test_jobs_run_on_through_upgrade_and_downgrade_of_the_agent(platform: Installation, older: Path):
@@ -92,15 +94,15 @@ def test_back_within_the_lease_jobs_have_gone_on_as_if_nothing_had_been(platform
 
 def test_away_for_longer_than_the_lease_they_stand_still_and_go_on_where_they_were(platform: Installation):
     stop(platform)
-    platform.settings = FAST
+    platform.settings = HASTY
     platform.start("--no-demo")
     # A node of its own: the other one's last lease is a long one, whatever the setting is now.
     platform.add_node("hasty", gpus=1, gpu_model="P100")
     job = submit_counting(platform, gpu_model="P100", guarantee="opportunistic")
     stop(platform)
     attempts = platform.home.parent / "nodes" / "hasty" / "attempts"
-    until(lambda: list(attempts.glob("*/frozen")), 30, "the job to stand still, without a control plane")
-    time.sleep(2 * int(FAST["ALLOT_NODE_LEASE_SECONDS"]))
+    until(lambda: list(attempts.glob("*/frozen")), 60, "the job to stand still, without a control plane")
+    time.sleep(2 * int(HASTY["ALLOT_NODE_LEASE_SECONDS"]))
     platform.start("--no-demo")
     ran_undisturbed(platform, job)
 

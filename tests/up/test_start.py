@@ -27,7 +27,7 @@ def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
         env={key: value for key, value in os.environ.items() if not key.startswith(SETTINGS)} | environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
 
 

@@ -58,7 +58,7 @@ def test_a_signal_stops_all_in_order(tmp_path: Path, number: signal.Signals) -> 
         running.wait_until_ready()
         pids = [running.pid("database"), running.pid("web")]
         running.process.send_signal(number)
-        assert running.process.wait(timeout=10) == 0
+        assert running.process.wait(timeout=60) == 0
         assert (tmp_path / "ended").read_text().split() == ["web", "database"]
         assert not any(map(psutil.pid_exists, pids))
 
@@ -91,7 +91,7 @@ def test_what_a_killed_child_had_started_ends_with_it(tmp_path: Path) -> None:
 
 def test_a_child_that_cannot_start_is_an_error_with_its_last_words(tmp_path: Path) -> None:
     with platform(tmp_path, manner="broken") as running:
-        assert running.process.wait(timeout=20) == 1
+        assert running.process.wait(timeout=60) == 1
         assert "web ended with exit status 1. It said last:" in running.said()
         assert "    cannot find my configuration" in running.said()
         assert str(tmp_path / "web.log") in running.said()
@@ -105,7 +105,7 @@ def test_a_second_signal_kills_a_child_that_does_not_listen(tmp_path: Path) -> N
         running.process.send_signal(signal.SIGINT)
         wait_until(lambda: "once more to kill" in running.said())
         running.process.send_signal(signal.SIGINT)
-        assert running.process.wait(timeout=10) == 0
+        assert running.process.wait(timeout=60) == 0
         assert "killing what still runs" in running.said()
         assert not psutil.pid_exists(web)
         assert not is_alive(job)
@@ -116,7 +116,7 @@ def test_a_child_that_does_not_listen_is_killed_when_its_time_is_up(tmp_path: Pa
         running.wait_until_ready()
         job = running.pid("helper")
         running.process.send_signal(signal.SIGINT)
-        assert running.process.wait(timeout=10) == 0
+        assert running.process.wait(timeout=60) == 0
         assert not is_alive(job)
         assert "web did not end within 2 s; killing it" in running.said()
         assert (tmp_path / "ended").read_text().split() == ["database"]

@@ -70,7 +70,7 @@ def test_a_first_start_runs_a_demonstration_and_ctrl_c_ends_it_all(platform: Ins
 
     assert platform.supervisor is not None
     platform.supervisor.send_signal(signal.SIGINT)
-    assert platform.supervisor.wait(timeout=40) == 0
+    assert platform.supervisor.wait(timeout=60) == 0
     left = processes_of(platform.home)
     assert not left, names(left)
     assert "killing it" not in printed(platform)
@@ -121,7 +121,7 @@ def test_with_servers_of_ones_own_no_embedded_one_is_started(tmp_path: Path) -> 
             assert httpx.get(f"http://127.0.0.1:{port}/readyz").json()["status"] == "ok"
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(timeout=30)
+            process.wait(timeout=60)
         assert "PostgreSQL" not in said()
         assert "Redis" not in said()
         assert not (home / "postgres").exists()

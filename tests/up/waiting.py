@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 def wait_until(
-    condition: Callable[[], bool], explain: Callable[[], str] = lambda: "", seconds: float = 20.0
+    condition: Callable[[], bool], explain: Callable[[], str] = lambda: "", seconds: float = 60.0
 ) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
