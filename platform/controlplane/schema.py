@@ -64,6 +64,18 @@ class Schema(AutoSchema):
             return "_".join(words)
         return "_".join([*words, VERBS[self.method]])
 
+    def get_serializer_name(self, serializer: serializers.Serializer, direction: str) -> str:
+        """The object's name: TokenOutput is what the API calls a Token."""
+        return type(serializer).__name__.removesuffix("Output")
+
+    def _map_basic_serializer(self, serializer: serializers.Serializer, direction: str) -> dict[str, Any]:
+        schema: dict[str, Any] = super()._map_basic_serializer(serializer, direction)
+        # A stored object has a value in every field, those included that a request may leave to their defaults.
+        is_stored = isinstance(serializer, serializers.ModelSerializer) or getattr(serializer, "is_stored", False)
+        if direction == "response" and is_stored:
+            schema["required"] = sorted(schema["properties"])
+        return schema
+
     def get_override_parameters(self) -> list[Any]:
         retry = WHEN_TO_RETRY if getattr(self.view, "is_heavy", False) else []
         if self.method != "POST" or self._is_public():

@@ -27,6 +27,7 @@ from tenants.selectors import viewer
 class FailureRule(serializers.Serializer):
     """An attempt that failed is of the class when the pattern is found and it ended in one of these ways."""
 
+    is_stored = True
     name = serializers.CharField(max_length=40)
     retry = serializers.ChoiceField(
         choices=[retry.value for retry in Retry],

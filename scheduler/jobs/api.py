@@ -159,7 +159,7 @@ class JobsCounts(GenericAPIView):
     filterset_class = JobFilter
     pagination_class = None
 
-    @extend_schema(responses=schemas.JobCounts)
+    @extend_schema(responses=schemas.JobCounts, filters=True)
     def get(self, request: Request) -> Response:
         """Count the visible jobs by state, under the same filters as the list."""
         jobs = self.filter_queryset(jobs_visible(viewer(request)))

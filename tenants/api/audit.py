@@ -71,7 +71,7 @@ class AuditFilter(filters.FilterSet):
         return queryset.extra(where=["address <<= %s::inet"], params=[str(network)])
 
 
-class AuditOutput(serializers.Serializer):
+class AuditEntryOutput(serializers.Serializer):
     id = serializers.IntegerField()
     at = serializers.DateTimeField()
     kind = serializers.ChoiceField(choices=KINDS, help_text="What it was done by.")
@@ -93,7 +93,7 @@ class AuditOutput(serializers.Serializer):
 class AuditView(ListAPIView):
     """Who changed, read or was refused what, from where. For operators; of a tenant for its admins."""
 
-    serializer_class = AuditOutput
+    serializer_class = AuditEntryOutput
     queryset = AuditEntry.objects.none()
     filterset_class = AuditFilter
 

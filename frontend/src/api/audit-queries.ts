@@ -2,8 +2,9 @@
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
-import { cursorOf, queryString, request } from "@/api/client";
-import type { AuditEntry, AuditStatus, Page } from "@/api/types";
+import { answerOf, api, queryString } from "@/api/client";
+import { cursorOf } from "@/api/pages";
+import type { operations } from "@/api/schema";
 
 export interface AuditFilters {
   /** A user, a node or the key of a token. */
@@ -24,12 +25,14 @@ export interface AuditFilters {
   until?: string | undefined;
 }
 
-/** Days are whole days, by the reader's clock. */
-function asked({ since, until, ...others }: AuditFilters): Record<string, string | undefined> {
+type Asked = NonNullable<operations["audit_list"]["parameters"]["query"]>;
+
+/** Days are whole days, by the reader's clock. What an address says is sent as it is: the server knows best. */
+function asked({ since, until, ...others }: AuditFilters): Asked {
   const dayAfter = until ? new Date(`${until}T00:00`) : undefined;
   dayAfter?.setDate(dayAfter.getDate() + 1);
   return {
-    ...others,
+    ...(others as Asked),
     since: since ? new Date(`${since}T00:00`).toISOString() : undefined,
     until: dayAfter?.toISOString(),
   };
@@ -39,7 +42,7 @@ export const auditQuery = (filters: AuditFilters) =>
   infiniteQueryOptions({
     queryKey: ["audit", filters],
     queryFn: ({ signal, pageParam }) =>
-      request<Page<AuditEntry>>("GET", `/audit${queryString({ ...asked(filters), cursor: pageParam })}`, { signal }),
+      answerOf(api.GET("/audit", { params: { query: { ...asked(filters), cursor: pageParam } }, signal })),
     initialPageParam: "",
     getNextPageParam: (page) => cursorOf(page.next),
     placeholderData: keepPreviousData,
@@ -49,11 +52,11 @@ export const auditQuery = (filters: AuditFilters) =>
 /** For operators. */
 export const auditStatusQuery = queryOptions({
   queryKey: ["audit", "status"],
-  queryFn: ({ signal }) => request<AuditStatus>("GET", "/audit/status", { signal }),
+  queryFn: ({ signal }) => answerOf(api.GET("/audit/status", { signal })),
   refetchInterval: 15_000,
 });
 
 /** Where the browser finds the file. */
 export function auditAddress(filters: AuditFilters): string {
-  return `/api/v1/audit/export${queryString(asked(filters))}`;
+  return `/api/v1/audit/export${queryString({ ...asked(filters) })}`;
 }

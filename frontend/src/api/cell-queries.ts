@@ -2,9 +2,8 @@
 
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
-import type { Advice, Anomalies, CellNode, Cells, VirtualClusterCells, WholeAdvice } from "@/api/cell-types";
-import { cursorOf, newIdempotencyKey, queryString, request } from "@/api/client";
-import type { Page } from "@/api/types";
+import { answerOf, api, once } from "@/api/client";
+import { cursorOf } from "@/api/pages";
 
 /** Cells of one parent that are asked for at a time. */
 export const CELLS_PER_PAGE = 50;
@@ -12,7 +11,7 @@ const LOOK_AGAIN_MS = 1000;
 
 export const cellsQuery = queryOptions({
   queryKey: ["cells"],
-  queryFn: ({ signal }) => request<Cells>("GET", "/cells", { signal }),
+  queryFn: ({ signal }) => answerOf(api.GET("/cells", { signal })),
 });
 
 /** The children of the cell at an address; without one, the topmost cells of the chain. */
@@ -20,10 +19,11 @@ export const cellTreeQuery = (chain: string, at: string | undefined) =>
   infiniteQueryOptions({
     queryKey: ["cells", "tree", chain, at ?? ""],
     queryFn: ({ signal, pageParam }) =>
-      request<Page<CellNode>>(
-        "GET",
-        `/cells/tree${queryString({ chain, at, cursor: pageParam, page_size: CELLS_PER_PAGE })}`,
-        { signal },
+      answerOf(
+        api.GET("/cells/tree", {
+          params: { query: { chain, at, cursor: pageParam, page_size: CELLS_PER_PAGE } },
+          signal,
+        }),
       ),
     initialPageParam: "",
     getNextPageParam: (page) => cursorOf(page.next),
@@ -32,33 +32,35 @@ export const cellTreeQuery = (chain: string, at: string | undefined) =>
 export const virtualClusterCellsQuery = (name: string) =>
   queryOptions({
     queryKey: ["cells", "of", name],
-    queryFn: ({ signal }) => request<VirtualClusterCells>("GET", `/virtual-clusters/${name}/cells`, { signal }),
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/virtual-clusters/{name}/cells", { params: { path: { name } }, signal })),
   });
-
-const anomaliesPath = (name: string) => `/virtual-clusters/${name}/anomalies`;
 
 /** What was measured last; looked at again while it is being measured anew. */
 export const anomaliesQuery = (name: string) =>
   queryOptions({
     queryKey: ["anomalies", name],
-    queryFn: ({ signal }) => request<Anomalies>("GET", anomaliesPath(name), { signal }),
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/virtual-clusters/{name}/anomalies", { params: { path: { name } }, signal })),
     refetchInterval: ({ state }) => (state.data?.state === "waiting" ? LOOK_AGAIN_MS : false),
   });
 
-export function measureAnomalies(name: string, hours: number): Promise<Anomalies> {
-  return request<Anomalies>("POST", anomaliesPath(name), { body: { hours }, idempotencyKey: newIdempotencyKey() });
-}
+export const measureAnomalies = (name: string, hours: number) =>
+  answerOf(
+    api.POST("/virtual-clusters/{name}/anomalies", { params: { path: { name }, header: once() }, body: { hours } }),
+  );
 
 export const adviceListQuery = queryOptions({
   queryKey: ["advice"],
-  queryFn: async ({ signal }) => (await request<Page<Advice>>("GET", "/cells/advice", { signal })).results,
+  queryFn: async ({ signal }) => (await answerOf(api.GET("/cells/advice", { signal }))).results,
 });
 
 /** Looked at again until it is made. */
 export const adviceQuery = (id: string) =>
   queryOptions({
     queryKey: ["advice", id],
-    queryFn: ({ signal }) => request<WholeAdvice>("GET", `/cells/advice/${id}`, { signal }),
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/cells/advice/{advice_id}", { params: { path: { advice_id: id } }, signal })),
     refetchInterval: ({ state }) =>
       state.data?.state === "waiting" || state.data?.state === "running" ? LOOK_AGAIN_MS : false,
   });

@@ -1,6 +1,8 @@
-/** One way to speak to the REST API: JSON in, JSON out, every refusal an ApiError. */
+/** The one client of the REST API: typed by its schema, and every refusal is an ApiError. */
 
-import type { FieldProblem } from "@/api/types";
+import createClient from "openapi-fetch";
+
+import type { FieldProblem, Error as Refusal, paths } from "@/api/schema";
 
 const BASE = "/api/v1";
 
@@ -39,59 +41,67 @@ export function newIdempotencyKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-interface RequestOptions {
-  body?: unknown;
-  signal?: AbortSignal;
-  idempotencyKey?: string;
+/** The header of a POST that is done once, however often it is sent. */
+export function once(key = newIdempotencyKey()): { "Idempotency-Key": string } {
+  return { "Idempotency-Key": key };
 }
 
-type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+/** The schema's routes, without what they all begin with. */
+type Routes = { [Path in keyof paths as Path extends `${typeof BASE}${infer Rest}` ? Rest : never]: paths[Path] };
 
-/** Call the API; `path` starts after /api/v1, or is the address that a list gave for its next page. */
-export async function request<T>(method: Method, path: string, options: RequestOptions = {}): Promise<T> {
-  const headers: Record<string, string> = { Accept: "application/json" };
-  if (options.body !== undefined) headers["Content-Type"] = "application/json";
-  if (method !== "GET") headers["X-CSRFToken"] = csrfToken;
-  if (options.idempotencyKey) headers["Idempotency-Key"] = options.idempotencyKey;
+/** `api.GET("/jobs/{job_id}", ...)`: parameters, body and answer are typed by the server's schema. */
+export const api = createClient<Routes, "application/json">({
+  // Tests have no address to start from, and a request without a whole one is an error there.
+  baseUrl: (typeof location === "undefined" ? "http://localhost" : location.origin) + BASE,
+  credentials: "same-origin",
+  headers: { Accept: "application/json" },
+  querySerializer: (query) => queryString(query as QueryParameters).slice(1),
+  fetch: (request) => inTurn(request),
+});
 
-  const response = await inTurn(options.signal, () =>
-    fetch(BASE + path, {
-      method,
-      headers,
-      credentials: "same-origin",
-      body: options.body === undefined ? null : JSON.stringify(options.body),
-      signal: options.signal ?? null,
-    }).catch((error: unknown) => {
-      if (error instanceof DOMException && error.name === "AbortError") throw error;
-      throw new ApiError(0, "unreachable", "The server does not answer. The page tries again by itself.");
-    }),
-  );
-  if (response.status === 204) return undefined as T;
-  const answer: unknown = await response.json().catch(() => null);
-  if (response.ok) return answer as T;
-  throw refusal(response.status, answer);
+api.use({
+  onRequest: ({ request }) => {
+    if (request.method !== "GET") request.headers.set("X-CSRFToken", csrfToken);
+  },
+});
+
+/** What the server answered; a refusal is thrown as an ApiError. */
+export async function answerOf<T>(call: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
+  const { data, error, response } = await call;
+  if (!response.ok) throw refusal(response.status, error);
+  return data as T;
 }
 
 /** How often somebody who has too much under way waits as he is told, and how long at most. */
 const MOST_TURNED_AWAY = 3;
 const LONGEST_TURN_SECONDS = 30;
 
-/** Ask, and again when the server says that it is not yet this user's turn: nothing was done then. */
-async function inTurn(signal: AbortSignal | undefined, ask: () => Promise<Response>): Promise<Response> {
+/** Send, and again when the server says that it is not yet this user's turn: nothing was done then. */
+async function inTurn(request: Request): Promise<Response> {
   for (let turnedAway = 0; ; turnedAway++) {
-    const response = await ask();
+    const response = await send(request);
     // Only limits of what is under way name their policy: wrong passwords are not tried again.
     const isLimit = response.status === 429 && response.headers.has("RateLimit-Policy");
     if (!isLimit || turnedAway === MOST_TURNED_AWAY) return response;
     const seconds = Number(response.headers.get("Retry-After")) || 1;
-    await pause(Math.min(seconds, LONGEST_TURN_SECONDS) * (1 + Math.random() / 4), signal);
+    await pause(Math.min(seconds, LONGEST_TURN_SECONDS) * (1 + Math.random() / 4), request.signal);
   }
 }
 
-function pause(seconds: number, signal: AbortSignal | undefined): Promise<void> {
+async function send(request: Request): Promise<Response> {
+  try {
+    // A body can be read once, and may have to be sent again.
+    return await fetch(request.clone());
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ApiError(0, "unreachable", "The server does not answer. The page tries again by itself.");
+  }
+}
+
+function pause(seconds: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, seconds * 1000);
-    signal?.addEventListener("abort", () => {
+    signal.addEventListener("abort", () => {
       clearTimeout(timer);
       reject(new DOMException("The page was left.", "AbortError"));
     });
@@ -99,11 +109,8 @@ function pause(seconds: number, signal: AbortSignal | undefined): Promise<void> 
 }
 
 function refusal(status: number, answer: unknown): ApiError {
-  const { error, message, fields } = (answer ?? {}) as Partial<{
-    error: string;
-    message: string;
-    fields: FieldProblem[];
-  }>;
+  // What stands before the server may refuse too, in its own words.
+  const { error, message, fields } = (typeof answer === "object" ? (answer ?? {}) : {}) as Partial<Refusal>;
   return new ApiError(
     status,
     error ?? "unavailable",
@@ -112,8 +119,10 @@ function refusal(status: number, answer: unknown): ApiError {
   );
 }
 
+type QueryParameters = Record<string, string | number | boolean | readonly string[] | undefined>;
+
 /** Build `?a=b&c=d` from what is set; empty when nothing is. */
-export function queryString(parameters: Record<string, string | number | readonly string[] | undefined>): string {
+export function queryString(parameters: QueryParameters): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
     if (value === undefined || value === "") continue;
@@ -122,10 +131,4 @@ export function queryString(parameters: Record<string, string | number | readonl
   }
   const text = query.toString();
   return text ? `?${text}` : "";
-}
-
-/** The cursor inside the address of a list's next or previous page. */
-export function cursorOf(address: string | null): string | undefined {
-  if (!address) return undefined;
-  return new URL(address, "http://any").searchParams.get("cursor") ?? undefined;
 }

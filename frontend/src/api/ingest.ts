@@ -13,3 +13,10 @@ export async function ingest<K extends Kind, A extends { results: Objects[K][] }
   live.apply({ type: "fetched", kind, objects: answer.results, since } as Change);
   return answer;
 }
+
+/** The same of one object. */
+export async function ingestOne<K extends Kind>(kind: K, ask: () => Promise<Objects[K]>): Promise<Objects[K]> {
+  let object!: Objects[K];
+  await ingest(kind, async () => ({ results: [(object = await ask())] }));
+  return object;
+}

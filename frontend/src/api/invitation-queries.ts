@@ -2,37 +2,36 @@
 
 import { queryOptions } from "@tanstack/react-query";
 
-import { newIdempotencyKey, request } from "@/api/client";
-import { everyPage } from "@/api/queries";
-import type { Invitation, InvitationOffer, Me, NewInvitation, Role } from "@/api/types";
+import { answerOf, api, once } from "@/api/client";
+import { everyPage } from "@/api/pages";
+import type { InvitationInputRequest } from "@/api/schema";
 
 export const invitationsQuery = (tenant: string) =>
   queryOptions({
     queryKey: ["tenants", tenant, "invitations"],
-    queryFn: ({ signal }) => everyPage<Invitation>(null, `/tenants/${tenant}/invitations`, signal),
+    queryFn: ({ signal }) =>
+      everyPage((query) =>
+        answerOf(api.GET("/tenants/{name}/invitations", { params: { path: { name: tenant }, query }, signal })),
+      ),
   });
 
-export const invite = (tenant: string, wanted: { role: Role; email: string; expires_in_days: number }) =>
-  request<NewInvitation>("POST", `/tenants/${tenant}/invitations`, {
-    body: wanted,
-    idempotencyKey: newIdempotencyKey(),
-  });
+export const invite = (tenant: string, body: InvitationInputRequest) =>
+  answerOf(api.POST("/tenants/{name}/invitations", { params: { path: { name: tenant }, header: once() }, body }));
 
 export const revokeInvitation = (tenant: string, key: string) =>
-  request<undefined>("DELETE", `/tenants/${tenant}/invitations/${key}`);
+  answerOf(api.DELETE("/tenants/{name}/invitations/{key}", { params: { path: { name: tenant, key } } }));
 
 /** What a link offers; `secret` is what stands behind its #. */
 export const offerQuery = (secret: string) =>
   queryOptions({
     queryKey: ["invitation", secret],
-    queryFn: ({ signal }) =>
-      request<InvitationOffer>("POST", "/invitations/look", { body: { invitation: secret }, signal }),
+    queryFn: ({ signal }) => answerOf(api.POST("/invitations/look", { body: { invitation: secret }, signal })),
     staleTime: Infinity,
     retry: false,
   });
 
 export const acceptInvitation = (secret: string) =>
-  request<{ name: string; role: Role }>("POST", "/invitations/accept", { body: { invitation: secret } });
+  answerOf(api.POST("/invitations/accept", { body: { invitation: secret } }));
 
 export const joinByInvitation = (secret: string, username: string, password: string) =>
-  request<Me>("POST", "/invitations/join", { body: { invitation: secret, username, password } });
+  answerOf(api.POST("/invitations/join", { body: { invitation: secret, username, password } }));

@@ -2,10 +2,8 @@
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
-import { cursorOf, queryString, request } from "@/api/client";
-import type { Fairness, FairnessSample, LedgerLine, Replay, Violation } from "@/api/ledger-types";
-import { everyPage } from "@/api/queries";
-import type { Page } from "@/api/types";
+import { answerOf, api, queryString } from "@/api/client";
+import { cursorOf, everyPage } from "@/api/pages";
 
 export interface LedgerFilters {
   kind?: string | undefined;
@@ -20,9 +18,7 @@ export const ledgerQuery = (filters: LedgerFilters) =>
   infiniteQueryOptions({
     queryKey: ["ledger", filters],
     queryFn: ({ signal, pageParam }) =>
-      request<Page<LedgerLine>>("GET", `/ledger${queryString({ ...filters, cursor: pageParam, page_size: 50 })}`, {
-        signal,
-      }),
+      answerOf(api.GET("/ledger", { params: { query: { ...filters, cursor: pageParam, page_size: 50 } }, signal })),
     initialPageParam: "",
     getNextPageParam: (page) => cursorOf(page.next),
     placeholderData: keepPreviousData,
@@ -38,22 +34,20 @@ export const jobLinesQuery = (job: number, most: number) =>
   queryOptions({
     queryKey: ["ledger", "job", job],
     queryFn: async ({ signal }) =>
-      (await request<Page<LedgerLine>>("GET", `/ledger${queryString({ job, page_size: most })}`, { signal })).results,
+      (await answerOf(api.GET("/ledger", { params: { query: { job, page_size: most } }, signal }))).results,
   });
 
-export function decideAgain(line: number): Promise<Replay> {
-  return request<Replay>("GET", `/ledger/${line}/replay`);
-}
+export const decideAgain = (line: number) =>
+  answerOf(api.GET("/ledger/{line_id}/replay", { params: { path: { line_id: line } } }));
 
 /** Shares change with every round, without a version of their own. */
 const LOOK_AGAIN_MS = 10_000;
 
-const fairnessPath = (virtualCluster: string) => `/virtual-clusters/${virtualCluster}/fairness`;
-
 export const fairnessQuery = (virtualCluster: string) =>
   queryOptions({
     queryKey: ["fairness", virtualCluster],
-    queryFn: ({ signal }) => request<Fairness>("GET", fairnessPath(virtualCluster), { signal }),
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/virtual-clusters/{name}/fairness", { params: { path: { name: virtualCluster } }, signal })),
     refetchInterval: LOOK_AGAIN_MS,
   });
 
@@ -61,10 +55,13 @@ export const fairnessHistoryQuery = (virtualCluster: string, tenant: string, hou
   queryOptions({
     queryKey: ["fairness", virtualCluster, "history", tenant, hours],
     queryFn: ({ signal }) =>
-      everyPage<FairnessSample>(
-        null,
-        `${fairnessPath(virtualCluster)}/history${queryString({ tenant, hours })}`,
-        signal,
+      everyPage((page) =>
+        answerOf(
+          api.GET("/virtual-clusters/{name}/fairness/history", {
+            params: { path: { name: virtualCluster }, query: { tenant, hours, ...page } },
+            signal,
+          }),
+        ),
       ),
     refetchInterval: 6 * LOOK_AGAIN_MS,
     placeholderData: keepPreviousData,
@@ -74,10 +71,11 @@ export const violationsQuery = (virtualCluster: string) =>
   infiniteQueryOptions({
     queryKey: ["fairness", virtualCluster, "violations"],
     queryFn: ({ signal, pageParam }) =>
-      request<Page<Violation>>(
-        "GET",
-        `/fairness/violations${queryString({ virtual_cluster: virtualCluster, cursor: pageParam, page_size: 20 })}`,
-        { signal },
+      answerOf(
+        api.GET("/fairness/violations", {
+          params: { query: { virtual_cluster: virtualCluster, cursor: pageParam, page_size: 20 } },
+          signal,
+        }),
       ),
     initialPageParam: "",
     getNextPageParam: (page) => cursorOf(page.next),

@@ -2,17 +2,17 @@
 
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
-import { cursorOf, newIdempotencyKey, queryString, request } from "@/api/client";
-import type { Account, Allowance, Loan, Lot, Offer, Rule, Transfer } from "@/api/market-types";
-import { everyPage } from "@/api/queries";
-import type { Page } from "@/api/types";
+import { answerOf, api, once, queryString } from "@/api/client";
+import { cursorOf, everyPage } from "@/api/pages";
+import type { AllowanceInputRequest, LoanState, OfferInputRequest, RuleInputRequest } from "@/api/schema";
 
 /** What an offer that has begun would cost falls all the time. */
 const LOOK_AGAIN_MS = 20_000;
 
 export const openOffersQuery = queryOptions({
   queryKey: ["market", "offers"],
-  queryFn: ({ signal }) => everyPage<Offer>(null, "/market/offers?state=open", signal),
+  queryFn: ({ signal }) =>
+    everyPage((page) => answerOf(api.GET("/market/offers", { params: { query: { state: "open", ...page } }, signal }))),
   refetchInterval: LOOK_AGAIN_MS,
 });
 
@@ -20,10 +20,9 @@ export const openOffersQuery = queryOptions({
 export const loansQuery = queryOptions({
   queryKey: ["market", "loans"],
   queryFn: async ({ signal }) => {
-    const [coming, active] = await Promise.all(
-      ["coming", "active"].map((state) => everyPage<Loan>(null, `/market/loans?state=${state}`, signal)),
-    );
-    return [...(active ?? []), ...(coming ?? [])];
+    const inState = (state: LoanState) =>
+      everyPage((page) => answerOf(api.GET("/market/loans", { params: { query: { state, ...page } }, signal })));
+    return (await Promise.all([inState("active"), inState("coming")])).flat();
   },
   refetchInterval: LOOK_AGAIN_MS,
 });
@@ -31,31 +30,32 @@ export const loansQuery = queryOptions({
 export const endedLoansQuery = infiniteQueryOptions({
   queryKey: ["market", "loans", "ended"],
   queryFn: ({ signal, pageParam }) =>
-    request<Page<Loan>>("GET", `/market/loans${queryString({ state: "ended", cursor: pageParam, page_size: 20 })}`, {
-      signal,
-    }),
+    answerOf(
+      api.GET("/market/loans", { params: { query: { state: "ended", cursor: pageParam, page_size: 20 } }, signal }),
+    ),
   initialPageParam: "",
   getNextPageParam: (page) => cursorOf(page.next),
 });
 
 export const rulesQuery = queryOptions({
   queryKey: ["market", "rules"],
-  queryFn: ({ signal }) => everyPage<Rule>(null, "/market/rules", signal),
+  queryFn: ({ signal }) => everyPage((query) => answerOf(api.GET("/market/rules", { params: { query }, signal }))),
 });
 
 export const accountsQuery = queryOptions({
   queryKey: ["market", "accounts"],
-  queryFn: ({ signal }) => everyPage<Account>(null, "/market/accounts", signal),
+  queryFn: ({ signal }) => everyPage((query) => answerOf(api.GET("/market/accounts", { params: { query }, signal }))),
 });
 
 export const transfersQuery = (virtualCluster: string) =>
   infiniteQueryOptions({
     queryKey: ["market", "transfers", virtualCluster],
     queryFn: ({ signal, pageParam }) =>
-      request<Page<Transfer>>(
-        "GET",
-        `/market/transfers${queryString({ virtual_cluster: virtualCluster, cursor: pageParam, page_size: 50 })}`,
-        { signal },
+      answerOf(
+        api.GET("/market/transfers", {
+          params: { query: { virtual_cluster: virtualCluster, cursor: pageParam, page_size: 50 } },
+          signal,
+        }),
       ),
     initialPageParam: "",
     getNextPageParam: (page) => cursorOf(page.next),
@@ -66,38 +66,40 @@ export function transfersAddress(virtualCluster: string): string {
   return `/api/v1/market/transfers/export${queryString({ virtual_cluster: virtualCluster })}`;
 }
 
-export interface NewOffer {
-  virtual_cluster: string;
-  lot: Lot;
-  starts_at?: string;
-  ends_at: string;
-  price_per_gpu_hour: number;
-  in_return?: Lot;
-}
+export const makeOffer = (body: OfferInputRequest) =>
+  answerOf(api.POST("/market/offers", { params: { header: once() }, body }));
 
-const post = <T>(path: string, body: object) =>
-  request<T>("POST", `/market/${path}`, { body, idempotencyKey: newIdempotencyKey() });
+export const withdrawOffer = (id: number) =>
+  answerOf(api.POST("/market/offers/{offer_id}/withdraw", { params: { path: { offer_id: id }, header: once() } }));
 
-export const makeOffer = (offer: NewOffer) => post<Offer>("offers", offer);
-export const withdrawOffer = (id: number) => post<Offer>(`offers/${id}/withdraw`, {});
 export const takeOffer = (id: number, virtualCluster: string) =>
-  post<Loan>(`offers/${id}/take`, { virtual_cluster: virtualCluster });
-export const endLoan = (id: number) => post<Loan>(`loans/${id}/end`, {});
+  answerOf(
+    api.POST("/market/offers/{offer_id}/take", {
+      params: { path: { offer_id: id }, header: once() },
+      body: { virtual_cluster: virtualCluster },
+    }),
+  );
 
-export type NewRule = Partial<Omit<Rule, "id" | "lot" | "made_by" | "made_at" | "may_delete">> &
-  Pick<Rule, "virtual_cluster" | "kind"> & { lot?: Lot };
+export const endLoan = (id: number) =>
+  answerOf(api.POST("/market/loans/{loan_id}/end", { params: { path: { loan_id: id }, header: once() } }));
 
-export const makeRule = (rule: NewRule) => post<Rule>("rules", rule);
-export const deleteRule = (id: number) => request<undefined>("DELETE", `/market/rules/${id}`);
+export const makeRule = (body: RuleInputRequest) =>
+  answerOf(api.POST("/market/rules", { params: { header: once() }, body }));
+
+export const deleteRule = (id: number) =>
+  answerOf(api.DELETE("/market/rules/{rule_id}", { params: { path: { rule_id: id } } }));
 
 export const grantCredits = (virtualCluster: string, credits: number, reason: string) =>
-  post<Account>(`accounts/${virtualCluster}/grant`, { credits, reason });
+  answerOf(
+    api.POST("/market/accounts/{virtual_cluster}/grant", {
+      params: { path: { virtual_cluster: virtualCluster }, header: once() },
+      body: { credits, reason },
+    }),
+  );
 
 /** Null: no more allowance. */
-export const setAllowance = (
-  virtualCluster: string,
-  allowance: Pick<Allowance, "credits" | "every_seconds"> | null,
-): Promise<unknown> =>
-  allowance
-    ? request<Account>("PUT", `/market/accounts/${virtualCluster}/allowance`, { body: allowance })
-    : request<undefined>("DELETE", `/market/accounts/${virtualCluster}/allowance`);
+export async function setAllowance(virtualCluster: string, allowance: AllowanceInputRequest | null): Promise<void> {
+  const params = { path: { virtual_cluster: virtualCluster } };
+  if (allowance) await answerOf(api.PUT("/market/accounts/{virtual_cluster}/allowance", { params, body: allowance }));
+  else await answerOf(api.DELETE("/market/accounts/{virtual_cluster}/allowance", { params }));
+}

@@ -2,59 +2,61 @@
 
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
-import { cursorOf, newIdempotencyKey, queryString, request } from "@/api/client";
+import { answerOf, api, once } from "@/api/client";
+import { cursorOf, everyPage } from "@/api/pages";
 import type {
-  AddressAnswer,
-  BudgetState,
-  BudgetTerms,
-  Delivery,
-  NewWebhook,
-  NotificationSettings,
-  Webhook,
-} from "@/api/notice-types";
-import { everyPage } from "@/api/queries";
-import type { Page } from "@/api/types";
+  BudgetInputRequest,
+  PatchedNotificationChangeRequest,
+  PatchedWebhookChangeRequest,
+  WebhookInputRequest,
+} from "@/api/schema";
 
 /** Tries go on by themselves, and budgets are used up. */
 const LOOK_AGAIN_MS = 5_000;
 
 export const notificationsQuery = queryOptions({
   queryKey: ["notifications"],
-  queryFn: ({ signal }) => request<NotificationSettings>("GET", "/notifications", { signal }),
+  queryFn: ({ signal }) => answerOf(api.GET("/notifications", { signal })),
 });
 
-export const changeNotifications = (changes: Partial<Pick<NotificationSettings, "jobs" | "tenants" | "cluster">>) =>
-  request<NotificationSettings>("PATCH", "/notifications", { body: changes });
+export const changeNotifications = (body: PatchedNotificationChangeRequest) =>
+  answerOf(api.PATCH("/notifications", { body }));
 
-export const setAddress = (address: string) =>
-  request<AddressAnswer>("PUT", "/notifications/address", { body: { address } });
+export const setAddress = (address: string) => answerOf(api.PUT("/notifications/address", { body: { address } }));
 
 export const confirmAddress = (token: string) =>
-  request<AddressAnswer>("POST", "/notifications/address/confirm", { body: { token } });
+  answerOf(api.POST("/notifications/address/confirm", { body: { token } }));
 
 export const budgetQuery = (tenant: string) =>
   queryOptions({
     queryKey: ["budget", tenant],
-    queryFn: ({ signal }) => request<BudgetState>("GET", `/tenants/${tenant}/budget`, { signal }),
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/tenants/{name}/budget", { params: { path: { name: tenant } }, signal })),
     refetchInterval: 2 * LOOK_AGAIN_MS,
   });
 
-export const setBudget = (tenant: string, terms: Omit<BudgetTerms, "starts_at"> | null) =>
-  terms
-    ? request<BudgetState>("PUT", `/tenants/${tenant}/budget`, { body: terms })
-    : request<undefined>("DELETE", `/tenants/${tenant}/budget`);
+/** Null: no more budget. */
+export async function setBudget(tenant: string, terms: BudgetInputRequest | null): Promise<void> {
+  const params = { path: { name: tenant } };
+  if (terms) await answerOf(api.PUT("/tenants/{name}/budget", { params, body: terms }));
+  else await answerOf(api.DELETE("/tenants/{name}/budget", { params }));
+}
 
 /** Of a tenant, or null: of the cluster. */
 export const webhooksQuery = (tenant: string | null) =>
   queryOptions({
     queryKey: ["webhooks", "of", tenant],
-    queryFn: ({ signal }) => everyPage<Webhook>(null, `/webhooks${queryString({ tenant: tenant ?? "" })}`, signal),
+    queryFn: ({ signal }) =>
+      everyPage((page) =>
+        answerOf(api.GET("/webhooks", { params: { query: { tenant: tenant ?? undefined, ...page } }, signal })),
+      ),
   });
 
 export const webhookQuery = (id: number) =>
   queryOptions({
     queryKey: ["webhooks", id],
-    queryFn: ({ signal }) => request<Webhook>("GET", `/webhooks/${id}`, { signal }),
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/webhooks/{webhook_id}", { params: { path: { webhook_id: id } }, signal })),
     refetchInterval: LOOK_AGAIN_MS,
   });
 
@@ -62,31 +64,35 @@ export const deliveriesQuery = (id: number) =>
   infiniteQueryOptions({
     queryKey: ["webhooks", id, "deliveries"],
     queryFn: ({ signal, pageParam }) =>
-      request<Page<Delivery>>("GET", `/webhooks/${id}/deliveries${queryString({ cursor: pageParam, page_size: 50 })}`, {
-        signal,
-      }),
+      answerOf(
+        api.GET("/webhooks/{webhook_id}/deliveries", {
+          params: { path: { webhook_id: id }, query: { cursor: pageParam, page_size: 50 } },
+          signal,
+        }),
+      ),
     initialPageParam: "",
     getNextPageParam: (page) => cursorOf(page.next),
     refetchInterval: LOOK_AGAIN_MS,
   });
 
-export interface WebhookDraft {
-  url: string;
-  title: string;
-  topics: string[];
-}
+export const addWebhook = (body: WebhookInputRequest) =>
+  answerOf(api.POST("/webhooks", { params: { header: once() }, body }));
 
-export const addWebhook = (tenant: string | null, draft: WebhookDraft) =>
-  request<NewWebhook>("POST", "/webhooks", { body: { ...draft, tenant }, idempotencyKey: newIdempotencyKey() });
+export const changeWebhook = (id: number, body: PatchedWebhookChangeRequest) =>
+  answerOf(api.PATCH("/webhooks/{webhook_id}", { params: { path: { webhook_id: id } }, body }));
 
-export const changeWebhook = (id: number, changes: Partial<WebhookDraft> & { active?: boolean }) =>
-  request<Webhook>("PATCH", `/webhooks/${id}`, { body: changes });
+export const removeWebhook = (id: number) =>
+  answerOf(api.DELETE("/webhooks/{webhook_id}", { params: { path: { webhook_id: id } } }));
 
-export const removeWebhook = (id: number) => request<undefined>("DELETE", `/webhooks/${id}`);
+export const rotateSecret = (id: number) =>
+  answerOf(api.POST("/webhooks/{webhook_id}/secret", { params: { path: { webhook_id: id } } }));
 
-export const rotateSecret = (id: number) => request<NewWebhook>("POST", `/webhooks/${id}/secret`);
-
-export const testWebhook = (id: number) => request<Delivery>("POST", `/webhooks/${id}/test`);
+export const testWebhook = (id: number) =>
+  answerOf(api.POST("/webhooks/{webhook_id}/test", { params: { path: { webhook_id: id } } }));
 
 export const redeliver = (id: number, delivery: number) =>
-  request<Delivery>("POST", `/webhooks/${id}/deliveries/${delivery}/redeliver`);
+  answerOf(
+    api.POST("/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", {
+      params: { path: { webhook_id: id, delivery_id: delivery } },
+    }),
+  );

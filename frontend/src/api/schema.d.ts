@@ -2157,7 +2157,7 @@ export interface components {
              * @description Of jobs to go by.
              * @default 7
              */
-            days: number;
+            days?: number;
             /** @description By model: most GPUs that all virtual clusters together may own. */
             budget_gpus?: {
                 [key: string]: number;
@@ -2340,7 +2340,7 @@ export interface components {
             /** Format: double */
             seconds: number;
         };
-        AuditOutput: {
+        AuditEntry: {
             id: number;
             /** Format: date-time */
             at: string;
@@ -2354,7 +2354,7 @@ export interface components {
              *     * `database` - database
              *     * `nobody` - nobody
              */
-            kind: components["schemas"]["AuditOutputKindEnum"];
+            kind: components["schemas"]["AuditEntryKindEnum"];
             /** @description As in events: "user vera". */
             actor: string;
             /** @description Key of the token that was used. */
@@ -2363,7 +2363,7 @@ export interface components {
             /** @description Method and route. */
             request: string;
             action: string;
-            outcome: components["schemas"]["AuditOutputOutcomeEnum"];
+            outcome: components["schemas"]["AuditEntryOutcomeEnum"];
             /** @description What it was done to. */
             object: string;
             object_id: string;
@@ -2384,18 +2384,18 @@ export interface components {
          *     * `nobody` - nobody
          * @enum {string}
          */
-        AuditOutputKindEnum: "user" | "token" | "node" | "system" | "database" | "nobody";
+        AuditEntryKindEnum: "user" | "token" | "node" | "system" | "database" | "nobody";
         /**
          * @description * `done` - Done
          *     * `refused` - Refused
          * @enum {string}
          */
-        AuditOutputOutcomeEnum: "done" | "refused";
-        AuditStatusOutput: {
+        AuditEntryOutcomeEnum: "done" | "refused";
+        AuditStatus: {
             days_kept: number;
             /** @description Whether all triggers are there; otherwise changes go unnoticed until `manage.py migrate`. */
             is_complete: boolean;
-            receivers: components["schemas"]["ReceiverOutput"][];
+            receivers: components["schemas"]["Receiver"][];
         };
         /** @enum {unknown} */
         BlankEnum: "";
@@ -2411,11 +2411,11 @@ export interface components {
             /** Format: double */
             amount: number;
             /** @default gpu_hours */
-            unit: components["schemas"]["UnitEnum"];
+            unit?: components["schemas"]["UnitEnum"];
             /** @default month */
-            period: components["schemas"]["PeriodEnum"];
+            period?: components["schemas"]["PeriodEnum"];
             /** @default warn */
-            action: components["schemas"]["ActionEnum"];
+            action?: components["schemas"]["ActionEnum"];
             /**
              * Format: date-time
              * @description Left out: the beginning of the period that runs, or now where there are no periods.
@@ -2487,7 +2487,7 @@ export interface components {
              * @description Only say how many there are.
              * @default false
              */
-            dry_run: boolean;
+            dry_run?: boolean;
             /** @description Refuse when more match than this. */
             most?: number | null;
         };
@@ -2599,7 +2599,7 @@ export interface components {
              * @description It is one machine.
              * @default false
              */
-            node: boolean;
+            node?: boolean;
         };
         CellTypeRequest: {
             /** @description The type of its parts; in the end a GPU model. */
@@ -2609,7 +2609,7 @@ export interface components {
              * @description It is one machine.
              * @default false
              */
-            node: boolean;
+            node?: boolean;
         };
         Cells: {
             /** @description 0: there never was a specification. */
@@ -2696,7 +2696,7 @@ export interface components {
              * @description Time to write a checkpoint, between SIGTERM and SIGKILL.
              * @default 30
              */
-            grace_seconds: number;
+            grace_seconds?: number;
         };
         /** @description What a job may do before it is stopped. */
         CheckpointRequest: {
@@ -2705,7 +2705,7 @@ export interface components {
              * @description Time to write a checkpoint, between SIGTERM and SIGKILL.
              * @default 30
              */
-            grace_seconds: number | null;
+            grace_seconds?: number | null;
         };
         Cluster: {
             gpus: components["schemas"]["GpuCounts"];
@@ -2765,7 +2765,7 @@ export interface components {
              * @description Up to now.
              * @default 24
              */
-            hours: number;
+            hours?: number;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         CorrectionInputRequest: {
@@ -2774,7 +2774,7 @@ export interface components {
             gpu_model: string;
             gpus: number;
             /** @default false */
-            spread: boolean;
+            spread?: boolean;
             partner?: string;
             /**
              * Format: double
@@ -2782,7 +2782,7 @@ export interface components {
              */
             value: number;
             /** @default  */
-            reason: string;
+            reason?: string;
         };
         CreditAccount: {
             /** @description That of the virtual cluster. */
@@ -2903,7 +2903,7 @@ export interface components {
              */
             until?: string;
             /** @default  */
-            why: string;
+            why?: string;
         };
         Dropped: {
             kind: string;
@@ -2964,18 +2964,18 @@ export interface components {
              *     * `again` - again
              *     * `elsewhere` - elsewhere
              */
-            retry?: (components["schemas"]["RetryEnum"] | components["schemas"]["NullEnum"]) | null;
+            retry: (components["schemas"]["RetryEnum"] | components["schemas"]["NullEnum"]) | null;
             /** @description What happened, in a few words. */
-            says?: string;
+            says: string;
             /** @description Regular expression for the last 8 KiB of the output, as in the search of output. */
-            pattern?: string;
+            pattern: string;
             /** @description And it exited with one of these, */
-            exit_codes?: number[];
+            exit_codes: number[];
             /** @description or one of these signals ended it. */
-            signals?: number[];
-            severity?: components["schemas"]["SeverityEnum"];
+            signals: number[];
+            severity: components["schemas"]["SeverityEnum"];
             /** @description What the job's owner can do about it. */
-            advice?: string;
+            advice: string;
             /** @description One of the built-in classes, or one of your own. */
             class: string;
         };
@@ -3031,7 +3031,7 @@ export interface components {
              * @description 128 + N when signal N ended it.
              * @default 1
              */
-            exit_code: number;
+            exit_code?: number;
         };
         Fairness: {
             /** Format: date-time */
@@ -3141,7 +3141,7 @@ export interface components {
              */
             credits: number;
             /** @default  */
-            reason: string;
+            reason?: string;
         };
         /**
          * @description * `guaranteed` - guaranteed
@@ -3157,7 +3157,7 @@ export interface components {
              * @description A GPU that is less busy does nothing.
              * @default 5
              */
-            below_percent: number;
+            below_percent?: number;
         };
         /** @description Or when its GPUs did nothing; null: as is usual here. */
         IdleGpusRequest: {
@@ -3170,7 +3170,7 @@ export interface components {
              * @description A GPU that is less busy does nothing.
              * @default 5
              */
-            below_percent: number | null;
+            below_percent?: number | null;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         ImportInputRequest: {
@@ -3181,27 +3181,11 @@ export interface components {
              * @description Only say what would change.
              * @default false
              */
-            dry_run: boolean;
+            dry_run?: boolean;
             /** @default  */
-            reason: string;
+            reason?: string;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
-        InvitationInputRequest: {
-            role: components["schemas"]["Role"];
-            /** @description Where the link is mailed, if this installation sends mail. Blank: hand it over yourself. */
-            email?: string;
-            /** @default 7 */
-            expires_in_days: number;
-        };
-        InvitationOffer: {
-            tenant: string;
-            title: string;
-            role: components["schemas"]["Role"];
-            invited_by: string;
-            /** Format: date-time */
-            expires_at: string;
-        };
-        InvitationOutput: {
+        Invitation: {
             readonly key: string;
             readonly role: components["schemas"]["Role"];
             readonly email: string;
@@ -3211,6 +3195,22 @@ export interface components {
             readonly created_at: string;
             /** Format: date-time */
             readonly expires_at: string;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        InvitationInputRequest: {
+            role: components["schemas"]["Role"];
+            /** @description Where the link is mailed, if this installation sends mail. Blank: hand it over yourself. */
+            email?: string;
+            /** @default 7 */
+            expires_in_days?: number;
+        };
+        InvitationOffer: {
+            tenant: string;
+            title: string;
+            role: components["schemas"]["Role"];
+            invited_by: string;
+            /** Format: date-time */
+            expires_at: string;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         InvitationSecretRequest: {
@@ -3409,12 +3409,12 @@ export interface components {
              * @description Higher goes first.
              * @default 0
              */
-            priority: number;
+            priority?: number;
             /**
              * @description On GPUs that its virtual cluster is guaranteed; or opportunistic: on idle GPUs of others, given back when they are claimed.
              * @default guaranteed
              */
-            guarantee: components["schemas"]["GuaranteeEnum"];
+            guarantee?: components["schemas"]["GuaranteeEnum"];
             /** @description They start together or not at all. */
             tasks: components["schemas"]["Task"][];
             elastic?: components["schemas"]["Elastic"] | null;
@@ -3476,12 +3476,12 @@ export interface components {
              * @description Higher goes first.
              * @default 0
              */
-            priority: number | null;
+            priority?: number | null;
             /**
              * @description On GPUs that its virtual cluster is guaranteed; or opportunistic: on idle GPUs of others, given back when they are claimed.
              * @default guaranteed
              */
-            guarantee: components["schemas"]["GuaranteeEnum"] | null;
+            guarantee?: components["schemas"]["GuaranteeEnum"] | null;
             /** @description They start together or not at all. */
             tasks?: components["schemas"]["TaskRequest"][];
             elastic?: components["schemas"]["ElasticRequest"] | null;
@@ -3544,7 +3544,7 @@ export interface components {
              *       "matching": {}
              *     }
              */
-            retry: components["schemas"]["RetryRequest"] | null;
+            retry?: components["schemas"]["RetryRequest"] | null;
             /** @description What counts as stuck. */
             watch?: components["schemas"]["WatchRequest"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
@@ -3557,7 +3557,7 @@ export interface components {
              *       "notebook"
              *     ]
              */
-            ports: (string | components["schemas"]["PortRequest"])[] | null;
+            ports?: (string | components["schemas"]["PortRequest"])[] | null;
             /**
              * @description Stored secrets that its processes are given, by name, as a variable or a file.
              * @default []
@@ -3565,7 +3565,7 @@ export interface components {
              *       "HF_TOKEN"
              *     ]
              */
-            secrets: (string | components["schemas"]["SecretUseRequest"])[] | null;
+            secrets?: (string | components["schemas"]["SecretUseRequest"])[] | null;
             checkpoint?: components["schemas"]["CheckpointRequest"] | null;
             /**
              * @description Its speed by GPU model, where that is known; 0: it does not run there.
@@ -3575,7 +3575,7 @@ export interface components {
              *       "K80": 25
              *     }
              */
-            throughput: {
+            throughput?: {
                 [key: string]: number;
             } | null;
             /**
@@ -3585,7 +3585,7 @@ export interface components {
              *       "team": "vision"
              *     }
              */
-            labels: {
+            labels?: {
                 [key: string]: string;
             } | null;
             /**
@@ -3662,12 +3662,12 @@ export interface components {
              * @description Higher goes first.
              * @default 0
              */
-            priority: number | null;
+            priority?: number | null;
             /**
              * @description On GPUs that its virtual cluster is guaranteed; or opportunistic: on idle GPUs of others, given back when they are claimed.
              * @default guaranteed
              */
-            guarantee: components["schemas"]["GuaranteeEnum"] | null;
+            guarantee?: components["schemas"]["GuaranteeEnum"] | null;
             /** @description They start together or not at all. */
             tasks?: components["schemas"]["TaskRequest"][];
             elastic?: components["schemas"]["ElasticRequest"] | null;
@@ -3730,7 +3730,7 @@ export interface components {
              *       "matching": {}
              *     }
              */
-            retry: components["schemas"]["RetryRequest"] | null;
+            retry?: components["schemas"]["RetryRequest"] | null;
             /** @description What counts as stuck. */
             watch?: components["schemas"]["WatchRequest"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
@@ -3743,7 +3743,7 @@ export interface components {
              *       "notebook"
              *     ]
              */
-            ports: (string | components["schemas"]["PortRequest"])[] | null;
+            ports?: (string | components["schemas"]["PortRequest"])[] | null;
             /**
              * @description Stored secrets that its processes are given, by name, as a variable or a file.
              * @default []
@@ -3751,7 +3751,7 @@ export interface components {
              *       "HF_TOKEN"
              *     ]
              */
-            secrets: (string | components["schemas"]["SecretUseRequest"])[] | null;
+            secrets?: (string | components["schemas"]["SecretUseRequest"])[] | null;
             checkpoint?: components["schemas"]["CheckpointRequest"] | null;
             /**
              * @description Its speed by GPU model, where that is known; 0: it does not run there.
@@ -3761,7 +3761,7 @@ export interface components {
              *       "K80": 25
              *     }
              */
-            throughput: {
+            throughput?: {
                 [key: string]: number;
             } | null;
             /**
@@ -3771,7 +3771,7 @@ export interface components {
              *       "team": "vision"
              *     }
              */
-            labels: {
+            labels?: {
                 [key: string]: string;
             } | null;
             /**
@@ -4096,13 +4096,13 @@ export interface components {
             ended_at: string | null;
             outcome: string;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
-        MemberInputRequest: {
-            role: components["schemas"]["Role"];
-        };
-        MemberOutput: {
+        Member: {
             username: string;
             email: string;
+            role: components["schemas"]["Role"];
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        MemberInputRequest: {
             role: components["schemas"]["Role"];
         };
         MergedLogPage: {
@@ -4124,7 +4124,7 @@ export interface components {
             username: string;
             password: string;
         };
-        NewInvitationOutput: {
+        NewInvitation: {
             readonly key: string;
             readonly role: components["schemas"]["Role"];
             readonly email: string;
@@ -4137,7 +4137,7 @@ export interface components {
             /** @description In this answer only, and null where it was mailed: whoever has it may accept. */
             link: string | null;
         };
-        NewTokenOutput: {
+        NewToken: {
             readonly key: string;
             user: string;
             readonly name: string;
@@ -4153,32 +4153,32 @@ export interface components {
             /** Format: date-time */
             readonly expires_at: string | null;
             /** @description The key of the one in its place. */
-            replaced_by?: string | null;
+            replaced_by: string | null;
             /** @description The whole token, in this answer only. */
             token: string | null;
         };
-        NewUserOutput: {
+        NewUser: {
             /** @description Required. 150 characters or fewer. Letters, digits and @/./+/-/_ only. */
             username: string;
             /** Email address */
-            email?: string;
-            is_operator?: boolean;
+            email: string;
+            is_operator: boolean;
             /**
              * Active
              * @description Designates whether this user should be treated as active. Unselect this instead of deleting accounts.
              */
-            is_active?: boolean;
+            is_active: boolean;
             /** Format: date-time */
-            date_joined?: string;
+            date_joined: string;
             /** Format: date-time */
-            last_login?: string | null;
+            last_login: string | null;
             /** @description The random one, in this answer only. */
             password: string | null;
         };
         NewWebhook: {
             readonly id: number;
             /** @description null: the operators', for all tenants. */
-            tenant?: string | null;
+            tenant: string | null;
             url: string;
             title: string;
             topics: components["schemas"]["TopicsEnum"][];
@@ -4275,7 +4275,7 @@ export interface components {
         NodeInputRequest: {
             name: string;
             /** @default rack-1 */
-            rack: string;
+            rack?: string;
         };
         NodeMetricsAnswer: {
             /** Format: date-time */
@@ -4363,13 +4363,13 @@ export interface components {
              * @description It is started on these nodes alone; none: on all.
              * @default []
              */
-            only: string[] | null;
+            only?: string[] | null;
             /**
              * Never on nodes
              * @description It is started on none of these nodes.
              * @default []
              */
-            avoid: string[] | null;
+            avoid?: string[] | null;
         };
         NotificationSettings: {
             /** @description Where mail goes; empty: nowhere. */
@@ -4462,7 +4462,7 @@ export interface components {
              * @description Credits for a GPU and an hour, up to three decimals.
              * @default 0
              */
-            price_per_gpu_hour: number;
+            price_per_gpu_hour?: number;
             /** @description What the taker lends for that time; left out: nothing. */
             in_return?: components["schemas"]["LotInputRequest"] | null;
         };
@@ -4516,8 +4516,8 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
-        PaginatedAuditOutputList: {
-            results: components["schemas"]["AuditOutput"][];
+        PaginatedAuditEntryList: {
+            results: components["schemas"]["AuditEntry"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
@@ -4565,8 +4565,8 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
-        PaginatedInvitationOutputList: {
-            results: components["schemas"]["InvitationOutput"][];
+        PaginatedInvitationList: {
+            results: components["schemas"]["Invitation"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
@@ -4614,8 +4614,8 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
-        PaginatedMemberOutputList: {
-            results: components["schemas"]["MemberOutput"][];
+        PaginatedMemberList: {
+            results: components["schemas"]["Member"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
@@ -4642,8 +4642,8 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
-        PaginatedSecretOutputList: {
-            results: components["schemas"]["SecretOutput"][];
+        PaginatedSecretList: {
+            results: components["schemas"]["Secret"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
@@ -4663,22 +4663,22 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
-        PaginatedTenantOutputList: {
-            results: components["schemas"]["TenantOutput"][];
+        PaginatedTenantList: {
+            results: components["schemas"]["Tenant"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
-        PaginatedTokenOutputList: {
-            results: components["schemas"]["TokenOutput"][];
+        PaginatedTokenList: {
+            results: components["schemas"]["Token"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
-        PaginatedUserOutputList: {
-            results: components["schemas"]["UserOutput"][];
+        PaginatedUserList: {
+            results: components["schemas"]["User"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
@@ -4713,7 +4713,7 @@ export interface components {
              * @description Whether one's API tokens end, too.
              * @default true
              */
-            end_tokens: boolean;
+            end_tokens?: boolean;
         };
         /** @description What is left out stays as it is. */
         PatchedClusterSettingsChangeRequest: {
@@ -4786,7 +4786,7 @@ export interface components {
              * @description With a new password: whether the user's API tokens end, too.
              * @default true
              */
-            end_tokens: boolean;
+            end_tokens?: boolean;
             /** @description The caller's own; needed to make operators and reset passwords when signed in by a token. */
             your_password?: string;
         };
@@ -4944,7 +4944,7 @@ export interface components {
             available: number | null;
             hint: string;
         };
-        ReceiverOutput: {
+        Receiver: {
             /** @description Without a path, which may hold a password. */
             address: string;
             /** @description The last entry that it has taken. */
@@ -4978,17 +4978,17 @@ export interface components {
              * @description A GPU model, several in order of preference, or any. The same for all tasks of a job.
              * @default any
              */
-            gpu_model: string | string[];
+            gpu_model?: string | string[];
             /**
              * @description CPUs of each replica.
              * @default 0
              */
-            cpu: number;
+            cpu?: number;
             /**
              * @description Memory of each replica: bytes, or a size such as "4GiB".
              * @default 0
              */
-            memory: number;
+            memory?: number;
         };
         /** @description What each replica gets, all of it on one node. */
         ResourcesRequest: {
@@ -5002,18 +5002,18 @@ export interface components {
              *       "P100"
              *     ]
              */
-            gpu_model: (string | string[]) | null;
+            gpu_model?: (string | string[]) | null;
             /**
              * @description CPUs of each replica.
              * @default 0
              */
-            cpu: number | null;
+            cpu?: number | null;
             /**
              * @description Memory of each replica: bytes, or a size such as "4GiB".
              * @default 0
              * @example 4GiB
              */
-            memory: (string | number) | null;
+            memory?: (string | number) | null;
         };
         /** @description What a job's owner wants. Attempts count the first one. */
         Retry: {
@@ -5021,7 +5021,7 @@ export interface components {
              * @description How often it is started in all when hardware fails.
              * @default 3
              */
-            max_attempts: number;
+            max_attempts?: number;
             /** @description Attempts that failures of a class or layer leave the job (docs/failures.md). */
             attempts?: {
                 [key: string]: number;
@@ -5044,7 +5044,7 @@ export interface components {
              * @description How often it is started in all when hardware fails.
              * @default 3
              */
-            max_attempts: number | null;
+            max_attempts?: number | null;
             /**
              * @description Attempts that failures of a class or layer leave the job (docs/failures.md).
              * @default {}
@@ -5052,7 +5052,7 @@ export interface components {
              *       "collective_error": 3
              *     }
              */
-            attempts: {
+            attempts?: {
                 [key: string]: number;
             } | null;
             /**
@@ -5062,7 +5062,7 @@ export interface components {
              *       "worker died": 2
              *     }
              */
-            matching: {
+            matching?: {
                 [key: string]: number;
             } | null;
         };
@@ -5079,7 +5079,7 @@ export interface components {
              * @description How long the old one works beside the new one.
              * @default 86400
              */
-            overlap_seconds: number;
+            overlap_seconds?: number;
             /** @description Lets a token get one that outlives it. */
             your_password?: string;
         };
@@ -5165,7 +5165,7 @@ export interface components {
              * @description Credits for a GPU and an hour, up to three decimals.
              * @default 0
              */
-            price_per_gpu_hour: number;
+            price_per_gpu_hour?: number;
         };
         /**
          * @description * `lend` - Lend
@@ -5181,12 +5181,7 @@ export interface components {
          * @enum {string}
          */
         Scope: "read" | "submit" | "manage" | "operate";
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
-        SecretInputRequest: {
-            /** @description At most 32 KiB. It is never shown again. */
-            value: string;
-        };
-        SecretOutput: {
+        Secret: {
             name: string;
             /**
              * @description user: the caller's own; tenant: for all members' jobs.
@@ -5201,7 +5196,12 @@ export interface components {
             changed_at: string;
             changed_by: string;
             /** Format: date-time */
-            last_used_at?: string | null;
+            last_used_at: string | null;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        SecretInputRequest: {
+            /** @description At most 32 KiB. It is never shown again. */
+            value: string;
         };
         /**
          * @description * `user` - user
@@ -5252,7 +5252,7 @@ export interface components {
         SeriesKindEnum: "gpu" | "host" | "replica";
         Session: {
             /** Format: uuid */
-            id?: string;
+            id: string;
             user: string;
             attempt: number;
             rank: number;
@@ -5264,8 +5264,8 @@ export interface components {
             /** Format: date-time */
             opened_at: string;
             /** Format: date-time */
-            ended_at?: string | null;
-            exit_code?: number | null;
+            ended_at: string | null;
+            exit_code: number | null;
         };
         /**
          * @description * `info` - info
@@ -5293,18 +5293,18 @@ export interface components {
              *       "P100"
              *     ]
              */
-            gpu_model: (string | string[]) | null;
+            gpu_model?: (string | string[]) | null;
             /**
              * @description CPUs of each replica.
              * @default 0
              */
-            cpu: number | null;
+            cpu?: number | null;
             /**
              * @description Memory of each replica: bytes, or a size such as "4GiB".
              * @default 0
              * @example 4GiB
              */
-            memory: (string | number) | null;
+            memory?: (string | number) | null;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         SignInRequest: {
@@ -5431,7 +5431,7 @@ export interface components {
              * @description Processes that run the command.
              * @default 1
              */
-            replicas: number;
+            replicas?: number;
             /** @description What each replica gets, all of it on one node. */
             resources: components["schemas"]["Resources"];
             /** @description A list of words, or one line for the shell. */
@@ -5449,7 +5449,7 @@ export interface components {
              * @description Processes that run the command.
              * @default 1
              */
-            replicas: number | null;
+            replicas?: number | null;
             /** @description What each replica gets, all of it on one node. */
             resources: components["schemas"]["ResourcesRequest"];
             /**
@@ -5467,9 +5467,22 @@ export interface components {
              *       "EPOCHS": "10"
              *     }
              */
-            env: {
+            env?: {
                 [key: string]: string | number;
             } | null;
+        };
+        Tenant: {
+            name: string;
+            title: string;
+            /** @description The viewer's own; an operator counts as admin. */
+            readonly role: components["schemas"]["Role"];
+            /** @description How many users are members. */
+            members: number;
+            most_unfinished_jobs: number | null;
+            /** Format: date-time */
+            readonly created_at: string;
+            /** Format: int64 */
+            version: number;
         };
         TenantFairness: {
             /** @description "others": all tenants together that are not the reader's. */
@@ -5548,20 +5561,7 @@ export interface components {
         TenantInputRequest: {
             name: string;
             /** @default  */
-            title: string;
-        };
-        TenantOutput: {
-            name: string;
             title?: string;
-            /** @description The viewer's own; an operator counts as admin. */
-            readonly role: components["schemas"]["Role"];
-            /** @description How many users are members. */
-            members: number;
-            most_unfinished_jobs?: number | null;
-            /** Format: date-time */
-            readonly created_at: string;
-            /** Format: int64 */
-            version?: number;
         };
         TenantTargets: {
             /** @description "others": all tenants together that are not the reader's. */
@@ -5584,18 +5584,7 @@ export interface components {
          * @enum {string}
          */
         TierEnum: "never" | "held" | "quota" | "guarantee" | "capacity" | "topology" | "order" | "preparing";
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
-        TokenInputRequest: {
-            /** @description What it is for. */
-            name: string;
-            /** @description What it may be used for; each includes read. Left out: read and submit. */
-            scopes?: components["schemas"]["Scope"][];
-            /** @description Left out: the usual; null: never, where that is allowed (GET /tokens/terms). */
-            expires_in_days?: number | null;
-            /** @description Lets a token make one that has more scopes than itself, or outlives it. */
-            your_password?: string;
-        };
-        TokenOutput: {
+        Token: {
             readonly key: string;
             user: string;
             readonly name: string;
@@ -5611,7 +5600,18 @@ export interface components {
             /** Format: date-time */
             readonly expires_at: string | null;
             /** @description The key of the one in its place. */
-            replaced_by?: string | null;
+            replaced_by: string | null;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        TokenInputRequest: {
+            /** @description What it is for. */
+            name: string;
+            /** @description What it may be used for; each includes read. Left out: read and submit. */
+            scopes?: components["schemas"]["Scope"][];
+            /** @description Left out: the usual; null: never, where that is allowed (GET /tokens/terms). */
+            expires_in_days?: number | null;
+            /** @description Lets a token make one that has more scopes than itself, or outlives it. */
+            your_password?: string;
         };
         TokenTerms: {
             /** @description How long one lasts that says nothing of it. */
@@ -5641,7 +5641,7 @@ export interface components {
              * @description Rather wait than be spread wider.
              * @default false
              */
-            required: boolean;
+            required?: boolean;
         };
         /** @description Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish. */
         TopologyRequest: {
@@ -5654,7 +5654,7 @@ export interface components {
              * @description Rather wait than be spread wider.
              * @default false
              */
-            required: boolean | null;
+            required?: boolean | null;
         };
         /**
          * @description * `grant` - Grant
@@ -5673,7 +5673,7 @@ export interface components {
              * @description GPUs of the trial.
              * @default 1
              */
-            gpus: number;
+            gpus?: number;
         };
         /** @description Rank 0 alone runs first, and must do well, before the whole gang is started. */
         TrialRequest: {
@@ -5686,7 +5686,7 @@ export interface components {
              * @description GPUs of the trial.
              * @default 1
              */
-            gpus: number | null;
+            gpus?: number | null;
         };
         UnfinishedCounts: {
             queued: number;
@@ -5710,6 +5710,22 @@ export interface components {
                 [key: string]: number;
             };
         };
+        User: {
+            /** @description Required. 150 characters or fewer. Letters, digits and @/./+/-/_ only. */
+            username: string;
+            /** Email address */
+            email: string;
+            is_operator: boolean;
+            /**
+             * Active
+             * @description Designates whether this user should be treated as active. Unselect this instead of deleting accounts.
+             */
+            is_active: boolean;
+            /** Format: date-time */
+            date_joined: string;
+            /** Format: date-time */
+            last_login: string | null;
+        };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         UserInputRequest: {
             username: string;
@@ -5717,25 +5733,9 @@ export interface components {
             /** @description A random one is made, and told once, when this is absent. */
             password?: string | null;
             /** @default false */
-            is_operator: boolean;
+            is_operator?: boolean;
             /** @description The caller's own; needed to make operators and reset passwords when signed in by a token. */
             your_password?: string;
-        };
-        UserOutput: {
-            /** @description Required. 150 characters or fewer. Letters, digits and @/./+/-/_ only. */
-            username: string;
-            /** Email address */
-            email?: string;
-            is_operator?: boolean;
-            /**
-             * Active
-             * @description Designates whether this user should be treated as active. Unselect this instead of deleting accounts.
-             */
-            is_active?: boolean;
-            /** Format: date-time */
-            date_joined?: string;
-            /** Format: date-time */
-            last_login?: string | null;
         };
         /**
          * @description * `ok` - ok
@@ -5946,7 +5946,7 @@ export interface components {
              * @description warn its owner, or stop it and try it again.
              * @default warn
              */
-            then: components["schemas"]["WatchedThen"];
+            then?: components["schemas"]["WatchedThen"];
             idle_gpus?: components["schemas"]["IdleGpus"] | null;
         };
         /** @description When a job counts as stuck, by either of two signs, and what is done then. */
@@ -5960,7 +5960,7 @@ export interface components {
              * @description warn its owner, or stop it and try it again.
              * @default warn
              */
-            then: components["schemas"]["WatchedThen"] | null;
+            then?: components["schemas"]["WatchedThen"] | null;
             idle_gpus?: components["schemas"]["IdleGpusRequest"] | null;
         };
         /**
@@ -5972,7 +5972,7 @@ export interface components {
         Webhook: {
             readonly id: number;
             /** @description null: the operators', for all tenants. */
-            tenant?: string | null;
+            tenant: string | null;
             url: string;
             title: string;
             topics: components["schemas"]["TopicsEnum"][];
@@ -6007,10 +6007,10 @@ export interface components {
             /** @description https://host/path */
             url: string;
             /** @default  */
-            title: string;
+            title?: string;
             topics: components["schemas"]["TopicsEnum"][];
             /** @default true */
-            active: boolean;
+            active?: boolean;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         WeightedTenantRequest: {
@@ -6019,7 +6019,7 @@ export interface components {
              * Format: double
              * @default 1
              */
-            weight: number;
+            weight?: number;
         };
         WhatIf: {
             /** Format: uuid */
@@ -6125,6 +6125,310 @@ export interface components {
     headers: never;
     pathItems: never;
 }
+export type ActionEnum = components['schemas']['ActionEnum'];
+export type AddressAnswer = components['schemas']['AddressAnswer'];
+export type AddressInputRequest = components['schemas']['AddressInputRequest'];
+export type AddressTokenRequest = components['schemas']['AddressTokenRequest'];
+export type Advice = components['schemas']['Advice'];
+export type AdviceCurvePoint = components['schemas']['AdviceCurvePoint'];
+export type AdviceFigures = components['schemas']['AdviceFigures'];
+export type AdviceQuestionRequest = components['schemas']['AdviceQuestionRequest'];
+export type AdviceRow = components['schemas']['AdviceRow'];
+export type AdviceTotals = components['schemas']['AdviceTotals'];
+export type AdviceTotalsBoth = components['schemas']['AdviceTotalsBoth'];
+export type AllowanceInputRequest = components['schemas']['AllowanceInputRequest'];
+export type Anomalies = components['schemas']['Anomalies'];
+export type AnomaliesStateEnum = components['schemas']['AnomaliesStateEnum'];
+export type Anomaly = components['schemas']['Anomaly'];
+export type Attempt = components['schemas']['Attempt'];
+export type AttemptOutcomeEnum = components['schemas']['AttemptOutcomeEnum'];
+export type AttemptState = components['schemas']['AttemptState'];
+export type AttemptTurn = components['schemas']['AttemptTurn'];
+export type AuditEntry = components['schemas']['AuditEntry'];
+export type AuditEntryKindEnum = components['schemas']['AuditEntryKindEnum'];
+export type AuditEntryOutcomeEnum = components['schemas']['AuditEntryOutcomeEnum'];
+export type AuditStatus = components['schemas']['AuditStatus'];
+export type BlankEnum = components['schemas']['BlankEnum'];
+export type Borrowed = components['schemas']['Borrowed'];
+export type BudgetInputRequest = components['schemas']['BudgetInputRequest'];
+export type BudgetState = components['schemas']['BudgetState'];
+export type BudgetTerms = components['schemas']['BudgetTerms'];
+export type BuiltInClass = components['schemas']['BuiltInClass'];
+export type BuiltInClassRequest = components['schemas']['BuiltInClassRequest'];
+export type BulkCancelRequest = components['schemas']['BulkCancelRequest'];
+export type BulkCancelled = components['schemas']['BulkCancelled'];
+export type BulkSubmitRequest = components['schemas']['BulkSubmitRequest'];
+export type BulkSubmitted = components['schemas']['BulkSubmitted'];
+export type CauseEnum = components['schemas']['CauseEnum'];
+export type CellDocument = components['schemas']['CellDocument'];
+export type CellDocumentRequest = components['schemas']['CellDocumentRequest'];
+export type CellEffect = components['schemas']['CellEffect'];
+export type CellNode = components['schemas']['CellNode'];
+export type CellNodeStateEnum = components['schemas']['CellNodeStateEnum'];
+export type CellOnLoan = components['schemas']['CellOnLoan'];
+export type CellType = components['schemas']['CellType'];
+export type CellTypeRequest = components['schemas']['CellTypeRequest'];
+export type Cells = components['schemas']['Cells'];
+export type CellsBodyRequest = components['schemas']['CellsBodyRequest'];
+export type CellsCheck = components['schemas']['CellsCheck'];
+export type CellsProposal = components['schemas']['CellsProposal'];
+export type ChainCells = components['schemas']['ChainCells'];
+export type ChainSummary = components['schemas']['ChainSummary'];
+export type ChainType = components['schemas']['ChainType'];
+export type CheckAnswer = components['schemas']['CheckAnswer'];
+export type Checkpoint = components['schemas']['Checkpoint'];
+export type CheckpointRequest = components['schemas']['CheckpointRequest'];
+export type Cluster = components['schemas']['Cluster'];
+export type ClusterChangesRequest = components['schemas']['ClusterChangesRequest'];
+export type ClusterSettings = components['schemas']['ClusterSettings'];
+export type ComparisonQuestionRequest = components['schemas']['ComparisonQuestionRequest'];
+export type CorrectionInputRequest = components['schemas']['CorrectionInputRequest'];
+export type CreditAccount = components['schemas']['CreditAccount'];
+export type CreditAllowance = components['schemas']['CreditAllowance'];
+export type CreditTransfer = components['schemas']['CreditTransfer'];
+export type DelayPoint = components['schemas']['DelayPoint'];
+export type Delays = components['schemas']['Delays'];
+export type Delivery = components['schemas']['Delivery'];
+export type DeliveryState = components['schemas']['DeliveryState'];
+export type DrainInputRequest = components['schemas']['DrainInputRequest'];
+export type Dropped = components['schemas']['Dropped'];
+export type Elastic = components['schemas']['Elastic'];
+export type ElasticRequest = components['schemas']['ElasticRequest'];
+export type EmailEnum = components['schemas']['EmailEnum'];
+export type Error = components['schemas']['Error'];
+export type Event = components['schemas']['Event'];
+export type FailureRule = components['schemas']['FailureRule'];
+export type FailureRuleList = components['schemas']['FailureRuleList'];
+export type FailureRuleListRequest = components['schemas']['FailureRuleListRequest'];
+export type FailureRuleRequest = components['schemas']['FailureRuleRequest'];
+export type FailureRulesFound = components['schemas']['FailureRulesFound'];
+export type FailureRulesTrialRequest = components['schemas']['FailureRulesTrialRequest'];
+export type Fairness = components['schemas']['Fairness'];
+export type FairnessMinute = components['schemas']['FairnessMinute'];
+export type FieldError = components['schemas']['FieldError'];
+export type FieldProblem = components['schemas']['FieldProblem'];
+export type Foreseen = components['schemas']['Foreseen'];
+export type Gpu = components['schemas']['Gpu'];
+export type GpuCounts = components['schemas']['GpuCounts'];
+export type GpuModel = components['schemas']['GpuModel'];
+export type GpuModels = components['schemas']['GpuModels'];
+export type GpuState = components['schemas']['GpuState'];
+export type GrantInputRequest = components['schemas']['GrantInputRequest'];
+export type GuaranteeEnum = components['schemas']['GuaranteeEnum'];
+export type IdleGpus = components['schemas']['IdleGpus'];
+export type IdleGpusRequest = components['schemas']['IdleGpusRequest'];
+export type ImportInputRequest = components['schemas']['ImportInputRequest'];
+export type Invitation = components['schemas']['Invitation'];
+export type InvitationInputRequest = components['schemas']['InvitationInputRequest'];
+export type InvitationOffer = components['schemas']['InvitationOffer'];
+export type InvitationSecretRequest = components['schemas']['InvitationSecretRequest'];
+export type IsolationLevelEnum = components['schemas']['IsolationLevelEnum'];
+export type Job = components['schemas']['Job'];
+export type JobChangesRequest = components['schemas']['JobChangesRequest'];
+export type JobCounts = components['schemas']['JobCounts'];
+export type JobMetricsAnswer = components['schemas']['JobMetricsAnswer'];
+export type JobModelSpeed = components['schemas']['JobModelSpeed'];
+export type JobNotices = components['schemas']['JobNotices'];
+export type JobPreemptions = components['schemas']['JobPreemptions'];
+export type JobRunTime = components['schemas']['JobRunTime'];
+export type JobSpec = components['schemas']['JobSpec'];
+export type JobSpecRequest = components['schemas']['JobSpecRequest'];
+export type JobSpeeds = components['schemas']['JobSpeeds'];
+export type JobState = components['schemas']['JobState'];
+export type JobSubmitRequest = components['schemas']['JobSubmitRequest'];
+export type JobTargets = components['schemas']['JobTargets'];
+export type JobUsage = components['schemas']['JobUsage'];
+export type LargerGuaranteeRequest = components['schemas']['LargerGuaranteeRequest'];
+export type LayerEnum = components['schemas']['LayerEnum'];
+export type LayoutEnum = components['schemas']['LayoutEnum'];
+export type Lent = components['schemas']['Lent'];
+export type LevelEnum = components['schemas']['LevelEnum'];
+export type Line = components['schemas']['Line'];
+export type Loan = components['schemas']['Loan'];
+export type LoanState = components['schemas']['LoanState'];
+export type LogChunk = components['schemas']['LogChunk'];
+export type LogHit = components['schemas']['LogHit'];
+export type LogPage = components['schemas']['LogPage'];
+export type LogRemoved = components['schemas']['LogRemoved'];
+export type LogSearch = components['schemas']['LogSearch'];
+export type Lot = components['schemas']['Lot'];
+export type LotInputRequest = components['schemas']['LotInputRequest'];
+export type MarketRule = components['schemas']['MarketRule'];
+export type MatchedRule = components['schemas']['MatchedRule'];
+export type Me = components['schemas']['Me'];
+export type MeTenant = components['schemas']['MeTenant'];
+export type MeUser = components['schemas']['MeUser'];
+export type MeasuredAttempt = components['schemas']['MeasuredAttempt'];
+export type Member = components['schemas']['Member'];
+export type MemberInputRequest = components['schemas']['MemberInputRequest'];
+export type MergedLogPage = components['schemas']['MergedLogPage'];
+export type NewAccountRequest = components['schemas']['NewAccountRequest'];
+export type NewInvitation = components['schemas']['NewInvitation'];
+export type NewToken = components['schemas']['NewToken'];
+export type NewUser = components['schemas']['NewUser'];
+export type NewWebhook = components['schemas']['NewWebhook'];
+export type NewestRound = components['schemas']['NewestRound'];
+export type Node = components['schemas']['Node'];
+export type NodeCheck = components['schemas']['NodeCheck'];
+export type NodeCounts = components['schemas']['NodeCounts'];
+export type NodeInputRequest = components['schemas']['NodeInputRequest'];
+export type NodeMetricsAnswer = components['schemas']['NodeMetricsAnswer'];
+export type NodeState = components['schemas']['NodeState'];
+export type NodeWithToken = components['schemas']['NodeWithToken'];
+export type NodeWithdrawn = components['schemas']['NodeWithdrawn'];
+export type Nodes = components['schemas']['Nodes'];
+export type NodesRequest = components['schemas']['NodesRequest'];
+export type NotificationSettings = components['schemas']['NotificationSettings'];
+export type Notify = components['schemas']['Notify'];
+export type NotifyRequest = components['schemas']['NotifyRequest'];
+export type NullEnum = components['schemas']['NullEnum'];
+export type Offer = components['schemas']['Offer'];
+export type OfferInputRequest = components['schemas']['OfferInputRequest'];
+export type OfferState = components['schemas']['OfferState'];
+export type OnReclaimEnum = components['schemas']['OnReclaimEnum'];
+export type Overrun = components['schemas']['Overrun'];
+export type OwnedCells = components['schemas']['OwnedCells'];
+export type PageAddress = components['schemas']['PageAddress'];
+export type PaginatedAdviceList = components['schemas']['PaginatedAdviceList'];
+export type PaginatedAttemptList = components['schemas']['PaginatedAttemptList'];
+export type PaginatedAuditEntryList = components['schemas']['PaginatedAuditEntryList'];
+export type PaginatedCellNodeList = components['schemas']['PaginatedCellNodeList'];
+export type PaginatedCreditAccountList = components['schemas']['PaginatedCreditAccountList'];
+export type PaginatedCreditTransferList = components['schemas']['PaginatedCreditTransferList'];
+export type PaginatedDeliveryList = components['schemas']['PaginatedDeliveryList'];
+export type PaginatedEventList = components['schemas']['PaginatedEventList'];
+export type PaginatedFairnessMinuteList = components['schemas']['PaginatedFairnessMinuteList'];
+export type PaginatedInvitationList = components['schemas']['PaginatedInvitationList'];
+export type PaginatedJobList = components['schemas']['PaginatedJobList'];
+export type PaginatedJobTargetsList = components['schemas']['PaginatedJobTargetsList'];
+export type PaginatedJobUsageList = components['schemas']['PaginatedJobUsageList'];
+export type PaginatedLineList = components['schemas']['PaginatedLineList'];
+export type PaginatedLoanList = components['schemas']['PaginatedLoanList'];
+export type PaginatedMarketRuleList = components['schemas']['PaginatedMarketRuleList'];
+export type PaginatedMemberList = components['schemas']['PaginatedMemberList'];
+export type PaginatedNodeList = components['schemas']['PaginatedNodeList'];
+export type PaginatedOfferList = components['schemas']['PaginatedOfferList'];
+export type PaginatedRoundList = components['schemas']['PaginatedRoundList'];
+export type PaginatedSecretList = components['schemas']['PaginatedSecretList'];
+export type PaginatedSessionList = components['schemas']['PaginatedSessionList'];
+export type PaginatedSpeedRowList = components['schemas']['PaginatedSpeedRowList'];
+export type PaginatedTenantList = components['schemas']['PaginatedTenantList'];
+export type PaginatedTokenList = components['schemas']['PaginatedTokenList'];
+export type PaginatedUserList = components['schemas']['PaginatedUserList'];
+export type PaginatedViolationList = components['schemas']['PaginatedViolationList'];
+export type PaginatedVirtualClusterList = components['schemas']['PaginatedVirtualClusterList'];
+export type PaginatedWebhookList = components['schemas']['PaginatedWebhookList'];
+export type PasswordChangeRequest = components['schemas']['PasswordChangeRequest'];
+export type PatchedClusterSettingsChangeRequest = components['schemas']['PatchedClusterSettingsChangeRequest'];
+export type PatchedNodeChangeRequest = components['schemas']['PatchedNodeChangeRequest'];
+export type PatchedNotificationChangeRequest = components['schemas']['PatchedNotificationChangeRequest'];
+export type PatchedPriceInputRequest = components['schemas']['PatchedPriceInputRequest'];
+export type PatchedTenantChangeRequest = components['schemas']['PatchedTenantChangeRequest'];
+export type PatchedUserChangeRequest = components['schemas']['PatchedUserChangeRequest'];
+export type PatchedWebhookChangeRequest = components['schemas']['PatchedWebhookChangeRequest'];
+export type PeriodEnum = components['schemas']['PeriodEnum'];
+export type PhaseEnum = components['schemas']['PhaseEnum'];
+export type PhysicalCell = components['schemas']['PhysicalCell'];
+export type PhysicalCellRequest = components['schemas']['PhysicalCellRequest'];
+export type PlacedGpu = components['schemas']['PlacedGpu'];
+export type PlacementPart = components['schemas']['PlacementPart'];
+export type Plugin = components['schemas']['Plugin'];
+export type PluginParameter = components['schemas']['PluginParameter'];
+export type Plugins = components['schemas']['Plugins'];
+export type Port = components['schemas']['Port'];
+export type PortRequest = components['schemas']['PortRequest'];
+export type Prediction = components['schemas']['Prediction'];
+export type Progress = components['schemas']['Progress'];
+export type ProgressPoint = components['schemas']['ProgressPoint'];
+export type Quota = components['schemas']['Quota'];
+export type QuotaRequest = components['schemas']['QuotaRequest'];
+export type RankedLogChunk = components['schemas']['RankedLogChunk'];
+export type Reason = components['schemas']['Reason'];
+export type Receiver = components['schemas']['Receiver'];
+export type Replay = components['schemas']['Replay'];
+export type Resources = components['schemas']['Resources'];
+export type ResourcesRequest = components['schemas']['ResourcesRequest'];
+export type Retry = components['schemas']['Retry'];
+export type RetryEnum = components['schemas']['RetryEnum'];
+export type RetryRequest = components['schemas']['RetryRequest'];
+export type Role = components['schemas']['Role'];
+export type RotationRequest = components['schemas']['RotationRequest'];
+export type Round = components['schemas']['Round'];
+export type RoundAction = components['schemas']['RoundAction'];
+export type RoundDetail = components['schemas']['RoundDetail'];
+export type RoundState = components['schemas']['RoundState'];
+export type RoundTimings = components['schemas']['RoundTimings'];
+export type RuleInputRequest = components['schemas']['RuleInputRequest'];
+export type RuleKind = components['schemas']['RuleKind'];
+export type Scope = components['schemas']['Scope'];
+export type Secret = components['schemas']['Secret'];
+export type SecretInputRequest = components['schemas']['SecretInputRequest'];
+export type SecretScope = components['schemas']['SecretScope'];
+export type SecretUse = components['schemas']['SecretUse'];
+export type SecretUseRequest = components['schemas']['SecretUseRequest'];
+export type Series = components['schemas']['Series'];
+export type SeriesKindEnum = components['schemas']['SeriesKindEnum'];
+export type Session = components['schemas']['Session'];
+export type SeverityEnum = components['schemas']['SeverityEnum'];
+export type ShortJob = components['schemas']['ShortJob'];
+export type ShortResourcesRequest = components['schemas']['ShortResourcesRequest'];
+export type SignInRequest = components['schemas']['SignInRequest'];
+export type SourceEnum = components['schemas']['SourceEnum'];
+export type SpecificationBodyRequest = components['schemas']['SpecificationBodyRequest'];
+export type SpeedCell = components['schemas']['SpeedCell'];
+export type SpeedChange = components['schemas']['SpeedChange'];
+export type SpeedCorrected = components['schemas']['SpeedCorrected'];
+export type SpeedImport = components['schemas']['SpeedImport'];
+export type SpeedMeasured = components['schemas']['SpeedMeasured'];
+export type SpeedRenamed = components['schemas']['SpeedRenamed'];
+export type SpeedRow = components['schemas']['SpeedRow'];
+export type TakeInputRequest = components['schemas']['TakeInputRequest'];
+export type Targets = components['schemas']['Targets'];
+export type Task = components['schemas']['Task'];
+export type TaskRequest = components['schemas']['TaskRequest'];
+export type Tenant = components['schemas']['Tenant'];
+export type TenantFairness = components['schemas']['TenantFairness'];
+export type TenantInputRequest = components['schemas']['TenantInputRequest'];
+export type TenantTargets = components['schemas']['TenantTargets'];
+export type TierEnum = components['schemas']['TierEnum'];
+export type Token = components['schemas']['Token'];
+export type TokenInputRequest = components['schemas']['TokenInputRequest'];
+export type TokenTerms = components['schemas']['TokenTerms'];
+export type TopicsEnum = components['schemas']['TopicsEnum'];
+export type Topology = components['schemas']['Topology'];
+export type TopologyRequest = components['schemas']['TopologyRequest'];
+export type TransferKind = components['schemas']['TransferKind'];
+export type Trial = components['schemas']['Trial'];
+export type TrialRequest = components['schemas']['TrialRequest'];
+export type UnfinishedCounts = components['schemas']['UnfinishedCounts'];
+export type UnitEnum = components['schemas']['UnitEnum'];
+export type Usage = components['schemas']['Usage'];
+export type UsagePoint = components['schemas']['UsagePoint'];
+export type User = components['schemas']['User'];
+export type UserInputRequest = components['schemas']['UserInputRequest'];
+export type VerdictEnum = components['schemas']['VerdictEnum'];
+export type Violation = components['schemas']['Violation'];
+export type VirtualCells = components['schemas']['VirtualCells'];
+export type VirtualCellsRequest = components['schemas']['VirtualCellsRequest'];
+export type VirtualCluster = components['schemas']['VirtualCluster'];
+export type VirtualClusterCells = components['schemas']['VirtualClusterCells'];
+export type VirtualClusterChangeRequest = components['schemas']['VirtualClusterChangeRequest'];
+export type VirtualClusterInputRequest = components['schemas']['VirtualClusterInputRequest'];
+export type VirtualClusterMember = components['schemas']['VirtualClusterMember'];
+export type VirtualClusterPreemptions = components['schemas']['VirtualClusterPreemptions'];
+export type VirtualClusterUsage = components['schemas']['VirtualClusterUsage'];
+export type Watch = components['schemas']['Watch'];
+export type WatchRequest = components['schemas']['WatchRequest'];
+export type WatchedThen = components['schemas']['WatchedThen'];
+export type Webhook = components['schemas']['Webhook'];
+export type WebhookInputRequest = components['schemas']['WebhookInputRequest'];
+export type WeightedTenantRequest = components['schemas']['WeightedTenantRequest'];
+export type WhatIf = components['schemas']['WhatIf'];
+export type WhatIfEffect = components['schemas']['WhatIfEffect'];
+export type WhatIfQuestionRequest = components['schemas']['WhatIfQuestionRequest'];
+export type WhatIfState = components['schemas']['WhatIfState'];
+export type WholeAdvice = components['schemas']['WholeAdvice'];
+export type Why = components['schemas']['Why'];
 export type $defs = Record<string, never>;
 export interface operations {
     audit_list: {
@@ -6175,7 +6479,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PaginatedAuditOutputList"];
+                    "application/json": components["schemas"]["PaginatedAuditEntryList"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -6324,7 +6628,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AuditStatusOutput"];
+                    "application/json": components["schemas"]["AuditStatus"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -10746,7 +11050,36 @@ export interface operations {
     };
     jobs_counts_get: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Asks for this model, or is on it now. */
+                gpu_model?: string;
+                /**
+                 * @description * `guaranteed` - guaranteed
+                 *     * `opportunistic` - opportunistic
+                 */
+                guarantee?: "guaranteed" | "opportunistic";
+                /** @description Numbers of jobs, separated by commas. */
+                id?: number[];
+                /** @description A label, "team=vision", or its name, "team". */
+                label?: string;
+                /** @description The whole name. */
+                name?: string;
+                /** @description Part of the name. */
+                q?: string;
+                /**
+                 * @description One or more states, separated by commas.
+                 *
+                 *     * `queued` - queued
+                 *     * `running` - running
+                 *     * `succeeded` - succeeded
+                 *     * `failed` - failed
+                 *     * `cancelled` - cancelled
+                 */
+                state?: ("cancelled" | "failed" | "queued" | "running" | "succeeded")[];
+                submitted_by?: string;
+                tenant?: string;
+                virtual_cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -14274,7 +14607,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PaginatedSecretOutputList"];
+                    "application/json": components["schemas"]["PaginatedSecretList"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -14353,7 +14686,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SecretOutput"];
+                    "application/json": components["schemas"]["Secret"];
                 };
             };
             201: {
@@ -14361,7 +14694,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SecretOutput"];
+                    "application/json": components["schemas"]["Secret"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -15402,7 +15735,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PaginatedTenantOutputList"];
+                    "application/json": components["schemas"]["PaginatedTenantList"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -15482,7 +15815,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TenantOutput"];
+                    "application/json": components["schemas"]["Tenant"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -15593,7 +15926,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TenantOutput"];
+                    "application/json": components["schemas"]["Tenant"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -15672,7 +16005,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TenantOutput"];
+                    "application/json": components["schemas"]["Tenant"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -16043,7 +16376,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PaginatedInvitationOutputList"];
+                    "application/json": components["schemas"]["PaginatedInvitationList"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -16125,7 +16458,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NewInvitationOutput"];
+                    "application/json": components["schemas"]["NewInvitation"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -16325,7 +16658,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PaginatedMemberOutputList"];
+                    "application/json": components["schemas"]["PaginatedMemberList"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -16405,7 +16738,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MemberOutput"];
+                    "application/json": components["schemas"]["Member"];
                 };
             };
             201: {
@@ -16413,7 +16746,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MemberOutput"];
+                    "application/json": components["schemas"]["Member"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -16785,7 +17118,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PaginatedSecretOutputList"];
+                    "application/json": components["schemas"]["PaginatedSecretList"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -16865,7 +17198,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SecretOutput"];
+                    "application/json": components["schemas"]["Secret"];
                 };
             };
             201: {
@@ -16873,7 +17206,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SecretOutput"];
+                    "application/json": components["schemas"]["Secret"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -17066,7 +17399,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PaginatedTokenOutputList"];
+                    "application/json": components["schemas"]["PaginatedTokenList"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -17146,7 +17479,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NewTokenOutput"];
+                    "application/json": components["schemas"]["NewToken"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -17347,7 +17680,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NewTokenOutput"];
+                    "application/json": components["schemas"]["NewToken"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -17534,7 +17867,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PaginatedUserOutputList"];
+                    "application/json": components["schemas"]["PaginatedUserList"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -17614,7 +17947,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NewUserOutput"];
+                    "application/json": components["schemas"]["NewUser"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -17729,7 +18062,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["UserOutput"];
+                    "application/json": components["schemas"]["User"];
                 };
             };
             /** @description Malformed, or wrong fields. */

@@ -1,21 +1,39 @@
-/** Secrets of jobs: which there are. What they are is never read. */
+/** Secrets of jobs: which there are, and what sets and removes them. What they are is never read. */
 
 import { queryOptions } from "@tanstack/react-query";
 
-import { everyPage } from "@/api/queries";
-import type { components } from "@/api/schema";
-
-export type Secret = components["schemas"]["SecretOutput"];
+import { answerOf, api } from "@/api/client";
+import { everyPage } from "@/api/pages";
 
 /** Of a tenant, or (null) one's own. */
 export type SecretOwner = string | null;
 
-export function secretsPath(owner: SecretOwner): string {
-  return owner === null ? "/secrets" : `/tenants/${owner}/secrets`;
-}
-
 export const secretsQuery = (owner: SecretOwner) =>
   queryOptions({
     queryKey: ["secrets", owner ?? ""],
-    queryFn: ({ signal }) => everyPage<Secret>(null, secretsPath(owner), signal),
+    queryFn: ({ signal }) =>
+      everyPage((query) =>
+        answerOf(
+          owner === null
+            ? api.GET("/secrets", { params: { query }, signal })
+            : api.GET("/tenants/{name}/secrets", { params: { path: { name: owner }, query }, signal }),
+        ),
+      ),
   });
+
+export const setSecret = (owner: SecretOwner, name: string, value: string) =>
+  answerOf(
+    owner === null
+      ? api.PUT("/secrets/{name}", { params: { path: { name } }, body: { value } })
+      : api.PUT("/tenants/{name}/secrets/{secret}", {
+          params: { path: { name: owner, secret: name } },
+          body: { value },
+        }),
+  );
+
+export const deleteSecret = (owner: SecretOwner, name: string) =>
+  answerOf(
+    owner === null
+      ? api.DELETE("/secrets/{name}", { params: { path: { name } } })
+      : api.DELETE("/tenants/{name}/secrets/{secret}", { params: { path: { name: owner, secret: name } } }),
+  );

@@ -2,27 +2,30 @@
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
-import { cursorOf, newIdempotencyKey, queryString, request } from "@/api/client";
-import type { JobSpeeds, JobTargets, SpeedImport, SpeedRow, SpeedSetting, Targets } from "@/api/speed-types";
-import type { Page } from "@/api/types";
-
-const CORRECTION = "/speeds/correction";
+import { answerOf, api, once, queryString } from "@/api/client";
+import { cursorOf } from "@/api/pages";
+import type { CorrectionInputRequest, ImportInputRequest } from "@/api/schema";
 
 export interface SpeedFilters {
   tenant?: string | undefined;
   application?: string | undefined;
   gpu_model?: string | undefined;
   /** "true": only what was measured beside a partner. */
-  partners?: string | undefined;
+  partners?: "true" | undefined;
 }
 
 export const speedsQuery = (filters: SpeedFilters) =>
   infiniteQueryOptions({
     queryKey: ["speeds", "list", filters],
     queryFn: ({ signal, pageParam }) =>
-      request<Page<SpeedRow>>("GET", `/speeds${queryString({ ...filters, cursor: pageParam, page_size: 50 })}`, {
-        signal,
-      }),
+      answerOf(
+        api.GET("/speeds", {
+          params: {
+            query: { ...filters, partners: filters.partners && true, cursor: pageParam, page_size: 50 },
+          },
+          signal,
+        }),
+      ),
     initialPageParam: "",
     getNextPageParam: (page) => cursorOf(page.next),
     placeholderData: keepPreviousData,
@@ -31,25 +34,22 @@ export const speedsQuery = (filters: SpeedFilters) =>
 export const jobSpeedsQuery = (id: number) =>
   queryOptions({
     queryKey: ["speeds", "job", id],
-    queryFn: ({ signal }) => request<JobSpeeds>("GET", `/jobs/${id}/speeds`, { signal }),
+    queryFn: ({ signal }) => answerOf(api.GET("/jobs/{job_id}/speeds", { params: { path: { job_id: id } }, signal })),
   });
 
-export function correctSpeed(
-  setting: SpeedSetting & { gpu_model: string; value: number; reason: string },
-): Promise<SpeedRow> {
-  return request<SpeedRow>("PUT", CORRECTION, { body: setting });
-}
+export const correctSpeed = (body: CorrectionInputRequest) => answerOf(api.PUT("/speeds/correction", { body }));
 
-export function removeCorrection({ tenant, application, gpus, spread, partner, gpu_model }: Corrected): Promise<void> {
-  const query = queryString({ tenant, application, gpu_model, gpus, spread: String(spread), partner });
-  return request<undefined>("DELETE", CORRECTION + query);
-}
+type Corrected = Omit<CorrectionInputRequest, "value" | "reason">;
 
-type Corrected = SpeedSetting & { gpu_model: string };
+export const removeCorrection = ({ tenant, application, gpus, spread, partner, gpu_model }: Corrected) =>
+  answerOf(
+    api.DELETE("/speeds/correction", {
+      params: { query: { tenant, application, gpu_model, gpus, spread, partner } },
+    }),
+  );
 
-export function importSpeeds(body: { tenant: string; content: string; dry_run: boolean }): Promise<SpeedImport> {
-  return request<SpeedImport>("POST", "/speeds/import", { body, idempotencyKey: newIdempotencyKey() });
-}
+export const importSpeeds = (body: ImportInputRequest) =>
+  answerOf(api.POST("/speeds/import", { params: { header: once() }, body }));
 
 /** Where the browser finds the file. */
 export function exportAddress(tenant: string, layout: "csv" | "gavel"): string {
@@ -62,7 +62,8 @@ const LOOK_AGAIN_MS = 10_000;
 export const targetsQuery = (virtualCluster: string) =>
   queryOptions({
     queryKey: ["speeds", "targets", virtualCluster],
-    queryFn: ({ signal }) => request<Targets>("GET", `/virtual-clusters/${virtualCluster}/targets`, { signal }),
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/virtual-clusters/{name}/targets", { params: { path: { name: virtualCluster } }, signal })),
     refetchInterval: LOOK_AGAIN_MS,
   });
 
@@ -70,10 +71,11 @@ export const jobTargetsQuery = (virtualCluster: string) =>
   infiniteQueryOptions({
     queryKey: ["speeds", "targets", virtualCluster, "jobs"],
     queryFn: ({ signal, pageParam }) =>
-      request<Page<JobTargets>>(
-        "GET",
-        `/virtual-clusters/${virtualCluster}/targets/jobs${queryString({ cursor: pageParam, page_size: 50 })}`,
-        { signal },
+      answerOf(
+        api.GET("/virtual-clusters/{name}/targets/jobs", {
+          params: { path: { name: virtualCluster }, query: { cursor: pageParam, page_size: 50 } },
+          signal,
+        }),
       ),
     initialPageParam: "",
     getNextPageParam: (page) => cursorOf(page.next),

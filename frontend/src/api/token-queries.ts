@@ -2,14 +2,14 @@
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
-import { cursorOf, newIdempotencyKey, queryString, request } from "@/api/client";
-import { everyPage } from "@/api/queries";
-import type { NewToken, Page, Scope, Token, TokenTerms } from "@/api/types";
+import { answerOf, api, once } from "@/api/client";
+import { cursorOf, everyPage } from "@/api/pages";
+import type { TokenInputRequest } from "@/api/schema";
 
 /** One's own. */
 export const tokensQuery = queryOptions({
   queryKey: ["tokens"],
-  queryFn: ({ signal }) => everyPage<Token>(null, "/tokens", signal),
+  queryFn: ({ signal }) => everyPage((query) => answerOf(api.GET("/tokens", { params: { query }, signal }))),
 });
 
 /** Everybody's, or one user's; for operators. */
@@ -17,7 +17,7 @@ export const everybodysTokensQuery = (user: string) =>
   infiniteQueryOptions({
     queryKey: ["tokens", "everybody", user],
     queryFn: ({ signal, pageParam }) =>
-      request<Page<Token>>("GET", `/tokens${queryString({ everybody: "true", user, cursor: pageParam })}`, { signal }),
+      answerOf(api.GET("/tokens", { params: { query: { everybody: true, user, cursor: pageParam } }, signal })),
     initialPageParam: "",
     getNextPageParam: (page) => cursorOf(page.next),
     placeholderData: keepPreviousData,
@@ -25,20 +25,19 @@ export const everybodysTokensQuery = (user: string) =>
 
 export const tokenTermsQuery = queryOptions({
   queryKey: ["tokens", "terms"],
-  queryFn: ({ signal }) => request<TokenTerms>("GET", "/tokens/terms", { signal }),
+  queryFn: ({ signal }) => answerOf(api.GET("/tokens/terms", { signal })),
 });
 
-/** `days` null: it never expires. */
-export const createToken = (wanted: { name: string; scopes: readonly Scope[]; days: number | null }) =>
-  request<NewToken>("POST", "/tokens", {
-    body: { name: wanted.name, scopes: wanted.scopes, expires_in_days: wanted.days },
-    idempotencyKey: newIdempotencyKey(),
-  });
+/** `expires_in_days` null: it never expires. */
+export const createToken = (body: TokenInputRequest) =>
+  answerOf(api.POST("/tokens", { params: { header: once() }, body }));
 
 export const rotateToken = (key: string, overlapSeconds: number) =>
-  request<NewToken>("POST", `/tokens/${key}/rotate`, {
-    body: { overlap_seconds: overlapSeconds },
-    idempotencyKey: newIdempotencyKey(),
-  });
+  answerOf(
+    api.POST("/tokens/{key}/rotate", {
+      params: { path: { key }, header: once() },
+      body: { overlap_seconds: overlapSeconds },
+    }),
+  );
 
-export const revokeToken = (key: string) => request<undefined>("DELETE", `/tokens/${key}`);
+export const revokeToken = (key: string) => answerOf(api.DELETE("/tokens/{key}", { params: { path: { key } } }));

@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 
 import { nodesQuery } from "@/api/queries";
-import type { ClusterEvent } from "@/api/types";
+import type { Event as ClusterEvent } from "@/api/schema";
 import { moment, words } from "@/components/format";
 import { DataTable, type DataTableProps } from "@/ui/data-table";
 import { muted, oneLine, prose } from "@/ui/layout";

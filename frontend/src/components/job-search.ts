@@ -1,7 +1,7 @@
 /** The job list's filters as they stand in the address, so that a view can be sent to a colleague. */
 
 import type { JobFilters } from "@/api/queries";
-import type { JobState } from "@/api/types";
+import type { JobState } from "@/api/schema";
 
 export const JOB_STATES: readonly JobState[] = ["queued", "running", "succeeded", "failed", "cancelled"];
 
@@ -42,7 +42,8 @@ export function filtersOf(search: JobSearch): JobFilters {
     state: statesOf(search),
     tenant: search.tenant,
     virtual_cluster: search.vc,
-    guarantee: search.guarantee,
+    // An address may hold anything; the server says what it does not know.
+    guarantee: search.guarantee as JobFilters["guarantee"],
     gpu_model: search.model,
     submitted_by: search.by,
     q: search.q,

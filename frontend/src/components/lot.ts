@@ -1,11 +1,11 @@
 /** Lots and credits in words. Pure. */
 
-import type { Lot } from "@/api/market-types";
+import type { LotInputRequest } from "@/api/schema";
 
 const credit = new Intl.NumberFormat("en-US", { maximumFractionDigits: 3 });
 
 /** "2 P100, 1 V100-SWITCH". */
-export function lotText({ gpus = {}, cells = {} }: Lot): string {
+export function lotText({ gpus = {}, cells = {} }: LotInputRequest): string {
   const parts = [...Object.entries(gpus), ...Object.entries(cells)].filter(([, number]) => number > 0);
   return parts.map(([name, number]) => `${number} ${name}`).join(", ") || "nothing";
 }

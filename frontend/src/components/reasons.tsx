@@ -1,6 +1,6 @@
 import { Lightbulb } from "lucide-react";
 
-import type { Reason } from "@/api/types";
+import type { Reason } from "@/api/schema";
 import styles from "@/components/reasons.module.css";
 
 /** Why a job waits, the most decisive reason first, each with what would help. */

@@ -2,9 +2,9 @@
 
 import { useQueryClient, useSuspenseQuery } from "@tanstack/react-query";
 
-import { request } from "@/api/client";
+import { api } from "@/api/client";
 import { meQuery } from "@/api/queries";
-import type { Me, Role } from "@/api/types";
+import type { Me, Role } from "@/api/schema";
 import { live } from "@/live/live";
 
 export function useSession(): Me {
@@ -27,7 +27,7 @@ export const ROLES: readonly Role[] = ["viewer", "member", "admin"];
 export function useSignOut(): () => void {
   const queries = useQueryClient();
   return () => {
-    void request("DELETE", "/session").finally(() => {
+    void api.DELETE("/session").finally(() => {
       queries.setQueryData(meQuery.queryKey, null);
       queries.removeQueries({ predicate: (query) => query.queryKey[0] !== "me" });
       live.apply({ type: "forget" });

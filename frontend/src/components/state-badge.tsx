@@ -12,7 +12,7 @@ import {
   type LucideIcon,
 } from "lucide-react";
 
-import type { Attempt, Job, Node, NodeCheck } from "@/api/types";
+import type { Attempt, Job, Node, NodeCheck } from "@/api/schema";
 import styles from "@/components/state-badge.module.css";
 
 type Tone = "waiting" | "starting" | "running" | "stopping" | "done" | "failed" | "off";

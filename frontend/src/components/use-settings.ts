@@ -5,7 +5,7 @@ import { useState } from "react";
 
 import { ApiError } from "@/api/client";
 import { changeClusterSettings, clusterSettingsQuery } from "@/api/settings-queries";
-import type { ClusterSettings } from "@/api/types";
+import type { ClusterSettings } from "@/api/schema";
 import { unsaved, withChange } from "@/components/changes";
 import { useKept } from "@/components/kept";
 import { useSay } from "@/ui/toasts";

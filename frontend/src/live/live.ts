@@ -5,7 +5,7 @@ import { useMemo, useSyncExternalStore } from "react";
 import { Connection, type Status } from "@/live/connection";
 import type { Kind, LedgerMessage, LogMessage, Objects, ProgressMessage, ServerMessage } from "@/live/messages";
 import { emptyState, keyOf, reduce, withWhy, type Change, type LiveState, type Table } from "@/live/store";
-import type { Job } from "@/api/types";
+import type { Job } from "@/api/schema";
 
 /** Messages for one open page rather than for the store. */
 export type Aside = LogMessage | ProgressMessage | LedgerMessage;

@@ -1,17 +1,16 @@
 /** What /ws/live sends and understands. */
 
-import type { LedgerLine } from "@/api/ledger-types";
 import type {
   Job,
+  Line as LedgerLine,
   LogChunk,
   Node,
-  Prediction,
   ProgressPoint,
-  Reason,
   Round,
   UsagePoint,
   VirtualCluster,
-} from "@/api/types";
+  Why,
+} from "@/api/schema";
 
 /** Whole objects by kind; each is known by its id in REST addresses. */
 export interface Objects {
@@ -23,15 +22,9 @@ export interface Objects {
 
 export type Kind = keyof Objects;
 
-export interface WhyData {
-  reasons: Reason[];
-  position: number | null;
-}
+export type WhyData = Pick<Why, "reasons" | "position">;
 
-export interface PredictionData {
-  prediction: Prediction | null;
-  no_prediction: string;
-}
+export type PredictionData = Pick<Why, "prediction" | "no_prediction">;
 
 export type ObjectMessage =
   | { [K in Kind]: { kind: K; id: number; version: number; data: Objects[K] } }[Kind]

@@ -6,7 +6,7 @@
  * deleted, so absence from an answer means nothing.
  */
 
-import type { Job, UsagePoint } from "@/api/types";
+import type { Job, UsagePoint } from "@/api/schema";
 import type { Kind, ObjectMessage, Objects, PredictionData, WhyData } from "@/live/messages";
 
 /** The name by which REST addresses know an object; unlike ids it is in every object. */

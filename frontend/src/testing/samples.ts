@@ -1,7 +1,16 @@
 /** Builders of plausible objects for tests. */
 
-import type { LedgerLine } from "@/api/ledger-types";
-import type { Attempt, Gpu, Job, Node, Reason, Round, UsagePoint, VirtualCluster } from "@/api/types";
+import type {
+  Attempt,
+  Gpu,
+  Job,
+  Line as LedgerLine,
+  Node,
+  Reason,
+  Round,
+  UsagePoint,
+  VirtualCluster,
+} from "@/api/schema";
 
 const RESOURCES = { gpu: 4, gpu_model: "any", cpu: 0, memory: 0 };
 

@@ -1,4 +1,4 @@
-import type { CellUse } from "@/api/cell-types";
+import type { CellUse } from "@/components/cells/cell-use";
 import { sharesOf, USE_TEXT, USES, tellUse } from "@/components/cells/cell-use";
 import { Key } from "@/ui/key";
 import styles from "@/components/cells/cell-bar.module.css";

@@ -1,6 +1,9 @@
 /** What the GPUs of a cell are used for, in figures and words. Pure. */
 
-import type { CellUse } from "@/api/cell-types";
+import type { CellNode } from "@/api/schema";
+
+/** Use of GPUs of a cell, in GPUs; the four add up to `gpus`. */
+export type CellUse = Pick<CellNode, "gpus" | Use>;
 
 export type Use = "used" | "opportunistic" | "bad" | "free";
 

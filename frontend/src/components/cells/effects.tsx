@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 
-import type { CellEffect } from "@/api/cell-types";
+import type { CellEffect } from "@/api/schema";
 import { counted } from "@/components/format";
 import styles from "@/components/cells/effects.module.css";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { AttemptState, Job } from "@/api/types";
+import type { AttemptState, Job } from "@/api/schema";
 import { describePlot, plantGarden } from "@/components/gpu-map/garden";
 import { aGpu, aJob, anAttempt, aNode } from "@/testing/samples";
 

@@ -1,6 +1,6 @@
 /** Who is on which GPU: racks of nodes of plots, from the nodes' and jobs' newest versions. */
 
-import type { Gpu, Job, Node } from "@/api/types";
+import type { Gpu, Job, Node } from "@/api/schema";
 
 export type PlotState = "free" | "planned" | "starting" | "running" | "stopping" | "unknown" | "unhealthy" | "offline";
 

@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useId, useState } from "react";
 
 import { decideAgain } from "@/api/ledger-queries";
-import type { LedgerLine } from "@/api/ledger-types";
+import type { Line as LedgerLine } from "@/api/schema";
 import { duration, moment } from "@/components/format";
 import { Details } from "@/components/ledger/details";
 import { figuresOf, kindText, partiesOf, sentenceOf } from "@/components/ledger/words";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { LedgerLine } from "@/api/ledger-types";
+import type { Line as LedgerLine } from "@/api/schema";
 import { figuresOf, newestFirst, sentenceOf } from "@/components/ledger/words";
 import { aLedgerLine } from "@/testing/samples";
 

@@ -1,6 +1,6 @@
 /** Lines of the ledger as people say them. Pure; docs/ledger.md has every kind and what its figures mean. */
 
-import type { LedgerLine } from "@/api/ledger-types";
+import type { Line as LedgerLine } from "@/api/schema";
 import { duration, words } from "@/components/format";
 import { creditsText } from "@/components/lot";
 

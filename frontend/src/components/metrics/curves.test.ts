@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 
-import type { MeasureSeries } from "@/api/usage-types";
+import type { Series } from "@/api/schema";
 import { CURVES_MOST, curvesOf, unitOf } from "@/components/metrics/curves";
 
-function gpu(index: number | null, points: number[][], attempt = 1): MeasureSeries {
+function gpu(index: number | null, points: number[][], attempt = 1): Series {
   return { kind: "gpu", attempt, node: null, gpu: index, rank: null, measure: "memory_used_bytes", points };
 }
 

@@ -1,6 +1,6 @@
 /** Figures over time as curves with a band from the lowest to the highest. Pure. */
 
-import type { MeasureSeries } from "@/api/usage-types";
+import type { Series } from "@/api/schema";
 
 /** Points further apart than so many times the usual have a gap between them. */
 const GAP = 2.5;
@@ -55,7 +55,7 @@ export function unitOf(measure: string, highest = Infinity): Unit {
 }
 
 /** Curves of one measure. Attempts of a job follow one another on the same curve. */
-export function curvesOf(series: readonly MeasureSeries[], resolutionSeconds: number): Curves {
+export function curvesOf(series: readonly Series[], resolutionSeconds: number): Curves {
   const byLabel = new Map<string, Map<number, number[]>>();
   for (const one of series) {
     const label = labelOf(one);
@@ -106,7 +106,7 @@ function gapsOf(times: readonly number[], resolutionSeconds: number): [number, n
   });
 }
 
-function labelOf({ kind, node, gpu, rank }: MeasureSeries): string {
+function labelOf({ kind, node, gpu, rank }: Series): string {
   if (gpu !== null) return node ? `${node} GPU ${gpu}` : `GPU ${gpu}`;
   if (rank !== null) return `Rank ${rank}`;
   if (kind === "host") return "Machine";

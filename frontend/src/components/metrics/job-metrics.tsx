@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 
-import type { Job } from "@/api/types";
+import type { Job } from "@/api/schema";
 import { jobMetricsQuery } from "@/api/usage-queries";
 import { MetricsPanel } from "@/components/metrics/metrics-panel";
 import { SPANS, type Span } from "@/components/metrics/spans";

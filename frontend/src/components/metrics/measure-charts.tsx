@@ -1,13 +1,13 @@
 import { useMemo } from "react";
 
-import type { MeasureSeries, Metrics } from "@/api/usage-types";
+import type { NodeMetricsAnswer, Series } from "@/api/schema";
 import { Chart, ChartKey, type ChartSeries } from "@/components/chart";
 import { curvesOf } from "@/components/metrics/curves";
 import { Notice } from "@/ui/feedback";
 import styles from "@/components/metrics/metrics.module.css";
 
 /** What is shown, in this order; what nobody told is left out. */
-const CHARTS: readonly (readonly [MeasureSeries["kind"], string, string])[] = [
+const CHARTS: readonly (readonly [Series["kind"], string, string])[] = [
   ["gpu", "utilisation_percent", "GPU utilisation"],
   ["gpu", "memory_used_bytes", "GPU memory"],
   ["gpu", "power_watts", "GPU power"],
@@ -27,7 +27,7 @@ const CHARTS: readonly (readonly [MeasureSeries["kind"], string, string])[] = [
 ];
 
 /** A chart for each measure, with bands from the lowest to the highest reading. `marks`: Unix seconds. */
-export function MeasureCharts({ metrics, marks }: { metrics: Metrics; marks?: readonly number[] }) {
+export function MeasureCharts({ metrics, marks }: { metrics: NodeMetricsAnswer; marks?: readonly number[] }) {
   const shown = CHARTS.flatMap(([kind, measure, title]) => {
     const series = metrics.series.filter((one) => one.kind === kind && one.measure === measure);
     return series.length > 0 ? [{ measure, title, series }] : [];
@@ -61,7 +61,7 @@ export function MeasureCharts({ metrics, marks }: { metrics: Metrics; marks?: re
 interface MeasureChartProps {
   measure: string;
   title: string;
-  series: readonly MeasureSeries[];
+  series: readonly Series[];
   resolution: number;
   simulated: boolean;
   marks?: readonly number[];

@@ -1,13 +1,13 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 
-import type { Metrics } from "@/api/usage-types";
+import type { NodeMetricsAnswer } from "@/api/schema";
 import { MeasureCharts } from "@/components/metrics/measure-charts";
 import { EmptyState, ErrorNotice, Skeleton } from "@/ui/feedback";
 import { Panel, Row, Stack } from "@/ui/layout";
 
 interface MetricsPanelProps {
-  query: UseQueryResult<Metrics>;
+  query: UseQueryResult<NodeMetricsAnswer>;
   /** What can be chosen: what is shown together, and of which time. */
   choices: ReactNode;
   /** Said when there are no readings. */

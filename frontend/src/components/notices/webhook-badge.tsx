@@ -1,6 +1,6 @@
 import { Ban, CircleCheck, CircleX, Clock } from "lucide-react";
 
-import type { Delivery, Webhook } from "@/api/notice-types";
+import type { Delivery, Webhook } from "@/api/schema";
 import { Badge } from "@/components/state-badge";
 import { webhookState } from "@/components/notices/words";
 

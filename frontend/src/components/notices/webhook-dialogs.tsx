@@ -2,8 +2,8 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { ApiError } from "@/api/client";
-import { addWebhook, changeWebhook, rotateSecret, type WebhookDraft } from "@/api/notice-queries";
-import type { NewWebhook, Webhook } from "@/api/notice-types";
+import { addWebhook, changeWebhook, rotateSecret } from "@/api/notice-queries";
+import type { NewWebhook, Webhook } from "@/api/schema";
 import { ShownOnce } from "@/components/shown-once";
 import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
@@ -12,6 +12,8 @@ import { Checkbox, Field, TextInput } from "@/ui/field";
 import { FieldGroup, Form } from "@/ui/form";
 import { TOPICS } from "@/components/notices/words";
 import styles from "@/components/notices/notices.module.css";
+
+type WebhookDraft = Pick<Webhook, "url" | "title" | "topics">;
 
 const EMPTY: WebhookDraft = { url: "", title: "", topics: ["job.failed"] };
 
@@ -24,7 +26,7 @@ interface AddWebhookProps {
 export function AddWebhookDialog({ tenant, onClose }: AddWebhookProps) {
   const queries = useQueryClient();
   const add = useMutation({
-    mutationFn: (draft: WebhookDraft) => addWebhook(tenant, draft),
+    mutationFn: (draft: WebhookDraft) => addWebhook({ ...draft, tenant }),
     onSuccess: () => void queries.invalidateQueries({ queryKey: ["webhooks"] }),
   });
   if (add.data) return <Secret made={add.data} onClose={onClose} />;
@@ -125,9 +127,9 @@ interface WebhookFormProps {
 function WebhookForm({ draft, ofCluster, action, error, busy, onSave, onClose }: WebhookFormProps) {
   const [url, setUrl] = useState(draft.url);
   const [title, setTitle] = useState(draft.title);
-  const [topics, setTopics] = useState<ReadonlySet<string>>(new Set(draft.topics));
+  const [topics, setTopics] = useState<ReadonlySet<Webhook["topics"][number]>>(new Set(draft.topics));
   const refusal = error instanceof ApiError ? error : null;
-  const choose = (topic: string, isOn: boolean) => {
+  const choose = (topic: Webhook["topics"][number], isOn: boolean) => {
     const chosen = new Set(topics);
     if (isOn) chosen.add(topic);
     else chosen.delete(topic);

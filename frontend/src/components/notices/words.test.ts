@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { BudgetState } from "@/api/notice-types";
+import type { BudgetState } from "@/api/schema";
 import { amountText, outlook } from "@/components/notices/words";
 
 const state = (changes: Partial<BudgetState>): BudgetState => ({

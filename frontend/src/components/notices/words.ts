@@ -1,9 +1,9 @@
 /** Notifications, webhooks and budgets in words. */
 
-import type { BudgetState, Delivery, Webhook } from "@/api/notice-types";
+import type { BudgetState, Delivery, Webhook } from "@/api/schema";
 
 /** What a webhook may be told of; the last two only the cluster's. */
-export const TOPICS: readonly { topic: string; says: string; ofCluster?: boolean }[] = [
+export const TOPICS: readonly { topic: Webhook["topics"][number]; says: string; ofCluster?: boolean }[] = [
   { topic: "job.started", says: "A job runs" },
   { topic: "job.finished", says: "A job succeeded, or was cancelled" },
   { topic: "job.failed", says: "A job failed for good" },

@@ -2,8 +2,9 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 
-import { ApiError, request } from "@/api/client";
-import { secretsPath, secretsQuery, type Secret, type SecretOwner } from "@/api/secret-queries";
+import { ApiError } from "@/api/client";
+import type { Secret } from "@/api/schema";
+import { deleteSecret, secretsQuery, setSecret, type SecretOwner } from "@/api/secret-queries";
 import { ago } from "@/components/format";
 import { useNow } from "@/components/now";
 import { Button, IconButton } from "@/ui/button";
@@ -85,7 +86,7 @@ function SetSecret({ owner, onClose }: { owner: SecretOwner; onClose: () => void
   const [name, setName] = useState("");
   const [value, setValue] = useState("");
   const set = useMutation({
-    mutationFn: () => request<Secret>("PUT", `${secretsPath(owner)}/${encodeURIComponent(name)}`, { body: { value } }),
+    mutationFn: () => setSecret(owner, name, value),
     onSuccess: async () => {
       await queries.invalidateQueries({ queryKey: secretsQuery(owner).queryKey });
       onClose();
@@ -134,7 +135,7 @@ function DeleteSecret({ owner, secret, onClose }: { owner: SecretOwner; secret: 
   const queries = useQueryClient();
   const say = useSay();
   const remove = useMutation({
-    mutationFn: () => request<undefined>("DELETE", `${secretsPath(owner)}/${encodeURIComponent(secret.name)}`),
+    mutationFn: () => deleteSecret(owner, secret.name),
     onSuccess: () => queries.invalidateQueries({ queryKey: secretsQuery(owner).queryKey }),
     onError: (error) => say("failed", error.message),
     onSettled: onClose,

@@ -1,10 +1,10 @@
 import { CircleHelp, FileText, Gauge, PencilLine, Sigma, type LucideIcon } from "lucide-react";
 
-import type { SpeedSource } from "@/api/speed-types";
+import type { SourceEnum } from "@/api/schema";
 import { isGuess, percent, SOURCE_MEANINGS } from "@/components/speeds/sources";
 import styles from "@/components/speeds/speeds.module.css";
 
-const ICONS: Record<SpeedSource, LucideIcon> = {
+const ICONS: Record<SourceEnum, LucideIcon> = {
   corrected: PencilLine,
   measured: Gauge,
   declared: FileText,
@@ -13,7 +13,7 @@ const ICONS: Record<SpeedSource, LucideIcon> = {
 };
 
 interface SourceMarkProps {
-  source: SpeedSource | null;
+  source: SourceEnum | null;
   samples?: number;
   confidence?: number;
 }

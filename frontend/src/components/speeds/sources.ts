@@ -1,6 +1,6 @@
 /** Speeds in words. Pure. */
 
-import type { SpeedSource } from "@/api/speed-types";
+import type { SourceEnum } from "@/api/schema";
 import { count } from "@/components/format";
 
 /** Prefix of the kind of jobs that state no application: they are known by their name. */
@@ -14,11 +14,11 @@ export function kindOf(application: string): { name: string; byName: boolean } {
 }
 
 /** Not known from this kind of job itself. */
-export function isGuess(source: SpeedSource | null): boolean {
+export function isGuess(source: SourceEnum | null): boolean {
   return source === "estimated" || source === "assumed" || source === null;
 }
 
-export const SOURCE_MEANINGS: Record<SpeedSource, string> = {
+export const SOURCE_MEANINGS: Record<SourceEnum, string> = {
   corrected: "A person put this value in place of all others",
   measured: "From what running jobs reported of their progress",
   declared: "As the jobs themselves state it",

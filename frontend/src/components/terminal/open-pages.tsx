@@ -1,8 +1,8 @@
 import { useMutation } from "@tanstack/react-query";
 import { ExternalLink } from "lucide-react";
 
-import { request } from "@/api/client";
-import type { Job } from "@/api/types";
+import { answerOf, api } from "@/api/client";
+import type { Job } from "@/api/schema";
 import { Button } from "@/ui/button";
 import { useSay } from "@/ui/toasts";
 
@@ -19,7 +19,9 @@ function OpenPage({ job, name }: { job: number; name: string }) {
       // Now, while the click counts: browsers open no window for what comes later.
       const page = window.open("about:blank", "_blank");
       if (page) page.opener = null;
-      return request<{ url: string }>("POST", `/jobs/${job}/ports/${name}/open`).then(
+      return answerOf(
+        api.POST("/jobs/{job_id}/ports/{port}/open", { params: { path: { job_id: job, port: name } } }),
+      ).then(
         ({ url }) => (page ? page.location.replace(url) : location.assign(url)),
         (error: unknown) => {
           page?.close();

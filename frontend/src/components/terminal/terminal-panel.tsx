@@ -1,7 +1,7 @@
 import { SquareTerminal } from "lucide-react";
 import { lazy, Suspense, useState } from "react";
 
-import type { Job } from "@/api/types";
+import type { Job } from "@/api/schema";
 import styles from "@/components/terminal/terminal.module.css";
 import { Button } from "@/ui/button";
 import { EmptyState, Notice, SkeletonLines } from "@/ui/feedback";
@@ -25,7 +25,7 @@ export function TerminalPanel({ job }: { job: Job }) {
       </Panel>
     );
   }
-  const ranks = (job.spec.tasks ?? []).reduce((sum, task) => sum + task.replicas, 0);
+  const ranks = (job.spec.tasks ?? []).reduce((sum, task) => sum + (task.replicas ?? 1), 0);
   const isOpen = opened > 0 && !ended;
   return (
     <Panel flush>

@@ -1,7 +1,7 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 
 import { revokeToken, tokensQuery } from "@/api/token-queries";
-import type { Token } from "@/api/types";
+import type { Token } from "@/api/schema";
 import { Confirm } from "@/ui/dialog";
 import { useSay } from "@/ui/toasts";
 

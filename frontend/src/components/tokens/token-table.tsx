@@ -1,6 +1,6 @@
 import { RotateCw, Trash2 } from "lucide-react";
 
-import type { Token } from "@/api/types";
+import type { Token } from "@/api/schema";
 import { ago, duration, moment, words } from "@/components/format";
 import { useNow } from "@/components/now";
 import { Tag } from "@/components/state-badge";

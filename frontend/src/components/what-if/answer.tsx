@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 
-import type { Foreseen, WhatIf, WhatIfEffect } from "@/api/types";
+import type { Foreseen, WhatIf, WhatIfEffect } from "@/api/schema";
 import { clockAhead, count } from "@/components/format";
 import { DataTable } from "@/ui/data-table";
 import { muted, oneLine, Stack } from "@/ui/layout";

@@ -4,7 +4,7 @@ import { useEffect, useState } from "react";
 
 import { ApiError } from "@/api/client";
 import { changeNotifications, confirmAddress, notificationsQuery, setAddress } from "@/api/notice-queries";
-import type { NotificationSettings } from "@/api/notice-types";
+import type { NotificationSettings } from "@/api/schema";
 import { meQuery } from "@/api/queries";
 import { isAdminOf, useSession } from "@/components/session";
 import { Button } from "@/ui/button";

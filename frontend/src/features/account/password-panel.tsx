@@ -1,7 +1,7 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { ApiError, request } from "@/api/client";
+import { answerOf, api, ApiError } from "@/api/client";
 import { tokensQuery } from "@/api/token-queries";
 import { Button } from "@/ui/button";
 import { ErrorNotice } from "@/ui/feedback";
@@ -18,7 +18,7 @@ export function PasswordPanel() {
   const queries = useQueryClient();
   const change = useMutation({
     mutationFn: () =>
-      request<undefined>("POST", "/session/password", { body: { current, new: wanted, end_tokens: endTokens } }),
+      answerOf(api.POST("/session/password", { body: { current, new: wanted, end_tokens: endTokens } })),
     onSuccess: () => {
       setCurrent("");
       setWanted("");

@@ -4,7 +4,7 @@ import { useState } from "react";
 
 import { ApiError } from "@/api/client";
 import { createToken, rotateToken, tokensQuery, tokenTermsQuery } from "@/api/token-queries";
-import type { NewToken, Scope, Token, TokenTerms } from "@/api/types";
+import type { NewToken, Scope, Token, TokenTerms } from "@/api/schema";
 import { useSession } from "@/components/session";
 import { ShownOnce } from "@/components/shown-once";
 import { RevokeToken } from "@/components/tokens/revoke-token";
@@ -69,7 +69,7 @@ function CreateToken({ terms, onClose }: { terms: TokenTerms; onClose: () => voi
   const [scopes, setScopes] = useState<ReadonlySet<Scope>>(new Set<Scope>(["submit"]));
   const create = useMutation({
     mutationFn: () =>
-      createToken({ name, scopes: ["read", ...scopes], days: never ? null : (days ?? terms.default_days) }),
+      createToken({ name, scopes: ["read", ...scopes], expires_in_days: never ? null : (days ?? terms.default_days) }),
     onSuccess: () => void queries.invalidateQueries({ queryKey: tokensQuery.queryKey }),
   });
   const refusal = create.error instanceof ApiError ? create.error : null;

@@ -3,8 +3,8 @@ import { Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 
 import { adviceListQuery, adviceQuery, cellsQuery } from "@/api/cell-queries";
-import type { WholeAdvice } from "@/api/cell-types";
-import { ApiError, newIdempotencyKey, request } from "@/api/client";
+import type { WholeAdvice } from "@/api/schema";
+import { answerOf, api, ApiError, once } from "@/api/client";
 import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
 import { bodyOf, emptyQuestion, type Minimum, type Question } from "@/features/advice/draft";
 import { Button, IconButton } from "@/ui/button";
@@ -21,8 +21,7 @@ export function AdviceForm({ onAsked }: { onAsked: (advice: WholeAdvice) => void
   const [question, setQuestion] = useState<Question>(emptyQuestion);
   const change = (changed: Partial<Question>) => setQuestion((now) => ({ ...now, ...changed }));
   const ask = useMutation({
-    mutationFn: () =>
-      request<WholeAdvice>("POST", "/cells/advice", { body: bodyOf(question), idempotencyKey: newIdempotencyKey() }),
+    mutationFn: () => answerOf(api.POST("/cells/advice", { params: { header: once() }, body: bodyOf(question) })),
     onSuccess: (advice) => {
       queries.setQueryData(adviceQuery(advice.id).queryKey, advice);
       void queries.invalidateQueries({ queryKey: adviceListQuery.queryKey });

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { adviceListQuery, adviceQuery } from "@/api/cell-queries";
-import type { Advice } from "@/api/cell-types";
+import type { Advice } from "@/api/schema";
 import { counted, moment } from "@/components/format";
 import { useSession } from "@/components/session";
 import { AdviceForm } from "@/features/advice/advice-form";

@@ -1,6 +1,6 @@
 import { Fragment } from "react";
 
-import type { AdviceFigures, WholeAdvice } from "@/api/cell-types";
+import type { AdviceFigures, WholeAdvice } from "@/api/schema";
 import { cellsText } from "@/components/cells/cell-use";
 import { count, counted, duration } from "@/components/format";
 import { ApplyAdvice } from "@/features/advice/apply-advice";

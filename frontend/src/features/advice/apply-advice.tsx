@@ -3,8 +3,8 @@ import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { cellsQuery } from "@/api/cell-queries";
-import type { CellCheck, Cells, WholeAdvice } from "@/api/cell-types";
-import { request } from "@/api/client";
+import type { WholeAdvice } from "@/api/schema";
+import { answerOf, api } from "@/api/client";
 import { Effects, lapsesOf } from "@/components/cells/effects";
 import { moment } from "@/components/format";
 import { Tag } from "@/components/state-badge";
@@ -22,12 +22,13 @@ export function ApplyAdvice({ advice }: { advice: WholeAdvice }) {
   const check = useQuery({
     queryKey: ["cells", "check", "advice", advice.id],
     queryFn: ({ signal }) =>
-      request<CellCheck>("POST", "/cells/check", { body: { specification: advice.specification }, signal }),
+      answerOf(api.POST("/cells/check", { body: { specification: advice.specification ?? {} }, signal })),
     enabled: asking,
     staleTime: 0,
   });
   const apply = useMutation({
-    mutationFn: () => request<Cells>("POST", `/cells/advice/${advice.id}/apply`, { body: {} }),
+    mutationFn: () =>
+      answerOf(api.POST("/cells/advice/{advice_id}/apply", { params: { path: { advice_id: advice.id } } })),
     onSuccess: async (cells) => {
       queries.setQueryData(cellsQuery.queryKey, cells);
       for (const key of ["cells", "virtual-clusters", "advice"]) void queries.invalidateQueries({ queryKey: [key] });

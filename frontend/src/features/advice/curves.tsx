@@ -1,6 +1,6 @@
 import { useMemo, useState } from "react";
 
-import type { WholeAdvice } from "@/api/cell-types";
+import type { WholeAdvice } from "@/api/schema";
 import { cellsText } from "@/components/cells/cell-use";
 import { Chart } from "@/components/chart";
 import { duration, timeUnit } from "@/components/format";

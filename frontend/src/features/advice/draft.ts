@@ -1,6 +1,6 @@
 /** What the form of the adviser holds, the question it becomes, and what the answer says in curves. Pure. */
 
-import type { Advice } from "@/api/cell-types";
+import type { Advice, AdviceQuestionRequest } from "@/api/schema";
 
 export interface Minimum {
   cluster: string;
@@ -24,7 +24,7 @@ export const DEFAULT_DAYS = 7;
 export const emptyQuestion: Question = { days: DEFAULT_DAYS, budget: {}, price: {}, minimum: [], keep: [] };
 
 /** The body to send; what was left empty is not asked for. */
-export function bodyOf(question: Question): Record<string, unknown> {
+export function bodyOf(question: Question): AdviceQuestionRequest {
   const budget = given(question.budget);
   const price = given(question.price);
   const minimum: Record<string, Record<string, number>> = {};

@@ -4,7 +4,7 @@ import { Timer } from "lucide-react";
 import { useMemo, useState } from "react";
 
 import { anomaliesQuery, measureAnomalies } from "@/api/cell-queries";
-import type { Anomalies } from "@/api/cell-types";
+import type { Anomalies } from "@/api/schema";
 import { virtualClustersQuery } from "@/api/queries";
 import { Chart, ChartKey } from "@/components/chart";
 import { ago, counted, duration, moment } from "@/components/format";

@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 
-import type { Anomalies, Anomaly } from "@/api/cell-types";
+import type { Anomalies, Anomaly } from "@/api/schema";
 import { counted, duration, moment } from "@/components/format";
 import { useSession } from "@/components/session";
 import { Tag } from "@/components/state-badge";

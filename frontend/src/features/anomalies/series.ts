@@ -1,6 +1,6 @@
 /** Waiting over time as two curves. Pure. */
 
-import type { Anomalies } from "@/api/cell-types";
+import type { Anomalies } from "@/api/schema";
 import type { ChartSeries } from "@/components/chart";
 import { timeUnit } from "@/components/format";
 

@@ -3,7 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { Download } from "lucide-react";
 
 import { auditAddress, auditQuery, auditStatusQuery, type AuditFilters } from "@/api/audit-queries";
-import type { AuditStatus } from "@/api/types";
+import type { AuditStatus } from "@/api/schema";
 import { Filter } from "@/components/filter";
 import { count, moment } from "@/components/format";
 import { useSession } from "@/components/session";

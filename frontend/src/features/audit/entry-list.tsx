@@ -1,6 +1,6 @@
 import { useId, useState } from "react";
 
-import type { AuditEntry } from "@/api/types";
+import type { AuditEntry } from "@/api/schema";
 import { moment } from "@/components/format";
 import { Tag } from "@/components/state-badge";
 import { differences } from "@/features/audit/difference";

@@ -4,8 +4,8 @@ import { CircleCheck, CircleX, LoaderCircle, TriangleAlert } from "lucide-react"
 import { useState } from "react";
 
 import { cellsQuery } from "@/api/cell-queries";
-import type { Cells } from "@/api/cell-types";
-import { ApiError, request } from "@/api/client";
+import { answerOf, api, ApiError } from "@/api/client";
+import type { CellDocument } from "@/api/schema";
 import { Effects, lapsesOf } from "@/components/cells/effects";
 import { sentenceOf } from "@/features/cell-editor/problems";
 import type { Check } from "@/features/cell-editor/use-cell-check";
@@ -34,7 +34,13 @@ export function ApplyBar({ specification, version, check, syntax, isChanged, onC
   const [asking, setAsking] = useState(false);
   const lapses = lapsesOf(check.answer?.effects);
   const apply = useMutation({
-    mutationFn: () => request<Cells>("PUT", "/cells", { body: { specification, version } }),
+    mutationFn: () =>
+      answerOf(
+        api.PUT("/cells", {
+          // Whatever was written; the server says what is wrong with it.
+          body: { specification: specification as CellDocument, version },
+        }),
+      ),
     onSuccess: async (cells) => {
       queries.setQueryData(cellsQuery.queryKey, cells);
       for (const key of ["cells", "virtual-clusters"]) void queries.invalidateQueries({ queryKey: [key] });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { CellDocument } from "@/api/cell-types";
+import type { CellDraft } from "@/features/cell-editor/document";
 import { columnsOf, ownedBy } from "@/features/cell-editor/columns";
 
 const types = {
@@ -8,14 +8,14 @@ const types = {
   NODE: { of: "SWITCH", count: 2, node: true },
   RACK: { of: "NODE", count: 2 },
 };
-const racks: CellDocument = {
+const racks: CellDraft = {
   types,
   physical: [
     { type: "RACK", name: "rack-1", nodes: ["n1", "n2"] },
     { type: "RACK", name: "rack-2", nodes: ["n3", "n4"] },
   ],
 };
-const left = (document: CellDocument) => Object.fromEntries(columnsOf(document).map(({ path, left }) => [path, left]));
+const left = (document: CellDraft) => Object.fromEntries(columnsOf(document).map(({ path, left }) => [path, left]));
 
 describe("the columns of what can be owned", () => {
   it("are the levels of the hardware, topmost first", () => {
@@ -54,7 +54,7 @@ describe("the columns of what can be owned", () => {
   });
 
   it("name the hardware where several kinds have the same type", () => {
-    const mixed: CellDocument = {
+    const mixed: CellDraft = {
       types,
       physical: [...(racks.physical ?? []), { type: "NODE", name: "n5", nodes: ["n5"] }],
       virtual_clusters: { a: { cells: { RACK: 1, "NODE/SWITCH": 1 } } },

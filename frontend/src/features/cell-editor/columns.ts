@@ -1,6 +1,7 @@
 /** What there is to own: one column for each level of each kind of hardware, with what is left of it. Pure. */
 
-import type { CellDocument, VirtualEntry } from "@/api/cell-types";
+import type { VirtualCells } from "@/api/schema";
+import type { CellDraft } from "@/features/cell-editor/document";
 
 export interface Column {
   /** How the virtual clusters of the document write it. */
@@ -26,7 +27,7 @@ export interface Column {
 /** More levels than this, and the types go in circles. */
 const MOST_LEVELS = 16;
 
-export function columnsOf(document: CellDocument): Column[] {
+export function columnsOf(document: CellDraft): Column[] {
   const chains = [...new Set((document.physical ?? []).map(({ type }) => type))].filter(
     (name) => document.types?.[name] !== undefined,
   );
@@ -38,14 +39,14 @@ export function columnsOf(document: CellDocument): Column[] {
   return [...known, ...strayPaths(document, written).map((path) => strayColumn(document, path))];
 }
 
-export function ownedBy(document: CellDocument, cluster: string, column: Column): number | undefined {
-  const cells = (document.virtual_clusters?.[cluster] as VirtualEntry | null | undefined)?.cells;
+export function ownedBy(document: CellDraft, cluster: string, column: Column): number | undefined {
+  const cells = (document.virtual_clusters?.[cluster] as VirtualCells | null | undefined)?.cells;
   const written = column.aliases.find((alias) => cells?.[alias] !== undefined);
   return written === undefined ? undefined : cells?.[written];
 }
 
 /** Types from the topmost to the GPU's model. */
-function wayDown(document: CellDocument, chain: string): string[] {
+function wayDown(document: CellDraft, chain: string): string[] {
   const way = [chain];
   for (let type = document.types?.[chain]; type && way.length <= MOST_LEVELS; type = document.types?.[type.of])
     way.push(type.of);
@@ -53,7 +54,7 @@ function wayDown(document: CellDocument, chain: string): string[] {
 }
 
 function chainColumns(
-  document: CellDocument,
+  document: CellDraft,
   chain: string,
   way: readonly string[],
   timesSeen: ReadonlyMap<string, number>,
@@ -95,10 +96,10 @@ function spare(column: Column, below: readonly Column[]): number {
 }
 
 /** Pinned cells by depth: how many cells there contain or are a pinned one, and how many only contain some. */
-function pinsWithin(document: CellDocument, tops: ReadonlySet<string>) {
+function pinsWithin(document: CellDraft, tops: ReadonlySet<string>) {
   const touched: Set<string>[] = [];
   const pinned: Set<string>[] = [];
-  for (const entry of Object.values(document.virtual_clusters ?? {}) as (VirtualEntry | null)[]) {
+  for (const entry of Object.values(document.virtual_clusters ?? {}) as (VirtualCells | null)[]) {
     for (const address of Object.values(entry?.pinned ?? {})) {
       const steps = address.split("/");
       if (!tops.has(steps[0] ?? "")) continue;
@@ -112,19 +113,19 @@ function pinsWithin(document: CellDocument, tops: ReadonlySet<string>) {
   };
 }
 
-function sumOwned(document: CellDocument, paths: readonly string[]): number {
+function sumOwned(document: CellDraft, paths: readonly string[]): number {
   let sum = 0;
-  for (const entry of Object.values(document.virtual_clusters ?? {}) as (VirtualEntry | null)[])
+  for (const entry of Object.values(document.virtual_clusters ?? {}) as (VirtualCells | null)[])
     for (const path of paths) sum += entry?.cells?.[path] ?? 0;
   return sum;
 }
 
-function strayPaths(document: CellDocument, written: ReadonlySet<string>): string[] {
-  const entries = Object.values(document.virtual_clusters ?? {}) as (VirtualEntry | null)[];
+function strayPaths(document: CellDraft, written: ReadonlySet<string>): string[] {
+  const entries = Object.values(document.virtual_clusters ?? {}) as (VirtualCells | null)[];
   return [...new Set(entries.flatMap((entry) => Object.keys(entry?.cells ?? {})))].filter((path) => !written.has(path));
 }
 
-function strayColumn(document: CellDocument, path: string): Column {
+function strayColumn(document: CellDraft, path: string): Column {
   const owned = sumOwned(document, [path]);
   return {
     path,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import { parseYaml } from "@/components/yaml/document";
-import type { CellDocument } from "@/api/cell-types";
+import type { CellDraft } from "@/features/cell-editor/document";
 import {
   addPhysical,
   addPinned,
@@ -19,7 +19,7 @@ import {
 } from "@/features/cell-editor/document";
 import { writeCells } from "@/features/cell-editor/text";
 
-const document: CellDocument = {
+const document: CellDraft = {
   types: {
     "V100-SWITCH": { of: "V100", count: 2 },
     "V100-NODE": { of: "V100-SWITCH", count: 2, node: true },
@@ -93,7 +93,7 @@ describe("the form", () => {
   });
 
   it("takes hardware over and leaves to the virtual clusters what they own", () => {
-    const found: CellDocument = { types: { N: { of: "K80", count: 4, node: true } }, physical: [] };
+    const found: CellDraft = { types: { N: { of: "K80", count: 4, node: true } }, physical: [] };
     expect(withHardwareOf(document, found)).toEqual({ ...found, virtual_clusters: document.virtual_clusters });
   });
 

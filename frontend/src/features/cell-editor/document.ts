@@ -1,6 +1,15 @@
 /** The document of a specification of cells as the form edits it: every change gives a new document. Pure. */
 
-import type { CellDocument, CellTypeEntry, PhysicalEntry, VirtualEntry } from "@/api/cell-types";
+import type { CellDocument, CellType, PhysicalCell, VirtualCells } from "@/api/schema";
+
+export type DraftType = Pick<CellType, "of"> & Partial<CellType>;
+export type DraftPhysical = Pick<PhysicalCell, "type"> & Partial<PhysicalCell>;
+
+/** A specification of cells while it is written: it may lack what the server will ask for. */
+export interface CellDraft extends Pick<CellDocument, "virtual_clusters"> {
+  types?: Record<string, DraftType>;
+  physical?: DraftPhysical[];
+}
 
 const isObject = (value: unknown): value is Record<string, unknown> =>
   value !== null && typeof value === "object" && !Array.isArray(value);
@@ -12,7 +21,7 @@ const isText = (value: unknown) => typeof value === "string";
 const isNumber = (value: unknown) => typeof value === "number";
 
 /** Whether the form can show it: the parts have the right form, whatever they mean. The server judges the rest. */
-export function isDocument(data: unknown): data is CellDocument {
+export function isDocument(data: unknown): data is CellDraft {
   if (!isObject(data)) return false;
   return (
     isAbsentOr(data.types, mapOf(isObject)) &&
@@ -31,8 +40,8 @@ export function isDocument(data: unknown): data is CellDocument {
       mapOf(
         (entry) =>
           isAbsentOr(entry, isObject) &&
-          isAbsentOr((entry as VirtualEntry | null)?.cells, mapOf(isNumber)) &&
-          isAbsentOr((entry as VirtualEntry | null)?.pinned, mapOf(isText)),
+          isAbsentOr((entry as VirtualCells | null)?.cells, mapOf(isNumber)) &&
+          isAbsentOr((entry as VirtualCells | null)?.pinned, mapOf(isText)),
       ),
     )
   );
@@ -40,39 +49,39 @@ export function isDocument(data: unknown): data is CellDocument {
 
 // Types
 
-export function typesOf(document: CellDocument): [string, CellTypeEntry][] {
+export function typesOf(document: CellDraft): [string, DraftType][] {
   return Object.entries(document.types ?? {});
 }
 
-export function addType(document: CellDocument, leaf: string): CellDocument {
+export function addType(document: CellDraft, leaf: string): CellDraft {
   const names = Object.keys(document.types ?? {});
   const name = freshName("type", names);
   return { ...document, types: { ...document.types, [name]: { of: names.at(-1) ?? leaf, count: 2 } } };
 }
 
 /** What is undefined is left out: the server says that it is missing. */
-export function changeType(document: CellDocument, name: string, changed: Partial<CellTypeEntry>): CellDocument {
+export function changeType(document: CellDraft, name: string, changed: Partial<DraftType>): CellDraft {
   const entry = document.types?.[name];
   if (!entry) return document;
-  const next: CellTypeEntry = { ...entry, ...changed };
+  const next = { ...entry, ...changed };
   if (next.count === undefined) delete next.count;
   if (!next.node) delete next.node;
   return { ...document, types: { ...document.types, [name]: next } };
 }
 
-export function removeType(document: CellDocument, name: string): CellDocument {
+export function removeType(document: CellDraft, name: string): CellDraft {
   return { ...document, types: without(document.types, name) };
 }
 
 /** Everything that was of the old name is of the new one; the order stays. */
-export function renameType(document: CellDocument, from: string, to: string): CellDocument {
+export function renameType(document: CellDraft, from: string, to: string): CellDraft {
   const rename = (name: string) => (name === from ? to : name);
   const renamePath = (path: string) => path.split("/").map(rename).join("/");
   return {
     ...document,
     types: mapEntries(document.types, (name, entry) => [rename(name), { ...entry, of: rename(entry.of) }]),
     physical: (document.physical ?? []).map((entry) => ({ ...entry, type: rename(entry.type) })),
-    virtual_clusters: mapEntries(document.virtual_clusters, (name, entry: VirtualEntry | null) => [
+    virtual_clusters: mapEntries(document.virtual_clusters, (name, entry: VirtualCells | null) => [
       name,
       { ...entry, cells: mapEntries(entry?.cells, (path, count) => [renamePath(path), count]) },
     ]),
@@ -81,7 +90,7 @@ export function renameType(document: CellDocument, from: string, to: string): Ce
 
 // Hardware
 
-export function addPhysical(document: CellDocument): CellDocument {
+export function addPhysical(document: CellDraft): CellDraft {
   const physical = document.physical ?? [];
   const name = freshName(
     "cell",
@@ -91,17 +100,17 @@ export function addPhysical(document: CellDocument): CellDocument {
   return { ...document, physical: [...physical, { type, name, nodes: [] }] };
 }
 
-export function changePhysical(document: CellDocument, index: number, changed: Partial<PhysicalEntry>): CellDocument {
+export function changePhysical(document: CellDraft, index: number, changed: Partial<DraftPhysical>): CellDraft {
   const physical = (document.physical ?? []).map((entry, at) => (at === index ? { ...entry, ...changed } : entry));
   return { ...document, physical };
 }
 
-export function removePhysical(document: CellDocument, index: number): CellDocument {
+export function removePhysical(document: CellDraft, index: number): CellDraft {
   return { ...document, physical: (document.physical ?? []).filter((_, at) => at !== index) };
 }
 
 /** Hardware and types of one document, and what virtual clusters own of another. */
-export function withHardwareOf(document: CellDocument, hardware: CellDocument): CellDocument {
+export function withHardwareOf(document: CellDraft, hardware: CellDraft): CellDraft {
   return {
     types: hardware.types ?? {},
     physical: hardware.physical ?? [],
@@ -113,12 +122,12 @@ export function withHardwareOf(document: CellDocument, hardware: CellDocument): 
 
 /** Own `count` cells of a path; undefined or 0 is none. `aliases` are other ways to write the same path. */
 export function setCells(
-  document: CellDocument,
+  document: CellDraft,
   cluster: string,
   path: string,
   count: number | undefined,
   aliases: readonly string[] = [],
-): CellDocument {
+): CellDraft {
   const cells = { ...document.virtual_clusters?.[cluster]?.cells };
   const written = aliases.find((alias) => alias in cells) ?? path;
   for (const alias of aliases) if (alias !== written) Reflect.deleteProperty(cells, alias);
@@ -133,19 +142,19 @@ export interface Pinned {
   address: string;
 }
 
-export function pinnedOf(document: CellDocument): Pinned[] {
-  return Object.entries(document.virtual_clusters ?? {}).flatMap(([cluster, entry]: [string, VirtualEntry | null]) =>
+export function pinnedOf(document: CellDraft): Pinned[] {
+  return Object.entries(document.virtual_clusters ?? {}).flatMap(([cluster, entry]: [string, VirtualCells | null]) =>
     Object.entries(entry?.pinned ?? {}).map(([name, address]) => ({ cluster, name, address })),
   );
 }
 
-export function addPinned(document: CellDocument, cluster: string): CellDocument {
+export function addPinned(document: CellDraft, cluster: string): CellDraft {
   const name = freshName("pinned", Object.keys(document.virtual_clusters?.[cluster]?.pinned ?? {}));
   return setPinned(document, null, { cluster, name, address: "" });
 }
 
 /** Replace one pinned cell by another; null on either side adds or removes. */
-export function setPinned(document: CellDocument, old: Pinned | null, next: Pinned | null): CellDocument {
+export function setPinned(document: CellDraft, old: Pinned | null, next: Pinned | null): CellDraft {
   let changed = document;
   if (old !== null && old.cluster === next?.cluster) {
     const pinned = mapEntries(changed.virtual_clusters?.[old.cluster]?.pinned, (name, address) =>
@@ -165,8 +174,8 @@ export function setPinned(document: CellDocument, old: Pinned | null, next: Pinn
 }
 
 /** A virtual cluster that owns nothing is not named. */
-function withVirtual(document: CellDocument, cluster: string, entry: VirtualEntry): CellDocument {
-  const kept: VirtualEntry = {
+function withVirtual(document: CellDraft, cluster: string, entry: VirtualCells): CellDraft {
+  const kept: VirtualCells = {
     ...(isEmpty(entry.cells) ? {} : { cells: entry.cells }),
     ...(isEmpty(entry.pinned) ? {} : { pinned: entry.pinned }),
   };

@@ -3,9 +3,9 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { lazy, Suspense, useMemo, useState } from "react";
 
 import { adviceQuery, cellsQuery } from "@/api/cell-queries";
-import type { CellDocument, Cells } from "@/api/cell-types";
+import type { Cells, FieldProblem } from "@/api/schema";
+import type { CellDraft } from "@/features/cell-editor/document";
 import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
-import type { FieldProblem } from "@/api/types";
 import { moment } from "@/components/format";
 import { useSession } from "@/components/session";
 import { linesOf, parseYaml } from "@/components/yaml/document";
@@ -65,7 +65,7 @@ export function EditorPage() {
 interface EditorProps {
   newest: Cells;
   /** What to begin with instead of the cells in force. */
-  proposed: CellDocument | null;
+  proposed: CellDraft | null;
   onLook: () => void;
 }
 
@@ -77,7 +77,7 @@ function Editor({ newest, proposed, onLook }: EditorProps) {
   const [tab, setTab] = useState<"form" | "text">("form");
   const syntax = useMemo(() => (text === null ? null : parseYaml(text, "A specification").problem), [text]);
   const check = useCellCheck(draft);
-  const change = (next: CellDocument) => {
+  const change = (next: CellDraft) => {
     setDraft(next);
     setText(null);
   };
@@ -163,7 +163,7 @@ interface FormProps {
   draft: unknown;
   syntax: Problem;
   check: ReturnType<typeof useCellCheck>;
-  onChange: (document: CellDocument) => void;
+  onChange: (document: CellDraft) => void;
 }
 
 function Form({ draft, syntax, check, onChange }: FormProps) {
@@ -198,7 +198,7 @@ interface TextProps {
 }
 
 function Text({ draft, text, syntax, problems, onWrite }: TextProps) {
-  const shown = useMemo(() => text ?? writeCells(draft as CellDocument), [text, draft]);
+  const shown = useMemo(() => text ?? writeCells(draft as CellDraft), [text, draft]);
   const marks = useMemo(() => {
     if (syntax) return [syntax];
     const lineOf = linesOf(shown);

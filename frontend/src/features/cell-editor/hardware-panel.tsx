@@ -1,7 +1,7 @@
 import { Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 
-import type { PhysicalEntry } from "@/api/cell-types";
+import type { DraftPhysical } from "@/features/cell-editor/document";
 import { addPhysical, changePhysical, removePhysical } from "@/features/cell-editor/document";
 import { Slot } from "@/features/cell-editor/slot";
 import type { PartProps } from "@/features/cell-editor/types-panel";
@@ -19,7 +19,7 @@ export function HardwarePanel({ document, problems, onChange }: PartProps) {
   const [shown, setShown] = useState(ROWS_AT_A_TIME);
   const physical = document.physical ?? [];
   const types = Object.keys(document.types ?? {});
-  const change = (index: number, changed: Partial<PhysicalEntry>) => onChange(changePhysical(document, index, changed));
+  const change = (index: number, changed: Partial<DraftPhysical>) => onChange(changePhysical(document, index, changed));
   return (
     <Panel
       title="Hardware"
@@ -114,9 +114,9 @@ export function HardwarePanel({ document, problems, onChange }: PartProps) {
 }
 
 interface NodesProps extends Pick<PartProps, "problems"> {
-  entry: PhysicalEntry;
+  entry: DraftPhysical;
   field: string;
-  onChange: (changed: Partial<PhysicalEntry>) => void;
+  onChange: (changed: Partial<DraftPhysical>) => void;
 }
 
 function Nodes({ entry, field, problems, onChange }: NodesProps) {
@@ -141,14 +141,14 @@ function Nodes({ entry, field, problems, onChange }: NodesProps) {
   );
 }
 
-function nameOf(entry: PhysicalEntry): string {
+function nameOf(entry: DraftPhysical): string {
   return entry.name ?? entry.nodes?.[0] ?? "";
 }
 
 interface NodesInputProps {
   name: string;
   nodes: readonly string[];
-  onChange: (changed: Partial<PhysicalEntry>) => void;
+  onChange: (changed: Partial<DraftPhysical>) => void;
 }
 
 function NodesInput({ name, nodes, onChange, ...attributes }: NodesInputProps) {

@@ -2,30 +2,30 @@ import { useMutation } from "@tanstack/react-query";
 import { ServerCog } from "lucide-react";
 import { useState } from "react";
 
-import type { CellDocument } from "@/api/cell-types";
-import { request } from "@/api/client";
+import type { CellDraft } from "@/features/cell-editor/document";
+import { answerOf, api } from "@/api/client";
 import { withHardwareOf } from "@/features/cell-editor/document";
 import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { useSay } from "@/ui/toasts";
 
 interface InventoryButtonProps {
-  document: CellDocument;
-  onChange: (document: CellDocument) => void;
+  document: CellDraft;
+  onChange: (document: CellDraft) => void;
 }
 
 /** Takes types and hardware from the nodes that there are; asks before it replaces what virtual clusters own. */
 export function InventoryButton({ document, onChange }: InventoryButtonProps) {
   const say = useSay();
-  const [proposed, setProposed] = useState<CellDocument | null>(null);
+  const [proposed, setProposed] = useState<CellDraft | null>(null);
   const ownsSomething = Object.keys(document.virtual_clusters ?? {}).length > 0;
-  const take = (next: CellDocument) => {
+  const take = (next: CellDraft) => {
     onChange(next);
     setProposed(null);
     say("done", "Taken from the inventory; nothing is in force before you apply it.");
   };
   const propose = useMutation({
-    mutationFn: () => request<{ specification: CellDocument }>("POST", "/cells/proposal", { body: {} }),
+    mutationFn: () => answerOf(api.POST("/cells/proposal")),
     onSuccess: ({ specification }) => (ownsSomething ? setProposed(specification) : take(specification)),
     onError: (error) => say("failed", error.message),
   });

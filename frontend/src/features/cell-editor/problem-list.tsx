@@ -1,4 +1,4 @@
-import type { FieldProblem } from "@/api/types";
+import type { FieldProblem } from "@/api/schema";
 import { counted } from "@/components/format";
 import { nearestField, sentenceOf } from "@/features/cell-editor/problems";
 import { Notice } from "@/ui/feedback";

@@ -1,6 +1,6 @@
 /** Where a problem that the server names stands: at which control, and at which line of the text. Pure. */
 
-import type { FieldProblem } from "@/api/types";
+import type { FieldProblem } from "@/api/schema";
 import type { Path } from "@/components/yaml/document";
 
 /** One sentence: what is wrong, and what would be right. */

@@ -1,6 +1,6 @@
 import { useId, useState, type ReactNode } from "react";
 
-import type { FieldProblem } from "@/api/types";
+import type { FieldProblem } from "@/api/schema";
 import { problemAt } from "@/features/cell-editor/problems";
 import { TextInput } from "@/ui/field";
 import styles from "@/features/cell-editor/editor.module.css";

@@ -2,9 +2,9 @@
 
 import { Document, isCollection, isMap, isPair, isSeq } from "yaml";
 
-import type { CellDocument } from "@/api/cell-types";
+import type { CellDraft } from "@/features/cell-editor/document";
 
-export function writeCells(cells: CellDocument): string {
+export function writeCells(cells: CellDraft): string {
   const document = new Document({ types: {}, physical: [], virtual_clusters: {}, ...cells });
   for (const part of ["types", "physical", "virtual_clusters"]) {
     const entries = document.get(part);

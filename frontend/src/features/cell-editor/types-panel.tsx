@@ -1,7 +1,7 @@
 import { Plus, Trash2 } from "lucide-react";
 
-import type { CellDocument } from "@/api/cell-types";
-import type { FieldProblem } from "@/api/types";
+import type { FieldProblem } from "@/api/schema";
+import type { CellDraft } from "@/features/cell-editor/document";
 import { addType, changeType, removeType, renameType, typesOf } from "@/features/cell-editor/document";
 import { NameInput, Slot } from "@/features/cell-editor/slot";
 import { Button, IconButton } from "@/ui/button";
@@ -12,9 +12,9 @@ import { Panel } from "@/ui/layout";
 import styles from "@/features/cell-editor/editor.module.css";
 
 export interface PartProps {
-  document: CellDocument;
+  document: CellDraft;
   problems: readonly FieldProblem[];
-  onChange: (document: CellDocument) => void;
+  onChange: (document: CellDraft) => void;
 }
 
 /** What kinds of cells there are: each so many of the next smaller kind, down to the GPU's model. */

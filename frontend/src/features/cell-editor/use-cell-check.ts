@@ -3,19 +3,18 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
 
-import type { CellCheck } from "@/api/cell-types";
-import { request } from "@/api/client";
-import type { FieldProblem } from "@/api/types";
+import type { CellsCheck, FieldProblem, SpecificationBodyRequest } from "@/api/schema";
+import { answerOf, api } from "@/api/client";
 
 const TYPING_PAUSE_MS = 400;
 const NO_PROBLEMS: FieldProblem[] = [];
 
 export interface Check {
   /** The answer for exactly what stands in the form now; null while it is awaited. */
-  answer: CellCheck | null;
+  answer: CellsCheck | null;
   /** The newest known problems and counts, perhaps of what stood there a moment ago. */
   problems: readonly FieldProblem[];
-  guaranteed: CellCheck["guaranteed"] | undefined;
+  guaranteed: CellsCheck["guaranteed"] | undefined;
   error: string | null;
 }
 
@@ -28,7 +27,8 @@ export function useCellCheck(specification: unknown): Check {
   }, [now]);
   const query = useQuery({
     queryKey: ["cells", "check", asked],
-    queryFn: ({ signal }) => request<CellCheck>("POST", "/cells/check", { body: JSON.parse(asked) as unknown, signal }),
+    queryFn: ({ signal }) =>
+      answerOf(api.POST("/cells/check", { body: JSON.parse(asked) as SpecificationBodyRequest, signal })),
     placeholderData: keepPreviousData,
     retry: false,
     // Running jobs and the inventory change.

@@ -4,7 +4,7 @@ import { ChevronRight } from "lucide-react";
 import { createContext, useContext, useMemo, useRef, useState, type CSSProperties, type KeyboardEvent } from "react";
 
 import { cellTreeQuery } from "@/api/cell-queries";
-import type { CellNode } from "@/api/cell-types";
+import type { CellNode } from "@/api/schema";
 import { CellBar } from "@/components/cells/cell-bar";
 import { tellUse } from "@/components/cells/cell-use";
 import { moment } from "@/components/format";

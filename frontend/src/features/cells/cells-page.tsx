@@ -3,7 +3,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { Lightbulb, Pencil } from "lucide-react";
 
 import { cellsQuery } from "@/api/cell-queries";
-import type { Cells } from "@/api/cell-types";
+import type { Cells } from "@/api/schema";
 import { CellKey } from "@/components/cells/cell-bar";
 import { counted, moment } from "@/components/format";
 import { useSession } from "@/components/session";

@@ -1,4 +1,4 @@
-import type { ChainLevel, ChainSummary } from "@/api/cell-types";
+import type { ChainCells, ChainSummary } from "@/api/schema";
 import { CellBar } from "@/components/cells/cell-bar";
 import { tellUse } from "@/components/cells/cell-use";
 import { counted } from "@/components/format";
@@ -25,7 +25,7 @@ export function ChainPanel({ chain, at }: { chain: ChainSummary; at: string | un
   );
 }
 
-const FIGURES: readonly Column<ChainLevel>[] = [
+const FIGURES: readonly Column<ChainCells>[] = [
   { header: "Cells", isNumeric: true, cell: ({ total }) => total },
   { header: "Owned", headerTitle: "Owned by virtual clusters", isNumeric: true, cell: ({ owned }) => owned },
   { header: "Used", headerTitle: "Some of their GPUs are in use", isNumeric: true, cell: ({ used }) => used },

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { CellNode } from "@/api/cell-types";
+import type { CellNode } from "@/api/schema";
 import { cellsOf, labelOf, moreText, moveFor, parentOf, trailOf, type TreeItem } from "@/features/cells/tree";
 
 const cell = (address: string, given: Partial<CellNode> = {}): CellNode => ({

@@ -1,7 +1,7 @@
 /** The tree of cells: names, the way to a cell, pages of children, and what the keys do. Pure. */
 
-import type { CellNode } from "@/api/cell-types";
-import type { Page } from "@/api/types";
+import type { Page } from "@/api/pages";
+import type { CellNode } from "@/api/schema";
 
 /** All children that were fetched, each once: a cell may come again when pages moved between two requests. */
 export function cellsOf(pages: readonly Page<CellNode>[] | undefined): CellNode[] {

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 
 import { clusterSettingsQuery } from "@/api/settings-queries";
-import type { ClusterSettings } from "@/api/types";
+import type { ClusterSettings } from "@/api/schema";
 import { duration } from "@/components/format";
 import { SaveButtons } from "@/components/save-buttons";
 import { useSession } from "@/components/session";

@@ -2,7 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useId, useState } from "react";
 
 import { ApiError } from "@/api/client";
-import type { FailureRule, FailureRules } from "@/api/failure-types";
+import type { FailureRule, FailureRuleList } from "@/api/schema";
 import { changeFailureRules, failureRulesQuery } from "@/api/settings-queries";
 import { draftOf, EMPTY, RETRIES, ruleOf, withRule, type RuleDraft } from "@/features/failures/rule-draft";
 import { Trial } from "@/features/failures/trial";
@@ -22,7 +22,7 @@ const SEVERITIES = [
 interface RuleDialogProps {
   /** Null to make a new one. */
   rule: FailureRule | null;
-  known: FailureRules;
+  known: FailureRuleList;
   onClose: () => void;
 }
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import type { FailureRule } from "@/api/failure-types";
+import type { FailureRule } from "@/api/schema";
 import { draftOf, earlier, EMPTY, endsOf, ruleOf, withRule } from "@/features/failures/rule-draft";
 
 const BUILT_IN = ["disk_full"];

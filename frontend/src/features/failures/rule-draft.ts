@@ -1,6 +1,6 @@
 /** What the form of a rule for failures holds, the rule it becomes, and rules in words. Pure. */
 
-import type { FailureRule } from "@/api/failure-types";
+import type { FailureRule } from "@/api/schema";
 
 /** As it is typed: numbers are a list in one line. */
 export interface RuleDraft extends Omit<FailureRule, "exit_codes" | "signals"> {

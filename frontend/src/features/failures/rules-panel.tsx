@@ -2,7 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { ArrowUp, Pencil, Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 
-import type { FailureRule } from "@/api/failure-types";
+import type { FailureRule } from "@/api/schema";
 import { changeFailureRules, failureRulesQuery } from "@/api/settings-queries";
 import { useSession } from "@/components/session";
 import { Tag } from "@/components/state-badge";

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { fairnessQuery } from "@/api/ledger-queries";
-import type { Fairness } from "@/api/ledger-types";
+import type { Fairness } from "@/api/schema";
 import { virtualClustersQuery } from "@/api/queries";
 import { ago, counted, duration } from "@/components/format";
 import { useNow } from "@/components/now";

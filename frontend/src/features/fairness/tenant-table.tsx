@@ -1,4 +1,4 @@
-import type { TenantFairness } from "@/api/ledger-types";
+import type { TenantFairness } from "@/api/schema";
 import { count } from "@/components/format";
 import { figure } from "@/components/ledger/words";
 import { dealingsText, gainText, percent, scalesOf } from "@/features/fairness/words";

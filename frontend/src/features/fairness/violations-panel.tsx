@@ -2,7 +2,7 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
 import { violationsQuery } from "@/api/ledger-queries";
-import type { Violation } from "@/api/ledger-types";
+import type { Violation } from "@/api/schema";
 import { duration, gpuHours, moment, secondsBetween, words } from "@/components/format";
 import { useNow } from "@/components/now";
 import { useSession } from "@/components/session";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { FairnessSample, TenantFairness } from "@/api/ledger-types";
+import type { FairnessMinute, TenantFairness } from "@/api/schema";
 import { curvesOf, dealingsText, gainText, scalesOf } from "@/features/fairness/words";
 
 const tenant = (given: Partial<TenantFairness>): TenantFairness => ({
@@ -60,7 +60,7 @@ describe("fairness in words", () => {
   });
 
   it("draws one tenant's samples", () => {
-    const sample = (name: string, received: number): FairnessSample => ({
+    const sample = (name: string, received: number): FairnessMinute => ({
       at: "2026-01-01T00:00:00Z",
       tenant: name,
       entitled: 2,

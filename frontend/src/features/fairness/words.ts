@@ -1,6 +1,6 @@
 /** What is shown of fairness: sentences, curves, the scale of bars. Pure. */
 
-import type { FairnessSample, TenantFairness } from "@/api/ledger-types";
+import type { FairnessMinute, TenantFairness } from "@/api/schema";
 import type { ChartSeries } from "@/components/chart";
 import { counted } from "@/components/format";
 import { figure, gpusText } from "@/components/ledger/words";
@@ -59,7 +59,7 @@ interface Curves {
 }
 
 /** GPUs that one tenant received and was entitled to, and its finish-time fairness, over time. */
-export function curvesOf(samples: readonly FairnessSample[], tenant: string): { gpus: Curves; rho: Curves } {
+export function curvesOf(samples: readonly FairnessMinute[], tenant: string): { gpus: Curves; rho: Curves } {
   const own = samples.filter((sample) => sample.tenant === tenant);
   const x = own.map(({ at }) => Date.parse(at) / 1000);
   return {

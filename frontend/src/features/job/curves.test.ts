@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { ProgressPoint } from "@/api/types";
+import type { ProgressPoint } from "@/api/schema";
 import { curveOf, metricsOf } from "@/features/job/curves";
 
 function point(step: number, values: Record<string, number>, attempt = 1): ProgressPoint {

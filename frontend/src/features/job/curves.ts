@@ -1,6 +1,6 @@
 /** Progress points as curves over steps. Pure. */
 
-import type { ProgressPoint } from "@/api/types";
+import type { ProgressPoint } from "@/api/schema";
 
 /** They tell how far it is, not how well it goes. */
 const NOT_CURVES = new Set(["restored_step", "total_steps"]);

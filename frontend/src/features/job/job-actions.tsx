@@ -3,8 +3,8 @@ import { Link } from "@tanstack/react-router";
 import { Ban, Copy, Pause, Play } from "lucide-react";
 import { useState } from "react";
 
-import { newIdempotencyKey, request } from "@/api/client";
-import type { Job } from "@/api/types";
+import { answerOf, api, once } from "@/api/client";
+import type { Job } from "@/api/schema";
 import { mayActFor, useSession } from "@/components/session";
 import { live } from "@/live/live";
 import { Button, buttonClass } from "@/ui/button";
@@ -17,7 +17,7 @@ export function JobActions({ job }: { job: Job }) {
   const [asking, setAsking] = useState(false);
   const act = useMutation({
     mutationFn: (verb: "cancel" | "hold" | "release") =>
-      request<Job>("POST", `/jobs/${job.id}/${verb}`, { idempotencyKey: newIdempotencyKey() }),
+      answerOf(api.POST(`/jobs/{job_id}/${verb}`, { params: { path: { job_id: job.id }, header: once() } })),
     onSuccess: (answer) => live.apply({ type: "fetched", kind: "job", objects: [answer], since: live.current().clock }),
     onError: (error) => say("failed", error.message),
     onSettled: () => setAsking(false),

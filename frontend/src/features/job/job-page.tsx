@@ -4,7 +4,7 @@ import { ShieldAlert } from "lucide-react";
 import { useEffect, useRef } from "react";
 
 import { attemptsQuery, jobEventsQuery, jobQuery } from "@/api/queries";
-import type { Attempt, Job } from "@/api/types";
+import type { Attempt, Job } from "@/api/schema";
 import { EventTable } from "@/components/event-table";
 import { ago, duration, gpuHours, moment } from "@/components/format";
 import { JobMetricsPanel } from "@/components/metrics/job-metrics";

@@ -4,7 +4,7 @@ import { useState } from "react";
 
 import { ApiError } from "@/api/client";
 import { gpuModelsQuery } from "@/api/queries";
-import type { Job } from "@/api/types";
+import type { Job, JobChangesRequest } from "@/api/schema";
 import { WhatIfAnswer } from "@/components/what-if/answer";
 import { useWhatIf } from "@/components/what-if/use-what-if";
 import { Button } from "@/ui/button";
@@ -18,13 +18,13 @@ import styles from "@/features/job/job-what-if.module.css";
 export function JobWhatIf({ job }: { job: Job }) {
   const models = useQuery(gpuModelsQuery).data ?? [];
   const ask = useWhatIf();
-  const tasks = job.spec.tasks ?? [];
+  const { tasks } = job.spec;
   const own = tasks.length === 1 ? tasks[0]?.resources.gpu : undefined;
   const [gpus, setGpus] = useState<number | undefined>(own);
   const [model, setModel] = useState("");
   const [limit, setLimit] = useState("");
   const [opportunistic, setOpportunistic] = useState(job.guarantee === "opportunistic");
-  const changes = {
+  const changes: JobChangesRequest = {
     ...(gpus !== undefined && gpus !== own && { gpus }),
     ...(model && { gpu_models: model === "any" ? "any" : [model] }),
     ...(limit.trim() && { time_limit: limit.trim() }),

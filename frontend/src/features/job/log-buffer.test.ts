@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { LogChunk, LogPage } from "@/api/types";
+import type { LogChunk, LogPage } from "@/api/schema";
 import { addPage, addStreamed, emptyLog, findLines, hasGap, KEPT_LINES } from "@/features/job/log-buffer";
 
 function chunk(sequence: number, text = `line ${sequence}\n`): LogChunk {

@@ -5,7 +5,7 @@
  * missing was fetched; REST's answer is final, also where it skips (a limit cut the output).
  */
 
-import type { LogChunk, LogPage } from "@/api/types";
+import type { LogChunk, LogPage } from "@/api/schema";
 
 /** Lines kept; a job that writes more loses the oldest from view. */
 export const KEPT_LINES = 20_000;

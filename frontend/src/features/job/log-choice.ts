@@ -1,13 +1,13 @@
 /** Which output is shown: `rank 3`, `task worker` or `all`. Pure. */
 
-import type { Attempt, Job } from "@/api/types";
+import type { Attempt, Job } from "@/api/schema";
 
 const RANK = "rank ";
 const TASK = "task ";
 
 /** What there is to choose; of an elastic job as many ranks as this attempt was granted. */
 export function outputOptions(job: Job, attempt: Attempt): { value: string; label: string }[] {
-  const tasks = (job.spec.tasks ?? []).flatMap((task) => Array.from({ length: task.replicas }, () => task.name));
+  const tasks = job.spec.tasks.flatMap((task) => Array.from({ length: task.replicas ?? 1 }, () => task.name));
   const placed = attempt.placement.flatMap((part) => part.ranks).length;
   const ranks = tasks.slice(0, placed || tasks.length);
   const names = [...new Set(ranks)];

@@ -4,7 +4,7 @@ import { useState } from "react";
 
 import { ApiError } from "@/api/client";
 import { logSearchQuery } from "@/api/queries";
-import type { LogHit } from "@/api/types";
+import type { LogHit } from "@/api/schema";
 import { count } from "@/components/format";
 import { Button, IconButton } from "@/ui/button";
 import { ErrorNotice, SkeletonLines } from "@/ui/feedback";

@@ -1,7 +1,7 @@
 import { ArrowDown, ChevronDown, ChevronUp, Download, Search } from "lucide-react";
 import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
 
-import type { Attempt, Job, LogHit } from "@/api/types";
+import type { Attempt, Job, LogHit } from "@/api/schema";
 import { count } from "@/components/format";
 import { findLines } from "@/features/job/log-buffer";
 import { useLog, type LogStart } from "@/features/job/log-follower";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { MergedLogPage } from "@/api/types";
+import type { MergedLogPage } from "@/api/schema";
 import { addMerged, emptyMerged } from "@/features/job/merged-log";
 
 function page(texts: [rank: number, text: string][], given: Partial<MergedLogPage> = {}): MergedLogPage {

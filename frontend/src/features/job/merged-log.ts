@@ -1,6 +1,6 @@
 /** The output of several ranks line by line, each with the name of its rank. Pure. */
 
-import type { MergedLogPage } from "@/api/types";
+import type { MergedLogPage } from "@/api/schema";
 import { appendText, emptyLog, type LogBuffer } from "@/features/job/log-buffer";
 
 export interface MergedLog {

@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 
-import type { Job } from "@/api/types";
+import type { Job } from "@/api/schema";
 import { words } from "@/components/format";
 import { DataTable } from "@/ui/data-table";
 import { EmptyState } from "@/ui/feedback";

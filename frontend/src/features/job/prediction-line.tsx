@@ -1,6 +1,6 @@
 import { CalendarClock } from "lucide-react";
 
-import type { Job } from "@/api/types";
+import type { Job } from "@/api/schema";
 import { clockAhead, duration, moment } from "@/components/format";
 import { useNow } from "@/components/now";
 import { useLiveState } from "@/live/live";

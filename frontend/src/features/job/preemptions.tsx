@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 
-import { request } from "@/api/client";
-import type { Job, JobPreemptions } from "@/api/types";
+import { answerOf, api } from "@/api/client";
+import type { Job } from "@/api/schema";
 import { counted, duration, moment } from "@/components/format";
 import { useNow } from "@/components/now";
 import type { Turn } from "@/features/job/turns";
@@ -11,7 +11,8 @@ import { turnAt } from "@/features/job/turns";
 export function Preemptions({ job }: { job: Job }) {
   const { data } = useQuery({
     queryKey: ["job-preemptions", job.id, job.preemptions, job.attempt?.running_at],
-    queryFn: ({ signal }) => request<JobPreemptions>("GET", `/jobs/${job.id}/preemptions`, { signal }),
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/jobs/{job_id}/preemptions", { params: { path: { job_id: job.id } }, signal })),
     enabled: job.preemptions > 0,
   });
   if (!data) return <>{job.preemptions}</>;

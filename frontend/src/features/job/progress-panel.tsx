@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
 
 import { progressQuery } from "@/api/queries";
-import type { Job, ProgressPoint } from "@/api/types";
+import type { Job, ProgressPoint } from "@/api/schema";
 import { Chart } from "@/components/chart";
 import { count, words } from "@/components/format";
 import { curveOf, metricsOf } from "@/features/job/curves";

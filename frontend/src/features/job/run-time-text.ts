@@ -1,4 +1,4 @@
-import type { JobRunTime } from "@/api/types";
+import type { JobRunTime } from "@/api/schema";
 import { duration } from "@/components/format";
 
 /** The run time in all; what was declared is told only where it is something else. */

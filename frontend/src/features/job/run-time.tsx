@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 
-import { request } from "@/api/client";
-import type { Job, JobRunTime } from "@/api/types";
+import { answerOf, api } from "@/api/client";
+import type { Job } from "@/api/schema";
 import { runTimeText } from "@/features/job/run-time-text";
 
 const REFETCH_MS = 60_000;
@@ -10,7 +10,8 @@ const REFETCH_MS = 60_000;
 export function RunTime({ job }: { job: Job }) {
   const { data } = useQuery({
     queryKey: ["job-run-time", job.id, job.version],
-    queryFn: ({ signal }) => request<JobRunTime>("GET", `/jobs/${job.id}/run-time`, { signal }),
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/jobs/{job_id}/run-time", { params: { path: { job_id: job.id } }, signal })),
     refetchInterval: job.state === "running" ? REFETCH_MS : false,
   });
   return <>{data ? runTimeText(data) : ""}</>;

@@ -4,8 +4,7 @@ import { Gauge } from "lucide-react";
 import { useEffect } from "react";
 
 import { jobSpeedsQuery } from "@/api/speed-queries";
-import type { JobSpeed, JobSpeeds } from "@/api/speed-types";
-import type { Job } from "@/api/types";
+import type { Job, JobModelSpeed, JobSpeeds } from "@/api/schema";
 import { ago, duration, gpuHours } from "@/components/format";
 import { useNow } from "@/components/now";
 import { RelativeBar, SourceMark } from "@/components/speeds/source-mark";
@@ -132,7 +131,7 @@ function SpeedTable({ speeds, isOver }: { speeds: JobSpeeds; isOver: boolean }) 
   );
 }
 
-function SpeedCell({ model }: { model: JobSpeed }) {
+function SpeedCell({ model }: { model: JobModelSpeed }) {
   const { speed, relative, source } = model;
   if (speed === null) return <span className={muted}>not known</span>;
   if (speed === 0) return <span className={muted}>does not run there</span>;

@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
-import type { Attempt, Job } from "@/api/types";
+import type { Attempt, Job } from "@/api/schema";
 import { clockTime, duration, moment, secondsBetween, words } from "@/components/format";
 import { useNow } from "@/components/now";
 import { attemptLook, Badge } from "@/components/state-badge";

@@ -1,6 +1,6 @@
 /** A job's life as stretches of time: waiting, then each attempt's phases. Pure. */
 
-import type { Attempt, Job } from "@/api/types";
+import type { Attempt, Job } from "@/api/schema";
 
 export type StretchKind = "waiting" | "planned" | "starting" | "running" | "stopping";
 

@@ -1,6 +1,6 @@
 /** Whose turn it is among attempts that run one at a time on the same GPUs. Pure. */
 
-import type { Attempt } from "@/api/types";
+import type { Attempt } from "@/api/schema";
 
 export type Turn = NonNullable<Attempt["turn"]>;
 

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 
 import { whyQuery } from "@/api/queries";
-import type { Job } from "@/api/types";
+import type { Job } from "@/api/schema";
 import { duration, secondsBetween } from "@/components/format";
 import { useNow } from "@/components/now";
 import { ReasonList } from "@/components/reasons";

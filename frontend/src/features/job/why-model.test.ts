@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 
-import type { JobSpeed, JobSpeeds } from "@/api/speed-types";
+import type { JobModelSpeed, JobSpeeds } from "@/api/schema";
 import { speedSentence, targetSentence } from "@/features/job/why-model";
 
-function aModel(gpu_model: string, speed: number | null, given: Partial<JobSpeed> = {}): JobSpeed {
+function aModel(gpu_model: string, speed: number | null, given: Partial<JobModelSpeed> = {}): JobModelSpeed {
   return {
     gpu_model,
     price_per_hour: 1,
@@ -23,7 +23,7 @@ function aModel(gpu_model: string, speed: number | null, given: Partial<JobSpeed
   };
 }
 
-function speedsOf(...models: JobSpeed[]): JobSpeeds {
+function speedsOf(...models: JobModelSpeed[]): JobSpeeds {
   return {
     job: 1,
     tenant: "vision",

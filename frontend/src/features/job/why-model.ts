@@ -1,6 +1,6 @@
 /** Why a job is on its GPU model, in a sentence or two. Pure. */
 
-import type { JobSpeed, JobSpeeds } from "@/api/speed-types";
+import type { JobModelSpeed, JobSpeeds } from "@/api/schema";
 import { percent } from "@/components/speeds/sources";
 import { count } from "@/components/format";
 
@@ -50,7 +50,7 @@ export function policyName({ policy }: Pick<JobSpeeds, "policy">): string {
   return policy.split(":")[0] ?? policy;
 }
 
-function listed(models: readonly JobSpeed[], shareOf: (model: JobSpeed) => number | null): string {
+function listed(models: readonly JobModelSpeed[], shareOf: (model: JobModelSpeed) => number | null): string {
   const parts = models
     .map((model) => [shareOf(model) ?? 0, model.gpu_model] as const)
     .filter(([share]) => share >= 0.005)
@@ -59,17 +59,17 @@ function listed(models: readonly JobSpeed[], shareOf: (model: JobSpeed) => numbe
   return parts.length > 1 ? `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}` : (parts[0] ?? "");
 }
 
-function extreme(models: readonly JobSpeed[], wins: (a: number, b: number) => boolean): JobSpeed | undefined {
-  return models.reduce<JobSpeed | undefined>(
+function extreme(models: readonly JobModelSpeed[], wins: (a: number, b: number) => boolean): JobModelSpeed | undefined {
+  return models.reduce<JobModelSpeed | undefined>(
     (best, each) => (best && !wins(each.speed ?? 0, best.speed ?? 0) ? best : each),
     undefined,
   );
 }
 
-function times(faster: JobSpeed, slower: JobSpeed): number {
+function times(faster: JobModelSpeed, slower: JobModelSpeed): number {
   return (faster.speed ?? 0) / (slower.speed ?? 1);
 }
 
-function factor(faster: JobSpeed, slower: JobSpeed): string {
+function factor(faster: JobModelSpeed, slower: JobModelSpeed): string {
   return `${count(Number(times(faster, slower).toPrecision(2)))} times`;
 }

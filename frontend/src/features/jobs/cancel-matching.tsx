@@ -1,14 +1,11 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 
-import { request } from "@/api/client";
+import { answerOf, api } from "@/api/client";
 import type { JobFilters } from "@/api/queries";
-import type { components } from "@/api/schema";
 import { counted } from "@/components/format";
 import { Button } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";
 import { useSay } from "@/ui/toasts";
-
-type Cancelled = components["schemas"]["BulkCancelled"];
 
 /** Cancels all jobs under the page's filters, on all its pages, after telling how many these are. */
 export function CancelMatching({ filters }: { filters: JobFilters }) {
@@ -16,7 +13,7 @@ export function CancelMatching({ filters }: { filters: JobFilters }) {
   const queries = useQueryClient();
   const filter = filterOf(filters);
   const count = useMutation({
-    mutationFn: () => request<Cancelled>("POST", "/jobs/cancel", { body: { filter, dry_run: true } }),
+    mutationFn: () => answerOf(api.POST("/jobs/cancel", { body: { filter, dry_run: true } })),
     onSuccess: ({ jobs }) => {
       if (jobs === 0) say("done", "No job that has not ended matches.");
     },
@@ -54,7 +51,7 @@ export function CancelMatching({ filters }: { filters: JobFilters }) {
 async function cancelAll(filter: Record<string, string>, counted: number): Promise<number> {
   let done = 0;
   for (;;) {
-    const answer = await request<Cancelled>("POST", "/jobs/cancel", { body: { filter, most: counted - done } });
+    const answer = await answerOf(api.POST("/jobs/cancel", { body: { filter, most: counted - done } }));
     done += answer.jobs;
     if (answer.remaining === 0 || answer.jobs === 0) return done;
   }

@@ -1,8 +1,8 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { request } from "@/api/client";
-import type { Job } from "@/api/types";
+import { answerOf, api } from "@/api/client";
+import type { Job } from "@/api/schema";
 import { counted } from "@/components/format";
 import { live } from "@/live/live";
 import { Button } from "@/ui/button";
@@ -16,7 +16,10 @@ export function CancelSelected({ jobs, onDone }: { jobs: readonly Job[]; onDone:
   const say = useSay();
   const open = jobs.filter((job) => job.ended_at === null);
   const cancel = useMutation({
-    mutationFn: () => Promise.allSettled(open.map((job) => request<Job>("POST", `/jobs/${job.id}/cancel`))),
+    mutationFn: () =>
+      Promise.allSettled(
+        open.map((job) => answerOf(api.POST("/jobs/{job_id}/cancel", { params: { path: { job_id: job.id } } }))),
+      ),
     onSuccess: (answers) => {
       const cancelled = answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
       live.apply({ type: "fetched", kind: "job", objects: cancelled, since: live.current().clock });

@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 
-import type { Job } from "@/api/types";
+import type { Job } from "@/api/schema";
 import { duration, moment, secondsBetween } from "@/components/format";
 import { useNow } from "@/components/now";
 import { Badge, jobLook, Tag } from "@/components/state-badge";

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useCallback, useState } from "react";
 
-import { cursorOf } from "@/api/client";
+import { cursorOf } from "@/api/pages";
 import { jobsQuery } from "@/api/queries";
 import { filtersOf, type JobSearch } from "@/components/job-search";
 import { CancelSelected } from "@/features/jobs/cancel-selected";

@@ -1,7 +1,7 @@
 /** Whether a line that was heard belongs to what is shown. Pure; the server filters by the same. */
 
 import type { LedgerFilters } from "@/api/ledger-queries";
-import type { LedgerLine } from "@/api/ledger-types";
+import type { Line as LedgerLine } from "@/api/schema";
 
 export function matches({ kind, view, party, job, round }: LedgerFilters, line: LedgerLine): boolean {
   return (

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "react";
 
-import type { LedgerLine } from "@/api/ledger-types";
+import type { Line as LedgerLine } from "@/api/schema";
 import { live } from "@/live/live";
 
 /** What is kept of lines that come on without end; older ones are in the list that was fetched. */

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { accountsQuery } from "@/api/market-queries";
-import type { Account } from "@/api/market-types";
+import type { CreditAccount } from "@/api/schema";
 import { amount } from "@/components/lot";
 import { useNow } from "@/components/now";
 import { useSession } from "@/components/session";
@@ -19,8 +19,8 @@ export function AccountsPanel() {
   const me = useSession();
   const now = useNow();
   const query = useQuery(accountsQuery);
-  const [granting, setGranting] = useState<Account | null>(null);
-  const [allowing, setAllowing] = useState<Account | null>(null);
+  const [granting, setGranting] = useState<CreditAccount | null>(null);
+  const [allowing, setAllowing] = useState<CreditAccount | null>(null);
   return (
     <Panel title="Accounts" flush>
       <DataTable

@@ -1,8 +1,6 @@
 /** What a virtual cluster could offer: guaranteed GPUs that are counted, and cells, also parts of larger ones. Pure. */
 
-import type { CellTypeEntry, OwnedCells } from "@/api/cell-types";
-import type { Lot } from "@/api/market-types";
-import type { VirtualCluster } from "@/api/types";
+import type { CellType, LotInputRequest, OwnedCells, VirtualCluster } from "@/api/schema";
 
 export interface Choice {
   part: "gpus" | "cells";
@@ -15,12 +13,12 @@ export interface Choice {
   within: string;
 }
 
-type Types = Readonly<Record<string, CellTypeEntry>>;
+type Types = Readonly<Record<string, CellType>>;
 
 /** GPUs in one cell of a type; a GPU model is a cell of one. */
 export function gpusIn(types: Types, type: string): number {
   const entry = types[type];
-  return entry ? (entry.count ?? 1) * gpusIn(types, entry.of) : 1;
+  return entry ? entry.count * gpusIn(types, entry.of) : 1;
 }
 
 export function choicesOf(
@@ -62,7 +60,7 @@ function cellChoices(own: VirtualCluster["cells"], types: Types, inForce: readon
     add(path, gpusIn(types, type), owned, idle, "");
     let each = 1;
     for (let entry = types[type]; entry; entry = types[entry.of]) {
-      each *= entry.count ?? 1;
+      each *= entry.count;
       add(chain + entry.of, gpusIn(types, entry.of), owned * each, idle * each, type);
     }
   }
@@ -82,8 +80,11 @@ export function keyOf({ part, name }: Pick<Choice, "part" | "name">): string {
 }
 
 /** What of the choices is to change hands. */
-export function lotOf(choices: readonly Choice[], counts: Readonly<Record<string, number | undefined>>): Lot {
-  const lot: Required<Lot> = { gpus: {}, cells: {} };
+export function lotOf(
+  choices: readonly Choice[],
+  counts: Readonly<Record<string, number | undefined>>,
+): LotInputRequest {
+  const lot: Required<LotInputRequest> = { gpus: {}, cells: {} };
   for (const choice of choices) {
     const number = counts[keyOf(choice)];
     if (number) lot[choice.part][choice.name] = number;

@@ -1,7 +1,7 @@
 import { useState } from "react";
 
 import { grantCredits, setAllowance } from "@/api/market-queries";
-import type { Account } from "@/api/market-types";
+import type { CreditAccount } from "@/api/schema";
 import { creditsText } from "@/components/lot";
 import { useDeed } from "@/features/market/use-deed";
 import { Button } from "@/ui/button";
@@ -13,7 +13,7 @@ import { FieldRow, Form } from "@/ui/form";
 const DAY_SECONDS = 86_400;
 
 interface CreditDialogProps {
-  account: Account;
+  account: CreditAccount;
   onClose: () => void;
 }
 

@@ -2,7 +2,7 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { endedLoansQuery, endLoan, loansQuery } from "@/api/market-queries";
-import type { Loan } from "@/api/market-types";
+import type { Loan } from "@/api/schema";
 import { clockAhead, duration, moment } from "@/components/format";
 import { amount, lotText } from "@/components/lot";
 import { useNow } from "@/components/now";

@@ -1,6 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
 
-import type { CellTypeEntry } from "@/api/cell-types";
 import { cellsQuery, virtualClusterCellsQuery } from "@/api/cell-queries";
 import type { ApiError } from "@/api/client";
 import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
@@ -20,11 +19,7 @@ export function useChoices(virtualCluster: string): readonly Choice[] {
   const cells = useQuery(cellsQuery).data;
   const owned = useQuery({ ...virtualClusterCellsQuery(virtualCluster), enabled: virtualCluster !== "" });
   if (!cluster) return [];
-  return choicesOf(cluster, typesOf(cells?.specification), cells?.gpu_models ?? [], owned.data?.cells ?? []);
-}
-
-function typesOf(specification: unknown): Record<string, CellTypeEntry> {
-  return (specification as { types?: Record<string, CellTypeEntry> } | undefined)?.types ?? {};
+  return choicesOf(cluster, cells?.specification.types ?? {}, cells?.gpu_models ?? [], owned.data?.cells ?? []);
 }
 
 interface LotFieldsProps {
@@ -85,7 +80,7 @@ export function WantedFields({ wanted, onChange, problem }: WantedFieldsProps) {
   const divided = cells?.gpu_models ?? [];
   const names = [
     ...models.filter(({ name }) => !divided.includes(name)).map(({ name }) => `gpus.${name}`),
-    ...Object.keys(typesOf(cells?.specification)).map((name) => `cells.${name}`),
+    ...Object.keys(cells?.specification.types ?? {}).map((name) => `cells.${name}`),
     ...divided.map((name) => `cells.${name}`),
   ];
   const options = names.map((key) => ({ value: key, label: key.slice(key.indexOf(".") + 1) }));

@@ -1,6 +1,7 @@
 import { useState } from "react";
 
-import { makeOffer, type NewOffer } from "@/api/market-queries";
+import { makeOffer } from "@/api/market-queries";
+import type { OfferInputRequest } from "@/api/schema";
 import { creditsText } from "@/components/lot";
 import { useNow } from "@/components/now";
 import { counted, duration } from "@/components/format";
@@ -39,7 +40,7 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
   const [wanted, setWanted] = useState<Wanted>({ part: "gpus", name: "", number: 1 });
   const choices = useChoices(lender);
   const make = useDeed(
-    (offer: NewOffer) => makeOffer(offer),
+    (offer: OfferInputRequest) => makeOffer(offer),
     () => `${lender} offers it. It is lent once somebody takes it.`,
     onClose,
   );

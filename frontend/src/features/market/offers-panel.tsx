@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { openOffersQuery, takeOffer, withdrawOffer } from "@/api/market-queries";
-import type { Account, Offer } from "@/api/market-types";
+import type { CreditAccount, Offer } from "@/api/schema";
 import { amount, creditsText, lotText } from "@/components/lot";
 import { useNow } from "@/components/now";
 import { useDeed } from "@/features/market/use-deed";
@@ -18,7 +18,7 @@ import styles from "@/features/market/market.module.css";
 interface OffersProps {
   /** Virtual clusters for which the person may act. */
   mine: readonly string[];
-  accounts: readonly Account[];
+  accounts: readonly CreditAccount[];
 }
 
 /** What anybody may take now, and who would have to pay what for it. */

@@ -1,8 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { makeRule, type NewRule } from "@/api/market-queries";
+import { makeRule } from "@/api/market-queries";
 import { gpuModelsQuery } from "@/api/queries";
+import type { RuleInputRequest } from "@/api/schema";
 import { lotOf } from "@/features/market/choices";
 import { LotFields, useChoices, type Counts } from "@/features/market/lot-fields";
 import { useDeed } from "@/features/market/use-deed";
@@ -22,7 +23,7 @@ const KINDS = [
 /** Sets a rule by which rounds lend or borrow for a virtual cluster. */
 export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose: () => void }) {
   const models = useQuery(gpuModelsQuery).data ?? [];
-  const [kind, setKind] = useState<NewRule["kind"]>("lend");
+  const [kind, setKind] = useState<RuleInputRequest["kind"]>("lend");
   const [owner, setOwner] = useState(mine[0] ?? "");
   const [counts, setCounts] = useState<Counts>({});
   const [wanted, setWanted] = useState<readonly string[]>([]);
@@ -32,7 +33,7 @@ export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose
   const [price, setPrice] = useState<number | undefined>(1);
   const choices = useChoices(owner);
   const make = useDeed(
-    (rule: NewRule) => makeRule(rule),
+    (rule: RuleInputRequest) => makeRule(rule),
     () => `${owner} ${kind}s by this rule from the next round on.`,
     onClose,
   );

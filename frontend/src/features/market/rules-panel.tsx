@@ -3,7 +3,7 @@ import { Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 
 import { deleteRule, rulesQuery } from "@/api/market-queries";
-import type { Rule } from "@/api/market-types";
+import type { MarketRule } from "@/api/schema";
 import { RuleDialog } from "@/features/market/rule-dialog";
 import { useDeed } from "@/features/market/use-deed";
 import { ruleText } from "@/features/market/words";
@@ -17,9 +17,9 @@ import styles from "@/features/market/market.module.css";
 export function RulesPanel({ mine }: { mine: readonly string[] }) {
   const query = useQuery(rulesQuery);
   const [isAdding, setAdding] = useState(false);
-  const [removing, setRemoving] = useState<Rule | null>(null);
+  const [removing, setRemoving] = useState<MarketRule | null>(null);
   const remove = useDeed(
-    (rule: Rule) => deleteRule(rule.id),
+    (rule: MarketRule) => deleteRule(rule.id),
     (rule) => `${rule.virtual_cluster} no longer ${rule.kind}s by this rule.`,
   );
   return (

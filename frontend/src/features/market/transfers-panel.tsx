@@ -3,7 +3,7 @@ import { Download } from "lucide-react";
 import { useState } from "react";
 
 import { transfersAddress, transfersQuery } from "@/api/market-queries";
-import type { Transfer } from "@/api/market-types";
+import type { CreditTransfer } from "@/api/schema";
 import { Filter } from "@/components/filter";
 import { moment } from "@/components/format";
 import { amount } from "@/components/lot";
@@ -14,7 +14,7 @@ import { EmptyState } from "@/ui/feedback";
 import { muted, oneLine, Panel } from "@/ui/layout";
 import styles from "@/features/market/market.module.css";
 
-const COLUMNS: readonly Column<Transfer>[] = [
+const COLUMNS: readonly Column<CreditTransfer>[] = [
   { header: "Time", className: oneLine, cell: ({ at }) => moment(at) },
   { header: "What", className: oneLine, cell: ({ kind }) => TRANSFER_TEXT[kind] },
   { header: "From", className: oneLine, cell: ({ from }) => from },

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { CellTypeEntry, OwnedCells } from "@/api/cell-types";
-import type { Rule } from "@/api/market-types";
+import type { CellType, MarketRule, OwnedCells } from "@/api/schema";
 import { choicesOf, gpusIn, gpusOf, lotOf } from "@/features/market/choices";
 import { instantOf, localInput, offerTime, partLeft, priceText, ruleText } from "@/features/market/words";
 import { aVirtualCluster } from "@/testing/samples";
@@ -10,7 +9,7 @@ const now = Date.parse("2026-01-01T12:00:00Z");
 const at = (minutes: number) => new Date(now + minutes * 60_000).toISOString();
 
 describe("the market in words", () => {
-  const rule: Rule = {
+  const rule: MarketRule = {
     id: 1,
     virtual_cluster: "research",
     kind: "lend",
@@ -30,7 +29,7 @@ describe("the market in words", () => {
     expect(ruleText(rule)).toBe(
       "lends up to 1 V100-SWITCH that has been idle for 10 min, for 2 h, at 1.5 credits a GPU-hour or more",
     );
-    const borrow: Rule = {
+    const borrow: MarketRule = {
       ...rule,
       kind: "borrow",
       lot: null,
@@ -67,7 +66,7 @@ describe("the market in words", () => {
 });
 
 describe("what can be offered", () => {
-  const types: Record<string, CellTypeEntry> = {
+  const types: Record<string, CellType> = {
     "V100-SWITCH": { of: "V100", count: 2 },
     "V100-NODE": { of: "V100-SWITCH", count: 2, node: true },
   };

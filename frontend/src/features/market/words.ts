@@ -1,6 +1,6 @@
 /** Offers, loans and rules as people say them. Pure; the present is an argument. */
 
-import type { Allowance, Loan, Offer, Rule, Transfer } from "@/api/market-types";
+import type { CreditAllowance, CreditTransfer, Loan, MarketRule, Offer } from "@/api/schema";
 import { clockAhead, counted, duration } from "@/components/format";
 import { amount, creditsText, lotText } from "@/components/lot";
 
@@ -31,7 +31,7 @@ export function partLeft(
 }
 
 /** What a rule does, to be read after the name of its virtual cluster. */
-export function ruleText(rule: Rule): string {
+export function ruleText(rule: MarketRule): string {
   const price = creditsText(rule.price_per_gpu_hour);
   if (rule.kind === "lend") {
     const free = rule.price_per_gpu_hour > 0 ? `at ${price} a GPU-hour or more` : "at no price";
@@ -48,11 +48,11 @@ export function ruleText(rule: Rule): string {
   );
 }
 
-export function allowanceText({ credits, every_seconds: every, next_at: next }: Allowance, now: number): string {
+export function allowanceText({ credits, every_seconds: every, next_at: next }: CreditAllowance, now: number): string {
   return `${creditsText(credits)} every ${duration(every)}, next ${clockAhead(next, now)}`;
 }
 
-export const TRANSFER_TEXT: Record<Transfer["kind"], string> = {
+export const TRANSFER_TEXT: Record<CreditTransfer["kind"], string> = {
   grant: "Grant",
   allowance: "Allowance",
   payment: "Payment",

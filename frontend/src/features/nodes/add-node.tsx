@@ -1,8 +1,7 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { ApiError, newIdempotencyKey, request } from "@/api/client";
-import type { NewNode } from "@/api/types";
+import { answerOf, api, ApiError, once } from "@/api/client";
 import { ShownOnce } from "@/components/shown-once";
 import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
@@ -17,10 +16,7 @@ export function AddNode({ onClose }: { onClose: () => void }) {
   const [rack, setRack] = useState("");
   const add = useMutation({
     mutationFn: () =>
-      request<NewNode>("POST", "/nodes", {
-        body: rack ? { name, rack } : { name },
-        idempotencyKey: newIdempotencyKey(),
-      }),
+      answerOf(api.POST("/nodes", { params: { header: once() }, body: rack ? { name, rack } : { name } })),
     onSuccess: () => void queries.invalidateQueries({ queryKey: ["nodes"] }),
   });
   const refusal = add.error instanceof ApiError ? add.error : null;

@@ -1,6 +1,6 @@
 import { HelpCircle } from "lucide-react";
 
-import type { Node } from "@/api/types";
+import type { Node } from "@/api/schema";
 import { WhatIfAnswer } from "@/components/what-if/answer";
 import { useWhatIf } from "@/components/what-if/use-what-if";
 import { Button } from "@/ui/button";

@@ -2,7 +2,7 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { TriangleAlert } from "lucide-react";
 
 import { eventsQuery } from "@/api/queries";
-import type { Node } from "@/api/types";
+import type { Node } from "@/api/schema";
 import { ago, moment } from "@/components/format";
 import { useNow } from "@/components/now";
 import { Badge, verdictLook } from "@/components/state-badge";

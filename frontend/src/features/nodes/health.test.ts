@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { NodeCheck } from "@/api/types";
+import type { NodeCheck } from "@/api/schema";
 import { checkTitle, withdrawnText, worstFirst, worstVerdict } from "@/features/nodes/health";
 import { aNode } from "@/testing/samples";
 

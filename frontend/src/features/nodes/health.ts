@@ -1,6 +1,6 @@
 /** What the health checks of a node say, in words and in one verdict. */
 
-import type { Node, NodeCheck } from "@/api/types";
+import type { Node, NodeCheck } from "@/api/schema";
 import { ago, clockAhead, duration } from "@/components/format";
 
 type Verdict = NodeCheck["verdict"];

@@ -1,6 +1,6 @@
 /** What keeps a node's jobs from one another and from the node, in words. */
 
-import type { Node } from "@/api/types";
+import type { Node } from "@/api/schema";
 
 type Isolated = Pick<Node, "isolation" | "isolation_level" | "health">;
 

@@ -3,8 +3,8 @@ import { useNavigate } from "@tanstack/react-router";
 import { KeyRound, Trash2 } from "lucide-react";
 import { useState } from "react";
 
-import { request } from "@/api/client";
-import type { NewNode, Node } from "@/api/types";
+import { answerOf, api } from "@/api/client";
+import type { Node, NodeWithToken } from "@/api/schema";
 import { ShownOnce } from "@/components/shown-once";
 import { CordonDialog, DrainDialog } from "@/features/nodes/withdraw-dialog";
 import { live } from "@/live/live";
@@ -92,13 +92,14 @@ export function NodeActions({ node }: { node: Node }) {
   );
 }
 
-function perform(name: string, what: Act): Promise<Node | NewNode | undefined> {
+function perform(name: string, what: Act): Promise<Node | NodeWithToken | undefined> {
+  const params = { path: { name } };
   switch (what) {
     case "resume":
-      return request<Node>("PATCH", `/nodes/${name}`, { body: { cordoned: false } });
+      return answerOf(api.PATCH("/nodes/{name}", { params, body: { cordoned: false } }));
     case "token":
-      return request<NewNode>("POST", `/nodes/${name}/token`);
+      return answerOf(api.POST("/nodes/{name}/token", { params }));
     case "remove":
-      return request<undefined>("DELETE", `/nodes/${name}`);
+      return answerOf(api.DELETE("/nodes/{name}", { params }));
   }
 }

@@ -4,7 +4,7 @@ import { ShieldAlert } from "lucide-react";
 import { useMemo } from "react";
 
 import { activeJobsQuery, eventsQuery, nodeQuery } from "@/api/queries";
-import type { Node } from "@/api/types";
+import type { Node } from "@/api/schema";
 import { EventTable } from "@/components/event-table";
 import { bytes } from "@/components/format";
 import { bedOf, holdersByGpu, STATE_TEXT, type Bed } from "@/components/gpu-map/garden";

@@ -4,7 +4,7 @@ import { Plus } from "lucide-react";
 import { useMemo, useState } from "react";
 
 import { nodesQuery } from "@/api/queries";
-import type { Node } from "@/api/types";
+import type { Node } from "@/api/schema";
 import { bytes } from "@/components/format";
 import { useSession } from "@/components/session";
 import { Badge, nodeLook, verdictLook } from "@/components/state-badge";

@@ -1,8 +1,8 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { ApiError, request } from "@/api/client";
-import type { Node } from "@/api/types";
+import { answerOf, api, ApiError } from "@/api/client";
+import type { Node } from "@/api/schema";
 import { live } from "@/live/live";
 import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
@@ -35,9 +35,13 @@ export function DrainDialog({ node, onClose }: Props) {
   const [why, setWhy] = useState(node.withdrawn?.why ?? "");
   const drain = useMutation({
     mutationFn: () =>
-      request<Node>("POST", `/nodes/${node.name}/drain`, {
-        body: deadline === "at" ? { until: new Date(until).toISOString(), why } : { deadline_seconds: +deadline, why },
-      }),
+      answerOf(
+        api.POST("/nodes/{name}/drain", {
+          params: { path: { name: node.name } },
+          body:
+            deadline === "at" ? { until: new Date(until).toISOString(), why } : { deadline_seconds: +deadline, why },
+        }),
+      ),
     onSuccess: (answer) => {
       adopt(answer);
       onClose();
@@ -101,7 +105,8 @@ export function DrainDialog({ node, onClose }: Props) {
 export function CordonDialog({ node, onClose }: Props) {
   const [why, setWhy] = useState("");
   const cordon = useMutation({
-    mutationFn: () => request<Node>("PATCH", `/nodes/${node.name}`, { body: { cordoned: true, why } }),
+    mutationFn: () =>
+      answerOf(api.PATCH("/nodes/{name}", { params: { path: { name: node.name } }, body: { cordoned: true, why } })),
     onSuccess: (answer) => {
       adopt(answer);
       onClose();

@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 
 import { activeJobsQuery, clusterQuery, nodesQuery, virtualClustersQuery } from "@/api/queries";
-import type { Job } from "@/api/types";
+import type { Job } from "@/api/schema";
 import { plantGarden } from "@/components/gpu-map/garden";
 import { GpuMap } from "@/components/gpu-map/gpu-map";
 import { GpuTable } from "@/components/gpu-map/gpu-table";

@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 
-import type { Job } from "@/api/types";
+import type { Job } from "@/api/schema";
 import { counted, duration, secondsBetween } from "@/components/format";
 import { useNow } from "@/components/now";
 import { useLiveState } from "@/live/live";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { UsagePoint } from "@/api/types";
+import type { UsagePoint } from "@/api/schema";
 import { stackUsage } from "@/features/overview/stack";
 
 describe("stacked usage", () => {

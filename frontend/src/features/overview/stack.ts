@@ -1,6 +1,6 @@
 /** Turns usage points into the layers of a stacked chart. Pure. */
 
-import type { UsagePoint } from "@/api/types";
+import type { UsagePoint } from "@/api/schema";
 
 export interface Layers {
   /** Seconds since 1970. */

@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 
-import type { Cluster } from "@/api/types";
+import type { Cluster } from "@/api/schema";
 import { count, counted, duration, secondsBetween } from "@/components/format";
 import type { Rack } from "@/components/gpu-map/garden";
 import { useNow } from "@/components/now";

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 
 import { usageQuery } from "@/api/queries";
-import type { UsagePoint } from "@/api/types";
+import type { UsagePoint } from "@/api/schema";
 import { Chart, type ChartSeries } from "@/components/chart";
 import { tenantSlots } from "@/components/tenant-colour";
 import { OTHERS, stackUsage } from "@/features/overview/stack";

@@ -1,6 +1,6 @@
 import { CircleCheck, CircleX, ShieldAlert } from "lucide-react";
 
-import type { Round } from "@/api/types";
+import type { Round } from "@/api/schema";
 import { Badge, Tag } from "@/components/state-badge";
 
 const LOOKS = {

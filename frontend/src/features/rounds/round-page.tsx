@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { roundQuery } from "@/api/queries";
-import type { Round, RoundAction } from "@/api/types";
+import type { Round, RoundAction } from "@/api/schema";
 import { moment, words } from "@/components/format";
 import { RoundBadge } from "@/features/rounds/round-badge";
 import { DataTable } from "@/ui/data-table";

@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 
 import { roundsQuery } from "@/api/queries";
-import type { Round } from "@/api/types";
+import type { Round } from "@/api/schema";
 import { moment } from "@/components/format";
 import { RoundBadge } from "@/features/rounds/round-badge";
 import { useLiveState } from "@/live/live";

@@ -3,7 +3,7 @@ import { useState, type ReactNode } from "react";
 
 import { ApiError, setCsrfToken } from "@/api/client";
 import { acceptInvitation, joinByInvitation, offerQuery } from "@/api/invitation-queries";
-import type { InvitationOffer, Me } from "@/api/types";
+import type { InvitationOffer, Me } from "@/api/schema";
 import { SignInPage } from "@/features/session/sign-in-page";
 import { Button } from "@/ui/button";
 import { ErrorNotice, SkeletonLines } from "@/ui/feedback";

@@ -1,9 +1,8 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { request, setCsrfToken } from "@/api/client";
+import { answerOf, api, setCsrfToken } from "@/api/client";
 import { meQuery } from "@/api/queries";
-import type { Me } from "@/api/types";
 import { Button } from "@/ui/button";
 import { ErrorNotice } from "@/ui/feedback";
 import { Field, TextInput } from "@/ui/field";
@@ -16,7 +15,7 @@ export function SignInPage() {
   const [password, setPassword] = useState("");
   const queries = useQueryClient();
   const signIn = useMutation({
-    mutationFn: () => request<Me>("POST", "/session", { body: { username, password } }),
+    mutationFn: () => answerOf(api.POST("/session", { body: { username, password } })),
     onSuccess: (me) => {
       setCsrfToken(me.csrf_token);
       queries.setQueryData(meQuery.queryKey, me);

@@ -3,7 +3,7 @@ import { useState, type ChangeEvent } from "react";
 
 import { ApiError } from "@/api/client";
 import { importSpeeds } from "@/api/speed-queries";
-import type { SpeedImport } from "@/api/speed-types";
+import type { SpeedImport } from "@/api/schema";
 import { kindOf } from "@/components/speeds/sources";
 import { importSentence, valueText } from "@/features/speeds/rows";
 import { Button } from "@/ui/button";

@@ -3,7 +3,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { ApiError } from "@/api/client";
 import { gpuModelsQuery } from "@/api/queries";
 import { setPrice } from "@/api/settings-queries";
-import type { GpuModel } from "@/api/types";
+import type { GpuModel } from "@/api/schema";
 import { unsaved, withChange } from "@/components/changes";
 import { count } from "@/components/format";
 import { useKept } from "@/components/kept";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { SpeedRow } from "@/api/speed-types";
+import type { SpeedRow } from "@/api/schema";
 import { kindOf, speedText } from "@/components/speeds/sources";
 import { describe as describeSpeed, importSentence, keyOf, modelsOf, valueText } from "@/features/speeds/rows";
 

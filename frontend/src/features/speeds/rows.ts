@@ -1,6 +1,6 @@
 /** The table of speeds: its columns and the words in its cells. Pure. */
 
-import type { Speed, SpeedRow } from "@/api/speed-types";
+import type { SpeedCell, SpeedRow } from "@/api/schema";
 import { kindOf, percent, speedText } from "@/components/speeds/sources";
 import { counted } from "@/components/format";
 
@@ -15,7 +15,7 @@ export function modelsOf(rows: readonly SpeedRow[]): string[] {
   return [...new Set(rows.flatMap(({ speeds }) => speeds.map(({ gpu_model }) => gpu_model)))];
 }
 
-export function speedOn(row: SpeedRow, model: string): Speed | undefined {
+export function speedOn(row: SpeedRow, model: string): SpeedCell | undefined {
   return row.speeds.find(({ gpu_model }) => gpu_model === model);
 }
 

@@ -1,4 +1,4 @@
-import type { Speed, SpeedRow } from "@/api/speed-types";
+import type { SpeedCell, SpeedRow } from "@/api/schema";
 import { Tag } from "@/components/state-badge";
 import { isGuess, kindOf } from "@/components/speeds/sources";
 import { RelativeBar, SourceMark } from "@/components/speeds/source-mark";
@@ -52,7 +52,7 @@ function Kind({ row }: { row: SpeedRow }) {
 interface CellProps {
   row: SpeedRow;
   model: string;
-  speed: Speed | undefined;
+  speed: SpeedCell | undefined;
   onChoose: (chosen: Chosen) => void;
 }
 

@@ -3,8 +3,8 @@ import { useNavigate } from "@tanstack/react-router";
 import { CircleCheck, CircleX, Clock, LoaderCircle, TriangleAlert } from "lucide-react";
 import { useRef } from "react";
 
-import { newIdempotencyKey, request } from "@/api/client";
-import type { Job } from "@/api/types";
+import { answerOf, api, newIdempotencyKey, once } from "@/api/client";
+import type { JobSubmitRequest } from "@/api/schema";
 import { counted } from "@/components/format";
 import type { Check } from "@/features/submit/use-check";
 import type { LineProblem } from "@/components/yaml/editor";
@@ -32,7 +32,9 @@ export function SubmitBar({ spec, tenant, check, problems, onSubmitted }: Submit
   const submit = useMutation({
     mutationFn: () => {
       if (key.current.body !== body) key.current = { body, value: newIdempotencyKey() };
-      return request<Job>("POST", "/jobs", { body: JSON.parse(body) as unknown, idempotencyKey: key.current.value });
+      return answerOf(
+        api.POST("/jobs", { params: { header: once(key.current.value) }, body: JSON.parse(body) as JobSubmitRequest }),
+      );
     },
     onSuccess: async (job) => {
       key.current = { body: "", value: "" };

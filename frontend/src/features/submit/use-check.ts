@@ -3,8 +3,8 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 
-import { ApiError, request } from "@/api/client";
-import type { CheckAnswer, FieldProblem } from "@/api/types";
+import { answerOf, api, ApiError } from "@/api/client";
+import type { CheckAnswer, FieldProblem, JobSubmitRequest } from "@/api/schema";
 
 const TYPING_PAUSE_MS = 350;
 const NO_PROBLEMS: FieldProblem[] = [];
@@ -27,7 +27,7 @@ export function useCheck(spec: Record<string, unknown> | null, tenant: string): 
   const query = useQuery({
     queryKey: ["check", asked],
     queryFn: ({ signal }) =>
-      request<CheckAnswer>("POST", "/jobs/check", { body: JSON.parse(asked ?? "{}") as unknown, signal }),
+      answerOf(api.POST("/jobs/check", { body: JSON.parse(asked ?? "{}") as JobSubmitRequest, signal })),
     enabled: asked !== null && tenant !== "",
     placeholderData: keepPreviousData,
     retry: false,

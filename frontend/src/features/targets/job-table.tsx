@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 
-import type { JobTargets } from "@/api/speed-types";
+import type { JobTargets } from "@/api/schema";
 import { percent } from "@/components/speeds/sources";
 import { Tag } from "@/components/state-badge";
 import { isLeftOver } from "@/features/targets/shares";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { JobTargets, TenantTargets } from "@/api/speed-types";
+import type { JobTargets, TenantTargets } from "@/api/schema";
 import { gpusText, isLeftOver, meantFor, modelsOf } from "@/features/targets/shares";
 
 const tenants: TenantTargets[] = [

@@ -1,6 +1,6 @@
 /** What is shown of targets: columns, sums, words. Pure. */
 
-import type { JobTargets, TenantTargets } from "@/api/speed-types";
+import type { JobTargets, TenantTargets } from "@/api/schema";
 import { count } from "@/components/format";
 
 /** Below this a share is nothing one could see. */

@@ -3,8 +3,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { virtualClustersQuery } from "@/api/queries";
 import { jobTargetsQuery, targetsQuery } from "@/api/speed-queries";
-import type { Targets } from "@/api/speed-types";
-import type { VirtualCluster } from "@/api/types";
+import type { Targets, VirtualCluster } from "@/api/schema";
 import { ago, counted } from "@/components/format";
 import { useNow } from "@/components/now";
 import { JobTable } from "@/features/targets/job-table";

@@ -4,7 +4,7 @@ import { useState } from "react";
 
 import { ApiError } from "@/api/client";
 import { budgetQuery, setBudget } from "@/api/notice-queries";
-import type { BudgetState, BudgetTerms } from "@/api/notice-types";
+import type { BudgetState, BudgetTerms } from "@/api/schema";
 import { moment } from "@/components/format";
 import { useSession } from "@/components/session";
 import { PartBar } from "@/components/use-bar";

@@ -4,7 +4,7 @@ import { useState } from "react";
 
 import { ApiError } from "@/api/client";
 import { invitationsQuery, invite, revokeInvitation } from "@/api/invitation-queries";
-import type { Role } from "@/api/types";
+import type { Role } from "@/api/schema";
 import { duration, words } from "@/components/format";
 import { useNow } from "@/components/now";
 import { ROLES } from "@/components/session";

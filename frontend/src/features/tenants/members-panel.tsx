@@ -2,9 +2,9 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Trash2 } from "lucide-react";
 import { useState } from "react";
 
-import { request } from "@/api/client";
+import { answerOf, api } from "@/api/client";
 import { membersQuery } from "@/api/queries";
-import type { Member, Role } from "@/api/types";
+import type { Role } from "@/api/schema";
 import { words } from "@/components/format";
 import { isAdminOf, ROLES, useSession } from "@/components/session";
 import { Button, IconButton } from "@/ui/button";
@@ -30,7 +30,9 @@ export function MembersPanel({ tenant }: { tenant: string }) {
   const refresh = () => queries.invalidateQueries({ queryKey: membersQuery(tenant).queryKey });
   const set = useMutation({
     mutationFn: ({ username, role }: { username: string; role: Role }) =>
-      request<Member>("PUT", `/tenants/${tenant}/members/${encodeURIComponent(username)}`, { body: { role } }),
+      answerOf(
+        api.PUT("/tenants/{name}/members/{username}", { params: { path: { name: tenant, username } }, body: { role } }),
+      ),
     onSuccess: (member) => {
       say("done", `${member.username} is ${member.role} of ${tenant}.`);
       return refresh();
@@ -39,7 +41,7 @@ export function MembersPanel({ tenant }: { tenant: string }) {
   });
   const remove = useMutation({
     mutationFn: (username: string) =>
-      request<undefined>("DELETE", `/tenants/${tenant}/members/${encodeURIComponent(username)}`),
+      answerOf(api.DELETE("/tenants/{name}/members/{username}", { params: { path: { name: tenant, username } } })),
     onSuccess: refresh,
     onError: (error) => say("failed", error.message),
     onSettled: () => setLeaving(null),

@@ -2,9 +2,8 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Pencil } from "lucide-react";
 import { useState } from "react";
 
-import { ApiError, request } from "@/api/client";
+import { answerOf, api, ApiError } from "@/api/client";
 import { gpuModelsQuery, quotaQuery } from "@/api/queries";
-import type { Quota } from "@/api/types";
 import { useSession } from "@/components/session";
 import { UseBar } from "@/components/use-bar";
 import { Button, IconButton } from "@/ui/button";
@@ -82,8 +81,15 @@ function QuotaForm({ tenant, limits, onDone }: { tenant: string; limits: Record<
   const names = [...new Set([ALL_MODELS, ...(models.data ?? []).map(({ name }) => name), ...Object.keys(limits)])];
   const save = useMutation({
     mutationFn: () => {
-      const kept = Object.entries(draft).filter(([, gpus]) => gpus !== undefined);
-      return request<Quota>("PUT", `/tenants/${tenant}/quota`, { body: { limits: Object.fromEntries(kept) } });
+      const kept = Object.entries(draft).flatMap(([model, gpus]) =>
+        gpus === undefined ? [] : [[model, gpus] as const],
+      );
+      return answerOf(
+        api.PUT("/tenants/{name}/quota", {
+          params: { path: { name: tenant } },
+          body: { limits: Object.fromEntries(kept) },
+        }),
+      );
     },
     onSuccess: (saved) => {
       queries.setQueryData(quotaQuery(tenant).queryKey, saved);

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { activeJobsQuery, tenantQuery, virtualClustersQuery } from "@/api/queries";
-import type { Job, Tenant } from "@/api/types";
+import type { Job, Tenant } from "@/api/schema";
 import { SecretsPanel } from "@/components/secrets/secrets-panel";
 import { isAdminOf, useSession } from "@/components/session";
 import { BudgetPanel } from "@/features/tenants/budget-panel";

@@ -3,9 +3,8 @@ import { Link } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import { useState } from "react";
 
-import { ApiError, newIdempotencyKey, request } from "@/api/client";
+import { answerOf, api, ApiError, once } from "@/api/client";
 import { tenantsQuery } from "@/api/queries";
-import type { Tenant } from "@/api/types";
 import { words } from "@/components/format";
 import { useSession } from "@/components/session";
 import { WebhooksPanel } from "@/components/notices/webhooks-panel";
@@ -72,8 +71,7 @@ function AddTenant({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState("");
   const [title, setTitle] = useState("");
   const add = useMutation({
-    mutationFn: () =>
-      request<Tenant>("POST", "/tenants", { body: { name, title }, idempotencyKey: newIdempotencyKey() }),
+    mutationFn: () => answerOf(api.POST("/tenants", { params: { header: once() }, body: { name, title } })),
     onSuccess: async () => {
       await queries.invalidateQueries({ queryKey: ["tenants"] });
       onClose();

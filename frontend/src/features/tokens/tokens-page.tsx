@@ -3,7 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { everybodysTokensQuery } from "@/api/token-queries";
-import type { Token } from "@/api/types";
+import type { Token } from "@/api/schema";
 import { RevokeToken } from "@/components/tokens/revoke-token";
 import { TokenTable } from "@/components/tokens/token-table";
 import { TypedSearch } from "@/components/typed-search";

@@ -3,8 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { virtualClusterCellsQuery } from "@/api/cell-queries";
-import type { OwnedCells } from "@/api/cell-types";
-import type { VirtualCluster } from "@/api/types";
+import type { OwnedCells, VirtualCluster } from "@/api/schema";
 import { cellsText } from "@/components/cells/cell-use";
 import { counted } from "@/components/format";
 import { ErrorNotice, SkeletonLines } from "@/ui/feedback";

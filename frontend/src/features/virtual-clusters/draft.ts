@@ -1,6 +1,6 @@
 /** What the form of a virtual cluster holds, and the request it becomes. Pure. */
 
-import type { VirtualCluster } from "@/api/types";
+import type { VirtualCluster, VirtualClusterInputRequest } from "@/api/schema";
 import { formatPlugin, parsePlugin } from "@/features/virtual-clusters/plugin-text";
 
 export interface Draft {
@@ -37,19 +37,15 @@ export function draftOf(cluster: VirtualCluster | null): Draft {
   };
 }
 
-/**
- * The body to send. A cluster that exists is changed only if it still has the version that was edited. What is
- * guaranteed of models that are divided by cells follows from the cells and is left out.
- */
-export function bodyOf(
-  draft: Draft,
-  cluster: VirtualCluster | null,
-  divided: readonly string[] = [],
-): Record<string, unknown> {
-  const guaranteed = Object.entries(draft.guaranteed).filter(([model, gpus]) => gpus && !divided.includes(model));
-  const members = Object.entries(draft.members).filter(([, weight]) => weight !== undefined);
+/** The body to send. What is guaranteed of models that are `divided` by cells follows from the cells and is left out. */
+export function bodyOf(draft: Draft, divided: readonly string[] = []): Omit<VirtualClusterInputRequest, "name"> {
+  const guaranteed = Object.entries(draft.guaranteed).flatMap(([model, gpus]) =>
+    gpus && !divided.includes(model) ? [[model, gpus] as const] : [],
+  );
+  const members = Object.entries(draft.members).flatMap(([tenant, weight]) =>
+    weight === undefined ? [] : [{ tenant, weight }],
+  );
   return {
-    ...(cluster ? { version: cluster.version } : { name: draft.name }),
     title: draft.title,
     policy: draft.policy,
     policy_parameters: draft.parameters,
@@ -60,6 +56,6 @@ export function bodyOf(
     min_run_seconds: draft.minRunSeconds ?? 0,
     reclaim_min_run_seconds: draft.reclaimMinRunSeconds ?? 0,
     guaranteed: Object.fromEntries(guaranteed),
-    members: members.map(([tenant, weight]) => ({ tenant, weight })),
+    members,
   };
 }

@@ -3,7 +3,7 @@ import { HelpCircle } from "lucide-react";
 import { useState } from "react";
 
 import { ApiError } from "@/api/client";
-import type { VirtualCluster } from "@/api/types";
+import type { VirtualCluster } from "@/api/schema";
 import { WhatIfAnswer } from "@/components/what-if/answer";
 import { useWhatIf } from "@/components/what-if/use-what-if";
 import { Button } from "@/ui/button";
@@ -41,7 +41,9 @@ export function EnlargeWhatIf({ cluster, models, onClose }: EnlargeProps) {
       <Stack>
         <Form
           onSubmit={() =>
-            ask.mutate({ cluster: { enlarge: [{ virtual_cluster: cluster.name, gpu_model: model, more_gpus: more }] } })
+            ask.mutate({
+              cluster: { enlarge: [{ virtual_cluster: cluster.name, gpu_model: model, more_gpus: more ?? 0 }] },
+            })
           }
         >
           <Stack>

@@ -1,4 +1,4 @@
-import type { VirtualCluster } from "@/api/types";
+import type { VirtualCluster } from "@/api/schema";
 import { Key } from "@/ui/key";
 import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 

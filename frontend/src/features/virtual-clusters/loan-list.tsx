@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 
-import type { VirtualCluster } from "@/api/types";
+import type { VirtualCluster } from "@/api/schema";
 import { clockAhead } from "@/components/format";
 import { lotText } from "@/components/lot";
 import { useNow } from "@/components/now";

@@ -1,6 +1,6 @@
 import { Hourglass } from "lucide-react";
 
-import type { Overrun } from "@/api/types";
+import type { Overrun } from "@/api/schema";
 import { duration, secondsBetween } from "@/components/format";
 import { useNow } from "@/components/now";
 import { Notice } from "@/ui/feedback";

@@ -1,6 +1,6 @@
 import { useState } from "react";
 
-import type { PluginParameter, Plugins } from "@/api/types";
+import type { PluginParameter, Plugins } from "@/api/schema";
 import { words } from "@/components/format";
 import { entriesOf, inOneLine, withParameter, type Chosen } from "@/features/virtual-clusters/plugin-text";
 import { Checkbox, Field, NumberInput, Select, TextInput } from "@/ui/field";

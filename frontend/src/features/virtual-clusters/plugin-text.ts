@@ -1,6 +1,6 @@
 /** A policy or placer with its parameters in one line, "gavel:objective=makespan", as the server has it. Pure. */
 
-import type { PluginParameter } from "@/api/types";
+import type { PluginParameter } from "@/api/schema";
 
 export interface Chosen {
   name: string;

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 
-import { request } from "@/api/client";
-import type { VirtualCluster, VirtualClusterPreemptions } from "@/api/types";
+import { answerOf, api } from "@/api/client";
+import type { VirtualCluster } from "@/api/schema";
 import { counted, duration } from "@/components/format";
 
 const LOOK_AGAIN_MS = 60_000;
@@ -19,9 +19,7 @@ export function PreemptionsOf({ name }: { name: string }) {
   const { data } = useQuery({
     queryKey: ["preemptions", name],
     queryFn: ({ signal }) =>
-      request<VirtualClusterPreemptions>("GET", `/virtual-clusters/${encodeURIComponent(name)}/preemptions`, {
-        signal,
-      }),
+      answerOf(api.GET("/virtual-clusters/{name}/preemptions", { params: { path: { name } }, signal })),
     refetchInterval: LOOK_AGAIN_MS,
   });
   if (!data) return null;

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 
 import { policiesQuery } from "@/api/queries";
 import { clusterSettingsQuery } from "@/api/settings-queries";
-import type { ClusterSettings, Plugins } from "@/api/types";
+import type { ClusterSettings, Plugins } from "@/api/schema";
 import { duration } from "@/components/format";
 import { SaveButtons } from "@/components/save-buttons";
 import { useSession } from "@/components/session";

@@ -3,9 +3,9 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { cellsQuery } from "@/api/cell-queries";
-import { ApiError, newIdempotencyKey, request } from "@/api/client";
+import { answerOf, api, ApiError, once } from "@/api/client";
 import { gpuModelsQuery, policiesQuery, tenantsQuery } from "@/api/queries";
-import type { VirtualCluster } from "@/api/types";
+import type { VirtualCluster } from "@/api/schema";
 import { bodyOf, draftOf, type Draft } from "@/features/virtual-clusters/draft";
 import { PluginChoice } from "@/features/virtual-clusters/plugin-choice";
 import { live } from "@/live/live";
@@ -34,12 +34,17 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
   const change = (changed: Partial<Draft>) => setDraft((now) => ({ ...now, ...changed }));
   const save = useMutation({
     mutationFn: () =>
-      cluster
-        ? request<VirtualCluster>("PUT", `/virtual-clusters/${cluster.name}`, { body: bodyOf(draft, cluster, divided) })
-        : request<VirtualCluster>("POST", "/virtual-clusters", {
-            body: bodyOf(draft, null, divided),
-            idempotencyKey: newIdempotencyKey(),
-          }),
+      answerOf(
+        cluster
+          ? api.PUT("/virtual-clusters/{name}", {
+              params: { path: { name: cluster.name } },
+              body: { ...bodyOf(draft, divided), version: cluster.version },
+            })
+          : api.POST("/virtual-clusters", {
+              params: { header: once() },
+              body: { ...bodyOf(draft, divided), name: draft.name },
+            }),
+      ),
     onSuccess: (saved) => {
       live.apply({ type: "fetched", kind: "virtual_cluster", objects: [saved], since: live.current().clock });
       void queries.invalidateQueries({ queryKey: ["virtual-clusters"] });

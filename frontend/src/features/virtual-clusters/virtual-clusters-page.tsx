@@ -5,7 +5,7 @@ import { type ReactNode, useMemo, useState } from "react";
 
 import { cellsQuery } from "@/api/cell-queries";
 import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
-import type { VirtualCluster } from "@/api/types";
+import type { VirtualCluster } from "@/api/schema";
 import { counted, duration } from "@/components/format";
 import { useSession } from "@/components/session";
 import { ClusterCells } from "@/features/virtual-clusters/cluster-cells";

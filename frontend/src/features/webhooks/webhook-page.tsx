@@ -11,7 +11,7 @@ import {
   testWebhook,
   webhookQuery,
 } from "@/api/notice-queries";
-import type { Delivery, Webhook } from "@/api/notice-types";
+import type { Delivery, Webhook } from "@/api/schema";
 import { ago, moment } from "@/components/format";
 import { useNow } from "@/components/now";
 import { DeliveryBadge, WebhookBadge } from "@/components/notices/webhook-badge";
