@@ -25,7 +25,7 @@ export function TerminalPanel({ job }: { job: Job }) {
       </Panel>
     );
   }
-  const ranks = (job.spec.tasks ?? []).reduce((sum, task) => sum + (task.replicas ?? 1), 0);
+  const ranks = job.spec.tasks.reduce((sum, task) => sum + (task.replicas ?? 1), 0);
   const isOpen = opened > 0 && !ended;
   return (
     <Panel flush>
