@@ -70,9 +70,9 @@ class Schema(AutoSchema):
 
     def _map_basic_serializer(self, serializer: serializers.Serializer, direction: str) -> dict[str, Any]:
         schema: dict[str, Any] = super()._map_basic_serializer(serializer, direction)
-        # A stored object has a value in every field, those included that a request may leave to their defaults.
-        is_stored = isinstance(serializer, serializers.ModelSerializer) or getattr(serializer, "is_stored", False)
-        if direction == "response" and is_stored:
+        # A stored object has a value in every field, also where a request may leave it to its default.
+        is_row = isinstance(serializer, serializers.ModelSerializer)
+        if direction == "response" and (is_row or getattr(serializer, "is_stored", False)):
             schema["required"] = sorted(schema["properties"])
         return schema
 
