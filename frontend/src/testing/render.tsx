@@ -10,7 +10,7 @@ import {
 } from "@tanstack/react-router";
 import { render } from "@testing-library/react";
 import userEvent, { type UserEvent } from "@testing-library/user-event";
-import { Suspense, type ComponentType } from "react";
+import { Suspense, type FunctionComponent } from "react";
 
 import { ToastProvider } from "@/ui/toasts";
 
@@ -31,7 +31,7 @@ interface Where {
 
 /** Returns once it is drawn; what it asks is answered by `server`. */
 export async function renderPage(
-  Page: ComponentType,
+  Page: FunctionComponent,
   { route = "/", at = route, as = {} }: Where = {},
 ): Promise<{ user: UserEvent; address: () => string }> {
   const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } });

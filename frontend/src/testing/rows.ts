@@ -7,5 +7,5 @@ export function rowsOf(table: HTMLElement): string[][] {
   return within(table)
     .getAllByRole("row")
     .slice(1)
-    .map((row) => [...row.children].map((cell) => (cell.textContent ?? "").trim()));
+    .map((row) => [...row.children].map((cell) => cell.textContent.trim()));
 }

@@ -8,7 +8,7 @@ interface Asked {
   body: unknown;
 }
 
-type Answer = unknown;
+type Answer = ((asked: Asked) => unknown) | object | undefined;
 
 /** A refusal, as the API gives it. */
 export class Refusal {
@@ -24,13 +24,13 @@ export function page<T>(results: readonly T[], next: string | null = null) {
 }
 
 class TestServer {
-  private routes = new Map<string, (asked: Asked) => Answer>();
+  private routes = new Map<string, (asked: Asked) => unknown>();
   /** Everything that was asked, in order. */
   asked: Asked[] = [];
 
   /** Answer `"GET /secrets"` from now on; a function sees what was asked. Undefined is an answer without a body. */
   on(route: string, answer: Answer): void {
-    this.routes.set(route, typeof answer === "function" ? (answer as (asked: Asked) => Answer) : () => answer);
+    this.routes.set(route, typeof answer === "function" ? (answer as (asked: Asked) => unknown) : () => answer);
   }
 
   /** What was sent to this route, in order. */

@@ -1,0 +1,91 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { beforeEach, describe, expect, it } from "vitest";
+
+import { JobsPage } from "@/features/jobs/jobs-page";
+import { renderPage } from "@/testing/render";
+import { aJob, aReason, anAttempt } from "@/testing/samples";
+import { page, Refusal, server } from "@/testing/server";
+import { openStream } from "@/testing/stream";
+
+const member = { route: "/jobs", as: { roles: { vision: "member" as const } } };
+const COUNTS = { queued: 1, running: 1, succeeded: 0, failed: 0, cancelled: 0 };
+
+beforeEach(() => {
+  server.on("GET /jobs/counts", COUNTS);
+  server.on("GET /tenants", page([]));
+  server.on("GET /virtual-clusters", page([]));
+  server.on("GET /gpu-models", page([]));
+});
+
+describe("the jobs table", () => {
+  it("shows each job with what it waits for", async () => {
+    server.on("GET /jobs", page([aJob({ id: 3, name: "digits", position: 2, reasons: [aReason({})] })]));
+    await renderPage(JobsPage, member);
+    const row = await screen.findByRole("row", { name: /digits #3/ });
+    expect(within(row).getByRole("link", { name: "digits" }).getAttribute("href")).toBe("/jobs/3");
+    expect(within(row).getByText("No. 2. 4 V100 are needed and 2 are idle.")).toBeTruthy();
+  });
+
+  it("shows what the stream brings without asking again, and nothing older than it knows", async () => {
+    server.on("GET /jobs", page([aJob({ id: 3, version: 1 }), aJob({ id: 4, name: "other", version: 1 })]));
+    const arrive = openStream();
+    await renderPage(JobsPage, member);
+    const row = await screen.findByRole("row", { name: /digits #3/ });
+    expect(within(row).getAllByText("Queued")).not.toHaveLength(0);
+
+    const attempt = { ...anAttempt({ gpu_model: "A100" }), job: 3 };
+    const running = aJob({ id: 3, version: 3, state: "running", phase: "running", attempt });
+    await arrive({ type: "objects", objects: [{ kind: "job", id: 3, version: 3, data: running }] });
+    expect(within(row).getAllByText("Running")).not.toHaveLength(0);
+    expect(within(row).getByText("A100")).toBeTruthy();
+
+    const late = aJob({ id: 3, version: 2, state: "failed", message: "It came late." });
+    await arrive({ type: "objects", objects: [{ kind: "job", id: 3, version: 2, data: late }] });
+    expect(within(row).getAllByText("Running")).not.toHaveLength(0);
+    expect(screen.queryByText("It came late.")).toBeNull();
+    expect(server.sent("GET /jobs")).toHaveLength(1);
+  });
+
+  it("lets people select what has not ended, one by one or all together", async () => {
+    const ended = aJob({ id: 5, name: "old", state: "succeeded", ended_at: "2026-01-01T01:00:00Z" });
+    server.on("GET /jobs", page([aJob({ id: 3 }), aJob({ id: 4, name: "other" }), ended]));
+    const { user } = await renderPage(JobsPage, member);
+    expect((await screen.findByRole<HTMLInputElement>("checkbox", { name: "Select old" })).disabled).toBe(true);
+    await user.click(screen.getByRole("checkbox", { name: "Select all that have not ended" }));
+    expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "Select digits" }).checked).toBe(true);
+    expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "Select other" }).checked).toBe(true);
+    expect(screen.getByText(/2 .*selected|selected.* 2/i)).toBeTruthy();
+    await user.click(screen.getByRole("checkbox", { name: "Select other" }));
+    expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "Select all that have not ended" }).checked).toBe(
+      false,
+    );
+  });
+
+  it("goes from page to page by the server's cursors", async () => {
+    server.on("GET /jobs", ({ query }) =>
+      query.cursor === "c2"
+        ? page([aJob({ id: 1, name: "first" })])
+        : page([aJob({ id: 9, name: "last" })], "http://allotment.test/api/v1/jobs?cursor=c2"),
+    );
+    const { user } = await renderPage(JobsPage, member);
+    await screen.findByRole("row", { name: /last #9/ });
+    await user.click(screen.getByRole("button", { name: "Older" }));
+    expect(await screen.findByRole("row", { name: /first #1/ })).toBeTruthy();
+    expect(screen.queryByRole("row", { name: /last #9/ })).toBeNull();
+    expect(screen.getByRole<HTMLButtonElement>("button", { name: "Older" }).disabled).toBe(true);
+    await user.click(screen.getByRole("button", { name: "Newer" }));
+    expect(await screen.findByRole("row", { name: /last #9/ })).toBeTruthy();
+  });
+
+  it("says what to do where there are none, and what went wrong where the server refuses", async () => {
+    server.on("GET /jobs", page([]));
+    const { user } = await renderPage(JobsPage, member);
+    expect(await screen.findByText("No jobs yet")).toBeTruthy();
+    expect(screen.getByRole("link", { name: "Submit a job" })).toBeTruthy();
+
+    server.on("GET /jobs", new Refusal(400, { error: "invalid", message: "No such state." }));
+    await user.click(screen.getByRole("button", { name: /^Running/ }));
+    await waitFor(() => expect(screen.getByRole("alert").textContent).toContain("No such state."));
+    expect(screen.queryByText("No jobs yet")).toBeNull();
+  });
+});

@@ -1,0 +1,94 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { beforeEach, describe, expect, it, vi } from "vitest";
+
+import { SubmitPage } from "@/features/submit/submit-page";
+import { renderPage } from "@/testing/render";
+import { aJob } from "@/testing/samples";
+import { page, server } from "@/testing/server";
+
+// A text field in place of the editor, which measures what only a browser lays out.
+vi.mock("@/components/yaml/editor", () => ({
+  default: ({ value, onChange }: { value: string; onChange: (text: string) => void }) => (
+    <textarea aria-label="Specification as YAML" value={value} onChange={(event) => onChange(event.target.value)} />
+  ),
+}));
+
+const member = { route: "/submit", as: { roles: { vision: "member" as const } } };
+
+const V100 = { name: "V100", memory_bytes: 2 ** 34, gpus: 8, gpus_free: 8, nodes: 2, price_per_hour: 2.5 };
+
+interface Sent {
+  name: string;
+  tenant: string;
+}
+
+beforeEach(() => {
+  server.on("GET /virtual-clusters", page([]));
+  server.on("GET /gpu-models", page([V100]));
+  server.on("GET /nodes", page([]));
+  server.on("GET /secrets", page([]));
+  server.on("GET /tenants/vision/secrets", page([]));
+  server.on("GET /policies", { policies: [], placers: [] });
+  server.on("POST /jobs/check", {
+    ok: true,
+    fields: [],
+    warnings: [],
+    normalised: null,
+    gpus: 1,
+    message: "Would start at once.",
+  });
+});
+
+describe("the submit page", () => {
+  it("writes what is typed into the form into the YAML, and sends it once", async () => {
+    server.on("POST /jobs", ({ body }) => aJob({ id: 12, name: (body as Sent).name }));
+    const { user, address } = await renderPage(SubmitPage, member);
+    const name = await screen.findByRole("textbox", { name: "Name" });
+    await user.tripleClick(name);
+    await user.keyboard("my-run");
+    const yaml = await screen.findByRole<HTMLTextAreaElement>("textbox", { name: "Specification as YAML" });
+    expect(yaml.value).toContain("name: my-run");
+    // A comment of the template is still there.
+    expect(yaml.value).toContain("# One process on one GPU.");
+
+    expect(await screen.findByText("1 GPU. Would start at once.")).toBeTruthy();
+    await user.click(screen.getByRole("button", { name: "Submit" }));
+    await waitFor(() => expect(address()).toBe("/jobs/12"));
+    expect(server.sent("POST /jobs").map(({ body }) => body)).toMatchObject([{ name: "my-run", tenant: "vision" }]);
+  });
+
+  it("shows what the server objects to at its field and line, and does not submit", async () => {
+    server.on("POST /jobs/check", {
+      ok: false,
+      fields: [{ field: "name", problem: "is taken", expected: "another name" }],
+      warnings: [],
+      normalised: null,
+      gpus: 0,
+      message: "",
+    });
+    await renderPage(SubmitPage, member);
+    expect(await screen.findByText("is taken; expected another name")).toBeTruthy();
+    expect(screen.getByRole("textbox", { name: "Name" }).getAttribute("aria-invalid")).toBe("true");
+    expect(screen.getByText("Line 2: name: is taken. Expected: another name.")).toBeTruthy();
+    expect(screen.getByRole<HTMLButtonElement>("button", { name: "Submit" }).disabled).toBe(true);
+  });
+
+  it("asks before a template replaces what was written", async () => {
+    const { user } = await renderPage(SubmitPage, member);
+    const name = await screen.findByRole<HTMLInputElement>("textbox", { name: "Name" });
+    await user.type(name, "-mine");
+    await user.click(
+      within(screen.getByRole("list", { name: "Templates" })).getByRole("button", { name: /gang of four/ }),
+    );
+    const question = screen.getByRole("alertdialog", { name: "Take the template instead?" });
+    expect(name.value).toBe("digits-single-mine");
+    await user.click(within(question).getByRole("button", { name: "Replace" }));
+    await waitFor(() => expect(name.value).toBe("digits-gang"));
+  });
+
+  it("tells viewers that they cannot submit", async () => {
+    await renderPage(SubmitPage, { route: "/submit", as: { roles: { vision: "viewer" } } });
+    expect(await screen.findByText("You cannot submit jobs")).toBeTruthy();
+    expect(screen.queryByRole("button", { name: "Submit" })).toBeNull();
+  });
+});
