@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import ROUND_SECONDS
-from scheduler.simulation.gavel_rounds import ROUND_SECONDS as GAVEL_SECONDS
+from scheduler.simulation.reproduction.gavel.run import ROUND_SECONDS as GAVEL_SECONDS
 from scheduler.simulation.sweep import Case, expand
 from scheduler.simulation.traces.registry import FORMATS
 

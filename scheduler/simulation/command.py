@@ -15,7 +15,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from scheduler.core.model.errors import SchedulingError
 from scheduler.core.model.plugin_text import parse_plugin
 from scheduler.core.round.registry import make_placer, make_policy
-from scheduler.core.sim.gavel.choices import shares_named
 from scheduler.core.sim.result import Result
 from scheduler.simulation.arguments import Order, understand
 from scheduler.simulation.clusters import load_cluster
@@ -24,6 +23,7 @@ from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.ledger_file import LedgerFile
 from scheduler.simulation.outside import placer_text, policy_text
 from scheduler.simulation.replay import replay_scenario
+from scheduler.simulation.reproduction.gavel.choices import shares_named
 from scheduler.simulation.run import simulate
 from scheduler.simulation.sweep import Case, prepare, read_workload, run_all
 from scheduler.simulation.traces.native import write_native

@@ -10,12 +10,12 @@ from scheduler.core.round.guarantees.binding import CELLS
 from scheduler.core.round.registry import make_placer, make_policy
 from scheduler.core.round.reserve import SPARE
 from scheduler.core.sim.engine import Scripted
-from scheduler.core.sim.gavel.choices import rules_named, shares_named
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.rates import ThroughputTable
+from scheduler.simulation.reproduction.gavel.choices import rules_named, shares_named
 
 #: Seconds between rounds unless told otherwise; a minute is what most papers use.
 ROUND_SECONDS = 60.0
@@ -33,7 +33,7 @@ class Experiment:
     rules: Rules = field(default_factory=Rules)
     #: 0: a round whenever something happens.
     round_seconds: float = ROUND_SECONDS
-    #: Empty: the platform's rounds; else Gavel's own, as `core.sim.gavel.choices.rules_named` reads it.
+    #: Empty: the platform's rounds; else Gavel's own, as `gavel.choices.rules_named` reads it.
     rounds: str = ""
     #: First index and end of the jobs that are measured; the simulation ends with the last of them.
     window: tuple[int, int] | None = None

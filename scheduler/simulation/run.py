@@ -14,8 +14,8 @@ from scheduler.core.sim.result import Result
 from scheduler.core.sim.workload import Arrival
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
-from scheduler.simulation.gavel_rounds import simulate_rounds
 from scheduler.simulation.private import PrivateClusters
+from scheduler.simulation.reproduction.gavel.run import simulate_rounds
 
 
 def simulate(

@@ -21,18 +21,18 @@ from scheduler.core.sim.result import Result
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Workload
-from scheduler.simulation import gavel_rounds
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import ROUND_SECONDS, Experiment
-from scheduler.simulation.gavel_workload import generate_gavel, is_gavel, parse_gavel
 from scheduler.simulation.generate import generate
 from scheduler.simulation.generator_spec import read_generator
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.joining import join
 from scheduler.simulation.outside import placer_text, policy_text
 from scheduler.simulation.rates import ThroughputTable
+from scheduler.simulation.reproduction.gavel.run import ROUND_SECONDS as GAVEL_SECONDS
+from scheduler.simulation.reproduction.gavel.workload import generate_gavel, is_gavel, parse_gavel
 from scheduler.simulation.run import simulate
 from scheduler.simulation.throughputs import read_throughputs
 from scheduler.simulation.traces.options import TraceOptions, parse_options
@@ -120,7 +120,7 @@ def prepare(case: Case) -> Prepared:
 def _round_seconds(case: Case) -> float:
     if case.round_seconds is not None:
         return case.round_seconds
-    return gavel_rounds.ROUND_SECONDS if case.rounds else ROUND_SECONDS
+    return GAVEL_SECONDS if case.rounds else ROUND_SECONDS
 
 
 def _check_rounds(case: Case) -> None:

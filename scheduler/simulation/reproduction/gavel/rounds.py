@@ -25,10 +25,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from scheduler.core.sim.gavel.jobs import Cluster, RoundJob, Standing, Unit
-from scheduler.core.sim.gavel.leases import Lease, leases_of
-from scheduler.core.sim.gavel.turns import Turns
 from scheduler.core.solvers.errors import SolverError
+from scheduler.simulation.reproduction.gavel.jobs import Cluster, RoundJob, Standing, Unit
+from scheduler.simulation.reproduction.gavel.leases import Lease, leases_of
+from scheduler.simulation.reproduction.gavel.turns import Turns
 
 #: Rounds without a step after which a job fails.
 MOST_EMPTY_ROUNDS = 5

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.simulation.command import main
 from scheduler.simulation.errors import GeneratorError, InputError
-from scheduler.simulation.gavel_workload import GANGS, KINDS, GavelSpec, draw, parse_gavel
+from scheduler.simulation.reproduction.gavel.workload import GANGS, KINDS, GavelSpec, draw, parse_gavel
 from scheduler.simulation.sweep import Case, run_case
 from tests.simulation.samples import SHARED
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.core.sim.gavel.jobs import Unit
-from scheduler.core.sim.gavel.turns import Choice
+from scheduler.simulation.reproduction.gavel.jobs import Unit
+from scheduler.simulation.reproduction.gavel.turns import Choice
 
 
 @dataclass(frozen=True, slots=True)

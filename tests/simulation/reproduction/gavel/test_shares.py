@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from scheduler.core.model.errors import PolicyError, UnknownPlugin
-from scheduler.core.sim.gavel.centre import central_shares
-from scheduler.core.sim.gavel.choices import rules_named, shares_named
-from scheduler.core.sim.gavel.jobs import Standing, Unit
-from scheduler.core.sim.gavel.matching import AlloX
-from scheduler.core.sim.gavel.programs import Program
-from scheduler.core.sim.gavel.queues import AnyModel, FastestFirst, PublishedAnyModel
-from scheduler.core.sim.gavel.rounds import GavelRounds, Rules
-from scheduler.core.sim.gavel.splits import Gandiva, Isolated
 from scheduler.core.solvers.checking import checked_instance
 from scheduler.core.solvers.errors import SolverError
 from scheduler.core.solvers.polytope import polytope_of
 from scheduler.core.solvers.solving import solve
-from tests.core.sim.gavel.worlds import cluster, job, standing
+from scheduler.simulation.reproduction.gavel.centre import central_shares
+from scheduler.simulation.reproduction.gavel.choices import rules_named, shares_named
+from scheduler.simulation.reproduction.gavel.jobs import Standing, Unit
+from scheduler.simulation.reproduction.gavel.matching import AlloX
+from scheduler.simulation.reproduction.gavel.programs import Program
+from scheduler.simulation.reproduction.gavel.queues import AnyModel, FastestFirst, PublishedAnyModel
+from scheduler.simulation.reproduction.gavel.rounds import GavelRounds, Rules
+from scheduler.simulation.reproduction.gavel.splits import Gandiva, Isolated
+from tests.simulation.reproduction.gavel.worlds import cluster, job, standing
 
 PAIRS = {(one, other): [(0.7, 0.8), (0.6, 0.6), (0.1, 0.1)] for one in range(3) for other in range(3)}
 POLICIES = [

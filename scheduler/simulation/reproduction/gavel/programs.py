@@ -17,12 +17,12 @@ import numpy as np
 
 from scheduler.core.building_blocks.time_shares.units import targets_of
 from scheduler.core.model.snapshot import JobId
-from scheduler.core.sim.gavel.centre import central_shares
-from scheduler.core.sim.gavel.jobs import Cluster, RoundJob, Standing, Unit
 from scheduler.core.solvers.checking import checked_instance
 from scheduler.core.solvers.instance import Instance, Pairs
 from scheduler.core.solvers.polytope import polytope_of
 from scheduler.core.solvers.solving import OBJECTIVES, solve
+from scheduler.simulation.reproduction.gavel.centre import central_shares
+from scheduler.simulation.reproduction.gavel.jobs import Cluster, RoundJob, Standing, Unit
 
 
 class Program:

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from scheduler.core.sim.gavel.queues import FastestFirst
-from scheduler.core.sim.gavel.rounds import GavelRounds, Rules
-from scheduler.core.sim.gavel.splits import Isolated
-from tests.core.sim.gavel.worlds import Given, cluster, ends, job, run, starts
+from scheduler.simulation.reproduction.gavel.queues import FastestFirst
+from scheduler.simulation.reproduction.gavel.rounds import GavelRounds, Rules
+from scheduler.simulation.reproduction.gavel.splits import Isolated
+from tests.simulation.reproduction.gavel.worlds import Given, cluster, ends, job, run, starts
 
 
 def test_a_round_does_whole_steps_and_ends_with_the_last_job() -> None:

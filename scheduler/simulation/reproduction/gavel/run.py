@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.core.model.snapshot import GpuId, NodeId
-from scheduler.core.sim.gavel.choices import DEPARTURES, rules_named, shares_named
-from scheduler.core.sim.gavel.jobs import Cluster, RoundJob, Standing, Unit
-from scheduler.core.sim.gavel.rounds import Course, GavelRounds, Outcome, Rules, Shares, Turn
 from scheduler.core.sim.result import JobRecord, Result, Sample, Stay, StayEnd
 from scheduler.core.sim.workload import Arrival
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.rates import ThroughputTable
+from scheduler.simulation.reproduction.gavel.choices import DEPARTURES, rules_named, shares_named
+from scheduler.simulation.reproduction.gavel.jobs import Cluster, RoundJob, Standing, Unit
+from scheduler.simulation.reproduction.gavel.rounds import Course, GavelRounds, Outcome, Rules, Shares, Turn
 
 #: Seconds of a round unless told otherwise.
 ROUND_SECONDS = 360.0

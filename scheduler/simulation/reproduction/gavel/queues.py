@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from scheduler.core.sim.gavel.jobs import Cluster, RoundJob, Standing, Unit
+from scheduler.simulation.reproduction.gavel.jobs import Cluster, RoundJob, Standing, Unit
 
 #: Two jobs share GPUs only when together they are so much faster than one alone.
 WORTH_SHARING = 1.5

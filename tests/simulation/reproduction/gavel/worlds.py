@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scheduler.core.sim.gavel.jobs import Cluster, RoundJob, Standing, Unit
-from scheduler.core.sim.gavel.rounds import GavelRounds, Outcome, Rules, Shares
+from scheduler.simulation.reproduction.gavel.jobs import Cluster, RoundJob, Standing, Unit
+from scheduler.simulation.reproduction.gavel.rounds import GavelRounds, Outcome, Rules, Shares
 
 MODELS = ("v100", "p100", "k80")
 

@@ -9,12 +9,12 @@ from typing import Any, get_type_hints
 from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.plugin_text import Value, parse_plugin
-from scheduler.core.sim.gavel.matching import AlloX
-from scheduler.core.sim.gavel.programs import Program
-from scheduler.core.sim.gavel.queues import AnyModel, FastestFirst, PublishedAnyModel
-from scheduler.core.sim.gavel.rounds import Rules, Shares
-from scheduler.core.sim.gavel.splits import Gandiva, Isolated
 from scheduler.core.solvers.solving import OBJECTIVES
+from scheduler.simulation.reproduction.gavel.matching import AlloX
+from scheduler.simulation.reproduction.gavel.programs import Program
+from scheduler.simulation.reproduction.gavel.queues import AnyModel, FastestFirst, PublishedAnyModel
+from scheduler.simulation.reproduction.gavel.rounds import Rules, Shares
+from scheduler.simulation.reproduction.gavel.splits import Gandiva, Isolated
 
 #: What `--rounds` must say.
 NAME = "gavel"

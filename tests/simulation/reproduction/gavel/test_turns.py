@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scheduler.core.sim.gavel.jobs import Cluster, RoundJob
-from scheduler.core.sim.gavel.leases import Lease, leases_of
-from scheduler.core.sim.gavel.turns import Choice, Turns
-from tests.core.sim.gavel.worlds import cluster, job
+from scheduler.simulation.reproduction.gavel.jobs import Cluster, RoundJob
+from scheduler.simulation.reproduction.gavel.leases import Lease, leases_of
+from scheduler.simulation.reproduction.gavel.turns import Choice, Turns
+from tests.simulation.reproduction.gavel.worlds import cluster, job
 
 
 def turns(where: Cluster, *jobs: RoundJob, sharing: bool = False) -> Turns:

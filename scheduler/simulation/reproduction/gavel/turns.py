@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.core.sim.gavel.jobs import Cluster, RoundJob, Unit
+from scheduler.simulation.reproduction.gavel.jobs import Cluster, RoundJob, Unit
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

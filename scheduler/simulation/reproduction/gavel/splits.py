@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from scheduler.core.sim.gavel.jobs import Cluster, RoundJob, Standing, Unit
+from scheduler.simulation.reproduction.gavel.jobs import Cluster, RoundJob, Standing, Unit
 
 
 def even_parts(cluster: Cluster, gang: int, units: int) -> tuple[float, ...]:

@@ -15,8 +15,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from scheduler.core.model.errors import PolicyError
-from scheduler.core.sim.gavel.jobs import Standing, Unit
-from scheduler.core.sim.gavel.queues import by_name, whole_shares
+from scheduler.simulation.reproduction.gavel.jobs import Standing, Unit
+from scheduler.simulation.reproduction.gavel.queues import by_name, whole_shares
 
 #: Stands for a rate of zero.
 LEAST_RATE = 1e-10

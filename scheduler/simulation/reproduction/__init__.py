@@ -1,0 +1,4 @@
+"""Simulators of other people, rebuilt to compare figures with theirs: nothing of the platform uses them.
+
+`gavel` is the one of Gavel's authors (`manage.py simulate --rounds gavel`), and their generator of workloads.
+"""
