@@ -17,7 +17,7 @@ from scheduler.core.model.codec import dumps_plan, dumps_snapshot, loads_snapsho
 from scheduler.core.model.plan import ActionKind, Plan, Tier
 from scheduler.core.model.snapshot import Snapshot, Task, Tenant
 from scheduler.core.round.decide import decide
-from scheduler.core.round.engine import Session
+from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.preemption_limits.displacing import placed_by
 from scheduler.core.round.registry import PLACERS, POLICIES
 from tests.builders import (
@@ -257,7 +257,7 @@ def test_nobody_is_displaced_too_young_nor_too_many_at_once_and_no_gpu_idles_for
         displaced = [held[action.allocation] for action in plan.actions if action.allocation in held]
         assert sum(len(running.jobs) for running in displaced) <= 1
         assert all(facts.now >= running.since + LEAST_SECONDS for running in displaced)
-        for outcome in Session(facts).outcomes():
+        for outcome in RoundEngine(facts).outcomes():
             words = [reason.code for said in outcome.decision.reasons.values() for reason in said]
             if {"minimum_run", "preemption_budget"}.intersection(words):
                 held_back += 1

@@ -17,7 +17,7 @@ from scheduler.core.model.plan import ActionKind, Decision, Grant, Plan, Tier
 from scheduler.core.model.snapshot import Memory, Snapshot
 from scheduler.core.round import registry
 from scheduler.core.round.decide import decide
-from scheduler.core.round.engine import Session
+from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.run_view import Served
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds import snapshots
@@ -53,7 +53,7 @@ def under(policy: str, snapshot: Snapshot) -> Snapshot:
 
 def outcomes(snapshot: Snapshot) -> Iterator[Served]:
     """Serve the views as a round does."""
-    yield from Session(snapshot).outcomes()
+    yield from RoundEngine(snapshot).outcomes()
 
 
 def starts(plan: Plan) -> set[int]:
@@ -182,21 +182,21 @@ def test_whatever_can_run_runs_to_its_end(snapshot: Snapshot, policy: str) -> No
     assert not stuck
 
 
-def tell(session: Session, before: Snapshot, after: Snapshot) -> None:
+def tell(engine: RoundEngine, before: Snapshot, after: Snapshot) -> None:
     """Put into the session's facts what happened between two snapshots."""
-    session.facts.turn_to(after.round_number, after.now, after.memory)
+    engine.facts.turn_to(after.round_number, after.now, after.memory)
     known, remain = {job.id: job for job in before.jobs}, {job.id for job in after.jobs}
     held, holds = {r.allocation: r for r in before.running}, {r.allocation for r in after.running}
     for allocation in sorted(held.keys() - holds):
-        session.facts.drop_running(allocation)
+        engine.facts.drop_running(allocation)
     for number in sorted(known.keys() - remain):
-        session.facts.drop_job(number)
+        engine.facts.drop_job(number)
     for job in after.jobs:
         if known.get(job.id) != job:
-            session.facts.put_job(job)
+            engine.facts.put_job(job)
     for running in after.running:
         if held.get(running.allocation) != running:
-            session.facts.put_running(running)
+            engine.facts.put_running(running)
 
 
 @thorough
@@ -210,11 +210,11 @@ def test_a_session_that_is_told_what_happened_decides_as_anew(
 def decides_as_anew(snapshot: Snapshot, drop: float) -> None:
     """Play rounds in which some actions get lost; a session must say in each what decide() says."""
     loop = VirtualLoop(snapshot, {job.id: 10.0 + 7 * (job.id % 5) for job in snapshot.jobs}, drop=drop)
-    session = Session(loop.snapshot)
+    engine = RoundEngine(loop.snapshot)
     for _ in range(12):
         before = loop.snapshot
         plan = loop.step()
-        told = session.plan(session.outcomes())
+        told = engine.plan(engine.outcomes())
         assert (told.actions, told.memory, told.degraded) == (plan.actions, plan.memory, plan.degraded)
         # Its own memory, as the simulator hands it back: nothing needs to be read from it again.
-        tell(session, before, replace(loop.snapshot, memory=told.memory))
+        tell(engine, before, replace(loop.snapshot, memory=told.memory))

@@ -14,7 +14,7 @@ from scheduler.core.fairness.finish import rhos_of
 from scheduler.core.fairness.holders import Held, Holders, Idle
 from scheduler.core.fairness.lent import Share, Use, uses
 from scheduler.core.model.snapshot import Job, JobId, Memory, Snapshot, VirtualCluster
-from scheduler.core.round.engine import Session
+from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.facts import Facts
 from scheduler.core.solvers.checking import ABSURD
 
@@ -83,9 +83,9 @@ class Account:
 
 def account_of(snapshot: Snapshot, memory: Mapping[str, Memory]) -> Account:
     """Return how virtual clusters are divided; `memory` is that of the last instant, by virtual cluster."""
-    session = Session(snapshot)
-    views = session.views()
-    holders = Holders(session.facts)
+    engine = RoundEngine(snapshot)
+    views = engine.views()
+    holders = Holders(engine.facts)
     jobs: dict[str, list[Job]] = {vc.name: [] for vc in snapshot.virtual_clusters}
     for job in snapshot.jobs:
         jobs.setdefault(job.virtual_cluster, []).append(job)
@@ -111,7 +111,7 @@ def account_of(snapshot: Snapshot, memory: Mapping[str, Memory]) -> Account:
         )
         for draft, rhos, remembered in drafts
     }
-    facts = session.facts
+    facts = engine.facts
     return Account(snapshot=snapshot, facts=facts, idle=Idle(facts), divisions=divisions)
 
 

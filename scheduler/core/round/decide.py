@@ -9,7 +9,7 @@ from scheduler.core.building_blocks.computing import Compute, here
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.round.checks.plan import check
-from scheduler.core.round.engine import Session
+from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.explain import explain
 from scheduler.core.round.gc_paused import put_off
 from scheduler.core.round.queues import queue_of
@@ -24,12 +24,12 @@ def decide(snapshot: Snapshot, compute: Compute = here, overran: Mapping[str, st
     that fails degrades its own view only; a plan that breaks an invariant raises PlanError, and nothing of
     the round may be carried out.
     """
-    session = Session(snapshot, compute, overran)
-    outcomes = session.outcomes()
-    plan = session.plan(outcomes)
+    engine = RoundEngine(snapshot, compute, overran)
+    outcomes = engine.outcomes()
+    plan = engine.plan(outcomes)
     plan = replace(
         plan,
-        reasons=explain(session.facts, session.admission, outcomes, plan.actions),
+        reasons=explain(engine.facts, engine.admission, outcomes, plan.actions),
         queues={outcome.view.name: queue_of(outcome) for outcome in outcomes},
     )
     check(snapshot, plan)

@@ -1,6 +1,6 @@
 """Rounds that follow one another on the same facts, each at the cost of what changed since the last.
 
-`decide()` runs one round of a new session. The simulator keeps its session: it puts into `facts` what
+`decide()` runs one round of a new engine. The simulator keeps its engine: it puts into `facts` what
 happened, and asks for the next round. That both give the same plan is a property test.
 """
 
@@ -29,7 +29,7 @@ from scheduler.core.round.run_view import Plugins, Served
 from scheduler.core.round.survey import Survey
 
 
-class Session:
+class RoundEngine:
     """The facts, and the indexes that the steps of a round keep of them.
 
     `overran` says of which views it is known already that their policy takes too long, and in what words.

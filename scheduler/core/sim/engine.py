@@ -18,7 +18,7 @@ from scheduler.core.lending.in_force import Guarantees, active, own_of
 from scheduler.core.model.loan_terms import Lending, Loan
 from scheduler.core.model.plan import Plan, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory, Node, NodeId, Snapshot
-from scheduler.core.round.engine import Session
+from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.guarantees.reliance import owned, relying_on
 from scheduler.core.round.run_view import Served
 from scheduler.core.sim.agenda import Agenda
@@ -59,7 +59,7 @@ class Engine:
         stopwatch: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._rules = rules or Rules()
-        self.session = Session(facts, moves=self._rules.moves)
+        self.round_engine = RoundEngine(facts, moves=self._rules.moves)
         self.began_at = facts.now
         self.rounds = 0
         #: Seconds by the stopwatch that all decisions took.
@@ -68,12 +68,12 @@ class Engine:
         #: Jobs that this cluster can never run, with the reason.
         self.never: dict[JobId, str] = {}
         self._agenda = Agenda(facts.now)
-        self._floor = Floor(self.session.facts, self._rules, self._agenda)
+        self._floor = Floor(self.round_engine.facts, self._rules, self._agenda)
         self._memory: dict[str, Memory] = dict(facts.memory)
         self._newcomers: list[JobId] = []
         self._on_round, self._stopwatch = on_round, stopwatch
         self._market = None if facts.lending is None else Market(facts.lending)
-        #: The loans by which the session's guarantees are what they are, and how often these changed.
+        #: The loans by which the present guarantees are what they are, and how often these changed.
         self._in_force = () if facts.lending is None else active(facts.lending.loans, facts.now)
         self.loan_changes = 0
         self._note_loans(() if facts.lending is None else facts.lending.loans)
@@ -104,7 +104,7 @@ class Engine:
     @property
     def ended(self) -> int:
         """Jobs that have arrived and will not run any more."""
-        return len(self.progress) - len(self.session.facts.jobs)
+        return len(self.progress) - len(self.round_engine.facts.jobs)
 
     @property
     def samples(self) -> Sequence[Sample]:
@@ -132,7 +132,7 @@ class Engine:
             wake = self._run_round()
             if until(self):
                 return "it was told to end"
-            if wake is None or not self.session.facts.jobs:
+            if wake is None or not self.round_engine.facts.jobs:
                 wake = math.inf
             # A policy that wants to be asked again at once is asked at the next tick, not for ever.
             wake = max(wake, self.now + (self._round_seconds or 1.0))
@@ -140,13 +140,13 @@ class Engine:
                 pass
             if instant >= wake:
                 if wake == math.inf:
-                    left = len(self.session.facts.jobs)
+                    left = len(self.round_engine.facts.jobs)
                     return f"nothing more can happen, and {left} jobs wait for ever" if left else ""
                 self._advance(wake)
 
     @property
     def _round_seconds(self) -> float:
-        return self.session.facts.frame.round_seconds
+        return self.round_engine.facts.frame.round_seconds
 
     def _advance(self, instant: float) -> bool:
         """Move to the first tick of the clock from that instant on, letting happen what happens by then.
@@ -169,11 +169,11 @@ class Engine:
     def _run_round(self) -> float | None:
         """Decide and carry out; return the instant at which a round is worth while though nothing happens."""
         self.rounds += 1
-        session = self.session
-        session.facts.turn_to(self.rounds, self.now, self._memory)
+        round_engine = self.round_engine
+        round_engine.facts.turn_to(self.rounds, self.now, self._memory)
         began = self._stopwatch()
-        outcomes = session.outcomes()
-        plan = session.plan(outcomes)
+        outcomes = round_engine.outcomes()
+        plan = round_engine.plan(outcomes)
         self.decide_seconds += self._stopwatch() - began
         self._memory.update(plan.memory)
         self.degraded.update(plan.degraded)
@@ -194,7 +194,7 @@ class Engine:
 
     def _waits_under_quota(self) -> bool:
         """Whether a job of a tenant that has a quota waits."""
-        facts = self.session.facts
+        facts = self.round_engine.facts
         return any(
             job not in facts.current
             for tenant in facts.tenants.values()
@@ -205,7 +205,7 @@ class Engine:
     def _dismiss_hopeless(self) -> None:
         """Send home who came since the last round and can never run here."""
         for job in self._newcomers:
-            reasons = self.session.admission.held_back.get(job, ())
+            reasons = self.round_engine.admission.held_back.get(job, ())
             hopeless = next((reason for reason in reasons if reason.tier is Tier.NEVER), None)
             if hopeless is not None:
                 self.never[job] = hopeless.message
@@ -240,8 +240,8 @@ class Engine:
         self._floor.lose({gpu.id for node in changed.nodes for gpu in node.gpus if gpu.healthy})
         present = self.snapshot()
         facts = replace(changed, jobs=present.jobs, running=present.running)
-        self.session = Session(facts, moves=self._rules.moves)
-        self._floor.facts = self.session.facts
+        self.round_engine = RoundEngine(facts, moves=self._rules.moves)
+        self._floor.facts = self.round_engine.facts
         self._floor.spending.take_in(changed.tenants)
         self._note_closings(changed.nodes)
 
@@ -257,7 +257,7 @@ class Engine:
     def _close(self, number: NodeId, closes_at: float) -> bool:
         """What is left on a node goes on elsewhere, unless somebody took back that it closes."""
         self._closings.discard((number, closes_at))
-        nodes = {node.id: node for node in self.session.facts.frame.nodes}
+        nodes = {node.id: node for node in self.round_engine.facts.frame.nodes}
         if number not in nodes or nodes[number].closes_at != closes_at:
             return False
         nodes[number] = replace(nodes[number], schedulable=False, closes_at=None)
@@ -283,7 +283,7 @@ class Engine:
     def _follow(self, plan: Plan) -> None:
         """Carry out what rules decided."""
         assert self._market is not None
-        facts = self.session.facts.frame
+        facts = self.round_engine.facts.frame
         assert facts.lending is not None
         made = self._market.carry_out(plan.market, own_of(facts.lending, facts.cells), self.now)
         self._note_loans(made)
@@ -304,7 +304,7 @@ class Engine:
 
     def _relend(self) -> bool:
         """Let rounds know the market as it is now; guarantees are made anew only where they changed hands."""
-        facts = self.session.facts
+        facts = self.round_engine.facts
         known, lending = facts.frame.lending, self.market.at(self.now, self._round_seconds)
         if known is not None and active(lending.loans, self.now) == self._in_force:
             lending = replace(lending, own_gpus=known.own_gpus, own_cells=known.own_cells)
@@ -320,6 +320,6 @@ class Engine:
 
     def snapshot(self) -> Snapshot:
         """Return the facts as the next round would see them."""
-        facts = self.session.facts
+        facts = self.round_engine.facts
         frame = replace(facts.frame, now=self.now, memory=dict(self._memory))
         return replace(frame, jobs=tuple(facts.jobs.values()), running=tuple(facts.running.values()))

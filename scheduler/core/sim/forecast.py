@@ -153,7 +153,7 @@ class _Watcher:
             return
         for outcome in outcomes:
             self.positions.update((job, place) for place, job in enumerate(queue_of(outcome), start=1))
-        for job, reasons in engine.session.admission.held_back.items():
+        for job, reasons in engine.round_engine.admission.held_back.items():
             lasting = [
                 reason.message
                 for reason in reasons
@@ -166,7 +166,7 @@ class _Watcher:
     def _stride(self, engine: Engine) -> None:
         if self.bounds.doubles_after(engine.rounds, self.kind):
             # Doubled, so that every later tick is a tick of the clock as it was before.
-            facts = engine.session.facts
+            facts = engine.round_engine.facts
             facts.frame = replace(facts.frame, round_seconds=2 * facts.frame.round_seconds)
             self.coarser.append((engine.now, facts.frame.round_seconds))
 
@@ -210,7 +210,7 @@ class _Run:
         self.positions, self.held = self._watcher.positions, self._watcher.held
         #: Why those may not start that are held back in the last round.
         self.held_at_end = {
-            job: reasons[0].message for job, reasons in engine.session.admission.held_back.items()
+            job: reasons[0].message for job, reasons in engine.round_engine.admission.held_back.items()
         }
         self.starts = {
             job.id: self._watcher.between_rounds(at, facts.round_seconds)

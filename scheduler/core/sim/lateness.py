@@ -29,7 +29,7 @@ class LateWatch:
         # Also whoever becomes late while nothing happens here: there is no other round to look at then.
         while self._due and (self._due[0][0] <= engine.now or self._due[0][0] < engine.next_instant):
             job = heappop(self._due)[1]
-            if job in engine.session.facts.jobs and engine.progress[job].first_started_at is None:
+            if job in engine.round_engine.facts.jobs and engine.progress[job].first_started_at is None:
                 late.add(job)
         for action in plan.actions:
             if action.placement is not None:
@@ -38,7 +38,7 @@ class LateWatch:
             self._ask(engine, outcomes, plan, late)
 
     def _ask(self, engine: Engine, outcomes: Sequence[Served], plan: Plan, late: set[JobId]) -> None:
-        facts, admission = engine.session.facts, engine.session.admission
+        facts, admission = engine.round_engine.facts, engine.round_engine.admission
         asked = {facts.jobs[job].virtual_cluster for job in late}
         # Only these views are explained, and the last for what it left: thousands may wait in the others.
         last = outcomes[-1]

@@ -14,7 +14,7 @@ from scheduler.core.building_blocks.policy import View
 from scheduler.core.model.plan import ActionKind, Decision
 from scheduler.core.model.snapshot import Job, JobId, Memory, Running, Snapshot
 from scheduler.core.round.decide import decide
-from scheduler.core.round.engine import Session
+from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.registry import POLICIES
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.worlds import snapshots
@@ -25,7 +25,7 @@ def rank(job: Job) -> tuple[int, JobId]:
 
 
 def view_of(snapshot: Snapshot) -> View:
-    return next(outcome.view for outcome in Session(snapshot).outcomes() if outcome.view.guaranteed)
+    return next(outcome.view for outcome in RoundEngine(snapshot).outcomes() if outcome.view.guaranteed)
 
 
 def world(nodes: int, jobs: list[Job], running: list[Running]) -> Snapshot:

@@ -14,7 +14,7 @@ from scheduler.core.cells.invariants import check_cells
 from scheduler.core.model.plan import ActionKind, Plan
 from scheduler.core.model.snapshot import Job, Snapshot
 from scheduler.core.round.decide import decide
-from scheduler.core.round.engine import Session
+from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.registry import PLACERS, POLICIES
 from tests.builders import NOW, make_cluster, make_job, make_snapshot, make_virtual_cluster
 from tests.core.test_properties import decides_as_anew, under
@@ -87,12 +87,12 @@ def test_whatever_a_virtual_cluster_could_start_alone_it_starts_here(snapshot: S
 @given(divided(), st.sampled_from(sorted(POLICIES)))
 def test_the_cells_of_rounds_are_as_sound_as_those_of_the_face(snapshot: Snapshot, policy: str) -> None:
     """What is checked after every step of the random stories of `CellState`, after a round's bindings."""
-    session = Session(under(policy, snapshot))
-    session.outcomes()
-    if session.binding is not None:
-        for hardware in session.binding.world.hardware.values():
-            settle(session.binding.world, hardware)
-        check_cells(session.binding.world)
+    engine = RoundEngine(under(policy, snapshot))
+    engine.outcomes()
+    if engine.binding is not None:
+        for hardware in engine.binding.world.hardware.values():
+            settle(engine.binding.world, hardware)
+        check_cells(engine.binding.world)
 
 
 def as_group(job: Job, *, guaranteed: bool) -> Group:

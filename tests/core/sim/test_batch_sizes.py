@@ -99,8 +99,8 @@ def facts_by_instant(arrivals: list[Arrival], **rule: object) -> dict[float, tup
     found: dict[float, tuple[int, ...]] = {}
 
     def note(engine: Engine, outcomes: object, plan: Plan) -> None:
-        if JobId(1) in engine.session.facts.jobs:
-            found[engine.now] = seen(engine.session.facts.jobs[JobId(1)].training)
+        if JobId(1) in engine.round_engine.facts.jobs:
+            found[engine.now] = seen(engine.round_engine.facts.jobs[JobId(1)].training)
 
     engine = Engine(cluster(8), arrivals, Rules(**rule), on_round=note)  # type: ignore[arg-type]
     assert engine.run() == ""

@@ -87,8 +87,8 @@ def test_every_job_ends(plugins: tuple[str, str], arrivals: list[Arrival], world
         "cancelled",
         "never",
     }
-    assert not engine.session.facts.jobs
-    assert not engine.session.facts.running
+    assert not engine.round_engine.facts.jobs
+    assert not engine.round_engine.facts.running
     assert engine.samples[-1].held_gpus == engine.samples[-1].waiting_jobs == 0
 
 

@@ -106,8 +106,10 @@ class TestPreemption:
             cluster(),
             self.arrivals,
             on_round=lambda engine, outcomes, plan: (
-                seen.update({engine.now: sum(engine.session.facts.jobs[JobId(1)].attained_service.values())})
-                if JobId(1) in engine.session.facts.jobs
+                seen.update(
+                    {engine.now: sum(engine.round_engine.facts.jobs[JobId(1)].attained_service.values())}
+                )
+                if JobId(1) in engine.round_engine.facts.jobs
                 else None
             ),
         )
@@ -182,7 +184,7 @@ class TestScriptedChanges:
         engine.cancel(JobId(2))
         engine.cancel(JobId(1))
         assert [progress.outcome for progress in engine.progress.values()] == ["cancelled", "cancelled"]
-        assert not engine.session.facts.jobs
+        assert not engine.round_engine.facts.jobs
         assert engine.run() == ""
 
     def test_a_node_that_is_gone_takes_its_jobs_back_to_the_queue(self) -> None:

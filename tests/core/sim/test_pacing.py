@@ -24,7 +24,7 @@ def seen(facts: Any, arrivals: Sequence[Arrival], **rules: Any) -> dict[float, t
     found = {}
 
     def look(engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
-        job = engine.session.facts.jobs.get(JobId(1))
+        job = engine.round_engine.facts.jobs.get(JobId(1))
         if job is not None:
             found[engine.now] = job.measured, job.estimate_seconds
 
@@ -64,7 +64,7 @@ def test_where_nothing_is_lost_what_is_measured_is_the_truth(arrivals: list[Arri
     alone = set(truths)
 
     def look(engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
-        facts = engine.session.facts
+        facts = engine.round_engine.facts
         for running in facts.running.values():
             if len(running.jobs) > 1:
                 alone.difference_update(running.jobs)

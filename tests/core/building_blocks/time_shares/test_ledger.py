@@ -13,7 +13,7 @@ from scheduler.core.building_blocks.time_shares.ledger import Ledger
 from scheduler.core.building_blocks.time_shares.run_options import Prospects
 from scheduler.core.building_blocks.time_shares.units import Targets
 from scheduler.core.model.snapshot import Job, JobId, Running
-from scheduler.core.round.engine import Session
+from scheduler.core.round.engine import RoundEngine
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 
 ONE, TWO = JobId(1), JobId(2)
@@ -24,7 +24,7 @@ def view_of(jobs: Sequence[Job], running: Sequence[Running] = ()) -> View:
     nodes = make_node(1, gpus=2), make_node(2, gpus=2, gpu_model="K80")
     vc = make_virtual_cluster(guaranteed={"V100": 2, "K80": 2})
     snapshot = make_snapshot(nodes=nodes, jobs=jobs, running=running, virtual_clusters=[vc])
-    return next(outcome.view for outcome in Session(snapshot).outcomes() if outcome.view.guaranteed)
+    return next(outcome.view for outcome in RoundEngine(snapshot).outcomes() if outcome.view.guaranteed)
 
 
 def job(number: int, k80: float = 1.0) -> Job:

@@ -14,7 +14,7 @@ from scheduler.core.policies.gandiva.policy import Gandiva
 from scheduler.core.policies.gandiva.trials import name_of, next_pair, pays
 from scheduler.core.round.allocate import allocate
 from scheduler.core.round.decide import decide
-from scheduler.core.round.engine import Session
+from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.registry import make_policy
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.policies.ideal_loop import IdealLoop
@@ -36,8 +36,8 @@ def kinds(plan: Plan) -> dict[int, ActionKind]:
 def decision_on(snapshot: Snapshot, memory: Memory) -> Decision:
     """Return what the policy itself decides for its virtual cluster."""
     [vc] = snapshot.virtual_clusters
-    session = Session(snapshot)
-    view = next(outcome.view for outcome in session.outcomes() if outcome.view.name == vc.name)
+    engine = RoundEngine(snapshot)
+    view = next(outcome.view for outcome in engine.outcomes() if outcome.view.name == vc.name)
     return allocate(view, make_policy("gandiva", vc.policy_parameters), memory)
 
 

@@ -11,7 +11,7 @@ from scheduler.core.building_blocks.policy import View
 from scheduler.core.model.plan import Decision, Grant
 from scheduler.core.model.snapshot import Job, JobId
 from scheduler.core.policies.gandiva_fair.stride import Stride
-from scheduler.core.round.engine import Session
+from scheduler.core.round.engine import RoundEngine
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 
 ADA, BOB = ("vision", "ada"), ("speech", "bob")
@@ -27,7 +27,7 @@ def view_of(jobs: tuple[Job, ...] = JOBS) -> View:
     vc = make_virtual_cluster(guaranteed={"V100": 4, "K80": 4})
     running = [make_running(JOBS[0], [100, 101])]
     snapshot = make_snapshot(nodes=nodes, jobs=jobs, running=running, virtual_clusters=[vc])
-    return next(outcome.view for outcome in Session(snapshot).outcomes() if outcome.view.guaranteed)
+    return next(outcome.view for outcome in RoundEngine(snapshot).outcomes() if outcome.view.guaranteed)
 
 
 def settled(

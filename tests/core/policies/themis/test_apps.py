@@ -20,7 +20,7 @@ from scheduler.core.policies.themis.apps import (
     rho,
     rho_now,
 )
-from scheduler.core.round.engine import Session
+from scheduler.core.round.engine import RoundEngine
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 
 SPEEDS = {"V100": 4.0, "K80": 1.0}
@@ -37,7 +37,7 @@ def view_of(jobs: list[Job], weights: dict[str, float] | None = None, **fields: 
         virtual_clusters=[replace(vc, members=members)],
         **fields,
     )
-    return Session(snapshot).outcomes()[0].view
+    return RoundEngine(snapshot).outcomes()[0].view
 
 
 def apps(view: View) -> tuple[App, ...]:
@@ -116,7 +116,7 @@ def test_a_gang_over_more_nodes_than_it_needs_is_as_slow_as_known() -> None:
     vc = make_virtual_cluster(guaranteed={"V100": 16})
     for places, left in (([[100], [101], [102], [103]], 1_000), ([[100], [101], [200], [201]], 2_000)):
         view = (
-            Session(
+            RoundEngine(
                 make_snapshot(
                     nodes=[make_node(1), make_node(2)],
                     jobs=[gang],
