@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.core.model.plan import LedgerLine, Plan
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
 
 _SAID = tuple([each.name for each in fields(LedgerLine)])
@@ -30,7 +30,7 @@ class LedgerFile:
         self._table.writerow(COLUMNS)
         self.lines = 0
 
-    def on_round(self, engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
+    def on_round(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
         """Write the lines of a round."""
         for view, lines in sorted(plan.ledger.items()):
             for position, line in enumerate(lines):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Job, Snapshot
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.anomalies import compare, private_run, waits_in, with_evidence
 from scheduler.core.sim.delays import Comparison
 from scheduler.core.sim.engine import Engine
@@ -16,7 +16,7 @@ from scheduler.core.sim.private import private_cluster
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
 
-OnRound = Callable[[Engine, Sequence[Served], Plan], None]
+OnRound = Callable[[Engine, Sequence[ViewOutcome], Plan], None]
 
 #: Of a simulation: a job that starts within so many rounds of its private start is not late.
 TOLERANCE_ROUNDS = 1.0
@@ -51,7 +51,7 @@ class PrivateClusters:
     def watching(self, on_round: OnRound | None) -> OnRound:
         """Return what the simulation of the shared cluster shall call in each round."""
 
-        def both(engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
+        def both(engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
             self._watch.on_round(engine, outcomes, plan)
             if on_round is not None:
                 on_round(engine, outcomes, plan)

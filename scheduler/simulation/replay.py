@@ -13,7 +13,7 @@ from scheduler.core.model.loan_terms import Loan, LoanId, MarketAction
 from scheduler.core.model.plan import Action, ActionKind, Plan
 from scheduler.core.model.snapshot import JobId
 from scheduler.core.round.explain import explain
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
 from scheduler.simulation.experiment import Experiment
 from scheduler.simulation.joining import join
@@ -65,7 +65,7 @@ class _Teller:
 
         return replace(event, act=act)
 
-    def tell(self, engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
+    def tell(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
         self._tell_of_loans(engine)
         for action in sorted(plan.actions, key=lambda action: action.placement is not None):
             self._output.write(f"{engine.now:>10g}  {self._words(action)}\n")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Plan
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.result import Result
 from scheduler.core.sim.workload import Arrival
@@ -23,7 +23,7 @@ def simulate(
     *,
     on_progress: Callable[[Milestone], None] = lambda milestone: None,
     is_interrupted: Callable[[], bool] = lambda: False,
-    on_round: Callable[[Engine, Sequence[Served], Plan], None] | None = None,
+    on_round: Callable[[Engine, Sequence[ViewOutcome], Plan], None] | None = None,
 ) -> Result:
     """Run to the end, or until `is_interrupted`, which is asked after every round.
 

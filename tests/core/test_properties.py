@@ -18,7 +18,7 @@ from scheduler.core.model.snapshot import Memory, Snapshot
 from scheduler.core.round import registry
 from scheduler.core.round.decide import decide
 from scheduler.core.round.engine import RoundEngine
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds import snapshots
 
@@ -51,7 +51,7 @@ def under(policy: str, snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, virtual_clusters=clusters, spare_policy=policy)
 
 
-def outcomes(snapshot: Snapshot) -> Iterator[Served]:
+def outcomes(snapshot: Snapshot) -> Iterator[ViewOutcome]:
     """Serve the views as a round does."""
     yield from RoundEngine(snapshot).outcomes()
 

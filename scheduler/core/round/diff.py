@@ -16,7 +16,7 @@ from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Runni
 from scheduler.core.round.admit import Admission
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.preemption_limits.downgrading import Downgrade, stops_with_its_guarantee
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 
 _RUNS_ON = "it runs on as opportunistic."
 
@@ -25,7 +25,7 @@ def diff(
     facts: Facts,
     admission: Admission,
     homeless: Collection[AllocationId],
-    outcomes: Sequence[Served],
+    outcomes: Sequence[ViewOutcome],
     downgraded: Mapping[AllocationId, Downgrade],
 ) -> tuple[Action, ...]:
     """Return the actions of the round: what is placed anew, view by view, then who stops without a new place,
@@ -51,7 +51,7 @@ def diff(
     return (*[_with_cause(action, facts, takers) for action in placed], *stops, *regrades)
 
 
-def _placed(facts: Facts, outcome: Served) -> Iterable[Action]:
+def _placed(facts: Facts, outcome: ViewOutcome) -> Iterable[Action]:
     for position, placement in outcome.placements.items():
         grant = outcome.decision.grants[position]
         before = {running.allocation: running for job in grant.jobs if (running := facts.current.get(job))}

@@ -25,7 +25,7 @@ from scheduler.core.round.preemption_limits.displacing import Restraint
 from scheduler.core.round.preemption_limits.downgrading import Downgrade, downgrades, kept_on
 from scheduler.core.round.preemption_limits.shielding import Shielding
 from scheduler.core.round.reserve import Reservation
-from scheduler.core.round.run_view import Plugins, Served
+from scheduler.core.round.run_view import Plugins, ViewOutcome
 from scheduler.core.round.survey import Survey
 
 
@@ -55,7 +55,7 @@ class RoundEngine:
         self._survey = Survey(self.facts, self.admission)
         self._downgraded: Mapping[AllocationId, Downgrade] = {}
 
-    def outcomes(self) -> Sequence[Served]:
+    def outcomes(self) -> Sequence[ViewOutcome]:
         """Admit, reserve, allocate and place: serve the guaranteed views in turn, then the spare one."""
         cluster, frame = self._refreshed(), self.facts.frame
         restraint = Restraint(self.facts, moves=self._moves)
@@ -64,7 +64,7 @@ class RoundEngine:
         for vc in self._reservation.order():
             view = self._reservation.guaranteed(vc, cluster, self._lapse.lapsed(vc.name))
             plugins = Plugins(policy=vc.policy, policy_parameters=vc.policy_parameters, placer=vc.placer)
-            outcome = self._served(view, plugins, restraint)
+            outcome = self._run_view(view, plugins, restraint)
             found = downgrades(self.facts, outcome)
             asked.extend(found.values())
             if self.binding is None:
@@ -80,7 +80,7 @@ class RoundEngine:
             self._downgraded, cluster = kept_on(self.facts, asked, cluster)
         view = self._reservation.spare(cluster)
         plugins = Plugins(policy=frame.spare_policy, policy_parameters={}, placer=frame.spare_placer)
-        outcomes.append(self._served(view, plugins, restraint))
+        outcomes.append(self._run_view(view, plugins, restraint))
         return outcomes
 
     def views(self) -> dict[str, View]:
@@ -109,11 +109,11 @@ class RoundEngine:
         facts.changed_allocations.clear()
         return cluster
 
-    def _served(self, view: View, plugins: Plugins, restraint: Restraint) -> Served:
+    def _run_view(self, view: View, plugins: Plugins, restraint: Restraint) -> ViewOutcome:
         memory = self.facts.frame.memory.get(view.name, {})
-        return restraint.serve(view, plugins, memory, overran=self._overran.get(view.name, ""))
+        return restraint.run_view(view, plugins, memory, overran=self._overran.get(view.name, ""))
 
-    def plan(self, outcomes: Sequence[Served]) -> Plan:
+    def plan(self, outcomes: Sequence[ViewOutcome]) -> Plan:
         """Diff: return the plan of the round, without the reasons of those who wait."""
         wakes = [outcome.decision.wake_at for outcome in outcomes if outcome.decision.wake_at is not None]
         memory = {

@@ -17,7 +17,7 @@ from scheduler.core.model.snapshot import GpuId, Job, JobId, Running
 from scheduler.core.round.admit import Admission
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.guarantees.lapse import held_by_lapsed
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 
 Reasons = tuple[Reason, ...]
 
@@ -25,7 +25,7 @@ _TIERS = {tier: place for place, tier in enumerate(Tier)}
 
 
 def explain(
-    facts: Facts, admission: Admission, outcomes: Sequence[Served], actions: Sequence[Action]
+    facts: Facts, admission: Admission, outcomes: Sequence[ViewOutcome], actions: Sequence[Action]
 ) -> dict[JobId, Reasons]:
     """Return the reasons of every job that waits, in the order of the jobs' ids."""
     found: dict[JobId, list[Reason]] = {job: list(held) for job, held in admission.held_back.items()}
@@ -115,7 +115,7 @@ def _stopped(action: Action, facts: Facts) -> Reason:
 class _Shortages:
     """What one view's waiting jobs lack; equal jobs lack the same, so each shape is looked at once."""
 
-    def __init__(self, outcome: Served, leftover: Capacity, facts: Facts) -> None:
+    def __init__(self, outcome: ViewOutcome, leftover: Capacity, facts: Facts) -> None:
         self._outcome, self._leftover, self._facts = outcome, leftover, facts
         self._known: dict[object, Reasons] = {}
 

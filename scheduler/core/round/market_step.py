@@ -18,7 +18,7 @@ from scheduler.core.model.snapshot import Memory
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.guarantees.binding import Binding
 from scheduler.core.round.queues import queue_of
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Dealt:
     wake_at: float | None = None
 
 
-def deal(facts: Facts, binding: Binding | None, outcomes: Sequence[Served]) -> Dealt:
+def deal(facts: Facts, binding: Binding | None, outcomes: Sequence[ViewOutcome]) -> Dealt:
     """Let virtual clusters follow their rules; `outcomes` are those of the round, the spare view last."""
     lending, now = facts.frame.lending, facts.frame.now
     if lending is None:
@@ -61,7 +61,7 @@ def deal(facts: Facts, binding: Binding | None, outcomes: Sequence[Served]) -> D
     )
 
 
-def _standing(outcome: Served, lending: Lending, facts: Facts, binding: Binding | None) -> Standing:
+def _standing(outcome: ViewOutcome, lending: Lending, facts: Facts, binding: Binding | None) -> Standing:
     view, capacity = outcome.view, outcome.capacity
     vc = facts.virtual_clusters[view.name]
     gpus = Counter(vc.guaranteed)
@@ -87,7 +87,7 @@ def _standing(outcome: Served, lending: Lending, facts: Facts, binding: Binding 
     )
 
 
-def _waiting(outcome: Served, facts: Facts) -> tuple[Want, ...]:
+def _waiting(outcome: ViewOutcome, facts: Facts) -> tuple[Want, ...]:
     """Return the guaranteed jobs that wait, in the order in which they will be considered."""
     jobs = outcome.view.jobs
     return tuple(

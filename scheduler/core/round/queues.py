@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from scheduler.core.model.snapshot import JobId
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 
 
-def queue_of(outcome: Served) -> tuple[JobId, ...]:
+def queue_of(outcome: ViewOutcome) -> tuple[JobId, ...]:
     """Return the view's waiting jobs in the order in which they will be considered."""
     placed = outcome.kept
     placed.update(job for position in outcome.placements for job in outcome.decision.grants[position].jobs)

@@ -30,7 +30,7 @@ class Plugins:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ViewOutcome:
     """What a view decided, and what that left of the cluster."""
 
     view: View
@@ -52,7 +52,7 @@ class Served:
         return {job for job, running in self.view.running.items() if pending[running.jobs] not in dropped}
 
 
-def serve(view: View, plugins: Plugins, memory: Memory, overran: str = "") -> Served:
+def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") -> ViewOutcome:
     """Let the view's policy and placer decide; if they fail, its jobs keep what they have.
 
     Where the policy takes too long, or is known to (`overran` says how), idle GPUs are handed out in order of
@@ -65,12 +65,12 @@ def serve(view: View, plugins: Plugins, memory: Memory, overran: str = "") -> Se
         decision = around_pinned(view, with_growth(view, allocate(view, policy, memory)))
         placed, capacity = place(view, decision, make_placer(plugins.placer))
     except Overrun as error:
-        cheap = serve(view, replace(plugins, policy=CHEAP_POLICY, policy_parameters={}), memory)
+        cheap = run_view(view, replace(plugins, policy=CHEAP_POLICY, policy_parameters={}), memory)
         decision = replace(cheap.decision, memory=memory)
         return replace(cheap, decision=decision, failure=cheap.failure or str(error), overran=True)
     except (PolicyError, UnknownPlugin) as error:
         return _standstill(view, memory, str(error))
-    return Served(
+    return ViewOutcome(
         view=view, decision=placed.added_to(decision), placements=placed.placements, capacity=capacity
     )
 
@@ -92,8 +92,8 @@ def around_pinned(view: View, decision: Decision) -> Decision:
     )
 
 
-def _standstill(view: View, memory: Memory, failure: str) -> Served:
+def _standstill(view: View, memory: Memory, failure: str) -> ViewOutcome:
     capacity = view.capacity.fork()
     capacity.keep_all()
     decision = Decision(grants=(), memory=memory, keep_running=True)
-    return Served(view=view, decision=decision, placements={}, capacity=capacity, failure=failure)
+    return ViewOutcome(view=view, decision=decision, placements={}, capacity=capacity, failure=failure)

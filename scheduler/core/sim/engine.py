@@ -20,7 +20,7 @@ from scheduler.core.model.plan import Plan, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory, Node, NodeId, Snapshot
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.guarantees.reliance import owned, relying_on
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.agenda import Agenda
 from scheduler.core.sim.floor import Floor
 from scheduler.core.sim.market import Market
@@ -55,7 +55,7 @@ class Engine:
         *,
         truths: Mapping[JobId, Truth] | None = None,
         script: Sequence[Scripted] = (),
-        on_round: Callable[[Engine, Sequence[Served], Plan], None] | None = None,
+        on_round: Callable[[Engine, Sequence[ViewOutcome], Plan], None] | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._rules = rules or Rules()

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from scheduler.core.model.plan import Plan, Tier
 from scheduler.core.model.snapshot import Job, JobId, Running, Snapshot
 from scheduler.core.round.queues import queue_of
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.closing import UNKNOWN_LIMIT_SECONDS
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.run_times import Assumption, RunTimes, Source, attempt_seconds
@@ -144,7 +144,7 @@ class _Watcher:
     coarser: list[tuple[float, float]] = field(default_factory=list)
     is_market_closed: bool = False
 
-    def on_round(self, engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
+    def on_round(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
         if engine.rounds > 1:
             self._stride(engine)
             if not self.is_market_closed and engine.loan_changes >= self.bounds.loan_changes:

@@ -9,7 +9,7 @@ from heapq import heapify, heappop
 from scheduler.core.model.plan import Plan, Reason
 from scheduler.core.model.snapshot import JobId
 from scheduler.core.round.explain import explain
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.anomalies import evidence_of
 from scheduler.core.sim.delays import Evidence
 from scheduler.core.sim.engine import Engine
@@ -23,7 +23,7 @@ class LateWatch:
         self._due = [(at, job) for job, at in private_starts.items()]
         heapify(self._due)
 
-    def on_round(self, engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
+    def on_round(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
         """Look at a round: to be called before its plan is carried out."""
         late = set()
         # Also whoever becomes late while nothing happens here: there is no other round to look at then.
@@ -37,7 +37,7 @@ class LateWatch:
         if late:
             self._ask(engine, outcomes, plan, late)
 
-    def _ask(self, engine: Engine, outcomes: Sequence[Served], plan: Plan, late: set[JobId]) -> None:
+    def _ask(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan, late: set[JobId]) -> None:
         facts, admission = engine.round_engine.facts, engine.round_engine.admission
         asked = {facts.jobs[job].virtual_cluster for job in late}
         # Only these views are explained, and the last for what it left: thousands may wait in the others.

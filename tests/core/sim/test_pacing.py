@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import JobId
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
@@ -23,7 +23,7 @@ def seen(facts: Any, arrivals: Sequence[Arrival], **rules: Any) -> dict[float, t
     """Return what rounds knew of job 1's run time, by instant: whether it was measured, and what it is."""
     found = {}
 
-    def look(engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
+    def look(engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
         job = engine.round_engine.facts.jobs.get(JobId(1))
         if job is not None:
             found[engine.now] = job.measured, job.estimate_seconds
@@ -63,7 +63,7 @@ def test_where_nothing_is_lost_what_is_measured_is_the_truth(arrivals: list[Arri
     lying = [replace(one, job=replace(one.job, estimate_seconds=7.0)) for one in arrivals]
     alone = set(truths)
 
-    def look(engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
+    def look(engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
         facts = engine.round_engine.facts
         for running in facts.running.values():
             if len(running.jobs) > 1:

@@ -12,7 +12,7 @@ from scheduler.core.cells.compiling import compiled
 from scheduler.core.model.cell_specification import Specification, VirtualCells
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Snapshot, Topology
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.delays import Comparison
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
@@ -130,7 +130,7 @@ def test_with_a_pinned_cell_too_which_only_those_have_who_name_it() -> None:
     nodes = {gpu.id: node.name for node in facts.nodes for gpu in node.gpus}
     seen = set()
 
-    def look(engine: Engine, outcomes: Sequence[Served], plan: Plan) -> None:
+    def look(engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
         for action in plan.actions:
             if action.placement is not None and action.guaranteed:
                 there = {nodes[gpu] == leaves[0].node for gpu in action.placement.gpus}

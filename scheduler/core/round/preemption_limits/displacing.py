@@ -21,7 +21,7 @@ from scheduler.core.model import wording
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.snapshot import JobId, Memory
 from scheduler.core.round.facts import Facts
-from scheduler.core.round.run_view import Plugins, Served, serve
+from scheduler.core.round.run_view import Plugins, ViewOutcome, run_view
 
 #: Jobs that hold GPUs together.
 Unit = tuple[JobId, ...]
@@ -39,21 +39,21 @@ class Restraint:
             name: vc.min_run_seconds for name, vc in facts.virtual_clusters.items() if vc.min_run_seconds > 0
         }
 
-    def serve(self, view: View, plugins: Plugins, memory: Memory, overran: str = "") -> Served:
+    def run_view(self, view: View, plugins: Plugins, memory: Memory, overran: str = "") -> ViewOutcome:
         """Let the view's policy and placer decide, again around those that it has to leave alone."""
-        outcome = serve(view, plugins, memory, overran)
+        outcome = run_view(view, plugins, memory, overran)
         if not self._moves:
             staying: set[Unit] = set()
             while movers := _movers(outcome) - staying:
                 staying |= movers
-                outcome = serve(_pinning(view, staying), plugins, memory, overran)
+                outcome = run_view(_pinning(view, staying), plugins, memory, overran)
         if self._left is None and not self._least:
             return outcome
         young = self._young(view)
         spared = sorted(displaced(outcome) & young.keys())
         if spared:
             freed_at = min(young.values())
-            again = serve(_pinning(view, young), plugins, memory, overran)
+            again = run_view(_pinning(view, young), plugins, memory, overran)
             outcome = _explained(again, outcome, self._too_young(spared, freed_at), freed_at)
         if self._left is None:
             return outcome
@@ -61,7 +61,7 @@ class Restraint:
         if _count(leaving) > self._left:
             may_go = self._chosen(outcome, leaving)
             others = outcome.view.capacity.pending.keys() - may_go
-            again = serve(_pinning(view, others), plugins, memory, overran)
+            again = run_view(_pinning(view, others), plugins, memory, overran)
             next_round_at = view.now + view.round_seconds
             outcome = _explained(again, outcome, self._used_up(leaving), next_round_at)
             leaving = displaced(outcome)
@@ -79,7 +79,7 @@ class Restraint:
                 young[unit] = until
         return young
 
-    def _chosen(self, outcome: Served, leaving: Iterable[Unit]) -> set[Unit]:
+    def _chosen(self, outcome: ViewOutcome, leaving: Iterable[Unit]) -> set[Unit]:
         """Choose who may go: those that make room for the first grants that can be served whole by it."""
         assert self._left is not None
         unit_on = {gpu: unit for unit in leaving for gpu in outcome.view.running[unit[0]].gpus}
@@ -115,7 +115,7 @@ class Restraint:
         )
 
 
-def displaced(outcome: Served) -> set[Unit]:
+def displaced(outcome: ViewOutcome) -> set[Unit]:
     """Return who is stopped, moved or resized though it runs."""
     dropped = outcome.capacity.dropped
     return {
@@ -125,7 +125,7 @@ def displaced(outcome: Served) -> set[Unit]:
     }
 
 
-def _movers(outcome: Served) -> set[Unit]:
+def _movers(outcome: ViewOutcome) -> set[Unit]:
     """Return who would run on, but elsewhere."""
     return {unit for unit in displaced(outcome) if unit[0] in placed_by(outcome)}
 
@@ -138,7 +138,7 @@ def _count(units: Iterable[Unit]) -> int:
     return sum(map(len, units))
 
 
-def _explained(outcome: Served, before: Served, reason: Reason, wake_at: float) -> Served:
+def _explained(outcome: ViewOutcome, before: ViewOutcome, reason: Reason, wake_at: float) -> ViewOutcome:
     """Return the outcome, in which those that would have had a place know why they wait, and until when."""
     decision, placed = outcome.decision, placed_by(outcome)
     reasons = dict(decision.reasons)
@@ -148,7 +148,7 @@ def _explained(outcome: Served, before: Served, reason: Reason, wake_at: float) 
     return replace(outcome, decision=replace(decision, reasons=reasons, wake_at=min(wakes)))
 
 
-def placed_by(outcome: Served) -> set[JobId]:
+def placed_by(outcome: ViewOutcome) -> set[JobId]:
     """Return the jobs that have a place after a view was served."""
     granted = {job for position in outcome.placements for job in outcome.decision.grants[position].jobs}
     return granted | outcome.kept

@@ -14,7 +14,7 @@ from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.model.snapshot import DOWNGRADE, PREEMPT, AllocationId, JobId, Running
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.preemption_limits.displacing import displaced, placed_by
-from scheduler.core.round.run_view import Served
+from scheduler.core.round.run_view import ViewOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Downgrade:
     to: tuple[JobId, ...]
 
 
-def downgrades(facts: Facts, outcome: Served) -> dict[AllocationId, Downgrade]:
+def downgrades(facts: Facts, outcome: ViewOutcome) -> dict[AllocationId, Downgrade]:
     """Return who gives way in a guaranteed view, and is to run on as opportunistic if it can."""
     placed = placed_by(outcome)
     leaving = sorted(unit for unit in displaced(outcome) if placed.isdisjoint(unit))
