@@ -21,7 +21,7 @@ from scheduler.core.round.facts import Facts
 from scheduler.core.round.guarantees.binding import CELLS, Binding
 from scheduler.core.round.guarantees.lapse import Lapse
 from scheduler.core.round.market_step import deal
-from scheduler.core.round.preemption_limits.displacing import Restraint
+from scheduler.core.round.preemption_limits.displacing import PreemptionLimits
 from scheduler.core.round.preemption_limits.downgrading import Downgrade, downgrades, kept_on
 from scheduler.core.round.preemption_limits.shielding import Shielding
 from scheduler.core.round.reserve import Reservation
@@ -58,13 +58,13 @@ class RoundEngine:
     def outcomes(self) -> Sequence[ViewOutcome]:
         """Admit, reserve, allocate and place: serve the guaranteed views in turn, then the spare one."""
         cluster, frame = self._refreshed(), self.facts.frame
-        restraint = Restraint(self.facts, moves=self._moves)
+        limits = PreemptionLimits(self.facts, moves=self._moves)
         outcomes = []
         asked: list[Downgrade] = []
         for vc in self._reservation.order():
             view = self._reservation.guaranteed(vc, cluster, self._lapse.lapsed(vc.name))
             plugins = Plugins(policy=vc.policy, policy_parameters=vc.policy_parameters, placer=vc.placer)
-            outcome = self._run_view(view, plugins, restraint)
+            outcome = self._run_view(view, plugins, limits)
             found = downgrades(self.facts, outcome)
             asked.extend(found.values())
             if self.binding is None:
@@ -80,7 +80,7 @@ class RoundEngine:
             self._downgraded, cluster = kept_on(self.facts, asked, cluster)
         view = self._reservation.spare(cluster)
         plugins = Plugins(policy=frame.spare_policy, policy_parameters={}, placer=frame.spare_placer)
-        outcomes.append(self._run_view(view, plugins, restraint))
+        outcomes.append(self._run_view(view, plugins, limits))
         return outcomes
 
     def views(self) -> dict[str, View]:
@@ -109,9 +109,9 @@ class RoundEngine:
         facts.changed_allocations.clear()
         return cluster
 
-    def _run_view(self, view: View, plugins: Plugins, restraint: Restraint) -> ViewOutcome:
+    def _run_view(self, view: View, plugins: Plugins, limits: PreemptionLimits) -> ViewOutcome:
         memory = self.facts.frame.memory.get(view.name, {})
-        return restraint.run_view(view, plugins, memory, overran=self._overran.get(view.name, ""))
+        return limits.run_view(view, plugins, memory, overran=self._overran.get(view.name, ""))
 
     def plan(self, outcomes: Sequence[ViewOutcome]) -> Plan:
         """Diff: return the plan of the round, without the reasons of those who wait."""

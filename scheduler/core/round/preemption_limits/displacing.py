@@ -1,6 +1,6 @@
-"""Restraint: a policy may not displace who has just begun, nor too many at a time.
+"""Limits of preemption: a policy may not displace who has just begun, nor too many at a time.
 
-A view is served without any restraint first. Only where its decision would displace a job that has run for
+A view is served without any limit first. Only where its decision would displace a job that has run for
 less than the least time of its virtual cluster, it is served again with all such jobs *pinned*: the policy
 sees them where they are, and nobody is offered their GPUs (`Capacity.pinning`). So what it decides fits
 around them, gangs whole, and no GPU stays idle for a job that turned out not to stop. The budget of a round
@@ -27,7 +27,7 @@ from scheduler.core.round.run_view import Plugins, ViewOutcome, run_view
 Unit = tuple[JobId, ...]
 
 
-class Restraint:
+class PreemptionLimits:
     """Serves the views of one round within what policies may do to jobs that run."""
 
     def __init__(self, facts: Facts, *, moves: bool = True) -> None:
