@@ -22,11 +22,11 @@ from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.guarantees.reliance import owned, relying_on
 from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.agenda import Agenda
-from scheduler.core.sim.floor import Floor
 from scheduler.core.sim.market import Market
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.result import JobRecord, Sample, Stay
 from scheduler.core.sim.rules import Rules
+from scheduler.core.sim.simulated_cluster import SimulatedCluster
 from scheduler.core.sim.workload import Arrival, Truth
 
 
@@ -68,7 +68,7 @@ class Engine:
         #: Jobs that this cluster can never run, with the reason.
         self.never: dict[JobId, str] = {}
         self._agenda = Agenda(facts.now)
-        self._floor = Floor(self.round_engine.facts, self._rules, self._agenda)
+        self._cluster = SimulatedCluster(self.round_engine.facts, self._rules, self._agenda)
         self._memory: dict[str, Memory] = dict(facts.memory)
         self._newcomers: list[JobId] = []
         self._on_round, self._stopwatch = on_round, stopwatch
@@ -80,7 +80,7 @@ class Engine:
         #: Of nodes that close: which, and when.
         self._closings: set[tuple[NodeId, float]] = set()
         self._note_closings(facts.nodes)
-        self._floor.take_over(facts, truths or {})
+        self._cluster.take_over(facts, truths or {})
         for arrival in sorted(arrivals, key=lambda arrival: (arrival.job.submitted_at, arrival.job.id)):
             self._agenda.note(arrival.job.submitted_at, partial(self.submit, arrival.job, arrival.truth))
         for scripted in sorted(script, key=lambda scripted: scripted.at):
@@ -99,7 +99,7 @@ class Engine:
     @property
     def progress(self) -> Mapping[JobId, Progress]:
         """Every job that has arrived."""
-        return self._floor.progress
+        return self._cluster.progress
 
     @property
     def ended(self) -> int:
@@ -108,12 +108,12 @@ class Engine:
 
     @property
     def samples(self) -> Sequence[Sample]:
-        return self._floor.watch.samples
+        return self._cluster.watch.samples
 
     @property
     def stays(self) -> Iterator[Stay]:
         """Every stay on GPUs, those that have not ended last."""
-        return iter(self._floor.stays)
+        return iter(self._cluster.stays)
 
     def records(self) -> Iterator[JobRecord]:
         """Yield the account of every job that has arrived, by id."""
@@ -154,7 +154,7 @@ class Engine:
         Returns whether anything did: ends that were foreseen of attempts which ended otherwise do not.
         """
         happened = self._agenda.pass_to(self._tick_from(instant))
-        self._floor.tell()
+        self._cluster.tell()
         return happened
 
     def _tick_from(self, instant: float) -> float:
@@ -179,9 +179,9 @@ class Engine:
         self.degraded.update(plan.degraded)
         if self._on_round is not None:
             self._on_round(self, outcomes, plan)
-        self._floor.carry_out(plan.actions)
+        self._cluster.carry_out(plan.actions)
         self._dismiss_hopeless()
-        self._floor.look(outcomes[-1].capacity)
+        self._cluster.look(outcomes[-1].capacity)
         if plan.market:
             # What is offered may be taken, and what was borrowed used, from the next round on.
             self._follow(plan)
@@ -209,7 +209,7 @@ class Engine:
             hopeless = next((reason for reason in reasons if reason.tier is Tier.NEVER), None)
             if hopeless is not None:
                 self.never[job] = hopeless.message
-                self._floor.dismiss(job, "never")
+                self._cluster.dismiss(job, "never")
         self._newcomers.clear()
 
     # What happens
@@ -217,16 +217,16 @@ class Engine:
     def submit(self, job: Job, truth: Truth) -> bool:
         """A job arrives."""
         self._newcomers.append(job.id)
-        self._floor.submit(job, truth)
+        self._cluster.submit(job, truth)
         return True
 
     def cancel(self, job: JobId) -> None:
         """Its user wants a job no more; nothing happens when it has ended already."""
-        self._floor.cancel(job)
+        self._cluster.cancel(job)
 
     def finish(self, job: JobId) -> None:
         """A job that runs ends now, whatever work it had left; one that waits or is stopping goes on."""
-        self._floor.finish(job)
+        self._cluster.finish(job)
 
     def reconfigure(self, change: Callable[[Snapshot], Snapshot]) -> None:
         """Change nodes, tenants or virtual clusters; attempts on GPUs that are gone or broken are lost.
@@ -237,12 +237,12 @@ class Engine:
         if self._market is not None:
             lending = self._market.at(self.now, self._round_seconds)
             changed, self._in_force = relying_on(changed, lending), active(lending.loans, self.now)
-        self._floor.lose({gpu.id for node in changed.nodes for gpu in node.gpus if gpu.healthy})
+        self._cluster.lose({gpu.id for node in changed.nodes for gpu in node.gpus if gpu.healthy})
         present = self.snapshot()
         facts = replace(changed, jobs=present.jobs, running=present.running)
         self.round_engine = RoundEngine(facts, moves=self._rules.moves)
-        self._floor.facts = self.round_engine.facts
-        self._floor.spending.take_in(changed.tenants)
+        self._cluster.facts = self.round_engine.facts
+        self._cluster.spending.take_in(changed.tenants)
         self._note_closings(changed.nodes)
 
     def _note_closings(self, nodes: Iterable[Node]) -> None:
@@ -261,7 +261,7 @@ class Engine:
         if number not in nodes or nodes[number].closes_at != closes_at:
             return False
         nodes[number] = replace(nodes[number], schedulable=False, closes_at=None)
-        self._floor.empty({gpu.id for gpu in nodes[number].gpus})
+        self._cluster.empty({gpu.id for gpu in nodes[number].gpus})
         self.reconfigure(lambda facts: replace(facts, nodes=tuple(nodes.values())))
         return True
 

@@ -41,7 +41,7 @@ _STAY_ENDS: Mapping[str, StayEnd] = {
 _GOES_ON: frozenset[StayEnd] = frozenset({"preempted", "drained", "moved", "resized", "lost"})
 
 
-class Floor:
+class SimulatedCluster:
     """Who is where, how far each job has come, and the account of every stay on GPUs."""
 
     def __init__(self, facts: Facts, rules: Rules, agenda: Agenda) -> None:
