@@ -26,7 +26,7 @@ _MOST_PRUNED = 400_000
 
 
 def ledger_write(line: Line, *, person: str, at: datetime, view: str = MARKET) -> LedgerLine:
-    """Append what a person did, such as "user vera", in the transaction of the deed itself."""
+    """Append what a person did, such as "user vera", in the transaction of the action itself."""
     row = row_of(line, view=view, at=at, person=person)
     row.save(force_insert=True)
     publish_lines([row])

@@ -26,7 +26,7 @@ def write_lines(
 ) -> None:
     """Append the lines of a round, in the transaction that carries its plan out.
 
-    Those of market deeds that were dropped (`rounds.market.carry_out`) are left out: nothing came of them.
+    Those of mutations that were dropped (`rounds.market.carry_out`) are left out: nothing came of them.
     """
     lines = _lines(plan, dropped)
     if not lines:

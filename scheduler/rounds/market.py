@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 #: More than so many wait for the next round, so that no round's transaction grows long.
 MOST_AT_ONCE = 50
 _BUSY = "guarantees are being changed at this moment"
-_TOO_MANY = f"more than {MOST_AT_ONCE} deeds in one round"
+_TOO_MANY = f"more than {MOST_AT_ONCE} mutations in one round"
 _GONE = "the virtual cluster is gone"
 
 
@@ -62,7 +62,7 @@ def _tried(action: MarketAction, virtual_cluster: VirtualCluster | None, round_n
     except ApplicationError as error:
         return error.message
     except DatabaseError as error:
-        log.exception("round %d: a deed of rule %d failed", round_number, action.rule)
+        log.exception("round %d: a mutation of rule %d failed", round_number, action.rule)
         return f"the database refused it: {type(error).__name__}"
     return ""
 

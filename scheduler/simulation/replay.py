@@ -69,8 +69,8 @@ class _Teller:
         self._tell_of_loans(engine)
         for action in sorted(plan.actions, key=lambda action: action.placement is not None):
             self._output.write(f"{engine.now:>10g}  {self._words(action)}\n")
-        for deed in plan.market:
-            self._output.write(f"{engine.now:>10g}  {_deed(deed)}\n")
+        for mutation in plan.market:
+            self._output.write(f"{engine.now:>10g}  {_mutation(mutation)}\n")
         reasons = explain(engine.session.facts, engine.session.admission, outcomes, plan.actions)
         why = {job: words[0].message for job, words in reasons.items() if words}
         for job, message in why.items():
@@ -100,7 +100,7 @@ class _Teller:
         return f"{action.kind.value} {jobs} on {action.placement.gpu_model} GPUs {replicas}"
 
 
-def _deed(deed: MarketAction) -> str:
-    what = "" if deed.lot is None else f" of {words_of(deed.lot)}"
-    number = "" if deed.offer is None else f" {deed.offer}"
-    return f"{deed.kind}{number}{what} by rule {deed.rule} of {deed.virtual_cluster}"
+def _mutation(mutation: MarketAction) -> str:
+    what = "" if mutation.lot is None else f" of {words_of(mutation.lot)}"
+    number = "" if mutation.offer is None else f" {mutation.offer}"
+    return f"{mutation.kind}{number}{what} by rule {mutation.rule} of {mutation.virtual_cluster}"

@@ -14,7 +14,7 @@ The file is YAML (docs/simulator.md, "Scenarios"):
       - {at: 180, virtual_cluster: {name: cluster, policy: fifo, guaranteed: {v100: 8}}}
       - {at: 200, finish: second}
 
-Those that change nodes, tenants and virtual clusters are in `changes`, those of the market in `dealings`.
+Those that change nodes, tenants and virtual clusters are in `changes`, the market's in `market_mutations`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import yaml
 from scheduler.core.model.snapshot import JobId
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.workload import Workload
-from scheduler.simulation import changes, dealings
+from scheduler.simulation import changes, market_mutations
 from scheduler.simulation.changes import refuse_unknown
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
@@ -40,7 +40,7 @@ from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.reading import make_workload
 from scheduler.simulation.traces.source import TracedJob
 
-_KINDS = ("submit", "finish", "cancel", *changes.KINDS, *dealings.KINDS)
+_KINDS = ("submit", "finish", "cancel", *changes.KINDS, *market_mutations.KINDS)
 _TOP = ("cluster", "policy", "placer", "round_seconds", "events")
 
 
@@ -99,7 +99,7 @@ class _Reader:
         self._jobs: list[tuple[TracedJob, str]] = []
         self._names: dict[str, int] = {}
         self._numbers: dict[str, JobId] = {}
-        self._dealings = dealings.Dealings([vc.name for vc in cluster.virtual_clusters])
+        self._dealings = market_mutations.MarketMutations([vc.name for vc in cluster.virtual_clusters])
 
     def scenario(self) -> Scenario:
         events = [(place, event) for place, event in enumerate(self._content["events"], start=1)]
@@ -176,7 +176,7 @@ class _Reader:
                 else (lambda engine: engine.cancel(job))
             )
             yield Happening(at=at, words=words, act=act)
-        elif kind in dealings.KINDS:
+        elif kind in market_mutations.KINDS:
             yield Happening(at=at, words=words, act=self._dealings.act(kind, where, value))
         elif kind in changes.KINDS:
             change = changes.change_of(kind, where, value)

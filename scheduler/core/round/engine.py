@@ -20,7 +20,7 @@ from scheduler.core.round.diff import diff
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.guarantees.binding import CELLS, Binding
 from scheduler.core.round.guarantees.lapse import Lapse
-from scheduler.core.round.market_step import deal
+from scheduler.core.round.market_step import step_market
 from scheduler.core.round.preemption_limits.displacing import PreemptionLimits
 from scheduler.core.round.preemption_limits.downgrading import Downgrade, downgrades, kept_on
 from scheduler.core.round.preemption_limits.shielding import Shielding
@@ -121,19 +121,19 @@ class RoundEngine:
         }
         if self.binding is not None:
             memory[CELLS] = self.binding.memory()
-        dealt = deal(self.facts, self.binding, outcomes)
+        step = step_market(self.facts, self.binding, outcomes)
         ledger = {
             outcome.view.name: outcome.decision.ledger for outcome in outcomes if outcome.decision.ledger
         }
         shielded_until = self._shielding.ends_at
         if shielded_until is not None:
             wakes.append(shielded_until)
-        if dealt.wake_at is not None:
-            wakes.append(dealt.wake_at)
-        if dealt.memory:
-            memory[MARKET] = dealt.memory
-        if dealt.ledger:
-            ledger[MARKET] = dealt.ledger
+        if step.wake_at is not None:
+            wakes.append(step.wake_at)
+        if step.memory:
+            memory[MARKET] = step.memory
+        if step.ledger:
+            ledger[MARKET] = step.ledger
         return Plan(
             round_number=self.facts.frame.round_number,
             actions=diff(self.facts, self.admission, self._reservation.homeless, outcomes, self._downgraded),
@@ -142,5 +142,5 @@ class RoundEngine:
             degraded={outcome.view.name: outcome.failure for outcome in outcomes if outcome.failure},
             overran=tuple([outcome.view.name for outcome in outcomes if outcome.overran]),
             ledger=ledger,
-            market=dealt.actions,
+            market=step.actions,
         )

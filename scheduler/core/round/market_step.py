@@ -22,7 +22,7 @@ from scheduler.core.round.run_view import ViewOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dealt:
+class MarketStep:
     """What rules made virtual clusters do in a round, each with its line for the ledger."""
 
     actions: tuple[MarketAction, ...] = ()
@@ -32,14 +32,14 @@ class Dealt:
     wake_at: float | None = None
 
 
-def deal(facts: Facts, binding: Binding | None, outcomes: Sequence[ViewOutcome]) -> Dealt:
+def step_market(facts: Facts, binding: Binding | None, outcomes: Sequence[ViewOutcome]) -> MarketStep:
     """Let virtual clusters follow their rules; `outcomes` are those of the round, the spare view last."""
     lending, now = facts.frame.lending, facts.frame.now
     if lending is None:
-        return Dealt()
+        return MarketStep()
     change = next_change(lending.loans, now)
     if not lending.lend_rules and not lending.borrow_rules:
-        return Dealt(wake_at=change)
+        return MarketStep(wake_at=change)
     followed = follow(
         lending,
         own_of(lending, facts.frame.cells),
@@ -50,7 +50,7 @@ def deal(facts: Facts, binding: Binding | None, outcomes: Sequence[ViewOutcome])
     )
     offers = {offer.id: offer for offer in lending.offers}
     wakes = [instant for instant in (change, followed.wake_at) if instant is not None]
-    return Dealt(
+    return MarketStep(
         actions=followed.actions,
         ledger=tuple(
             _line(action, facts, "" if action.offer is None else offers[action.offer].lender)
@@ -115,7 +115,7 @@ def _line(action: MarketAction, facts: Facts, lender: str) -> LedgerLine:
     gpus = gpus_of(action.lot, facts.layout)
     what, until = words_of(action.lot), wording.instant(action.ends_at)
     takes = action.kind == "take"
-    deed = f"takes offer {action.offer} of {what} from {lender}" if takes else f"offers {what}"
+    done = f"takes offer {action.offer} of {what} from {lender}" if takes else f"offers {what}"
     details = {"lot": {"gpus": dict(action.lot.gpus), "cells": dict(action.lot.cells)}, "rule": rule}
     return LedgerLine(
         kind=action.kind,
@@ -125,7 +125,7 @@ def _line(action: MarketAction, facts: Facts, lender: str) -> LedgerLine:
         given={} if takes else gpus,
         price=float(action.price),
         seconds=action.ends_at - facts.frame.now,
-        message=f"{vc} {deed} until {until}, at {action.price / 1_000:g} credits for a GPU and an hour"
+        message=f"{vc} {done} until {until}, at {action.price / 1_000:g} credits for a GPU and an hour"
         f" (rule {rule}).",
         details=details | ({"offer": action.offer} if takes else {}),
     )

@@ -272,11 +272,11 @@ class Engine:
             self._market = Market(Lending())
         return self._market
 
-    def trade(self, deed: Callable[[Market, Guarantees, float], Loan | None]) -> None:
+    def trade(self, mutation: Callable[[Market, Guarantees, float], Loan | None]) -> None:
         """Do something in the market, given what virtual clusters own and the instant."""
         facts = owned(self.snapshot())
         own = Guarantees(gpus={vc.name: vc.guaranteed for vc in facts.virtual_clusters}, cells=facts.cells)
-        loan = deed(self.market, own, self.now)
+        loan = mutation(self.market, own, self.now)
         self._note_loans(() if loan is None else (loan,))
         self._relend()
 

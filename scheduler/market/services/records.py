@@ -1,4 +1,4 @@
-"""What is written beside each deed of the market: an event, a line of the ledger, word to the dashboards."""
+"""What is written beside each mutation of the market: an event, a line of the ledger, word to dashboards."""
 
 from datetime import datetime
 from typing import Any

@@ -22,7 +22,7 @@ from scheduler.core.model.snapshot import Snapshot
 
 
 def check_market(snapshot: Snapshot, plan: Plan) -> None:
-    """Raise PlanError unless each deed is one of its owner's rule, on the rule's terms, and can be paid."""
+    """Raise PlanError unless each mutation follows its owner's rule, on its terms, and can be paid."""
     if not plan.market:
         return
     lending = snapshot.lending
@@ -38,41 +38,47 @@ def check_market(snapshot: Snapshot, plan: Plan) -> None:
         if made.rule in lent and made.ends_at > snapshot.now:
             lent[made.rule].update(_counts(made.lot))
     spent: Counter[str] = Counter()
-    for deed in plan.market:
-        if deed.kind == "offer":
-            _check_offer(deed, lends.get(deed.rule), lent)
+    for mutation in plan.market:
+        if mutation.kind == "offer":
+            _check_offer(mutation, lends.get(mutation.rule), lent)
             continue
-        offer = offers.pop(OfferId(-1) if deed.offer is None else deed.offer, None)
+        offer = offers.pop(OfferId(-1) if mutation.offer is None else mutation.offer, None)
         if offer is None:
-            raise PlanError(f"{deed.kind} of offer {deed.offer}, which is not open or has another deed")
-        if deed.kind == "take":
-            _check_take(deed, borrows.get(deed.rule), offer)
+            raise PlanError(
+                f"{mutation.kind} of offer {mutation.offer}, which is not open or has another mutation"
+            )
+        if mutation.kind == "take":
+            _check_take(mutation, borrows.get(mutation.rule), offer)
             gpus, seconds = sum(gpus_of(offer.lot, layout).values()), offer.ends_at - snapshot.now
-            spent[deed.virtual_cluster] += cost(offer.price, gpus, seconds)
+            spent[mutation.virtual_cluster] += cost(offer.price, gpus, seconds)
             continue
-        if offer.rule != deed.rule or offer.lender != deed.virtual_cluster:
-            raise PlanError(f"offer {offer.id} is withdrawn by rule {deed.rule}, which did not make it")
-        lent[deed.rule].subtract(_counts(offer.lot))
+        if offer.rule != mutation.rule or offer.lender != mutation.virtual_cluster:
+            raise PlanError(f"offer {offer.id} is withdrawn by rule {mutation.rule}, which did not make it")
+        lent[mutation.rule].subtract(_counts(offer.lot))
     for vc, amount in spent.items():
         if amount > lending.balances.get(vc, 0):
             raise PlanError(f"virtual cluster {vc} would spend {amount}, more than it has")
 
 
-def _check_offer(deed: MarketAction, rule: LendRule | None, lent: dict[RuleId, Counter[str]]) -> None:
-    if rule is None or rule.virtual_cluster != deed.virtual_cluster or deed.lot is None:
-        raise PlanError(f"{deed.virtual_cluster} offers something without a rule of its own")
-    if deed.price < rule.price:
-        raise PlanError(f"rule {rule.id} would lend for {deed.price}, less than it says")
-    lent[rule.id].update(_counts(deed.lot))
+def _check_offer(mutation: MarketAction, rule: LendRule | None, lent: dict[RuleId, Counter[str]]) -> None:
+    if rule is None or rule.virtual_cluster != mutation.virtual_cluster or mutation.lot is None:
+        raise PlanError(f"{mutation.virtual_cluster} offers something without a rule of its own")
+    if mutation.price < rule.price:
+        raise PlanError(f"rule {rule.id} would lend for {mutation.price}, less than it says")
+    lent[rule.id].update(_counts(mutation.lot))
     most = _counts(rule.lot)
     for name, count in lent[rule.id].items():
         if count > most.get(name, 0):
             raise PlanError(f"rule {rule.id} would lend {count} {name}, more than it says")
 
 
-def _check_take(deed: MarketAction, rule: BorrowRule | None, offer: Offer) -> None:
-    if rule is None or rule.virtual_cluster != deed.virtual_cluster or offer.lender == deed.virtual_cluster:
-        raise PlanError(f"{deed.virtual_cluster} takes offer {offer.id} without a rule of its own")
+def _check_take(mutation: MarketAction, rule: BorrowRule | None, offer: Offer) -> None:
+    if (
+        rule is None
+        or rule.virtual_cluster != mutation.virtual_cluster
+        or offer.lender == mutation.virtual_cluster
+    ):
+        raise PlanError(f"{mutation.virtual_cluster} takes offer {offer.id} without a rule of its own")
     if offer.price > rule.price:
         raise PlanError(f"rule {rule.id} would pay {offer.price}, more than it says")
 

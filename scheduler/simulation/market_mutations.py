@@ -48,10 +48,10 @@ _KNOWN: Mapping[str, Collection[str]] = {
 }
 
 #: What is done in the market, given what virtual clusters own and the instant.
-Deed = Callable[[Market, Guarantees, float], Loan | None]
+Mutation = Callable[[Market, Guarantees, float], Loan | None]
 
 
-class Dealings:
+class MarketMutations:
     """Reads the market's events of one scenario; offers are known by their names."""
 
     def __init__(self, virtual_clusters: Collection[str]) -> None:
@@ -63,17 +63,17 @@ class Dealings:
     def act(self, kind: str, where: str, value: Any) -> Callable[[Engine], None]:
         """Return what an event does to the engine; raise InputError that names the field at fault."""
         fields = _Fields(f"{where}: {kind}", kind, value, self._virtual_clusters)
-        deed: Deed = getattr(self, f"_{kind}")(fields)
+        mutation: Mutation = getattr(self, f"_{kind}")(fields)
 
         def happen(engine: Engine) -> None:
             try:
-                engine.trade(deed)
+                engine.trade(mutation)
             except SchedulingError as error:
                 raise InputError(f"{where}: {kind}: {error}") from None
 
         return happen
 
-    def _loan(self, fields: _Fields) -> Deed:
+    def _loan(self, fields: _Fields) -> Mutation:
         loan = Loan(
             id=LoanId(0),
             lender=fields.virtual_cluster("from"),
@@ -85,7 +85,7 @@ class Dealings:
         )
         return lambda market, own, now: market.lend(loan, own, now)
 
-    def _offer(self, fields: _Fields) -> Deed:
+    def _offer(self, fields: _Fields) -> Mutation:
         offer = Offer(
             id=OfferId(0),
             lender=fields.virtual_cluster("virtual_cluster"),
@@ -104,11 +104,11 @@ class Dealings:
 
         return make
 
-    def _take(self, fields: _Fields) -> Deed:
+    def _take(self, fields: _Fields) -> Mutation:
         name, borrower = str(fields.value.get("offer", "")), fields.virtual_cluster("virtual_cluster")
         return lambda market, own, now: market.take(self._number(name), borrower, own, now)
 
-    def _withdraw(self, fields: _Fields) -> Deed:
+    def _withdraw(self, fields: _Fields) -> Mutation:
         name = str(fields.value)
         return lambda market, own, now: market.withdraw(self._number(name))
 
@@ -118,7 +118,7 @@ class Dealings:
         known = wording.listed(list(self._offers)) or "none yet"
         raise SchedulingError(f"there is no offer {shown(name)}; there are {known}")
 
-    def _lend_rule(self, fields: _Fields) -> Deed:
+    def _lend_rule(self, fields: _Fields) -> Mutation:
         rule = LendRule(
             id=self._next_rule(),
             virtual_cluster=fields.virtual_cluster("virtual_cluster"),
@@ -129,7 +129,7 @@ class Dealings:
         )
         return lambda market, own, now: market.follow(rule)
 
-    def _borrow_rule(self, fields: _Fields) -> Deed:
+    def _borrow_rule(self, fields: _Fields) -> Mutation:
         models = fields.value.get("gpu_models", [])
         if not isinstance(models, list):
             raise InputError(f"{fields.where}: gpu_models: {shown(models)} is not a list of GPU models")
@@ -147,7 +147,7 @@ class Dealings:
         self._rules += 1
         return RuleId(self._rules)
 
-    def _grant(self, fields: _Fields) -> Deed:
+    def _grant(self, fields: _Fields) -> Mutation:
         vc, amount = fields.virtual_cluster("virtual_cluster"), fields.credits("credits")
         return lambda market, own, now: market.grant(vc, amount, now)
 
