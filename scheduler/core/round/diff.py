@@ -24,7 +24,7 @@ _RUNS_ON = "it runs on as opportunistic."
 def diff(
     facts: Facts,
     admission: Admission,
-    homeless: Collection[AllocationId],
+    orphaned: Collection[AllocationId],
     outcomes: Sequence[ViewOutcome],
     downgraded: Mapping[AllocationId, Downgrade],
 ) -> tuple[Action, ...]:
@@ -37,7 +37,7 @@ def diff(
     placed = [action for outcome in outcomes for action in _placed(facts, outcome)]
     takers = _takers(placed)
     leaving = {held.running.allocation for held in outcomes[-1].capacity.dropped if held.running is not None}
-    leaving.update(admission.endings, facts.stale, homeless)
+    leaving.update(admission.endings, facts.stale, orphaned)
     leaving.difference_update([action.allocation for action in placed if action.allocation is not None])
     stops = []
     for allocation in sorted(leaving):

@@ -136,7 +136,7 @@ class RoundEngine:
             ledger[MARKET] = step.ledger
         return Plan(
             round_number=self.facts.frame.round_number,
-            actions=diff(self.facts, self.admission, self._reservation.homeless, outcomes, self._downgraded),
+            actions=diff(self.facts, self.admission, self._reservation.orphaned, outcomes, self._downgraded),
             memory=memory,
             wake_at=min(wakes, default=None),
             degraded={outcome.view.name: outcome.failure for outcome in outcomes if outcome.failure},

@@ -54,7 +54,7 @@ class Reservation:
         self._view_of_job: dict[JobId, str] = {}
         self._view_of_allocation: dict[AllocationId, tuple[str, Running, int]] = {}
         #: Allocations that no single view decides about: their jobs are of several views.
-        self.homeless: set[AllocationId] = set()
+        self.orphaned: set[AllocationId] = set()
 
     def refresh(self, jobs: Collection[JobId], allocations: Collection[AllocationId]) -> None:
         """Take in the jobs and allocations that changed or were admitted anew."""
@@ -73,7 +73,7 @@ class Reservation:
                 moved.add(facts.current[number].allocation)
         for allocation in sorted(moved):
             self._leave(allocation)
-            self.homeless.discard(allocation)
+            self.orphaned.discard(allocation)
             if allocation in facts.running:
                 self._join(facts.running[allocation])
 
@@ -103,7 +103,7 @@ class Reservation:
         view = views.pop()
         if view is None or views or not self._facts.is_live(running):
             if not running.stopping:
-                self.homeless.add(running.allocation)
+                self.orphaned.add(running.allocation)
             return
         part = self._parts[view]
         holding = self._facts.holdings[running.allocation]

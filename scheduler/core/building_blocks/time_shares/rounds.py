@@ -148,10 +148,10 @@ class Rounds:
         """Find places for those that have turns."""
         lease = Lease(self._view, self._prospects, changing=True)
         lease.serve(turns.chosen)
-        homeless = lease.gangs_without_place(turns.chosen) if self._rules.gathers else []
-        if homeless:
+        unplaced = lease.gangs_without_place(turns.chosen) if self._rules.gathers else []
+        if unplaced:
             gathered = Lease(self._view, self._prospects, changing=True)
-            gathered.serve(turns.chosen, homeless)
+            gathered.serve(turns.chosen, unplaced)
             if gathered.gpus_served(turns.chosen) > lease.gpus_served(turns.chosen):
                 return gathered
         return lease
