@@ -71,7 +71,7 @@ class _Teller:
             self._output.write(f"{engine.now:>10g}  {self._words(action)}\n")
         for mutation in plan.market:
             self._output.write(f"{engine.now:>10g}  {_mutation(mutation)}\n")
-        reasons = explain(engine.session.facts, engine.session.admission, outcomes, plan.actions)
+        reasons = explain(engine.round_engine.facts, engine.round_engine.admission, outcomes, plan.actions)
         why = {job: words[0].message for job, words in reasons.items() if words}
         for job, message in why.items():
             if self._why.get(job) != message:
@@ -80,7 +80,7 @@ class _Teller:
 
     def _tell_of_loans(self, engine: Engine) -> None:
         """Say which loans have begun and ended since the last round."""
-        lending = engine.session.facts.frame.lending
+        lending = engine.round_engine.facts.frame.lending
         loans = {loan.id: loan for loan in active(lending.loans if lending else (), engine.now)}
         for verb, some, others in (("ends", self._loans, loans), ("begins", loans, self._loans)):
             for number, loan in some.items():

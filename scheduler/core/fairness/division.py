@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.core.building_blocks.entitlement import NOTHING, Claim, claim_of, entitled
-from scheduler.core.building_blocks.time_shares.run_options import Prospect, Prospects
+from scheduler.core.building_blocks.time_shares.run_options import RunOption, RunOptions
 from scheduler.core.fairness.alone import Gang, speed_alone
 from scheduler.core.fairness.finish import rhos_of
 from scheduler.core.fairness.holders import Held, Holders, Idle
@@ -91,9 +91,9 @@ def account_of(snapshot: Snapshot, memory: Mapping[str, Memory]) -> Account:
         jobs.setdefault(job.virtual_cluster, []).append(job)
     drafts = []
     for vc in snapshot.virtual_clusters:
-        prospects = Prospects(views[vc.name])
-        rhos, remembered = rhos_of(views[vc.name], prospects, memory.get(vc.name, {}))
-        draft = _Draft(snapshot, vc, prospects, jobs[vc.name], holders)
+        run_options = RunOptions(views[vc.name])
+        rhos, remembered = rhos_of(views[vc.name], run_options, memory.get(vc.name, {}))
+        draft = _Draft(snapshot, vc, run_options, jobs[vc.name], holders)
         drafts.append((draft, rhos, remembered))
     shares = {
         (draft.vc.name, tenant): draft.share(tenant) for draft, _, _ in drafts for tenant in draft.tenants
@@ -122,12 +122,12 @@ class _Draft:
         self,
         snapshot: Snapshot,
         vc: VirtualCluster,
-        prospects: Prospects,
+        run_options: RunOptions,
         jobs: Iterable[Job],
         holders: Holders,
     ) -> None:
         self.vc = vc
-        self._now, self._prospects, self._holders = snapshot.now, prospects, holders
+        self._now, self._run_options, self._holders = snapshot.now, run_options, holders
         own = snapshot.lending.own_gpus if snapshot.lending is not None else {}
         self.guaranteed: Mapping[str, int] = own.get(vc.name, vc.guaranteed)
         self._jobs: dict[str, list[Job]] = {member.tenant: [] for member in vc.members}
@@ -142,19 +142,19 @@ class _Draft:
         )
         self._in, self._out = _trades(snapshot.memory.get(vc.name, {}))
 
-    def _wanted(self, jobs: Iterable[Job]) -> list[tuple[Job, Prospect]]:
+    def _wanted(self, jobs: Iterable[Job]) -> list[tuple[Job, RunOption]]:
         """Return the guaranteed jobs that run or could run now, here."""
         found = []
         for job in jobs:
             runs = job.id in self._holders.jobs
             if job.guaranteed and not job.cancelling and (runs or self._is_ready(job)):
-                prospect = self._prospects.of(job)
-                if prospect is not None:
-                    found.append((job, prospect))
+                run_option = self._run_options.of(job)
+                if run_option is not None:
+                    found.append((job, run_option))
         return found
 
     def _claim(self, tenant: str) -> Claim:
-        gangs = [(prospect.gpus, prospect.speeds) for _, prospect in self._wanting[tenant]]
+        gangs = [(run_option.gpus, run_option.speeds) for _, run_option in self._wanting[tenant]]
         return claim_of(self._weights[tenant], gangs)
 
     def _is_ready(self, job: Job) -> bool:
@@ -182,7 +182,7 @@ class _Draft:
         held = self._holders.of(self.vc.name, tenant)
         running = sum(job.id in self._holders.jobs for job in jobs)
         own = self._own(tenant)
-        gangs = [_gang(prospect) for _, prospect in wanting]
+        gangs = [_gang(run_option) for _, run_option in wanting]
         return Standing(
             tenant=tenant,
             weight=self._weights[tenant],
@@ -197,7 +197,7 @@ class _Draft:
             lent=use.lent,
             traded_in=self._in.get(tenant, {}),
             traded_out=self._out.get(tenant, {}),
-            speed_here=self._holders.speed(held, self._prospects),
+            speed_here=self._holders.speed(held, self._run_options),
             speed_alone=self._alone(own, held, wanting),
             speeds=_mean_speeds(gangs),
             rho_worst=max(rhos, default=None),
@@ -206,7 +206,7 @@ class _Draft:
             spread=tuple(sorted(held.spread)),
         )
 
-    def _alone(self, own: Gpus, held: Held, wanting: Sequence[tuple[Job, Prospect]]) -> float:
+    def _alone(self, own: Gpus, held: Held, wanting: Sequence[tuple[Job, RunOption]]) -> float:
         """Return the speed of its guaranteed jobs on its own part alone.
 
         While what they hold lies within that part, they would go on there, and others would run beside them:
@@ -215,9 +215,9 @@ class _Draft:
         left = {model: gpus - held.guaranteed.get(model, 0.0) for model, gpus in own.items()}
         is_within = all(held.guaranteed[model] <= own.get(model, 0.0) + NOTHING for model in held.guaranteed)
         if not is_within:
-            return speed_alone(own, [_gang(prospect) for _, prospect in wanting])
-        waiting = [_gang(prospect) for job, prospect in wanting if job.id not in self._holders.jobs]
-        return self._holders.speed_alone(held, self._prospects) + speed_alone(left, waiting)
+            return speed_alone(own, [_gang(run_option) for _, run_option in wanting])
+        waiting = [_gang(run_option) for job, run_option in wanting if job.id not in self._holders.jobs]
+        return self._holders.speed_alone(held, self._run_options) + speed_alone(left, waiting)
 
 
 def _weights(vc: VirtualCluster, tenants: Iterable[str]) -> dict[str, float]:
@@ -230,8 +230,8 @@ def _weights(vc: VirtualCluster, tenants: Iterable[str]) -> dict[str, float]:
     }
 
 
-def _gang(prospect: Prospect) -> Gang:
-    return Gang(prospect.gpus, prospect.speeds)
+def _gang(run_option: RunOption) -> Gang:
+    return Gang(run_option.gpus, run_option.speeds)
 
 
 def _mean_speeds(gangs: Iterable[Gang]) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from scheduler.core.building_blocks.time_shares.run_options import Prospects, believed
+from scheduler.core.building_blocks.time_shares.run_options import RunOptions, believed
 from scheduler.core.model.snapshot import Job, JobId, Running
 from scheduler.core.policies.themis.apps import spread_speed
 from scheduler.core.round.facts import Facts
@@ -78,13 +78,13 @@ class Holders:
                 if job.guaranteed and self._is_spread(running) and spread_speed(job, running.gpu_model) < 1:
                     held.spread.append(number)
 
-    def speed(self, held: Held, prospects: Prospects) -> float:
+    def speed(self, held: Held, run_options: RunOptions) -> float:
         """Return how fast its jobs are together, in GPUs of each one's best model in its virtual cluster."""
-        return sum([self._speed(job, running, prospects) for job, running in held.running])
+        return sum([self._speed(job, running, run_options) for job, running in held.running])
 
-    def _speed(self, job: Job, running: Running, prospects: Prospects) -> float:
+    def _speed(self, job: Job, running: Running, run_options: RunOptions) -> float:
         model = running.gpu_model
-        speed = len(running.gpus) * _relative(job, model, prospects)
+        speed = len(running.gpus) * _relative(job, model, run_options)
         if self._is_spread(running):
             speed *= spread_speed(job, model)
         return speed * running.speeds.get(job.id, 1 / len(running.jobs))
@@ -96,25 +96,25 @@ class Holders:
         nodes = math.ceil(len(running.gpus) / max(fleet.largest_node, 1)) if fleet else len(holding.parts)
         return len(holding.parts) > nodes
 
-    def speed_alone(self, held: Held, prospects: Prospects) -> float:
+    def speed_alone(self, held: Held, run_options: RunOptions) -> float:
         """Return how fast its guaranteed jobs would be with just the GPUs that they hold, near together and
         each alone on its part of them."""
         return sum(
             [
-                len(running.gpus) / len(running.jobs) * _relative(job, running.gpu_model, prospects)
+                len(running.gpus) / len(running.jobs) * _relative(job, running.gpu_model, run_options)
                 for job, running in held.running
                 if job.guaranteed
             ]
         )
 
 
-def _relative(job: Job, model: str, prospects: Prospects) -> float:
+def _relative(job: Job, model: str, run_options: RunOptions) -> float:
     """Return how fast it is there relative to its best model in its virtual cluster; 1 where nobody knows."""
-    prospect = prospects.of(job)
-    if prospect is None:
+    run_option = run_options.of(job)
+    if run_option is None:
         return 1.0
-    if model in prospect.speeds:
-        return prospect.speeds[model]
+    if model in run_option.speeds:
+        return run_option.speeds[model]
     # An opportunistic job may be on a model that its virtual cluster does not have.
     rate = believed(job).throughput.get(model, 0.0)
-    return rate / max(prospect.rates.values()) if rate > 0 else 1.0
+    return rate / max(run_option.rates.values()) if rate > 0 else 1.0

@@ -20,7 +20,7 @@ a lease on the same model is extended on the same GPUs. What is not:
   place until another is owed more by so much that the cost is `overhead` of that time, ten leases at most. In
   the paper moves are free but for the lease that is extended; where jobs have shares of all models, as an
   agnostic policy gives them, hardly a lease is.
-- Left-over GPUs go to jobs by what these gain (`targets.turns`), not model by model.
+- Left-over GPUs go to jobs by what these gain (`time_shares.time_slices`), not model by model.
 - Jobs of equal debt go in the order of their shares and of submission; nothing is random, except that an
   agnostic policy takes the models in random order for what is left over, as the code does.
 - Priority is weight: a job of priority p counts p + 1 times. Objectives that look at no weights (`WEIGHTED`
@@ -43,9 +43,9 @@ from typing import ClassVar
 
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.time_shares.rounds import Asked, Rounds, Rules
-from scheduler.core.building_blocks.time_shares.run_options import Prospects
-from scheduler.core.building_blocks.time_shares.solver_input import Question, question_of
-from scheduler.core.building_blocks.time_shares.units import Targets, targets_of
+from scheduler.core.building_blocks.time_shares.run_options import RunOptions
+from scheduler.core.building_blocks.time_shares.solver_input import SolverInput, solver_input_of
+from scheduler.core.building_blocks.time_shares.units import TimeShares, time_shares_of
 from scheduler.core.model.plan import Decision
 from scheduler.core.model.snapshot import Memory
 from scheduler.core.solvers.errors import PartitionError, SolverError
@@ -104,7 +104,7 @@ class Gavel:
         """Change places where a lease ends; else hand out what is idle."""
         if not view.jobs:
             return Decision(grants=(), keep_running=True)
-        prospects = Prospects(view, self.reference, aware=self.aware)
+        run_options = RunOptions(view, self.reference, aware=self.aware)
         rules = Rules(
             policy="gavel",
             manner=f"{self.objective} {self.aware} {self.sharing} {self.parts}",
@@ -115,19 +115,19 @@ class Gavel:
             profiling=self.profiling if self.aware else 0.0,
             overhead=self.overhead,
         )
-        ask = partial(self._ask, view, prospects)
-        decision = Rounds(view, memory, prospects, rules, ask).decision()
+        ask = partial(self._ask, view, run_options)
+        decision = Rounds(view, memory, run_options, rules, ask).decision()
         return replace(decision, memory={**decision.memory, "objective": self.objective})
 
-    def _ask(self, view: View, prospects: Prospects) -> Asked | None:
+    def _ask(self, view: View, run_options: RunOptions) -> Asked | None:
         by_tenant = self.objective in HIERARCHICAL
-        question = question_of(view, prospects, by_tenant=by_tenant, sharing=self.sharing)
-        if question is None:
+        solver_input = solver_input_of(view, run_options, by_tenant=by_tenant, sharing=self.sharing)
+        if solver_input is None:
             return None
-        return Asked((question.digest,), partial(self._solved, view, question))
+        return Asked((solver_input.digest,), partial(self._solved, view, solver_input))
 
-    def _solved(self, view: View, question: Question) -> Targets:
-        instance, parts = question.instance, self.parts
+    def _solved(self, view: View, solver_input: SolverInput) -> TimeShares:
+        instance, parts = solver_input.instance, self.parts
         asked = {"aware": self.aware, "sharing": self.sharing and instance.pairs is not None}
         while True:
             try:
@@ -135,15 +135,15 @@ class Gavel:
             except PartitionError:
                 parts //= 2
             except SolverError:
-                return _equal_parts(question)
+                return _equal_parts(solver_input)
             else:
-                return targets_of(solution, question.jobs)
+                return time_shares_of(solution, solver_input.jobs)
 
 
-def _equal_parts(question: Question) -> Targets:
+def _equal_parts(solver_input: SolverInput) -> TimeShares:
     """Return an m-th of every model for each of m jobs."""
-    models, shares = question.instance.models, question.instance.isolated_shares()
+    models, shares = solver_input.instance.models, solver_input.instance.isolated_shares()
     return {
         (job,): {model: share for model, share in zip(models, row, strict=True) if share > 0}
-        for job, row in zip(question.jobs, shares.tolist(), strict=True)
+        for job, row in zip(solver_input.jobs, shares.tolist(), strict=True)
     }

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from scheduler.core.building_blocks.ordering import MANY, Outcome, settled_outcome
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.building_blocks.time_shares.time_slices import Turns, gpus_of
 from scheduler.core.building_blocks.time_shares.units import Unit
 from scheduler.core.fitting.capacity import Pending
@@ -27,8 +27,8 @@ MOST_GATHERED = 16
 class Lease:
     """Settles units on a copy of the view's capacity; `changing` says that those that run are up for it."""
 
-    def __init__(self, view: View, prospects: Prospects, *, changing: bool) -> None:
-        self._view, self._prospects = view, prospects
+    def __init__(self, view: View, run_options: RunOptions, *, changing: bool) -> None:
+        self._view, self._run_options = view, run_options
         self._capacity = view.capacity.fork()
         self._grants: list[Grant] = []
         self._settled: set[JobId] = set()
@@ -59,12 +59,12 @@ class Lease:
         """Return units of several GPUs that found no place, as many as others may have to move for."""
         jobs = self._view.jobs
         left = [unit for unit in chosen if self._settled.isdisjoint(unit)]
-        return [unit for unit in left if gpus_of(unit, jobs, self._prospects) > 1][:MOST_GATHERED]
+        return [unit for unit in left if gpus_of(unit, jobs, self._run_options) > 1][:MOST_GATHERED]
 
     def gpus_served(self, chosen: Mapping[Unit, str]) -> int:
         """Return the GPUs of those units that have a place."""
         served = [unit for unit in chosen if self._settled.issuperset(unit)]
-        return sum([gpus_of(unit, self._view.jobs, self._prospects) for unit in served])
+        return sum([gpus_of(unit, self._view.jobs, self._run_options) for unit in served])
 
     def _extend(self, chosen: Mapping[Unit, str]) -> None:
         """Let units stay that run on the model on which they have their turn."""
@@ -82,7 +82,7 @@ class Lease:
         """Start the unit, or move it, if it fits there; others that have no place yet may have to leave."""
         if not self._settled.isdisjoint(unit):
             return False
-        gpus, jobs = gpus_of(unit, self._view.jobs, self._prospects), self._view.jobs
+        gpus, jobs = gpus_of(unit, self._view.jobs, self._run_options), self._view.jobs
         if gpus > self._left[model]:
             return False
         shape = tuple([shape_in(self._capacity.cluster, jobs[job]) for job in unit]), gpus, model

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.time_shares.run_options import Prospects
-from scheduler.core.building_blocks.time_shares.units import Targets, Unit, name_of, unit_named
+from scheduler.core.building_blocks.time_shares.run_options import RunOptions
+from scheduler.core.building_blocks.time_shares.units import TimeShares, Unit, name_of, unit_named
 from scheduler.core.model.snapshot import JobId, Memory
 
 #: Digits after the point of seconds that are remembered.
@@ -45,13 +45,13 @@ class Ledger:
         known = {unit_named(name): dict(owed) for name, owed in memory.get("owed", {}).items()}
         self._owed: dict[Unit, dict[str, float]] = known
 
-    def settle(self, targets: Targets, prospects: Prospects) -> None:
+    def settle(self, time_shares: TimeShares, run_options: RunOptions) -> None:
         """Write down what happened since the last round."""
         view = self._view
         passed = max(0.0, view.now - self._at)
-        ran = self._receive(targets)
+        ran = self._receive(time_shares)
         owed: dict[Unit, dict[str, float]] = {}
-        for unit, shares in targets.items():
+        for unit, shares in time_shares.items():
             before, here = self._owed.get(unit, {}), ran.get(unit[0])
             if not all(job in view.jobs for job in unit):
                 # Of a job that is still leaving its GPUs, as of one that is held, the debts wait for it.
@@ -62,16 +62,16 @@ class Ledger:
                 now_owed = before.get(model, 0.0) + share * passed
                 if here is not None and here[:2] == (unit, model):
                     now_owed = max(now_owed - here[2], -self._lease_seconds - self.worth_staying(unit, model))
-                elif all(self._is_better_off(job, model, ran, targets, prospects) for job in unit):
+                elif all(self._is_better_off(job, model, ran, time_shares, run_options) for job in unit):
                     now_owed -= share * passed
                 owed[unit][model] = now_owed
         self._owed = owed
 
-    def _receive(self, targets: Targets) -> Mapping[JobId, _Stretch]:
+    def _receive(self, time_shares: TimeShares) -> Mapping[JobId, _Stretch]:
         """Add up what jobs received, and return the latest of it by job."""
         view = self._view
         ran: dict[JobId, _Stretch] = {}
-        known = {str(job) for unit in targets for job in unit}.union(map(str, view.jobs))
+        known = {str(job) for unit in time_shares for job in unit}.union(map(str, view.jobs))
         received = {job: dict(had) for job, had in self.received.items() if job in known}
         for job, running in view.running.items():
             if running.phase == "held":
@@ -87,15 +87,15 @@ class Ledger:
         job: JobId,
         model: str,
         ran: Mapping[JobId, _Stretch],
-        targets: Targets,
-        prospects: Prospects,
+        time_shares: TimeShares,
+        run_options: RunOptions,
     ) -> bool:
         """Tell whether the job was given another model in passing that is as fast for it."""
         unit, there, seconds = ran.get(job, ((), "", 0.0))
-        if not seconds or there in targets.get(unit, {}):
+        if not seconds or there in time_shares.get(unit, {}):
             return False
         known = self._view.jobs[job]
-        return prospects.speed(known, there) >= prospects.speed(known, model)
+        return run_options.speed(known, there) >= run_options.speed(known, model)
 
     def owed(self, unit: Unit, model: str) -> float:
         """Return the seconds that the unit is behind its share there; negative when it is ahead."""
@@ -114,10 +114,10 @@ class Ledger:
         cost = max([jobs[job].preemption_cost_seconds for job in unit if job in jobs], default=0.0)
         return min(cost / self._overhead, MOST_LEASES * self._lease_seconds)
 
-    def reset(self, targets: Targets) -> None:
+    def reset(self, time_shares: TimeShares) -> None:
         """Begin to count what is received anew: shares were decided. What is owed stays owed."""
         self.reset_at, self.received = self._view.now, {}
-        self._owed = {unit: owed for unit, owed in self._owed.items() if unit in targets}
+        self._owed = {unit: owed for unit, owed in self._owed.items() if unit in time_shares}
 
     def remember(self) -> dict[str, Any]:
         """Return the memory for the next round."""

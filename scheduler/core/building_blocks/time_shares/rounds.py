@@ -18,10 +18,10 @@ from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.building_blocks.time_shares.lease import Lease
 from scheduler.core.building_blocks.time_shares.ledger import Ledger
 from scheduler.core.building_blocks.time_shares.profiling import profile
-from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.building_blocks.time_shares.time_slices import Turns
 from scheduler.core.building_blocks.time_shares.units import (
-    Targets,
+    TimeShares,
     Unit,
     by_job,
     name_of,
@@ -66,7 +66,7 @@ class Asked:
 
     #: Plain values that JSON keeps as they are.
     key: Sequence[Any]
-    answer: Callable[[], Targets]
+    answer: Callable[[], TimeShares]
 
 
 class Rounds:
@@ -83,14 +83,14 @@ class Rounds:
         self,
         view: View,
         memory: Memory,
-        prospects: Prospects,
+        run_options: RunOptions,
         rules: Rules,
         ask: Callable[[], Asked | None],
         order: Callable[[Ledger], Turns] | None = None,
     ) -> None:
         if memory.get("policy") != rules.policy:
             memory = {}
-        self._view, self._prospects, self._rules, self._ask = view, prospects, rules, ask
+        self._view, self._run_options, self._rules, self._ask = view, run_options, rules, ask
         self._order = order or self._by_debts
         self._ledger = Ledger(view, memory, rules.lease_seconds, rules.overhead)
         self._targets = _targets(memory) if memory.get("manner") == rules.manner else {}
@@ -105,7 +105,7 @@ class Rounds:
     def decision(self) -> Decision:
         """Change places where a lease ends; else hand out what is idle."""
         view, rules = self._view, self._rules
-        self._ledger.settle(self._targets, self._prospects)
+        self._ledger.settle(self._targets, self._run_options)
         changing = view.now >= self._lease_ends - INSTANT_SECONDS
         if changing or not self._targets:
             self._decide_shares()
@@ -134,7 +134,7 @@ class Rounds:
     def _changed(self, turns: Turns) -> Outcome:
         """Begin a lease: everyone stands in line."""
         view, part = self._view, self._rules.profiling
-        settled = profile(view, self._prospects, turns, part) if part else set()
+        settled = profile(view, self._run_options, turns, part) if part else set()
         absent = {job for unit in self._targets if len(unit) > 1 for job in unit if job not in view.jobs}
         turns.serve_due(without(self._targets, absent) if absent else self._targets)
         turns.serve_others(settled)
@@ -146,11 +146,11 @@ class Rounds:
 
     def _laid_out(self, turns: Turns) -> Lease:
         """Find places for those that have turns."""
-        lease = Lease(self._view, self._prospects, changing=True)
+        lease = Lease(self._view, self._run_options, changing=True)
         lease.serve(turns.chosen)
         unplaced = lease.gangs_without_place(turns.chosen) if self._rules.gathers else []
         if unplaced:
-            gathered = Lease(self._view, self._prospects, changing=True)
+            gathered = Lease(self._view, self._run_options, changing=True)
             gathered.serve(turns.chosen, unplaced)
             if gathered.gpus_served(turns.chosen) > lease.gpus_served(turns.chosen):
                 return gathered
@@ -158,16 +158,16 @@ class Rounds:
 
     def _by_debts(self, ledger: Ledger) -> Turns:
         rules = self._rules
-        return Turns(self._view, self._prospects, ledger, strict=rules.strict, random=rules.random)
+        return Turns(self._view, self._run_options, ledger, strict=rules.strict, random=rules.random)
 
     def _filled(self, turns: Turns) -> Outcome:
         """Within a lease: start who is due, then whoever waits, on what is idle."""
         view, line = self._view, turns.line
-        lease = Lease(view, self._prospects, changing=False)
+        lease = Lease(view, self._run_options, changing=False)
         if len(view.running) == len(view.jobs) or not lease.has_room:
             return lease.outcome(line)
         for unit, model in self._due.items():
-            if all(job in view.jobs and self._prospects.of(view.jobs[job]) for job in unit):
+            if all(job in view.jobs and self._run_options.of(view.jobs[job]) for job in unit):
                 lease.start(unit, model)
             elif view.now < self._patience_ends - INSTANT_SECONDS:
                 self._expects.update(unit)
@@ -203,7 +203,7 @@ class Rounds:
         said: dict[JobId, tuple[Reason, ...]] = {}
         known: dict[tuple[tuple[str, float], ...], tuple[Reason, ...]] = {}
         for job in outcome.queue:
-            if self._prospects.of(self._view.jobs[job]) is None:
+            if self._run_options.of(self._view.jobs[job]) is None:
                 said[job] = (runs_nowhere(self._view.jobs[job]),)
                 continue
             own = tuple([(model, round(share, 2)) for model, share in _largest_first(shares.get(job, {}))])
@@ -227,7 +227,7 @@ class Rounds:
         return {name: value for name, value in memory.items() if value != {} or name == "targets"}
 
 
-def _targets(memory: Memory) -> Targets:
+def _targets(memory: Memory) -> TimeShares:
     known: Mapping[str, Mapping[str, float]] = {**memory.get("targets", {}), **memory.get("shared", {})}
     return {unit_named(name): dict(shares) for name, shares in known.items()}
 

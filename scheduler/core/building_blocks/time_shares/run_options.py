@@ -21,7 +21,7 @@ MOST_RATIO = 1 / NEGLIGIBLE
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
+class RunOption:
     """What awaits a job on the models on which it can run here."""
 
     #: The size at which it is planned, in GPUs.
@@ -34,7 +34,7 @@ class Prospect:
     unit: float
 
 
-class Prospects:
+class RunOptions:
     """What awaits the jobs of a view; None is for a job that can run on no model of it.
 
     `reference` is the model on which run times hold. To whom is not `aware` of speeds all models are alike.
@@ -47,11 +47,11 @@ class Prospects:
         #: GPUs by model that the view could hand out if none of its jobs ran.
         self.gpus: Mapping[str, int] = {model: gpus for model, gpus in offered.items() if gpus > 0}
         self._sizes: dict[object, tuple[int, tuple[str, ...]]] = {}
-        self._known: dict[JobId, Prospect | None] = {}
+        self._known: dict[JobId, RunOption | None] = {}
         #: Jobs that ask for the same and are as fast have the same before them.
-        self._alike: dict[object, Prospect | None] = {}
+        self._alike: dict[object, RunOption | None] = {}
 
-    def of(self, job: Job) -> Prospect | None:
+    def of(self, job: Job) -> RunOption | None:
         """Return what awaits the job."""
         if job.id not in self._known:
             self._known[job.id] = self._look(job)
@@ -59,26 +59,26 @@ class Prospects:
 
     def speed(self, job: Job, model: str) -> float:
         """Return how fast it is there relative to its best; to whom is not aware, 1 wherever it runs."""
-        prospect = self.of(job)
-        speed = prospect.speeds.get(model, 0.0) if prospect else 0.0
+        run_option = self.of(job)
+        speed = run_option.speeds.get(model, 0.0) if run_option else 0.0
         return speed if self._aware else float(speed > 0)
 
     def steps_left(self, job: Job) -> float:
         """Return the samples that are left to do, about."""
-        prospect, view = self.of(job), self._view
-        assert prospect is not None
+        run_option, view = self.of(job), self._view
+        assert run_option is not None
         running, default = view.running.get(job.id), view.default_time_limit_seconds
         seconds = work_left_seconds(believed(job), running, view.now, default, self._reference)
-        return seconds * prospect.unit * job.gpus / prospect.gpus
+        return seconds * run_option.unit * job.gpus / run_option.gpus
 
-    def _look(self, job: Job) -> Prospect | None:
+    def _look(self, job: Job) -> RunOption | None:
         shape = shape_in(self._empty.cluster, job)
         alike = shape, *job.throughput.items()
         if alike not in self._alike:
             if shape not in self._sizes:
                 self._sizes[shape] = self._fitting(job)
             size, models = self._sizes[shape]
-            self._alike[alike] = self._prospect(job, size, models) if models else None
+            self._alike[alike] = self._run_option(job, size, models) if models else None
         return self._alike[alike]
 
     def _fitting(self, job: Job) -> tuple[int, tuple[str, ...]]:
@@ -91,7 +91,7 @@ class Prospects:
                 return size, tuple(models)
         return 0, ()
 
-    def _prospect(self, job: Job, gpus: int, models: Sequence[str]) -> Prospect | None:
+    def _run_option(self, job: Job, gpus: int, models: Sequence[str]) -> RunOption | None:
         known = believed(job)
         speeds = relative_speeds(known, models, self._reference)
         best = max([speeds[model] for model in models])
@@ -102,7 +102,7 @@ class Prospects:
         unit = (known.throughput.get(self._reference) or max(stated)) if stated else 1.0
         unit *= gpus / job.gpus
         running = {model: speeds[model] for model in models if speeds[model] > 0}
-        return Prospect(
+        return RunOption(
             gpus=gpus,
             rates={model: speed * unit for model, speed in running.items()},
             speeds={model: speed / best for model, speed in running.items()},

@@ -12,7 +12,7 @@ import numpy as np
 
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.sharing import weights_of
-from scheduler.core.building_blocks.time_shares.run_options import Prospect, Prospects
+from scheduler.core.building_blocks.time_shares.run_options import RunOption, RunOptions
 from scheduler.core.model.snapshot import Job, JobId
 from scheduler.core.solvers.checking import ABSURD, checked_instance
 from scheduler.core.solvers.instance import Floats, Instance, Pairs
@@ -22,7 +22,7 @@ _Kind = tuple[str, int, tuple[tuple[str, float], ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SolverInput:
     """The jobs that can run here on some model, as an instance, whose order is that of `jobs`."""
 
     instance: Instance
@@ -41,47 +41,49 @@ class Question:
         return digest
 
 
-def question_of(view: View, prospects: Prospects, *, by_tenant: bool, sharing: bool) -> Question | None:
-    """Return the question; None when no job could run. Pairs are asked about only when `sharing`.
+def solver_input_of(
+    view: View, run_options: RunOptions, *, by_tenant: bool, sharing: bool
+) -> SolverInput | None:
+    """Return what to ask a solver; None when no job could run. Pairs are asked about only when `sharing`.
 
     The weights of the view's members are their tenants', when the objective looks at them (`by_tenant`), and
     else those of each of their jobs. A job of priority p counts p + 1 times, below 0 1 / (1 - p) times.
     """
     rows = [
-        (job, prospect)
+        (job, run_option)
         for job in [view.jobs[number] for number in sorted(view.jobs)]
-        if (prospect := prospects.of(job)) is not None
+        if (run_option := run_options.of(job)) is not None
     ]
     if not rows:
         return None
-    models, weights = tuple(prospects.gpus), believed_weights(view)
+    models, weights = tuple(run_options.gpus), believed_weights(view)
     tenants = {tenant: place for place, tenant in enumerate(weights)}
     kinds: dict[_Kind, int] = {}
-    for job, prospect in rows:
-        kinds.setdefault(_kind(job, prospect), len(kinds))
+    for job, run_option in rows:
+        kinds.setdefault(_kind(job, run_option), len(kinds))
     instance = checked_instance(
         names=[str(job.id) for job, _ in rows],
         models=models,
-        gpus=list(prospects.gpus.values()),
+        gpus=list(run_options.gpus.values()),
         price=[_price(view.prices.get(model, 1.0)) for model in models],
-        throughput=[[prospect.rates.get(model, 0.0) for model in models] for _, prospect in rows],
-        gang=[prospect.gpus for _, prospect in rows],
+        throughput=[[run_option.rates.get(model, 0.0) for model in models] for _, run_option in rows],
+        gang=[run_option.gpus for _, run_option in rows],
         weight=[weight_of(job) * (1.0 if by_tenant else weights[job.tenant]) for job, _ in rows],
-        steps_left=[prospects.steps_left(job) for job, _ in rows],
+        steps_left=[run_options.steps_left(job) for job, _ in rows],
         age_seconds=[max(0.0, view.now - job.submitted_at) for job, _ in rows],
         slo_seconds=[math.inf if job.deadline_at is None else job.deadline_at - view.now for job, _ in rows],
         entity=[tenants[job.tenant] for job, _ in rows],
         entities=list(tenants),
         entity_weight=list(weights.values()),
-        kind=[kinds[_kind(job, prospect)] for job, prospect in rows],
+        kind=[kinds[_kind(job, run_option)] for job, run_option in rows],
         kinds=[str(place) for place in range(len(kinds))],
         pairs=_pairs(view, kinds, models) if sharing else None,
     )
-    return Question(instance, tuple([job.id for job, _ in rows]))
+    return SolverInput(instance, tuple([job.id for job, _ in rows]))
 
 
-def _kind(job: Job, prospect: Prospect) -> _Kind:
-    return job.application, prospect.gpus, tuple(prospect.rates.items())
+def _kind(job: Job, run_option: RunOption) -> _Kind:
+    return job.application, run_option.gpus, tuple(run_option.rates.items())
 
 
 def believed_weights(view: View) -> dict[str, float]:

@@ -15,8 +15,8 @@ from typing import Any
 
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.time_shares.ledger import Ledger
-from scheduler.core.building_blocks.time_shares.run_options import Prospects
-from scheduler.core.building_blocks.time_shares.units import SHARE_DIGITS, Targets, Unit
+from scheduler.core.building_blocks.time_shares.run_options import RunOptions
+from scheduler.core.building_blocks.time_shares.units import SHARE_DIGITS, TimeShares, Unit
 from scheduler.core.model.snapshot import Job, JobId
 
 #: To move a job that runs up to an idle model, or to give it another than the one it has, must be worth this.
@@ -27,13 +27,13 @@ class Turns:
     """Who runs where in the lease to come. `strict`: whoever has the higher priority goes first."""
 
     def __init__(
-        self, view: View, prospects: Prospects, ledger: Ledger, *, strict: bool, random: bool = False
+        self, view: View, run_options: RunOptions, ledger: Ledger, *, strict: bool, random: bool = False
     ) -> None:
-        self._view, self._prospects, self._ledger, self._strict = view, prospects, ledger, strict
-        self._models = list(prospects.gpus)
+        self._view, self._run_options, self._ledger, self._strict = view, run_options, ledger, strict
+        self._models = list(run_options.gpus)
         if random:
             view.rng.shuffle(self._models)
-        self._free = dict(prospects.gpus)
+        self._free = dict(run_options.gpus)
         #: The units that have a turn and the model, the most important first.
         self.chosen: dict[Unit, str] = {}
         self._taken: set[JobId] = set()
@@ -48,9 +48,9 @@ class Turns:
         self.chosen[unit] = model
         return True
 
-    def serve_due(self, targets: Targets) -> None:
+    def serve_due(self, time_shares: TimeShares) -> None:
         """Give turns to those that should have had more of their time there."""
-        for _, unit, model in sorted(self._due(targets)):
+        for _, unit, model in sorted(self._due(time_shares)):
             self.give(unit, model)
 
     def serve_others(self, settled: Collection[JobId] = ()) -> None:
@@ -58,7 +58,7 @@ class Turns:
 
         Who is `settled` stays on the model that was chosen.
         """
-        jobs = [job for job in self.line if self._prospects.of(job)]
+        jobs = [job for job in self.line if self._run_options.of(job)]
         for _ in self._models:
             for job in jobs:
                 if job.id not in self._taken and any(self._free.values()):
@@ -73,20 +73,20 @@ class Turns:
 
     def preferred(self, job: Job) -> Sequence[str]:
         """Return the models the job can run on, the fastest first; the one it has if about as good."""
-        speed = {model: self._prospects.speed(job, model) for model in self._models}
+        speed = {model: self._run_options.speed(job, model) for model in self._models}
         running = self._view.running.get(job.id)
         if running is not None and running.gpu_model in speed:
             speed[running.gpu_model] *= WORTH_MOVING
         return sorted([model for model in self._models if speed[model] > 0], key=lambda model: -speed[model])
 
-    def _due(self, targets: Targets) -> Iterable[tuple[tuple[Any, ...], Unit, str]]:
+    def _due(self, time_shares: TimeShares) -> Iterable[tuple[tuple[Any, ...], Unit, str]]:
         jobs, owed = self._view.jobs, self._ledger.owed
-        for unit, shares in targets.items():
-            if all(job in jobs and self._prospects.of(jobs[job]) for job in unit):
+        for unit, shares in time_shares.items():
+            if all(job in jobs and self._run_options.of(jobs[job]) for job in unit):
                 first = min([(jobs[job].submitted_at, job) for job in unit])
                 priority = max([jobs[job].priority for job in unit]) if self._strict else 0
                 for model, share in shares.items():
-                    speed = max([self._prospects.speed(jobs[job], model) for job in unit])
+                    speed = max([self._run_options.speed(jobs[job], model) for job in unit])
                     lead = owed(unit, model) + self._ledger.worth_staying(unit, model)
                     yield (-priority, -lead, -round(share, SHARE_DIGITS), first, -speed), unit, model
 
@@ -103,9 +103,9 @@ class Turns:
             if len(unit) > 1 or unit[0] in settled:
                 continue
             job = self._view.jobs[unit[0]]
-            here = self._prospects.speed(job, model)
+            here = self._run_options.speed(job, model)
             for better in self.preferred(job):
-                there = self._prospects.speed(job, better)
+                there = self._run_options.speed(job, better)
                 if there >= here * WORTH_MOVING and self._free[better] >= self._gpus(unit):
                     gains.append((here / there, unit, better))
         moved = set()
@@ -118,11 +118,11 @@ class Turns:
         return bool(moved)
 
     def _gpus(self, unit: Unit) -> int:
-        return gpus_of(unit, self._view.jobs, self._prospects)
+        return gpus_of(unit, self._view.jobs, self._run_options)
 
 
-def gpus_of(unit: Unit, jobs: Mapping[JobId, Job], prospects: Prospects) -> int:
+def gpus_of(unit: Unit, jobs: Mapping[JobId, Job], run_options: RunOptions) -> int:
     """Return the GPUs that the unit takes; its jobs, if several, take as many each."""
-    prospect = prospects.of(jobs[unit[0]])
-    assert prospect is not None
-    return prospect.gpus
+    run_option = run_options.of(jobs[unit[0]])
+    assert run_option is not None
+    return run_option.gpus

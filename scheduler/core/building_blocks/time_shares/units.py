@@ -12,7 +12,7 @@ from scheduler.core.solvers.solution import SharedTime, Solution
 #: One job, or two that run on the same GPUs, the lower id first.
 Unit = tuple[JobId, ...]
 #: Parts of wall-clock time by unit and GPU model.
-Targets = dict[Unit, dict[str, float]]
+TimeShares = dict[Unit, dict[str, float]]
 
 #: A share below this is the solver's rounding.
 NEGLIGIBLE_SHARE = 1e-6
@@ -30,23 +30,23 @@ def unit_named(name: str) -> Unit:
     return tuple([JobId(int(job)) for job in name.split("+")])
 
 
-def targets_of(solution: Solution, jobs: Sequence[JobId]) -> Targets:
+def time_shares_of(solution: Solution, jobs: Sequence[JobId]) -> TimeShares:
     """Return the shares of a solution, `jobs` being those of its instance, in its order."""
     models = solution.instance.models
-    targets: Targets = {}
+    time_shares: TimeShares = {}
     for row, shares in zip(jobs, solution.alone.tolist(), strict=True):
-        _add(targets, (row,), dict(zip(models, shares, strict=True)))
+        _add(time_shares, (row,), dict(zip(models, shares, strict=True)))
     for part in solution.shared:
         for (first, second), weight in _couples(part):
             unit = tuple(sorted((jobs[first], jobs[second])))
-            _add(targets, unit, dict(zip(models, (weight * part.time).tolist(), strict=True)))
-    return targets
+            _add(time_shares, unit, dict(zip(models, (weight * part.time).tolist(), strict=True)))
+    return time_shares
 
 
-def by_job(targets: Targets) -> dict[JobId, dict[str, float]]:
+def by_job(time_shares: TimeShares) -> dict[JobId, dict[str, float]]:
     """Return the shares of each job on each model, alone and in company."""
     shares: dict[JobId, dict[str, float]] = {}
-    for unit, parts in targets.items():
+    for unit, parts in time_shares.items():
         for job in unit:
             own = shares.setdefault(job, {})
             for model, share in parts.items():
@@ -54,20 +54,20 @@ def by_job(targets: Targets) -> dict[JobId, dict[str, float]]:
     return shares
 
 
-def without(targets: Targets, gone: set[JobId]) -> Targets:
+def without(time_shares: TimeShares, gone: set[JobId]) -> TimeShares:
     """Return the targets when some jobs are gone; who was to share with one of them has that time alone."""
-    kept: Targets = {}
-    for unit, parts in targets.items():
+    kept: TimeShares = {}
+    for unit, parts in time_shares.items():
         left = tuple([job for job in unit if job not in gone])
         if left:
             _add(kept, left, parts)
     return kept
 
 
-def _add(targets: Targets, unit: Unit, shares: Mapping[str, float]) -> None:
+def _add(time_shares: TimeShares, unit: Unit, shares: Mapping[str, float]) -> None:
     for model, share in shares.items():
         if share > NEGLIGIBLE_SHARE:
-            own = targets.setdefault(unit, {})
+            own = time_shares.setdefault(unit, {})
             own[model] = own.get(model, 0.0) + share
 
 

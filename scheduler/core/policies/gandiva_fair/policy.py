@@ -42,10 +42,10 @@ from scheduler.core.building_blocks.entitlement import Claim, Holdings, claim_of
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.time_shares.ledger import Ledger
 from scheduler.core.building_blocks.time_shares.rounds import Asked, Rounds, Rules
-from scheduler.core.building_blocks.time_shares.run_options import Prospect, Prospects
+from scheduler.core.building_blocks.time_shares.run_options import RunOption, RunOptions
 from scheduler.core.building_blocks.time_shares.solver_input import believed_weights, weight_of
 from scheduler.core.building_blocks.time_shares.time_slices import Turns
-from scheduler.core.building_blocks.time_shares.units import NEGLIGIBLE_SHARE, Targets
+from scheduler.core.building_blocks.time_shares.units import NEGLIGIBLE_SHARE, TimeShares
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Decision, LedgerLine
 from scheduler.core.model.snapshot import Job, Memory
@@ -98,10 +98,10 @@ class GandivaFair:
             memory = {}
         if not view.jobs:
             return _nobody(memory)
-        prospects = Prospects(view)
+        run_options = RunOptions(view)
         stride = Stride(view, memory.get("stride", {}))
         price = self.price if self.trading else ""
-        books = _Books(view, prospects, memory.get("books", {}), price)
+        books = _Books(view, run_options, memory.get("books", {}), price)
         stride.settle(books.parts)
         rules = Rules(
             policy="gandiva_fair",
@@ -113,9 +113,9 @@ class GandivaFair:
         )
 
         def order(ledger: Ledger) -> Turns:
-            return StrideTurns(view, prospects, ledger, stride, books.parts, self.quantum_seconds)
+            return StrideTurns(view, run_options, ledger, stride, books.parts, self.quantum_seconds)
 
-        decision = Rounds(view, memory, prospects, rules, books.ask, order).decision()
+        decision = Rounds(view, memory, run_options, rules, books.ask, order).decision()
         return replace(
             decision,
             memory={**decision.memory, "books": books.written, "stride": stride.remember(decision)},
@@ -136,8 +136,8 @@ class _Books:
     and `trades`; there are none without a `price`. `lines` say what of it changed in this round.
     """
 
-    def __init__(self, view: View, prospects: Prospects, written: Mapping[str, Any], price: str) -> None:
-        self._view, self._prospects, self._price = view, prospects, price
+    def __init__(self, view: View, run_options: RunOptions, written: Mapping[str, Any], price: str) -> None:
+        self._view, self._run_options, self._price = view, run_options, price
         self.written = written
         self.lines: tuple[LedgerLine, ...] = ()
 
@@ -152,23 +152,23 @@ class _Books:
         if not users:
             return None
         known: dict[object, str] = {}
-        digest = zlib.crc32(repr((believed_weights(self._view), self._prospects.gpus)).encode())
+        digest = zlib.crc32(repr((believed_weights(self._view), self._run_options.gpus)).encode())
         for user, jobs in users.items():
             said = [repr(user)]
-            for job, prospect in jobs:
+            for job, run_option in jobs:
                 # Numbers are slow to put into words, and most jobs are like others.
-                alike = prospect.gpus, *prospect.speeds.items()
+                alike = run_option.gpus, *run_option.speeds.items()
                 if alike not in known:
                     known[alike] = repr(alike)
                 said.append(f"{job.id} {job.priority} {job.estimated} {known[alike]}")
             digest = zlib.crc32("|".join(said).encode(), digest)
         return Asked((digest,), partial(self._decided, users))
 
-    def _decided(self, users: Mapping[User, Sequence[tuple[Job, Prospect]]]) -> Targets:
-        gpus = self._prospects.gpus
+    def _decided(self, users: Mapping[User, Sequence[tuple[Job, RunOption]]]) -> TimeShares:
+        gpus = self._run_options.gpus
         # Users of a tenant count alike.
         claims = {
-            user: claim_of(1.0, [(prospect.gpus, prospect.speeds) for _, prospect in jobs])
+            user: claim_of(1.0, [(run_option.gpus, run_option.speeds) for _, run_option in jobs])
             for user, jobs in users.items()
         }
         before = self._entitled(claims)
@@ -185,39 +185,39 @@ class _Books:
             "trades": [_entry(one) for one in trades],
         }
         self.lines = tuple([*_entitled_lines(earlier, self.written), *_trade_lines(earlier, trades, rates)])
-        targets: Targets = {}
+        time_shares: TimeShares = {}
         for user, jobs in users.items():
-            targets.update(_divided(held[user], jobs))
-        return targets
+            time_shares.update(_divided(held[user], jobs))
+        return time_shares
 
     def _entitled(self, claims: Mapping[User, Claim]) -> Holdings[User]:
         weights = believed_weights(self._view)
         groups: dict[str, tuple[float, dict[User, Claim]]] = {}
         for user, claim in claims.items():
             groups.setdefault(user[0], (weights[user[0]], {}))[1][user] = claim
-        parts = entitled_within(self._prospects.gpus, groups)
+        parts = entitled_within(self._run_options.gpus, groups)
         return {user: held for within in parts.values() for user, held in within.items()}
 
-    def _users(self) -> dict[User, list[tuple[Job, Prospect]]]:
+    def _users(self) -> dict[User, list[tuple[Job, RunOption]]]:
         """Return the jobs of each user that can run here."""
-        users: dict[User, list[tuple[Job, Prospect]]] = {}
+        users: dict[User, list[tuple[Job, RunOption]]] = {}
         for number in sorted(self._view.jobs):
             job = self._view.jobs[number]
-            prospect = self._prospects.of(job)
-            if prospect is not None:
-                users.setdefault(user_of(job), []).append((job, prospect))
+            run_option = self._run_options.of(job)
+            if run_option is not None:
+                users.setdefault(user_of(job), []).append((job, run_option))
         return dict(sorted(users.items()))
 
 
-def _rates(jobs: Sequence[tuple[Job, Prospect]], gpus: Mapping[str, int]) -> dict[str, float]:
+def _rates(jobs: Sequence[tuple[Job, RunOption]], gpus: Mapping[str, int]) -> dict[str, float]:
     """Return what a GPU of each model is worth to the user, where the speed of all its jobs is known there.
 
     By tickets, the speeds of its jobs relative to their best; the ratio of two models' is its speed-up.
     """
     known: dict[str, float] = {}
     for model in gpus:
-        if all(model in prospect.speeds and _is_known(job, model) for job, prospect in jobs):
-            known[model] = sum([weight_of(job) * prospect.speeds[model] for job, prospect in jobs])
+        if all(model in run_option.speeds and _is_known(job, model) for job, run_option in jobs):
+            known[model] = sum([weight_of(job) * run_option.speeds[model] for job, run_option in jobs])
     return known
 
 
@@ -226,31 +226,33 @@ def _is_known(job: Job, model: str) -> bool:
 
 
 def _fastest_first(
-    users: Mapping[User, Sequence[tuple[Job, Prospect]]], gpus: Mapping[str, int]
+    users: Mapping[User, Sequence[tuple[Job, RunOption]]], gpus: Mapping[str, int]
 ) -> list[str]:
     """Return the models by how fast all jobs are there together."""
     speed = dict.fromkeys(gpus, 0.0)
     for jobs in users.values():
-        for _, prospect in jobs:
-            for model, relative in prospect.speeds.items():
-                speed[model] += relative * prospect.gpus
+        for _, run_option in jobs:
+            for model, relative in run_option.speeds.items():
+                speed[model] += relative * run_option.gpus
     return sorted(speed, key=lambda model: (-speed[model], model))
 
 
-def _divided(held: Mapping[str, float], jobs: Sequence[tuple[Job, Prospect]]) -> Targets:
+def _divided(held: Mapping[str, float], jobs: Sequence[tuple[Job, RunOption]]) -> TimeShares:
     """Return the shares of a user's jobs: equal parts of what it holds, by their tickets."""
     claims = {
-        job.id: Claim(weight_of(job), prospect.gpus, dict.fromkeys(prospect.speeds, float(prospect.gpus)))
-        for job, prospect in jobs
+        job.id: Claim(
+            weight_of(job), run_option.gpus, dict.fromkeys(run_option.speeds, float(run_option.gpus))
+        )
+        for job, run_option in jobs
     }
     parts = entitled(held, claims)
-    targets: Targets = {}
-    for job, prospect in jobs:
-        shares = {model: gpus / prospect.gpus for model, gpus in parts[job.id].items()}
+    time_shares: TimeShares = {}
+    for job, run_option in jobs:
+        shares = {model: gpus / run_option.gpus for model, gpus in parts[job.id].items()}
         shares = {model: share for model, share in shares.items() if share > NEGLIGIBLE_SHARE}
         if shares:
-            targets[job.id,] = shares
-    return targets
+            time_shares[job.id,] = shares
+    return time_shares
 
 
 def _by_tenant(holdings: Holdings[User]) -> dict[str, dict[str, float]]:

@@ -15,7 +15,7 @@ leads, one on a model at a time, unless that drives someone else further than th
 
 What that comes to, as tests show on random clusters where gangs leave no hole: from any arrival on, a user is
 within a quantum of the largest gang of its part, so within any window it is within two. Debts of single jobs
-(`targets.ledger`) do not keep that: a user with many jobs may be behind with all of them at once.
+(`time_shares.ledger`) do not keep that: a user with many jobs may be behind with all of them at once.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from typing import Any
 
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.time_shares.ledger import Ledger
-from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.building_blocks.time_shares.time_slices import Turns
-from scheduler.core.building_blocks.time_shares.units import Targets, Unit
+from scheduler.core.building_blocks.time_shares.units import TimeShares, Unit
 from scheduler.core.model.plan import Decision
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
@@ -145,18 +145,18 @@ class StrideTurns(Turns):
     def __init__(
         self,
         view: View,
-        prospects: Prospects,
+        run_options: RunOptions,
         ledger: Ledger,
         stride: Stride,
         parts: Parts,
         quantum_seconds: float,
     ) -> None:
-        super().__init__(view, prospects, ledger, strict=False)
+        super().__init__(view, run_options, ledger, strict=False)
         self._stride, self._parts, self._quantum_seconds = stride, parts, quantum_seconds
 
-    def serve_due(self, targets: Targets) -> None:
+    def serve_due(self, time_shares: TimeShares) -> None:
         """Give turns by stride, on each model to those that have targets there."""
-        candidates = self._candidates(targets)
+        candidates = self._candidates(time_shares)
         largest: dict[str, int] = {}
         for (_, model), line in candidates.items():
             largest[model] = max(largest.get(model, 0), *[self._gpus(unit) for _, unit in line])
@@ -176,14 +176,14 @@ class StrideTurns(Turns):
             if unit is not None:
                 heapq.heappush(queue, (behind + self._gpus(unit) * self._quantum_seconds, (user, model)))
 
-    def _candidates(self, targets: Targets) -> dict[tuple[User, str], list[tuple[float, Unit]]]:
+    def _candidates(self, time_shares: TimeShares) -> dict[tuple[User, str], list[tuple[float, Unit]]]:
         """Return the jobs of each user with a target on a model and what they are owed there, most first.
 
         Who runs on another model comes later: its user has its part of both whichever of its jobs is where.
         """
         found: dict[tuple[User, str], list[tuple[Any, ...]]] = {}
         patience = MOVE_QUANTA * self._quantum_seconds
-        for (priority, owed, *others), unit, model in self._due(targets):
+        for (priority, owed, *others), unit, model in self._due(time_shares):
             running = self._view.running.get(unit[0])
             later = patience if running is not None and running.gpu_model != model else 0.0
             user = user_of(self._view.jobs[unit[0]])

@@ -27,7 +27,7 @@ from typing import Any
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import work_left_seconds
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
-from scheduler.core.building_blocks.time_shares.run_options import Prospect, Prospects, believed
+from scheduler.core.building_blocks.time_shares.run_options import RunOption, RunOptions, believed
 from scheduler.core.building_blocks.time_shares.solver_input import believed_weights, weight_of
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.model.snapshot import Job, Memory
@@ -63,25 +63,25 @@ class App:
         return self.done + self.left
 
 
-def apps_of(view: View, prospects: Prospects) -> tuple[App, ...]:
+def apps_of(view: View, run_options: RunOptions) -> tuple[App, ...]:
     """Return the apps of a view, by their earliest jobs; jobs that can run on nothing here are in none."""
     weights = believed_weights(view)
-    members: dict[str, list[tuple[Job, Prospect]]] = {}
+    members: dict[str, list[tuple[Job, RunOption]]] = {}
     for number in sorted(view.jobs):
         job = view.jobs[number]
-        prospect = prospects.of(job)
-        if prospect is not None:
-            members.setdefault(name_of(job), []).append((job, prospect))
+        run_option = run_options.of(job)
+        if run_option is not None:
+            members.setdefault(name_of(job), []).append((job, run_option))
     return tuple([_app(name, pairs, weights, view) for name, pairs in members.items()])
 
 
-def weights_by_app(view: View, prospects: Prospects) -> dict[str, float]:
+def weights_by_app(view: View, run_options: RunOptions) -> dict[str, float]:
     """Return the weight of every app of the view, as in `apps_of`."""
     weights = believed_weights(view)
     found: dict[str, float] = {}
     for number in sorted(view.jobs):
         job = view.jobs[number]
-        if prospects.of(job) is not None:
+        if run_options.of(job) is not None:
             name = name_of(job)
             found[name] = max(found.get(name, 0.0), weights[job.tenant] * weight_of(job))
     return found
@@ -92,19 +92,19 @@ def name_of(job: Job) -> str:
     return f"{job.tenant}/{job.search}" if job.search else str(job.id)
 
 
-def _app(name: str, members: list[tuple[Job, Prospect]], weights: Mapping[str, float], view: View) -> App:
+def _app(name: str, members: list[tuple[Job, RunOption]], weights: Mapping[str, float], view: View) -> App:
     members.sort(key=lambda pair: (pair[0].submitted_at, pair[0].id))
     gpus, done, left, weight = 0, 0.0, 0.0, 0.0
     runnable: dict[str, int] = {}
     reached: dict[str, float] = {}
-    for job, prospect in members:
-        gpus += prospect.gpus
+    for job, run_option in members:
+        gpus += run_option.gpus
         weight = max(weight, weight_of(job))
-        before, after = _work(job, prospect, view)
+        before, after = _work(job, run_option, view)
         done, left = done + before, left + after
-        for model, speed in prospect.speeds.items():
-            runnable[model] = runnable.get(model, 0) + prospect.gpus
-            reached[model] = reached.get(model, 0.0) + prospect.gpus * speed
+        for model, speed in run_option.speeds.items():
+            runnable[model] = runnable.get(model, 0) + run_option.gpus
+            reached[model] = reached.get(model, 0.0) + run_option.gpus * speed
     tenant = members[0][0].tenant
     return App(
         name=name,
@@ -120,17 +120,17 @@ def _app(name: str, members: list[tuple[Job, Prospect]], weights: Mapping[str, f
     )
 
 
-def _work(job: Job, prospect: Prospect, view: View) -> tuple[float, float]:
+def _work(job: Job, run_option: RunOption, view: View) -> tuple[float, float]:
     """Return what the job did and what it has left, in GPU-seconds of its best model here."""
     running, known = view.running.get(job.id), believed(job)
     seconds = work_left_seconds(known, running, view.now, view.default_time_limit_seconds)
     # A second of the job's own gang on the model that its run time holds on is `unit` samples (at the size
     # planned); its best model makes `best` of them.
-    best = max(prospect.rates.values())
-    left = seconds * job.gpus * prospect.unit / best
+    best = max(run_option.rates.values())
+    left = seconds * job.gpus * run_option.unit / best
     done = 0.0
     if job.attained_service or running is not None:
-        at_best = {model: rate / best for model, rate in prospect.rates.items()}
+        at_best = {model: rate / best for model, rate in run_option.rates.items()}
         done = sum([had * at_best.get(model, 1.0) for model, had in job.attained_service.items()])
         if running is not None:
             had = attained_service(job, running, view.now) - attained_service(job, None, view.now)
@@ -157,18 +157,18 @@ def even_rate(app: App, gpus: Mapping[str, int], contention: float) -> float:
     )
 
 
-def rate_here(app: App, view: View, prospects: Prospects) -> float:
+def rate_here(app: App, view: View, run_options: RunOptions) -> float:
     """Return the work a second that the app does with what it holds now; 0 when none of it runs."""
-    return sum([_rate_of(job, view, prospects) for job in app.jobs])
+    return sum([_rate_of(job, view, run_options) for job in app.jobs])
 
 
-def _rate_of(job: Job, view: View, prospects: Prospects) -> float:
-    running, prospect = view.running.get(job.id), prospects.of(job)
-    if running is None or prospect is None:
+def _rate_of(job: Job, view: View, run_options: RunOptions) -> float:
+    running, run_option = view.running.get(job.id), run_options.of(job)
+    if running is None or run_option is None:
         return 0.0
     gpus = sum(map(len, running.replicas))
     # It runs there, whatever its throughput says.
-    rate = gpus * (prospect.speeds.get(running.gpu_model) or 1.0)
+    rate = gpus * (run_option.speeds.get(running.gpu_model) or 1.0)
     holding = view.capacity.pending.get(running.jobs)
     if holding is not None and is_spread(holding, view):
         rate *= spread_speed(job, running.gpu_model)
@@ -192,9 +192,9 @@ def rho(elapsed: float, left: float, alone: float) -> float:
     return (elapsed + left) / alone
 
 
-def rho_now(app: App, view: View, prospects: Prospects, contention: float) -> float | None:
+def rho_now(app: App, view: View, run_options: RunOptions, contention: float) -> float | None:
     """Return the rho that the app comes to if it keeps what it holds; None when none of it runs."""
-    rate, even = rate_here(app, view, prospects), even_rate(app, prospects.gpus, contention)
+    rate, even = rate_here(app, view, run_options), even_rate(app, run_options.gpus, contention)
     if not (rate > 0 and even > 0):
         return None
     return rho(elapsed_seconds(app, view.now), app.left / rate, app.work / even)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import runs_nowhere
-from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.model import wording
 from scheduler.core.model.plan import LedgerLine, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId
@@ -138,7 +138,7 @@ class Books:
         self,
         queue: Iterable[JobId],
         told: Mapping[str, Told],
-        prospects: Prospects,
+        run_options: RunOptions,
         next_end: float | None,
     ) -> dict[JobId, tuple[Reason, ...]]:
         """Return why each of those waits."""
@@ -147,7 +147,7 @@ class Books:
         known: dict[Told, tuple[Reason, ...]] = {}
         for number in queue:
             job = self._view.jobs[number]
-            if prospects.of(job) is None:
+            if run_options.of(job) is None:
                 said[number] = (runs_nowhere(job),)
                 continue
             entry = told.get(name_of(job))

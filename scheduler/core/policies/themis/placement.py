@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from scheduler.core.building_blocks.ordering import Outcome, settled_outcome
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.building_blocks.time_shares.units import Unit
 from scheduler.core.fitting.demand import demand_of_grant, shape_in
 from scheduler.core.fitting.holding import Holding
@@ -22,8 +22,8 @@ from scheduler.core.model.snapshot import Job, JobId
 class Seating:
     """Seats jobs one after the other; those of `movable` holdings may have to leave, all others stay."""
 
-    def __init__(self, view: View, prospects: Prospects, movable: Iterable[Unit]) -> None:
-        self._view, self._prospects = view, prospects
+    def __init__(self, view: View, run_options: RunOptions, movable: Iterable[Unit]) -> None:
+        self._view, self._run_options = view, run_options
         self.capacity = view.capacity.fork()
         #: Those that may have to leave: who has the least claim last.
         self._movable: dict[Unit, Holding] = {}
@@ -94,13 +94,13 @@ class Seating:
 
     def start(self, job: Job, model: str, locality: Locality = Locality.ANY) -> bool:
         """Start the job on that model, or move it there, on GPUs that are free."""
-        prospect = self._prospects.of(job)
-        if prospect is None or job.id in self._settled or prospect.gpus > self.free(model):
+        run_option = self._run_options.of(job)
+        if run_option is None or job.id in self._settled or run_option.gpus > self.free(model):
             return False
         shape = shape_in(self.capacity.cluster, job), model, locality
         if shape in self._misfits:
             return False
-        grant = Grant(jobs=(job.id,), gpus=prospect.gpus, gpu_model=model, locality=locality)
+        grant = Grant(jobs=(job.id,), gpus=run_option.gpus, gpu_model=model, locality=locality)
         fit = self.capacity.find(demand_of_grant(grant, self._view.jobs, self.capacity.cluster))
         if fit is None:
             self._misfits.add(shape)

@@ -45,7 +45,7 @@ from typing import Any, ClassVar
 from scheduler.core.building_blocks.ordering import Outcome, waiting_jobs
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
-from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.building_blocks.time_shares.units import Unit
 from scheduler.core.fitting.demand import demand_of, shape_in
 from scheduler.core.model.plan import Decision
@@ -115,9 +115,9 @@ class _Round:
     def __init__(self, policy: Themis, view: View, memory: Memory) -> None:
         self._policy, self._view = policy, view
         self._dice = random.Random(f"{view.name}:{view.now}")
-        self._prospects = Prospects(view)
-        self._catalogue = Catalogue(view, self._prospects)
-        weights = weights_by_app(view, self._prospects)
+        self._run_options = RunOptions(view)
+        self._catalogue = Catalogue(view, self._run_options)
+        weights = weights_by_app(view, self._run_options)
         self._contention = Contention(memory.get("contention", {}), view.now, weights)
         known: Mapping[str, float] = memory.get("leases", {})
         self._leases = {
@@ -132,14 +132,14 @@ class _Round:
         self._told = {name: Told(*entry) for name, entry in told.items() if name in weights}
         self._debts = Debts(memory.get("said", {}), view)
         self._books = Books(view, policy.fairness_knob, policy.lease_seconds)
-        self._waiting = [job for job in waiting_jobs(view) if self._prospects.of(job) is not None]
+        self._waiting = [job for job in waiting_jobs(view) if self._run_options.of(job) is not None]
         #: Gangs whose leases have ended, unless they can run nowhere else.
         self._open = [
             unit
             for unit in view.capacity.pending
             if unit not in view.capacity.pinned
             and all(self._leases[job] <= view.now + INSTANT_SECONDS for job in unit)
-            and all(self._prospects.of(view.jobs[job]) for job in unit)
+            and all(self._run_options.of(view.jobs[job]) for job in unit)
         ]
 
     def decision(self) -> Decision:
@@ -169,8 +169,8 @@ class _Round:
     @cached_property
     def _emptied(self) -> Seating:
         """Return the cluster when everybody has left whose lease has ended."""
-        seating = Seating(self._view, self._prospects, self._open)
-        for model in self._prospects.gpus:
+        seating = Seating(self._view, self._run_options, self._open)
+        for model in self._run_options.gpus:
             seating.clear(model)
         return seating
 
@@ -181,13 +181,13 @@ class _Round:
             return False
         tried = set()
         for job in self._waiting:
-            prospect = self._prospects.of(job)
-            assert prospect is not None
-            shape = shape_in(capacity.cluster, job), tuple(prospect.speeds)
+            run_option = self._run_options.of(job)
+            assert run_option is not None
+            shape = shape_in(capacity.cluster, job), tuple(run_option.speeds)
             if shape not in tried:
                 tried.add(shape)
-                for model in prospect.speeds:
-                    demand = demand_of(job, capacity.cluster, prospect.gpus, model)
+                for model in run_option.speeds:
+                    demand = demand_of(job, capacity.cluster, run_option.gpus, model)
                     if capacity.find(demand) is not None:
                         return True
         return False
@@ -195,19 +195,19 @@ class _Round:
     @cached_property
     def _could_move(self) -> set[JobId]:
         """Return the jobs for which idle GPUs of another model would be much faster."""
-        view, seating = self._view, Seating(self._view, self._prospects, ())
-        idle = {model: seating.free(model) for model in self._prospects.gpus}
+        view, seating = self._view, Seating(self._view, self._run_options, ())
+        idle = {model: seating.free(model) for model in self._run_options.gpus}
         if len(idle) == 1 or not any(gpus > 0 for gpus in idle.values()):
             return set()
         return {
             job
             for job, held in view.running.items()
             if len(held.jobs) == 1
-            and (prospect := self._prospects.of(view.jobs[job])) is not None
+            and (run_option := self._run_options.of(view.jobs[job])) is not None
             and any(
-                speed >= WORTH_MOVING * prospect.speeds.get(held.gpu_model, 1.0)
-                and prospect.gpus <= idle[model]
-                for model, speed in prospect.speeds.items()
+                speed >= WORTH_MOVING * run_option.speeds.get(held.gpu_model, 1.0)
+                and run_option.gpus <= idle[model]
+                for model, speed in run_option.speeds.items()
             )
         }
 
@@ -218,8 +218,8 @@ class _Round:
     def _wakes_at(self, outcome: Outcome) -> float | None:
         """Return when to decide again though nothing happens: when GPUs come free or may be auctioned."""
         now, leases = self._view.now + INSTANT_SECONDS, self._leases
-        if not any(self._prospects.of(self._view.jobs[job]) for job in outcome.queue):
-            if outcome.grants and len(self._prospects.gpus) > 1:
+        if not any(self._run_options.of(self._view.jobs[job]) for job in outcome.queue):
+            if outcome.grants and len(self._run_options.gpus) > 1:
                 # What was left idle by these may be faster for others.
                 return self._view.now + self._view.round_seconds
             leases = {job: end for job, end in leases.items() if job in self._could_move}
@@ -233,7 +233,7 @@ class _Round:
 
     def _fill(self) -> Seating:
         """Hand out what is idle until the next auction."""
-        seating = Seating(self._view, self._prospects, ())
+        seating = Seating(self._view, self._run_options, ())
         if seating.has_room:
             self._hand_out(seating, self._shuffled(self._waiting), self._view.now)
         return seating
@@ -250,9 +250,9 @@ class _Round:
                     break
 
     def _preferred(self, job: Job) -> list[str]:
-        prospect, running = self._prospects.of(job), self._view.running.get(job.id)
-        assert prospect is not None
-        speeds = dict(prospect.speeds)
+        run_option, running = self._run_options.of(job), self._view.running.get(job.id)
+        assert run_option is not None
+        speeds = dict(run_option.speeds)
         if running is not None and running.gpu_model in speeds:
             speeds[running.gpu_model] *= WORTH_MOVING
         return sorted(speeds, key=lambda model: (-speeds[model], model))
@@ -287,9 +287,9 @@ class _Round:
         """Return an agent for every app that wants GPUs."""
         view, policy = self._view, self._policy
         wanting = {job.id for job in self._waiting}.union(*self._open)
-        gpus = self._prospects.gpus
+        gpus = self._run_options.gpus
         agents = []
-        for app in apps_of(view, self._prospects):
+        for app in apps_of(view, self._run_options):
             wants = tuple([job for job in app.jobs if job.id in wanting])
             if not wants:
                 continue
@@ -302,7 +302,7 @@ class _Round:
                     elapsed=max(0.0, elapsed_seconds(app, view.now) - self._debts.of(app)),
                     alone=app.work / even_rate(app, gpus, self._contention.of(app)),
                     even=even_rate(app, gpus, self._contention.of_now(app)),
-                    kept=rate_here(replace(app, jobs=tuple(held)), view, self._prospects) if held else 0.0,
+                    kept=rate_here(replace(app, jobs=tuple(held)), view, self._run_options) if held else 0.0,
                     wants=wants,
                     stakes={
                         job.id: job.preemption_cost_seconds * len(view.running[job.id].gpus)
@@ -323,7 +323,7 @@ class _Round:
     def _seat_winners(self, tables: Sequence[Table], result: Result, latest: float) -> Seating:
         """Let those stay who won where they are, then start others, the largest gangs first."""
         view, policy = self._view, self._policy
-        seating = Seating(view, self._prospects, self._by_claim(tables))
+        seating = Seating(view, self._run_options, self._by_claim(tables))
         starts: list[tuple[Seat, float]] = []
         won: list[tuple[Table, Win, float]] = []
         needed: dict[str, int] = {}
@@ -369,7 +369,7 @@ class _Round:
 
     def _reasons(self, outcome: Outcome) -> dict[JobId, Any]:
         ends = [end for end in self._leases.values() if end > self._view.now + INSTANT_SECONDS]
-        return self._books.reasons(outcome.queue, self._told, self._prospects, min(ends, default=None))
+        return self._books.reasons(outcome.queue, self._told, self._run_options, min(ends, default=None))
 
     def _remember(self, outcome: Outcome) -> dict[str, Any]:
         seated = {job for grant in outcome.grants for job in grant.jobs}.union(self._view.running)

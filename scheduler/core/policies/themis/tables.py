@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.time_shares.run_options import Prospects
+from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.fitting.demand import demand_of, shape_in
 from scheduler.core.model.snapshot import Job, JobId
 from scheduler.core.policies.themis.apps import App, rho, spread_speed
@@ -111,18 +111,18 @@ class Table:
 class Catalogue:
     """The seats that jobs could have, in which jobs of a shape are alike."""
 
-    def __init__(self, view: View, prospects: Prospects) -> None:
-        self._view, self._prospects = view, prospects
+    def __init__(self, view: View, run_options: RunOptions) -> None:
+        self._view, self._run_options = view, run_options
         self._ways: dict[Hashable, tuple[Way, ...]] = {}
 
     def seats(self, job: Job) -> Iterator[Seat]:
         """Yield the seats of a job, model by model, the better ways first."""
-        prospect = self._prospects.of(job)
-        assert prospect is not None
-        for model, speed in prospect.speeds.items():
+        run_option = self._run_options.of(job)
+        assert run_option is not None
+        for model, speed in run_option.speeds.items():
             spread = spread_speed(job, model)
-            for way in self._ways_on(job, model, prospect.gpus, spreads_well=spread >= 1):
-                yield Seat(job.id, model, way, prospect.gpus * speed * (1.0 if way.near else spread))
+            for way in self._ways_on(job, model, run_option.gpus, spreads_well=spread >= 1):
+                yield Seat(job.id, model, way, run_option.gpus * speed * (1.0 if way.near else spread))
 
     def _ways_on(self, job: Job, model: str, gpus: int, *, spreads_well: bool) -> tuple[Way, ...]:
         cluster = self._view.capacity.cluster

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from scheduler.core.building_blocks.time_shares.units import targets_of
+from scheduler.core.building_blocks.time_shares.units import time_shares_of
 from scheduler.core.model.snapshot import JobId
 from scheduler.core.solvers.checking import checked_instance
 from scheduler.core.solvers.instance import Instance, Pairs
@@ -60,11 +60,11 @@ class Program:
             parts=self._parts,
             seed=self._seed,
         )
-        targets = targets_of(solution, [JobId(number) for number in standing.jobs])
+        time_shares = time_shares_of(solution, [JobId(number) for number in standing.jobs])
         models = standing.cluster.models
         return {
             tuple(map(int, unit)): tuple([parts.get(model, 0.0) for model in models])
-            for unit, parts in targets.items()
+            for unit, parts in time_shares.items()
         }
 
     def _instance(self, standing: Standing) -> Instance:

@@ -10,14 +10,14 @@ import pytest
 
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.time_shares.ledger import Ledger
-from scheduler.core.building_blocks.time_shares.run_options import Prospects
-from scheduler.core.building_blocks.time_shares.units import Targets
+from scheduler.core.building_blocks.time_shares.run_options import RunOptions
+from scheduler.core.building_blocks.time_shares.units import TimeShares
 from scheduler.core.model.snapshot import Job, JobId, Running
 from scheduler.core.round.engine import RoundEngine
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 
 ONE, TWO = JobId(1), JobId(2)
-TARGETS: Targets = {(ONE,): {"V100": 0.5, "K80": 0.25}, (TWO,): {"V100": 0.5}}
+TARGETS: TimeShares = {(ONE,): {"V100": 0.5, "K80": 0.25}, (TWO,): {"V100": 0.5}}
 
 
 def view_of(jobs: Sequence[Job], running: Sequence[Running] = ()) -> View:
@@ -31,9 +31,9 @@ def job(number: int, k80: float = 1.0) -> Job:
     return make_job(number, throughput={"V100": 4.0, "K80": k80})
 
 
-def settled(view: View, memory: Mapping[str, Any], targets: Targets = TARGETS) -> Ledger:
+def settled(view: View, memory: Mapping[str, Any], targets: TimeShares = TARGETS) -> Ledger:
     ledger = Ledger(view, {"at": NOW - 100, "reset_at": NOW - 300, **memory}, lease_seconds=360.0)
-    ledger.settle(targets, Prospects(view))
+    ledger.settle(targets, RunOptions(view))
     return ledger
 
 
@@ -71,7 +71,7 @@ def costly(seconds: float, overhead: float = 0.1) -> Ledger:
     view = view_of([one], [make_running(one, [100], since=NOW - 900)])
     memory = {"at": NOW - 100, "owed": {"1": {"V100": -900.0}}}
     ledger = Ledger(view, memory, lease_seconds=360.0, overhead=overhead)
-    ledger.settle(TARGETS, Prospects(view))
+    ledger.settle(TARGETS, RunOptions(view))
     return ledger
 
 
@@ -116,7 +116,7 @@ def test_many_short_rounds_come_to_the_same_as_a_long_one() -> None:
     view = view_of([one], [make_running(one, [100], since=NOW)])
     for number in range(1, 1001):
         ledger = Ledger(replace(view, now=NOW + number * 0.1), memory, lease_seconds=360.0)
-        ledger.settle(TARGETS, Prospects(view))
+        ledger.settle(TARGETS, RunOptions(view))
         memory = ledger.remember()
     assert memory["received"]["1"]["V100"] == pytest.approx(100.0, abs=0.6)
     assert memory["owed"]["1"]["V100"] == pytest.approx(-50.0, abs=0.6)

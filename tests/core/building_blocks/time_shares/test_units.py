@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.building_blocks.time_shares.units import (
-    Targets,
+    TimeShares,
     by_job,
     name_of,
-    targets_of,
+    time_shares_of,
     unit_named,
     without,
 )
@@ -53,7 +53,7 @@ def test_all_jobs_of_two_groups_fare_alike_in_few_pairs(
 ) -> None:
     solution = solution_of(first, second, time)
     jobs = [JobId(100 + number) for number in range(first + second)]
-    targets = targets_of(solution, jobs)
+    targets = time_shares_of(solution, jobs)
     assert len(targets) < first + second
     assert all(len(unit) == 2 and unit == tuple(sorted(unit)) for unit in targets)
     assert_shares(targets, solution, jobs)
@@ -63,12 +63,12 @@ def test_all_jobs_of_two_groups_fare_alike_in_few_pairs(
 def test_all_jobs_of_one_group_fare_alike_in_a_ring(size: int, time: tuple[float, float]) -> None:
     solution = solution_of(size, None, time)
     jobs = [JobId(100 + number) for number in range(size)]
-    targets = targets_of(solution, jobs)
+    targets = time_shares_of(solution, jobs)
     assert len(targets) == (1 if size == 2 else size)
     assert_shares(targets, solution, jobs)
 
 
-def assert_shares(targets: Targets, solution: Solution, jobs: list[JobId]) -> None:
+def assert_shares(targets: TimeShares, solution: Solution, jobs: list[JobId]) -> None:
     shares = by_job(targets)
     for row, job in enumerate(jobs):
         found = [shares[job].get(model, 0.0) for model in solution.instance.models]
@@ -89,7 +89,7 @@ def test_a_solution_with_pairs_keeps_every_share_and_no_gpu_is_given_twice() -> 
     )
     solution = solve(instance, "max_min", sharing=True)
     jobs = [JobId(number) for number in range(1, 7)]
-    targets = targets_of(solution, jobs)
+    targets = time_shares_of(solution, jobs)
     assert any(len(unit) == 2 for unit in targets)
     assert_shares(targets, solution, jobs)
     used: dict[str, float] = defaultdict(float)
@@ -103,7 +103,7 @@ def test_a_solution_with_pairs_keeps_every_share_and_no_gpu_is_given_twice() -> 
 
 def test_who_loses_its_partner_has_their_time_alone() -> None:
     one, two, three = JobId(1), JobId(2), JobId(3)
-    targets: Targets = {(one,): {"V100": 0.25}, (one, two): {"V100": 0.5}, (two, three): {"K80": 0.5}}
+    targets: TimeShares = {(one,): {"V100": 0.25}, (one, two): {"V100": 0.5}, (two, three): {"K80": 0.5}}
     assert without(targets, {two}) == {(one,): {"V100": 0.75}, (three,): {"K80": 0.5}}
 
 

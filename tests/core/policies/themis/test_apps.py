@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.time_shares.run_options import Prospects
-from scheduler.core.building_blocks.time_shares.solver_input import question_of
+from scheduler.core.building_blocks.time_shares.run_options import RunOptions
+from scheduler.core.building_blocks.time_shares.solver_input import solver_input_of
 from scheduler.core.model.snapshot import Job, Member
 from scheduler.core.policies.themis.apps import (
     App,
@@ -41,7 +41,7 @@ def view_of(jobs: list[Job], weights: dict[str, float] | None = None, **fields: 
 
 
 def apps(view: View) -> tuple[App, ...]:
-    return apps_of(view, Prospects(view))
+    return apps_of(view, RunOptions(view))
 
 
 def weights_of(found: tuple[App, ...]) -> dict[str, float]:
@@ -90,21 +90,21 @@ def test_rho_by_hand() -> None:
         make_running(jobs[1], [200], gpu_model="K80", since=NOW - 100),
     ]
     view = view_of(jobs, running=running)
-    prospects = Prospects(view)
-    first, second = apps_of(view, prospects)
-    assert even_rate(first, prospects.gpus, 2) == pytest.approx(5)
-    assert even_rate(second, prospects.gpus, 2) == pytest.approx(0.625)
-    assert rho_now(first, view, prospects, 2) == pytest.approx(rho(100, 900, 1_600))
-    assert rho_now(second, view, prospects, 2) == pytest.approx(rho(100, 3_900, 1_600))
+    run_options = RunOptions(view)
+    first, second = apps_of(view, run_options)
+    assert even_rate(first, run_options.gpus, 2) == pytest.approx(5)
+    assert even_rate(second, run_options.gpus, 2) == pytest.approx(0.625)
+    assert rho_now(first, view, run_options, 2) == pytest.approx(rho(100, 900, 1_600))
+    assert rho_now(second, view, run_options, 2) == pytest.approx(rho(100, 3_900, 1_600))
 
 
 def test_the_even_part_is_that_of_gavels_isolated_jobs() -> None:
     view = view_of([job(1, 8), job(2, throughput={"V100": 3.0}), job(3, 2), job(4, 4, throughput={})])
-    prospects = Prospects(view)
-    question = question_of(view, prospects, by_tenant=False, sharing=False)
-    assert question is not None
-    isolated = question.instance.isolated_throughput() / question.instance.fastest
-    rates = [even_rate(app, prospects.gpus, 4) / app.gpus for app in apps_of(view, prospects)]
+    run_options = RunOptions(view)
+    solver_input = solver_input_of(view, run_options, by_tenant=False, sharing=False)
+    assert solver_input is not None
+    isolated = solver_input.instance.isolated_throughput() / solver_input.instance.fastest
+    rates = [even_rate(app, run_options.gpus, 4) / app.gpus for app in apps_of(view, run_options)]
     assert rates == pytest.approx(isolated.tolist())
 
 
@@ -127,7 +127,7 @@ def test_a_gang_over_more_nodes_than_it_needs_is_as_slow_as_known() -> None:
             .outcomes()[0]
             .view
         )
-        assert rho_now(apps(view)[0], view, Prospects(view), 1) == pytest.approx(left / 1_000)
+        assert rho_now(apps(view)[0], view, RunOptions(view), 1) == pytest.approx(left / 1_000)
 
 
 def test_contention_counts_weights_and_the_highest_priority() -> None:
