@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from scheduler.core.building_blocks.computing import Compute, here
+from scheduler.core.building_blocks.computing import Compute, run_inline
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan
 from scheduler.core.round.decide import decide
@@ -84,7 +84,7 @@ def _too_long(kept: Round, why: str) -> Conflict:
     )
 
 
-def decided_again(kept: Round, compute: Compute = here) -> Plan:
+def decided_again(kept: Round, compute: Compute = run_inline) -> Plan:
     """Return the plan of a kept round, decided again from its facts, as it would be kept."""
     assert kept.snapshot is not None
     facts = codec.loads_snapshot(bytes(kept.snapshot))

@@ -13,7 +13,7 @@ from scheduler.clock import database_now
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan
 from scheduler.core.round.decide import decide
-from scheduler.core.round.gc_paused import put_off
+from scheduler.core.round.gc_paused import gc_paused
 from scheduler.hints import ask_for_account, ask_for_forecast, ask_for_round_at
 from scheduler.rounds.apply import Applied, apply_plan
 from scheduler.rounds.leadership import Fenced, give_up, hold_fence, take_number
@@ -59,7 +59,7 @@ def run_round() -> int | None:
     return number
 
 
-@put_off()
+@gc_paused()
 def _run(number: int) -> None:
     promote_overdue()
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Where the long computations of policies run: here, or where the caller of a round wants them.
+"""Where the long computations of policies run: inline, or where the caller of a round wants them.
 
 The live loop has them run in another process that it can end (`scheduler.rounds.solver`). A computation is a
 function of the core with values in and a value out, so that where it runs makes no difference to the answer.
@@ -37,6 +37,6 @@ def of_view(compute: Compute, view: str) -> Compute:
     return compute.of_view(view) if isinstance(compute, Accounts) else compute
 
 
-def here(function: Callable[P, T], /, *arguments: P.args, **keywords: P.kwargs) -> T:
+def run_inline(function: Callable[P, T], /, *arguments: P.args, **keywords: P.kwargs) -> T:
     """Compute at once, however long it takes."""
     return function(*arguments, **keywords)

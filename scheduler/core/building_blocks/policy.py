@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from scheduler.core.building_blocks.computing import Compute, here
+from scheduler.core.building_blocks.computing import Compute, run_inline
 from scheduler.core.model.plan import Decision, Grant, Placement, Reason
 from scheduler.core.model.snapshot import Job, JobId, Member, Memory, PairSpeeds, Running
 
@@ -36,7 +36,7 @@ class View:
     #: How fast jobs are that share GPUs, where known.
     pair_speeds: Sequence[PairSpeeds] = ()
     #: How to run a computation that may take long; it must not depend on where it runs.
-    compute: Compute = here
+    compute: Compute = run_inline
     #: Seeded from the round number and the view's name: the only randomness a policy may use.
     rng: random.Random = field(default_factory=lambda: random.Random(0))
 

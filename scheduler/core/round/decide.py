@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scheduler.core.building_blocks.computing import Compute, here
+from scheduler.core.building_blocks.computing import Compute, run_inline
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.round.checks.plan import check
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.explain import explain
-from scheduler.core.round.gc_paused import put_off
+from scheduler.core.round.gc_paused import gc_paused
 from scheduler.core.round.queues import queue_of
 
 
-@put_off()
-def decide(snapshot: Snapshot, compute: Compute = here, overran: Mapping[str, str] | None = None) -> Plan:
+@gc_paused()
+def decide(
+    snapshot: Snapshot, compute: Compute = run_inline, overran: Mapping[str, str] | None = None
+) -> Plan:
     """Return this round's plan: admit, reserve, allocate, place, diff, explain, check.
 
     Equal snapshots give equal plans, unless `compute` finds that a policy takes too long: to decide again

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from scheduler.core.building_blocks.computing import Compute, here
+from scheduler.core.building_blocks.computing import Compute, run_inline
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.model.loan_terms import MARKET
@@ -39,7 +39,7 @@ class RoundEngine:
     def __init__(
         self,
         snapshot: Snapshot,
-        compute: Compute = here,
+        compute: Compute = run_inline,
         overran: Mapping[str, str] | None = None,
         *,
         moves: bool = True,

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.core.building_blocks.computing import Compute, here, of_view
+from scheduler.core.building_blocks.computing import Compute, of_view, run_inline
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.capacity import Capacity, Pending
 from scheduler.core.fitting.holding import Holding
@@ -46,7 +46,7 @@ class Reservation:
     """Cuts the views out of what is left of the cluster."""
 
     def __init__(
-        self, facts: Facts, admission: Admission, binding: Binding | None, compute: Compute = here
+        self, facts: Facts, admission: Admission, binding: Binding | None, compute: Compute = run_inline
     ) -> None:
         self._facts, self._admission, self._binding = facts, admission, binding
         self._compute = compute
