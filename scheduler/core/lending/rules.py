@@ -34,7 +34,7 @@ from scheduler.core.model.loan_terms import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
+class RuleOutcome:
     """What rules make virtual clusters do, and what they are to remember."""
 
     actions: tuple[MarketAction, ...] = ()
@@ -51,7 +51,7 @@ def follow(
     *,
     now: float,
     round_seconds: float,
-) -> Followed:
+) -> RuleOutcome:
     """Return what the rules come to; `standings`: of all virtual clusters, in the order of the round."""
     following = _Following(lending, own, standings, now)
     idle = following.observe(remembered(memory, now, round_seconds))
@@ -62,7 +62,7 @@ def follow(
     if idle:
         # Often enough that what is remembered does not grow too old to count.
         instants = [min([*instants, now + longest_gap(round_seconds) / 2])] if instants else []
-    return Followed(
+    return RuleOutcome(
         actions=tuple(following.actions),
         # Also that nothing is idle: what is not said is remembered as it was.
         memory={"at": now, "idle": idle} if lending.lend_rules else {},

@@ -42,7 +42,7 @@ from functools import partial
 from typing import ClassVar
 
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.time_shares.rounds import Asked, Rounds, Rules
+from scheduler.core.building_blocks.time_shares.rounds import Rounds, Rules, SolverRequest
 from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.building_blocks.time_shares.solver_input import SolverInput, solver_input_of
 from scheduler.core.building_blocks.time_shares.units import TimeShares, time_shares_of
@@ -119,12 +119,12 @@ class Gavel:
         decision = Rounds(view, memory, run_options, rules, ask).decision()
         return replace(decision, memory={**decision.memory, "objective": self.objective})
 
-    def _ask(self, view: View, run_options: RunOptions) -> Asked | None:
+    def _ask(self, view: View, run_options: RunOptions) -> SolverRequest | None:
         by_tenant = self.objective in HIERARCHICAL
         solver_input = solver_input_of(view, run_options, by_tenant=by_tenant, sharing=self.sharing)
         if solver_input is None:
             return None
-        return Asked((solver_input.digest,), partial(self._solved, view, solver_input))
+        return SolverRequest((solver_input.digest,), partial(self._solved, view, solver_input))
 
     def _solved(self, view: View, solver_input: SolverInput) -> TimeShares:
         instance, parts = solver_input.instance, self.parts

@@ -27,7 +27,7 @@ PENALTIES = (10.0, 1000.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class Levels:
     """How far all active jobs came together, and who kept them from going further."""
 
     height: float
@@ -45,7 +45,7 @@ def raise_levels(
     base: Floats | None = None,
     floor: Floats | None = None,
     large: int = LARGE,
-) -> Raised:
+) -> Levels:
     """Maximise z such that each job makes progress base + pace·z, and none less than its floor.
 
     Groups with pace zero are not raised. At least one group must have a positive pace.
@@ -57,7 +57,7 @@ def raise_levels(
         # In a hierarchy of queues most jobs are not up yet: they need no columns.
         part, columns = polytope.without_others(wanted)
         raised = raise_levels(part, pace[wanted], base[wanted], floor[wanted], large)
-        return Raised(
+        return Levels(
             raised.height,
             _back(raised.shares, columns),
             _back(raised.progress, wanted),
@@ -90,11 +90,11 @@ def raise_levels(
     return _raised(polytope, found.shares, pace, base, blame)
 
 
-def _raised(polytope: Polytope, shares: Floats, pace: Floats, base: Floats, blame: Floats) -> Raised:
+def _raised(polytope: Polytope, shares: Floats, pace: Floats, base: Floats, blame: Floats) -> Levels:
     progress = polytope.progress.of(shares)
     active = pace > 0
     height = float(((progress - base)[active] / pace[active]).min())
-    return Raised(max(height, 0.0), shares, progress, blame)
+    return Levels(max(height, 0.0), shares, progress, blame)
 
 
 def _is_for_inside(polytope: Polytope, groups: int) -> bool:
@@ -102,7 +102,7 @@ def _is_for_inside(polytope: Polytope, groups: int) -> bool:
     return few and polytope.groups >= groups and not polytope.paired.any()
 
 
-def _raised_inside(polytope: Polytope, pace: Floats) -> Raised:
+def _raised_inside(polytope: Polytope, pace: Floats) -> Levels:
     active = pace > 0
     # Twice of what no job can exceed, so that it is the jobs' own rows that end the rise.
     bound = 2 * float((polytope.best[active] / pace[active]).min())

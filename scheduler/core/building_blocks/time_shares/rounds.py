@@ -61,7 +61,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SolverRequest:
     """What shares depend on, and how to decide on them: only done when that changed."""
 
     #: Plain values that JSON keeps as they are.
@@ -85,7 +85,7 @@ class Rounds:
         memory: Memory,
         run_options: RunOptions,
         rules: Rules,
-        ask: Callable[[], Asked | None],
+        ask: Callable[[], SolverRequest | None],
         order: Callable[[Ledger], Turns] | None = None,
     ) -> None:
         if memory.get("policy") != rules.policy:

@@ -41,7 +41,7 @@ from typing import Any, ClassVar
 from scheduler.core.building_blocks.entitlement import Claim, Holdings, claim_of, entitled, entitled_within
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.time_shares.ledger import Ledger
-from scheduler.core.building_blocks.time_shares.rounds import Asked, Rounds, Rules
+from scheduler.core.building_blocks.time_shares.rounds import Rounds, Rules, SolverRequest
 from scheduler.core.building_blocks.time_shares.run_options import RunOption, RunOptions
 from scheduler.core.building_blocks.time_shares.solver_input import believed_weights, weight_of
 from scheduler.core.building_blocks.time_shares.time_slices import Turns
@@ -146,7 +146,7 @@ class _Books:
         """What users hold by the books."""
         return dict(read_amounts(self.written.get("users", {})))
 
-    def ask(self) -> Asked | None:
+    def ask(self) -> SolverRequest | None:
         """Return what entitlements and trades depend on: members, GPUs, and jobs with their known speeds."""
         users = self._users()
         if not users:
@@ -162,7 +162,7 @@ class _Books:
                     known[alike] = repr(alike)
                 said.append(f"{job.id} {job.priority} {job.estimated} {known[alike]}")
             digest = zlib.crc32("|".join(said).encode(), digest)
-        return Asked((digest,), partial(self._decided, users))
+        return SolverRequest((digest,), partial(self._decided, users))
 
     def _decided(self, users: Mapping[User, Sequence[tuple[Job, RunOption]]]) -> TimeShares:
         gpus = self._run_options.gpus

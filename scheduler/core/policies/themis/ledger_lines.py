@@ -23,7 +23,7 @@ MOST_ROWS = 8
 DIGITS = 6
 
 
-class Told(NamedTuple):
+class AppStanding(NamedTuple):
     """What an auction told an app."""
 
     #: As things are, with nothing for a lease.
@@ -37,7 +37,7 @@ class Told(NamedTuple):
     best: float
 
 
-class Books:
+class LedgerLines:
     """The lines of one round."""
 
     def __init__(self, view: View, fairness_knob: float, lease_seconds: float) -> None:
@@ -124,27 +124,27 @@ class Books:
             )
         )
 
-    def told(self, ranked: Sequence[Agent], tables: Sequence[Table]) -> dict[str, Told]:
+    def told(self, ranked: Sequence[Agent], tables: Sequence[Table]) -> dict[str, AppStanding]:
         """Return what the auction told each app; the first ones took part, with these tables."""
         found = {}
         for place, agent in enumerate(ranked):
             rho = round(agent.rho_of_nothing, DIGITS)
             taking_part = place < len(tables)
             best = min([choice.rho for choice in tables[place].choices], default=0.0) if taking_part else 0.0
-            found[agent.app.name] = Told(rho, place + 1, len(ranked), taking_part, round(best, DIGITS))
+            found[agent.app.name] = AppStanding(rho, place + 1, len(ranked), taking_part, round(best, DIGITS))
         return found
 
     def reasons(
         self,
         queue: Iterable[JobId],
-        told: Mapping[str, Told],
+        told: Mapping[str, AppStanding],
         run_options: RunOptions,
         next_end: float | None,
     ) -> dict[JobId, tuple[Reason, ...]]:
         """Return why each of those waits."""
         later = (self._leased(next_end),)
         said: dict[JobId, tuple[Reason, ...]] = {}
-        known: dict[Told, tuple[Reason, ...]] = {}
+        known: dict[AppStanding, tuple[Reason, ...]] = {}
         for number in queue:
             job = self._view.jobs[number]
             if run_options.of(job) is None:
@@ -171,7 +171,7 @@ class Books:
         )
 
 
-def _outbid(told: Told) -> Reason:
+def _outbid(told: AppStanding) -> Reason:
     return Reason(
         code="outbid",
         tier=Tier.ORDER,
@@ -181,7 +181,7 @@ def _outbid(told: Told) -> Reason:
     )
 
 
-def _outside(told: Told) -> Reason:
+def _outside(told: AppStanding) -> Reason:
     blocking = {"rho": told.rho, "rank": told.rank, "apps": told.apps}
     if told.bids:
         message = f"With a finish-time fairness of {told.rho:.2f} it took part in the last auction, in which"

@@ -19,7 +19,7 @@ from scheduler.core.model.plan import Grant, Locality
 from scheduler.core.model.snapshot import Job, JobId
 
 
-class Seating:
+class LeasePlacement:
     """Seats jobs one after the other; those of `movable` holdings may have to leave, all others stay."""
 
     def __init__(self, view: View, run_options: RunOptions, movable: Iterable[Unit]) -> None:

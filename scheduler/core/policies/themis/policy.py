@@ -61,9 +61,9 @@ from scheduler.core.policies.themis.apps import (
 )
 from scheduler.core.policies.themis.auction.holding import Result, Win, hold
 from scheduler.core.policies.themis.debts import Debts
-from scheduler.core.policies.themis.ledger_lines import Books, Told
+from scheduler.core.policies.themis.ledger_lines import AppStanding, LedgerLines
 from scheduler.core.policies.themis.offer import Offer
-from scheduler.core.policies.themis.placement import Seating
+from scheduler.core.policies.themis.placement import LeasePlacement
 from scheduler.core.policies.themis.tables import Agent, Catalogue, Seat, Table
 
 #: Nobody takes part in an auction whose rho is so many times smaller than the worst one.
@@ -129,9 +129,9 @@ class _Round:
             # The clock went back.
             self._auctioned_at = -math.inf
         told: Mapping[str, Sequence[Any]] = memory.get("told", {})
-        self._told = {name: Told(*entry) for name, entry in told.items() if name in weights}
+        self._told = {name: AppStanding(*entry) for name, entry in told.items() if name in weights}
         self._debts = Debts(memory.get("said", {}), view)
-        self._books = Books(view, policy.fairness_knob, policy.lease_seconds)
+        self._ledger_lines = LedgerLines(view, policy.fairness_knob, policy.lease_seconds)
         self._waiting = [job for job in waiting_jobs(view) if self._run_options.of(job) is not None]
         #: Gangs whose leases have ended, unless they can run nowhere else.
         self._open = [
@@ -147,14 +147,14 @@ class _Round:
         view = self._view
         line = [job.id for job in sorted(view.jobs.values(), key=lambda job: (job.submitted_at, job.id))]
         if self._is_time and (self._could_seat_someone() if self._waiting else self._open_to_move):
-            seating = self._auction()
+            placement = self._auction()
         else:
-            seating = self._fill()
-        outcome = seating.outcome(line)
+            placement = self._fill()
+        outcome = placement.outcome(line)
         decision = outcome.decision(
             self._reasons(outcome), memory=self._remember(outcome), wake_at=self._wakes_at(outcome)
         )
-        return replace(decision, ledger=self._books.lines)
+        return replace(decision, ledger=self._ledger_lines.lines)
 
     # When
 
@@ -167,12 +167,12 @@ class _Round:
         return self._view.now >= self._next_auction_at - INSTANT_SECONDS
 
     @cached_property
-    def _emptied(self) -> Seating:
+    def _emptied(self) -> LeasePlacement:
         """Return the cluster when everybody has left whose lease has ended."""
-        seating = Seating(self._view, self._run_options, self._open)
+        placement = LeasePlacement(self._view, self._run_options, self._open)
         for model in self._run_options.gpus:
-            seating.clear(model)
-        return seating
+            placement.clear(model)
+        return placement
 
     def _could_seat_someone(self) -> bool:
         """Tell whether one of those that wait fits on what an auction would offer."""
@@ -195,8 +195,8 @@ class _Round:
     @cached_property
     def _could_move(self) -> set[JobId]:
         """Return the jobs for which idle GPUs of another model would be much faster."""
-        view, seating = self._view, Seating(self._view, self._run_options, ())
-        idle = {model: seating.free(model) for model in self._run_options.gpus}
+        view, placement = self._view, LeasePlacement(self._view, self._run_options, ())
+        idle = {model: placement.free(model) for model in self._run_options.gpus}
         if len(idle) == 1 or not any(gpus > 0 for gpus in idle.values()):
             return set()
         return {
@@ -231,22 +231,22 @@ class _Round:
 
     # Between auctions
 
-    def _fill(self) -> Seating:
+    def _fill(self) -> LeasePlacement:
         """Hand out what is idle until the next auction."""
-        seating = Seating(self._view, self._run_options, ())
-        if seating.has_room:
-            self._hand_out(seating, self._shuffled(self._waiting), self._view.now)
-        return seating
+        placement = LeasePlacement(self._view, self._run_options, ())
+        if placement.has_room:
+            self._hand_out(placement, self._shuffled(self._waiting), self._view.now)
+        return placement
 
-    def _hand_out(self, seating: Seating, jobs: Iterable[Job], lease_ends: float) -> None:
+    def _hand_out(self, placement: LeasePlacement, jobs: Iterable[Job], lease_ends: float) -> None:
         """Start jobs on what is left over, each on the fastest model that has room."""
         for job in jobs:
-            if not seating.has_room:
+            if not placement.has_room:
                 return
             for model in self._preferred(job):
-                if seating.start(job, model):
+                if placement.start(job, model):
                     self._leases[job.id] = lease_ends
-                    self._books.left_over(job, model, lease_ends)
+                    self._ledger_lines.left_over(job, model, lease_ends)
                     break
 
     def _preferred(self, job: Job) -> list[str]:
@@ -265,7 +265,7 @@ class _Round:
 
     # The auction
 
-    def _auction(self) -> Seating:
+    def _auction(self) -> LeasePlacement:
         """Hold an auction, seat the winners, and hand out what is left over."""
         policy, view = self._policy, self._view
         ranked = sorted(self._agents(), key=_worst_first)
@@ -276,12 +276,12 @@ class _Round:
         tables = [self._catalogue.table(agent, offer) for agent in bidders]
         result: Result = view.compute(hold, [table.bid for table in tables], offer.supply)
         latest = self._latest_end(worst_can_bid=bool(tables[0].choices))
-        self._books.auction(ranked, tables, offer, result)
-        self._told = self._books.told(ranked, tables)
+        self._ledger_lines.auction(ranked, tables, offer, result)
+        self._told = self._ledger_lines.told(ranked, tables)
         self._auctioned_at = view.now
-        seating = self._seat_winners(tables, result, latest)
-        self._seat_others(seating, bidders, min(latest, view.now + policy.lease_seconds))
-        return seating
+        placement = self._seat_winners(tables, result, latest)
+        self._seat_others(placement, bidders, min(latest, view.now + policy.lease_seconds))
+        return placement
 
     def _agents(self) -> list[Agent]:
         """Return an agent for every app that wants GPUs."""
@@ -320,10 +320,10 @@ class _Round:
         ends = [end for end in self._leases.values() if end > self._view.now + INSTANT_SECONDS]
         return max(ends, default=math.inf)
 
-    def _seat_winners(self, tables: Sequence[Table], result: Result, latest: float) -> Seating:
+    def _seat_winners(self, tables: Sequence[Table], result: Result, latest: float) -> LeasePlacement:
         """Let those stay who won where they are, then start others, the largest gangs first."""
         view, policy = self._view, self._policy
-        seating = Seating(view, self._run_options, self._by_claim(tables))
+        placement = LeasePlacement(view, self._run_options, self._by_claim(tables))
         starts: list[tuple[Seat, float]] = []
         won: list[tuple[Table, Win, float]] = []
         needed: dict[str, int] = {}
@@ -332,44 +332,48 @@ class _Round:
             ends = min(view.now + length, latest)
             won.append((tables[win.bidder], win, ends))
             for seat in tables[win.bidder].choices[win.row].seats:
-                if seating.stay(seat.job, seat.model):
+                if placement.stay(seat.job, seat.model):
                     self._leases[seat.job] = ends
                 else:
                     starts.append((seat, ends))
                     needed[seat.model] = needed.get(seat.model, 0) + seat.gpus
-        seating.make_room(needed, [seat.job for seat, _ in starts])
+        placement.make_room(needed, [seat.job for seat, _ in starts])
         for seat, ends in sorted(starts, key=lambda start: -start[0].gpus):
-            if seating.take(view.jobs[seat.job], seat.model, seat.way.locality):
+            if placement.take(view.jobs[seat.job], seat.model, seat.way.locality):
                 self._leases[seat.job] = ends
         for table, win, ends in won:
-            seats = [seat for seat in table.choices[win.row].seats if seating.is_settled(seat.job)]
-            self._books.win(table, win, seats, ends - view.now)
+            seats = [seat for seat in table.choices[win.row].seats if placement.is_settled(seat.job)]
+            self._ledger_lines.win(table, win, seats, ends - view.now)
             self._debts.win([seat.job for seat in seats], table.agent.elapsed)
-        return seating
+        return placement
 
     def _by_claim(self, tables: Sequence[Table]) -> list[Unit]:
         """Return the gangs whose leases have ended, those last that have the least claim to stay."""
         lost = {job.id for table in tables for job in table.agent.wants}
         return sorted(self._open, key=lambda unit: (not lost.isdisjoint(unit), unit))
 
-    def _seat_others(self, seating: Seating, bidders: Sequence[Agent], ends: float) -> None:
+    def _seat_others(self, placement: LeasePlacement, bidders: Sequence[Agent], ends: float) -> None:
         """Hand out what was withheld or not sold: to apps outside the auction, then to those that lost."""
         inside = {job.id for agent in bidders for job in agent.wants}
         for part in (False, True):
             own = [unit for unit in self._open if inside.isdisjoint(unit) != part]
-            for unit in seating.settle_back(own):
+            for unit in placement.settle_back(own):
                 for job in unit:
                     self._leases[job] = ends
-                    self._books.left_over(self._view.jobs[job], self._view.running[job].gpu_model, ends)
+                    self._ledger_lines.left_over(
+                        self._view.jobs[job], self._view.running[job].gpu_model, ends
+                    )
             jobs = [self._view.jobs[job] for unit in own for job in unit]
             jobs += [job for job in self._waiting if (job.id in inside) == part]
-            self._hand_out(seating, self._shuffled(jobs), ends)
+            self._hand_out(placement, self._shuffled(jobs), ends)
 
     # What is said and remembered
 
     def _reasons(self, outcome: Outcome) -> dict[JobId, Any]:
         ends = [end for end in self._leases.values() if end > self._view.now + INSTANT_SECONDS]
-        return self._books.reasons(outcome.queue, self._told, self._run_options, min(ends, default=None))
+        return self._ledger_lines.reasons(
+            outcome.queue, self._told, self._run_options, min(ends, default=None)
+        )
 
     def _remember(self, outcome: Outcome) -> dict[str, Any]:
         seated = {job for grant in outcome.grants for job in grant.jobs}.union(self._view.running)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.core.policies.themis.auction.prices import Relaxed, cost, relax, search_whole
+from scheduler.core.policies.themis.auction.prices import Relaxation, cost, relax, search_whole
 from scheduler.core.policies.themis.auction.table import Entry, Good, Tables
 
 #: Sums of logarithms that differ by less are equal.
@@ -27,7 +27,7 @@ Chosen = tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class Assignment:
     """An assignment of whole rows."""
 
     chosen: Chosen
@@ -43,7 +43,7 @@ class Assigned:
         return self.bound <= self.value + EQUAL
 
 
-def assign(tables: Tables, most_choices: int) -> Assigned:
+def assign(tables: Tables, most_choices: int) -> Assignment:
     """Return an assignment, the best one where that is found within so many choices looked at.
 
     Of several that are best, the one that serves the first bidders best.
@@ -59,14 +59,14 @@ def assign(tables: Tables, most_choices: int) -> Assigned:
         if search.best is not None:
             near, value = search.best, value_of(tables, search.best)
         if search.complete:
-            return Assigned(near, value, value, relaxed.prices)
+            return Assignment(near, value, value, relaxed.prices)
     active = sum([1 for table in tables.tables if table])
     if bound > value + EQUAL and active <= SEARCHED_BIDDERS and (found := search_whole(tables)) is not None:
         reached = value_of(tables, found[0])
         bound = min(bound, found[1])
         if reached > value and is_possible(tables, found[0]):
             near, value = found[0], reached
-    return Assigned(near, value, max(bound, value), relaxed.prices)
+    return Assignment(near, value, max(bound, value), relaxed.prices)
 
 
 def is_possible(tables: Tables, chosen: Chosen) -> bool:
@@ -85,7 +85,7 @@ def value_of(tables: Tables, chosen: Chosen) -> float:
     )
 
 
-def _if_all_get_their_best(tables: Tables) -> Assigned | None:
+def _if_all_get_their_best(tables: Tables) -> Assignment | None:
     """Return that assignment if there is enough for it."""
     wanted: dict[Good, int] = {}
     for table in tables.tables:
@@ -95,13 +95,13 @@ def _if_all_get_their_best(tables: Tables) -> Assigned | None:
         return None
     chosen = tuple([0 if table else None for table in tables.tables])
     value = value_of(tables, chosen)
-    return Assigned(chosen, value, value, dict.fromkeys(tables.goods, 0.0))
+    return Assignment(chosen, value, value, dict.fromkeys(tables.goods, 0.0))
 
 
 class _Search:
     """Depth first, the bidders in their order, the best rows first."""
 
-    def __init__(self, tables: Tables, relaxed: Relaxed, known: float, most_choices: int) -> None:
+    def __init__(self, tables: Tables, relaxed: Relaxation, known: float, most_choices: int) -> None:
         #: Only those who bid for anything.
         self._bidders = [bidder for bidder, table in enumerate(tables.tables) if table]
         self._all, self._left = len(tables.tables), dict(tables.supply)
@@ -150,7 +150,7 @@ def _losses(table: Sequence[Entry], prices: Mapping[Good, float]) -> list[float]
     return [max(net) - gained for gained in net]
 
 
-def _whole(tables: Tables, relaxed: Relaxed) -> Chosen:
+def _whole(tables: Tables, relaxed: Relaxation) -> Chosen:
     """Return whole rows: those that the relaxation gives whole, then whoever gains most for its price.
 
     At last everyone moves up to the best row for which there is enough.

@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.core.policies.themis.auction.assigning import Assigned, assign, value_of
+from scheduler.core.policies.themis.auction.assigning import Assignment, assign, value_of
 from scheduler.core.policies.themis.auction.prices import cost
 from scheduler.core.policies.themis.auction.table import Bid, Good, Tables, tables_of
 
@@ -83,7 +83,7 @@ def hold(bids: Sequence[Bid], supply: Mapping[Good, int], exact_bidders: int = E
     )
 
 
-def _kept_exactly(tables: Tables, assigned: Assigned) -> dict[int, float] | None:
+def _kept_exactly(tables: Tables, assigned: Assignment) -> dict[int, float] | None:
     """Return the part that each winner keeps; None where an auction without one of them is too large."""
     kept = {}
     for bidder, place in enumerate(assigned.chosen):
@@ -98,7 +98,7 @@ def _kept_exactly(tables: Tables, assigned: Assigned) -> dict[int, float] | None
     return kept
 
 
-def _kept_by_price(tables: Tables, assigned: Assigned) -> dict[int, float]:
+def _kept_by_price(tables: Tables, assigned: Assignment) -> dict[int, float]:
     kept = {}
     for bidder, place in enumerate(assigned.chosen):
         if place is not None:

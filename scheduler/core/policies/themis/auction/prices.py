@@ -23,7 +23,7 @@ MOST_NODES, GAP = 50, 1e-7
 
 
 @dataclass(frozen=True, slots=True)
-class Relaxed:
+class Relaxation:
     """The optimum of the relaxation."""
 
     prices: Mapping[Good, float]
@@ -33,12 +33,12 @@ class Relaxed:
     most: tuple[tuple[int, float], ...]
 
 
-def relax(tables: Tables) -> Relaxed:
+def relax(tables: Tables) -> Relaxation:
     """Return the optimum of the relaxation, in which prices are never below 0."""
     arrays = arrays_of(tables)
     nobody = ((0, 0.0),) * arrays.bidders
     if not len(arrays.gain):
-        return Relaxed(dict.fromkeys(tables.goods, 0.0), 0.0, nobody)
+        return Relaxation(dict.fromkeys(tables.goods, 0.0), 0.0, nobody)
     found = linprog(
         -arrays.gain,
         A_ub=_matrix(arrays),
@@ -57,7 +57,7 @@ def relax(tables: Tables) -> Relaxed:
         owner = int(arrays.bidder[entry])
         if parts[entry] > most[owner][1]:
             most[owner] = (int(arrays.place[entry]), float(parts[entry]))
-    return Relaxed(
+    return Relaxation(
         prices=dict(zip(tables.goods, prices.tolist(), strict=True)),
         bound=_bound(arrays.gain - arrays.takes @ prices, arrays.bidder, arrays.bidders)
         + float(arrays.supply @ prices),
