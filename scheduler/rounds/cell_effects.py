@@ -10,8 +10,8 @@ from scheduler.core.model.plan import ActionKind
 from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.round.decide import decide
 from scheduler.core.round.guarantees.reliance import owned, relying_on
+from scheduler.rounds.circuit_breaker import with_breakers_open
 from scheduler.rounds.models import Leadership
-from scheduler.rounds.overruns import as_served
 from scheduler.rounds.snapshot import read_snapshot
 
 MOST_JOBS = 20
@@ -20,7 +20,7 @@ MOST_JOBS = 20
 def effects_of(layout: Layout) -> list[dict[str, Any]]:
     """Return by virtual cluster how many of its guaranteed jobs would lose their guarantee, and which."""
     newest = Leadership.objects.values_list("number", flat=True).first() or 0
-    return effects(as_served(read_snapshot(newest + 1)), layout)
+    return effects(with_breakers_open(read_snapshot(newest + 1)), layout)
 
 
 def effects(facts: Snapshot, layout: Layout) -> list[dict[str, Any]]:

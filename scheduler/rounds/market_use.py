@@ -10,8 +10,8 @@ from scheduler.core.model.plan import ActionKind
 from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.round.decide import decide
 from scheduler.market.selectors import market_now
+from scheduler.rounds.circuit_breaker import with_breakers_open
 from scheduler.rounds.models import Leadership
-from scheduler.rounds.overruns import as_served
 from scheduler.rounds.snapshot import read_snapshot
 from tenants.errors import Conflict, FieldError
 from tenants.models import VirtualCluster
@@ -22,7 +22,7 @@ _MOST_NAMED = 10
 def require_unused(lender: VirtualCluster, lot: core.Lot) -> None:
     """Raise Conflict naming the jobs that would lose their guarantee if the lot left now."""
     newest = Leadership.objects.values_list("number", flat=True).first() or 0
-    facts = as_served(read_snapshot(newest + 1))
+    facts = with_breakers_open(read_snapshot(newest + 1))
     market, now = market_now(database_now()), facts.now
     gone = core.Loan(
         id=core.LoanId(0), lender=lender.name, borrower="", lot=lot, starts_at=now, ends_at=now + 1

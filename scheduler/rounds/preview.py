@@ -8,8 +8,8 @@ from scheduler.core.model import snapshot as core
 from scheduler.core.model.plan import ActionKind, Reason
 from scheduler.core.round.decide import decide
 from scheduler.jobs.models import Job
+from scheduler.rounds.circuit_breaker import with_breakers_open
 from scheduler.rounds.models import Leadership
-from scheduler.rounds.overruns import as_served
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.speeds import submitted_now
 
@@ -22,7 +22,7 @@ def preview(job: core.Job, name: str) -> tuple[Reason, ...]:
     # The id it would get, or a later one: at equal priority and time, ids decide who comes first.
     job_id = core.JobId((Job.objects.aggregate(newest=Max("id"))["newest"] or 0) + 1)
     added = replace(submitted_now(job, name, facts.now), id=job_id)
-    plan = decide(replace(as_served(facts), jobs=(*facts.jobs, added)))
+    plan = decide(replace(with_breakers_open(facts), jobs=(*facts.jobs, added)))
     starts = any(action.kind is ActionKind.START and job_id in action.jobs for action in plan.actions)
     reasons = plan.reasons.get(job_id, ())
     return () if starts and not reasons else reasons

@@ -16,9 +16,9 @@ from scheduler.core.round.decide import decide
 from scheduler.core.round.gc_paused import gc_paused
 from scheduler.hints import ask_for_account, ask_for_forecast, ask_for_round_at
 from scheduler.rounds.apply import Applied, apply_plan
+from scheduler.rounds.circuit_breaker import CircuitBreaker
 from scheduler.rounds.leadership import Fenced, give_up, hold_fence, take_number
 from scheduler.rounds.models import Round, RoundState
-from scheduler.rounds.overruns import Overruns
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.solver import Budget, Limits, Solver
 
@@ -64,12 +64,12 @@ def _run(number: int) -> None:
     promote_overdue()
     began = time.perf_counter()
     snapshot = read_snapshot(number)
-    overruns = Overruns(snapshot)
-    if overruns.expects_computations:
+    circuit_breaker = CircuitBreaker(snapshot)
+    if circuit_breaker.expects_computations:
         solver().warm_up()
     budget = Budget(solver(), settings.CONFIG.solver_budget_seconds)
     read = time.perf_counter()
-    plan = decide(snapshot, budget, overruns.skipped)
+    plan = decide(snapshot, budget, circuit_breaker.skipped)
     decided = time.perf_counter()
     stored = codec.dumps_snapshot(snapshot), codec.dumps_plan(plan)
     with transaction.atomic():
@@ -84,7 +84,7 @@ def _run(number: int) -> None:
             )
         )
         applied = apply_plan(snapshot, plan)
-        overruns.write(plan, budget, at=applied.at)
+        circuit_breaker.write(plan, budget, at=applied.at)
         _record(plan, stored, applied)
         if plan.reasons:
             # Robust: that a forecast is not made must not fail what was committed.
@@ -100,7 +100,7 @@ def _run(number: int) -> None:
             transaction.on_commit(wake, robust=True)
     for view, problem in plan.degraded.items():
         # Said once for each attempt, and not in every round that does without one.
-        if view not in overruns.skipped:
+        if view not in circuit_breaker.skipped:
             log.error("round %d: view %s is degraded: %s", number, view, problem)
 
 

@@ -5,7 +5,7 @@ It is started anew after many calls, when it has grown, and when it had to be en
 does not count as the policy's time. A round gives all computations of all its policies one `Budget`.
 
 Only rounds compute here, and those that are decided again for a page (`replay`). Previews, what-if questions
-and forecasts have limits of their own and compute where they are; `scheduler.rounds.overruns.as_served`
+and forecasts have limits of their own and compute where they are; `circuit_breaker.with_breakers_open`
 spares them the policies that take too long.
 """
 

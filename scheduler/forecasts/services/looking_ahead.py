@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from scheduler.budgets.models import Budget, BudgetAction, BudgetUnit
 from scheduler.budgets.services import period_of, used
 from scheduler.core.model import snapshot as core
-from scheduler.rounds.overruns import as_served
+from scheduler.rounds.circuit_breaker import with_breakers_open
 from scheduler.rounds.snapshot import read_snapshot
 
 #: Renewals of budgets that are told; a forecast looks a month ahead.
@@ -15,7 +15,7 @@ _RENEWALS = 6
 
 def facts_ahead(round_number: int) -> core.Snapshot:
     """Return the present facts with what is left of budgets, and a cheap policy wherever one decides now."""
-    facts = as_served(read_snapshot(round_number))
+    facts = with_breakers_open(read_snapshot(round_number))
     holding = Budget.objects.filter(action=BudgetAction.HOLD).select_related("tenant")
     now = datetime.fromtimestamp(facts.now, UTC)
     budgets = {budget.tenant.name: _fact_of(budget, now) for budget in holding}

@@ -129,7 +129,7 @@ class _Round:
             # The clock went back.
             self._auctioned_at = -math.inf
         told: Mapping[str, Sequence[Any]] = memory.get("told", {})
-        self._told = {name: AppStanding(*entry) for name, entry in told.items() if name in weights}
+        self._standings = {name: AppStanding(*entry) for name, entry in told.items() if name in weights}
         self._debts = Debts(memory.get("said", {}), view)
         self._ledger_lines = LedgerLines(view, policy.fairness_knob, policy.lease_seconds)
         self._waiting = [job for job in waiting_jobs(view) if self._run_options.of(job) is not None]
@@ -277,7 +277,7 @@ class _Round:
         result: Result = view.compute(hold, [table.bid for table in tables], offer.supply)
         latest = self._latest_end(worst_can_bid=bool(tables[0].choices))
         self._ledger_lines.auction(ranked, tables, offer, result)
-        self._told = self._ledger_lines.told(ranked, tables)
+        self._standings = self._ledger_lines.told(ranked, tables)
         self._auctioned_at = view.now
         placement = self._seat_winners(tables, result, latest)
         self._seat_others(placement, bidders, min(latest, view.now + policy.lease_seconds))
@@ -372,7 +372,7 @@ class _Round:
     def _reasons(self, outcome: Outcome) -> dict[JobId, Any]:
         ends = [end for end in self._leases.values() if end > self._view.now + INSTANT_SECONDS]
         return self._ledger_lines.reasons(
-            outcome.queue, self._told, self._run_options, min(ends, default=None)
+            outcome.queue, self._standings, self._run_options, min(ends, default=None)
         )
 
     def _remember(self, outcome: Outcome) -> dict[str, Any]:
@@ -386,7 +386,7 @@ class _Round:
             "policy": "themis",
             "leases": {str(job): end for job, end in self._leases.items()},
             "contention": self._contention.remember(),
-            "told": {name: list(told) for name, told in self._told.items() if name in waits},
+            "told": {name: list(told) for name, told in self._standings.items() if name in waits},
             "said": self._debts.remember(),
         }
         if self._auctioned_at > -math.inf:

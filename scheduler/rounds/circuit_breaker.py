@@ -1,4 +1,4 @@
-"""Views whose policy takes too long: since when, when it is tried again, and who is told.
+"""The circuit breaker of views whose policy takes too long: since when, when it is tried again, who is told.
 
 Such a view is served by a cheap policy. So that it does not cost every round the time that was too short, its
 own policy is tried again after 1 round, then after 2, 4 and so on up to 64; the first time that it decides in
@@ -30,7 +30,7 @@ TOO_SLOW, IN_TIME = "virtual_cluster.policy_too_slow", "virtual_cluster.policy_i
 MOST_ROUNDS_SKIPPED = 64
 
 
-class Overruns:
+class CircuitBreaker:
     """What is known of the computations of views, for one round."""
 
     def __init__(self, facts: Snapshot) -> None:
@@ -91,7 +91,7 @@ class Overruns:
             row.rounds_to_skip = min(2 ** (row.failures - 1), MOST_ROUNDS_SKIPPED)
 
 
-def as_served(facts: Snapshot) -> Snapshot:
+def with_breakers_open(facts: Snapshot) -> Snapshot:
     """Return the facts with a cheap policy wherever one decides at present, the view's own being too slow.
 
     For whoever decides ahead of time where nobody ends a computation: previews, questions, forecasts.

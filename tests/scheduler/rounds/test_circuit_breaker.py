@@ -24,7 +24,13 @@ from scheduler.core.solvers.solving import solve
 from scheduler.forecasts.services.forecasting import run_forecast
 from scheduler.models import ClusterSettings, Event, Forecast, PolicyMemory, Round, ViewComputing
 from scheduler.rounds import run
-from scheduler.rounds.overruns import IN_TIME, MOST_ROUNDS_SKIPPED, TOO_SLOW, Overruns, as_served
+from scheduler.rounds.circuit_breaker import (
+    IN_TIME,
+    MOST_ROUNDS_SKIPPED,
+    TOO_SLOW,
+    CircuitBreaker,
+    with_breakers_open,
+)
 from scheduler.rounds.preview import preview
 from scheduler.rounds.run import run_round
 from scheduler.rounds.selectors import overruns
@@ -148,7 +154,7 @@ def test_the_spare_view_is_served_likewise() -> None:
     assert guest.attempts.exists()
     assert told() == [(TOO_SLOW, "cluster")]
     assert set(overruns(["spare"])) == {"spare"}
-    assert as_served(read_snapshot(9)).spare_policy == "fifo"
+    assert with_breakers_open(read_snapshot(9)).spare_policy == "fifo"
 
 
 def test_who_was_not_let_begin_is_tried_again_in_the_next_round() -> None:
@@ -168,10 +174,10 @@ def test_another_policy_is_tried_at_once() -> None:
     vc, _ = make_research()
     Computing.instances["research"] = LARGE
     next_round()
-    assert as_served(read_snapshot(9)).virtual_clusters[0].policy == "fifo"
+    assert with_breakers_open(read_snapshot(9)).virtual_clusters[0].policy == "fifo"
     vc.policy_parameters = {"salt": 5}
     vc.save()
-    assert as_served(read_snapshot(9)).virtual_clusters[0].policy == "computing"
+    assert with_breakers_open(read_snapshot(9)).virtual_clusters[0].policy == "computing"
     del Computing.instances["research"]
     assert next_round().overran == ()
     assert [kind for kind, _ in told()] == [
@@ -209,15 +215,15 @@ def test_one_that_overruns_again_and_again_is_tried_ever_more_seldom() -> None:
     facts = read_snapshot(1)
     attempts = []
     for number in range(300):
-        overruns = Overruns(facts)
+        circuit_breaker = CircuitBreaker(facts)
         budget = Budget(Solver(), 1.0)
-        words = overruns.skipped.get("research")
+        words = circuit_breaker.skipped.get("research")
         if words is None:
             attempts.append(number)
             budget.computations["research"] += 1
             words = "too slow"
         plan = Plan(round_number=number, degraded={"research": words}, overran=("research",))
-        overruns.write(plan, budget, at=database_now())
+        circuit_breaker.write(plan, budget, at=database_now())
     pauses = [later - earlier - 1 for earlier, later in itertools.pairwise(attempts)]
     assert pauses == [1, 2, 4, 8, 16, 32, 64, 64, 64][: len(pauses)]
     assert max(pauses) == MOST_ROUNDS_SKIPPED
