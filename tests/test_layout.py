@@ -20,7 +20,7 @@ GENERATED = ("/migrations/", "frontend/src/api/schema.d.ts")
 # Names that say nothing gather everything.
 SAYING_NOTHING = {"utils", "util", "common", "helpers", "helper", "base", "misc", "shared", "lib"}
 
-# Words that went and what is said instead, by the folder they went from. Whoever renames a thing appends here.
+# Words that went and what is said instead, by the folder they left. Whoever renames a thing appends here.
 GONE = {
     "scheduler/core": {
         "Asked": "SolverRequest",
