@@ -4,28 +4,14 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from scheduler.core.model.lifecycle import AttemptState, HoldPhase, Outcome
+from scheduler.core.model.lifecycle import AttemptState, HoldPhase, Outcome, PartState, StopCause
 from scheduler.jobs.models import Job, choices_of
 from scheduler.nodes.models import Gpu, Node
 from tenants.models import VirtualCluster
 
 
-class StopCause(models.TextChoices):
-    """Why an attempt was told to stop, or ended without its own doing."""
-
-    NONE = ""
-    PREEMPTED = "preempted"
-    MIGRATED = "migrated"
-    DRAINED = "drained"
-    CANCELLED = "cancelled"
-    TIME_LIMIT = "time_limit"
-    PART_FAILED = "part_failed"
-    NODE_LOST = "node_lost"
-    GANG_TIMEOUT = "gang_timeout"
-    STUCK = "stuck"
-    IDLE_GPUS = "idle_gpus"
-    #: A trial run had shown what it was for.
-    TRIAL_OVER = "trial_over"
+def _labelled(states: type) -> list[tuple[str, str]]:
+    return [(state.value, state.name.replace("_", " ").title()) for state in states]
 
 
 class Attempt(models.Model):
@@ -44,7 +30,7 @@ class Attempt(models.Model):
     master_address = models.CharField(max_length=255, blank=True)
     master_port = models.PositiveIntegerField(null=True)
 
-    stop_cause = models.CharField(max_length=12, choices=StopCause.choices, blank=True)
+    stop_cause = models.CharField(max_length=12, choices=_labelled(StopCause), blank=True)
     stop_message = models.CharField(max_length=500, blank=True)
     preempted_by = ArrayField(models.BigIntegerField(), default=list)
     exit_code = models.IntegerField(null=True)
@@ -92,22 +78,12 @@ class Attempt(models.Model):
         ]
 
 
-class PartState(models.TextChoices):
-    """An attempt's part on one node, as the node last reported it."""
-
-    WAITING = "waiting"
-    READY = "ready"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    EXITED = "exited"
-
-
 class AttemptPart(models.Model):
     """What one node does for an attempt. `replicas` is [{rank, task, gpus: [id], gpu_indexes: [i]}]."""
 
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="parts", db_index=False)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="parts")
-    state = models.CharField(max_length=8, choices=PartState.choices, default=PartState.WAITING)
+    state = models.CharField(max_length=8, choices=_labelled(PartState), default=PartState.WAITING)
     replicas = models.JSONField()
     master_port = models.PositiveIntegerField(null=True)
     exit_code = models.IntegerField(null=True)

@@ -14,11 +14,12 @@ from typing import Any
 from django.db import connection
 
 from scheduler import stream
-from scheduler.attempts.models import AllocatedGpu, Allocation, Attempt, AttemptPart, PartState, StopCause
+from scheduler.attempts.models import AllocatedGpu, Allocation, Attempt, AttemptPart
 from scheduler.attempts.services.holds import touch_nodes
 from scheduler.attempts.services.life import attempt_stop
 from scheduler.clock import database_now
-from scheduler.core.model.lifecycle import AttemptState, HoldPhase, JobState
+from scheduler.core.model import attempts as machine
+from scheduler.core.model.lifecycle import AttemptState, HoldPhase, JobState, PartState, StopCause
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
 from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Snapshot
 from scheduler.core.round.reserve import SPARE
@@ -259,14 +260,11 @@ def _stop(action: Action, facts: _Facts, *, at: datetime, actor: str) -> None:
 
 
 def _cause(action: Action, attempt: Attempt, *, at: datetime) -> StopCause:
-    """A time limit is one job's: those it shares GPUs with stop for the moment, and go on later."""
     if action.kind is not ActionKind.STOP:
         return StopCause.MIGRATED
-    cause, limit, since = StopCause(action.cause), attempt.job.time_limit_seconds, attempt.allocation.held_at
-    if cause == StopCause.TIME_LIMIT and since is not None:
-        is_over = limit is not None and (at - since).total_seconds() >= limit
-        return cause if is_over else StopCause.PREEMPTED
-    return cause
+    limit, since = attempt.job.time_limit_seconds, attempt.allocation.held_at
+    is_over = limit is not None and since is not None and (at - since).total_seconds() >= limit
+    return machine.stop_cause(StopCause(action.cause), is_over=is_over, cancelling=attempt.job.cancelling)
 
 
 def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts: _Facts) -> list[Action]:
@@ -367,16 +365,16 @@ def _write_attempts(starts: Sequence[_Start], facts: _Facts, *, at: datetime, ac
     pairs = [(start, job) for start in starts for job in start.action.jobs]
     attempts, parts, events = [], [], []
     for (start, job_id), attempt in zip(pairs, reserve_ids(Attempt, len(pairs)), strict=True):
-        state = AttemptState.STARTING if start.is_held else AttemptState.PLANNED
         job = facts.jobs[job_id]
         by_node = _replicas_by_node(start.placement, job.task_names, facts.places)
-        number = job.newest_attempt + 1
-        # One node has nobody to wait for.
-        go = start.is_held and len(by_node) == 1
+        made = machine.planned(attempt, by_node)
+        if start.is_held:
+            made, _ = machine.step(made, machine.Promoted())
+        number, state = job.newest_attempt + 1, made.state
         starting_at = at if start.is_held else None
         attempts.append(
             (
-                attempt, job_id, number, job.is_trial_due, start.allocation, state, go, at, starting_at,
+                attempt, job_id, number, job.is_trial_due, start.allocation, state, made.go, at, starting_at,
                 *_BLANK_ATTEMPT,
             )
         )  # fmt: skip

@@ -1,28 +1,28 @@
-"""The life of an attempt after a round planned it: stop it, believe its nodes' reports, end it.
+"""The one writer of attempts: what `core.model.attempts` says is to be done, done on rows.
 
-Every function runs inside the caller's transaction, with the job's row locked (see `steps`).
+Whatever happens to an attempt after a round planned it is an event of that machine; the functions below let
+one happen, and the writer carries out the effects. All of it runs inside the caller's transaction, with the
+job's row locked (see `steps`).
 """
 
-from collections.abc import Iterable
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
 
 from scheduler import stream
-from scheduler.attempts.models import Attempt, AttemptPart, PartState, StopCause
-from scheduler.attempts.services.backing_off import backed_off
-from scheduler.attempts.services.failures import (
-    cordon_if_suspect,
-    match_site_rules,
-    nodes_to_avoid,
-    verdict_on,
-    verdict_on_loss,
-)
-from scheduler.attempts.services.holds import promote, release_gpus
+from scheduler.attempts.models import Allocation, Attempt, AttemptPart
+from scheduler.attempts.services import holds
+from scheduler.attempts.services.failures import match_site_rules
+from scheduler.attempts.services.job_steps import job_step_after
 from scheduler.attempts.services.lost_work import lost_seconds_at_end
 from scheduler.attempts.services.preemption_cost import settle_preemption_cost
-from scheduler.attempts.services.steps import attempt_event, step_attempt, step_job, touch_job
-from scheduler.attempts.services.trials import trial_passed
+from scheduler.attempts.services.steps import lock_jobs, step_attempt, step_job, touch_job
 from scheduler.clock import database_now
-from scheduler.core.failures.retrying import Verdict
+from scheduler.core.model import attempts as machine
 from scheduler.core.model.lifecycle import (
     ATTEMPT_LIVE,
     JOB_FINAL,
@@ -30,25 +30,14 @@ from scheduler.core.model.lifecycle import (
     AttemptState,
     JobEvent,
     Outcome,
+    PartState,
+    StopCause,
 )
 from scheduler.hints import hint_round
-from scheduler.jobs.models import Job
+from scheduler.jobs.models import Explanation, Job
 from scheduler.jobs.representations import publish_jobs
 
-#: How an attempt ended that was told to stop, by the cause.
-_OUTCOME_BY_CAUSE = {
-    StopCause.PREEMPTED: Outcome.PREEMPTED,
-    StopCause.MIGRATED: Outcome.PREEMPTED,
-    StopCause.DRAINED: Outcome.PREEMPTED,
-    StopCause.CANCELLED: Outcome.CANCELLED,
-    StopCause.TIME_LIMIT: Outcome.FAILED,
-    StopCause.PART_FAILED: Outcome.FAILED,
-    StopCause.NODE_LOST: Outcome.LOST,
-    StopCause.GANG_TIMEOUT: Outcome.LOST,
-    StopCause.STUCK: Outcome.FAILED,
-    StopCause.IDLE_GPUS: Outcome.FAILED,
-    StopCause.TRIAL_OVER: Outcome.SUCCEEDED,
-}
+# What happens
 
 
 def attempt_stop(
@@ -61,70 +50,22 @@ def attempt_stop(
     at: datetime | None = None,
 ) -> None:
     """Tell an attempt to stop. A planned one ends at once; a live one when its nodes say so."""
-    at = at or database_now()
-    note = {"stop_cause": cause, "stop_message": message[:500], "preempted_by": list(preempted_by)}
-    if attempt.state == AttemptState.PLANNED:
-        for name, value in note.items():
-            setattr(attempt, name, value)
-        Attempt.objects.filter(id=attempt.id).update(**note)
-        attempt_end(attempt, outcome=_OUTCOME_BY_CAUSE[cause], at=at, actor=actor)
-        return
-    if attempt.state == AttemptState.STOPPING:
-        # A person's cancel outranks whatever the attempt is stopping for: it must not be queued again.
-        if cause == StopCause.CANCELLED and attempt.stop_cause != cause:
-            Attempt.objects.filter(id=attempt.id).update(**note)
-        return
-    step_attempt(
-        attempt,
-        AttemptEvent.STOP,
-        at=at,
-        actor=actor,
-        why=message,
-        data={"cause": str(cause), "preempted_by": list(preempted_by)},
-        stopping_at=at,
-        **note,
-    )
-    touch_job(attempt.job)
-    _release_exited(attempt, at=at)
-    publish_jobs([attempt.job_id])
-    stream.wake_nodes(attempt.parts.exclude(state=PartState.EXITED).values_list("node_id", flat=True))
+    writer = _Writer(attempt, at=at or database_now(), actor=actor, why=message, preempted_by=preempted_by)
+    writer.take(machine.Stopped(cause=StopCause(cause)))
 
 
 def part_ready(part: AttemptPart, *, master_port: int | None) -> None:
     """A node is ready; when it was the last of the gang, all are told to go."""
-    if part.state != PartState.WAITING:
-        return
-    part.state, part.master_port = PartState.READY, master_port
-    part.save(update_fields=["state", "master_port"])
-    attempt = part.attempt
-    if attempt.state != AttemptState.STARTING or attempt.go:
-        return
-    parts = list(attempt.parts.select_related("node"))
-    if any(other.state != PartState.READY for other in parts):
-        return
-    master = next(other for other in parts if has_rank_zero(other))
-    attempt.go, attempt.master_address, attempt.master_port = True, master.node.address, master.master_port
-    attempt.save(update_fields=["go", "master_address", "master_port"])
-    stream.wake_nodes([other.node_id for other in parts])
+    writer = _Writer(
+        part.attempt, at=database_now(), actor="", part=part, columns={"master_port": master_port}
+    )
+    writer.take(machine.PartReady(node=part.node_id))
 
 
 def part_running(part: AttemptPart, *, at: datetime) -> None:
     """A node runs its replicas; the attempt runs when all of its nodes do."""
-    if part.state not in (PartState.WAITING, PartState.READY):
-        return
-    part.state = PartState.RUNNING
-    part.save(update_fields=["state"])
-    attempt, job = part.attempt, part.attempt.job
-    waiting = attempt.parts.filter(state__in=[PartState.WAITING, PartState.READY]).exists()
-    if waiting or attempt.state != AttemptState.STARTING:
-        return
-    step_attempt(attempt, AttemptEvent.RUNNING, at=at, actor=f"node {part.node.name}", running_at=at)
-    first = {} if job.started_at else {"started_at": at}
-    data = {"is_trial": True} if attempt.is_trial else None
-    step_job(job, JobEvent.STARTED, at=at, actor=f"node {part.node.name}", data=data, **first)
-    if job.preemptions:
-        settle_preemption_cost(job.id)
-    publish_jobs([job.id])
+    writer = _Writer(part.attempt, at=at, actor=f"node {part.node.name}", part=part)
+    writer.take(machine.PartRunning(node=part.node_id))
 
 
 def part_exited(
@@ -141,80 +82,186 @@ def part_exited(
 
     `last_lines`: the end of the output of the replica that failed.
     """
-    if part.state == PartState.EXITED:
-        return
-    part.state, part.exit_code = PartState.EXITED, exit_code
-    part.category, part.message = category, message[:500]
-    part.save(update_fields=["state", "exit_code", "category", "message"])
-    attempt = part.attempt
-    if not part.succeeded and attempt.state != AttemptState.STOPPING:
-        _keep_first_failure(attempt, part, last_lines)
-        # The rest of the gang can not go on without this part.
-        cause = StopCause.NODE_LOST if category == "lost" else StopCause.PART_FAILED
-        if attempt.parts.exclude(state=PartState.EXITED).exists():
-            attempt_stop(attempt, cause=cause, actor=actor, message=message, at=at)
-        else:
-            attempt.stop_cause = cause
-    _release_exited(attempt, at=at)
-    if not attempt.parts.exclude(state=PartState.EXITED).exists():
-        attempt_end(attempt, outcome=_outcome(attempt), at=at, actor=actor)
-
-
-def _release_exited(attempt: Attempt, *, at: datetime) -> None:
-    """Give back what a stopping gang has left; one that goes on is held whole, as it was granted."""
-    if attempt.state == AttemptState.STOPPING:
-        for node_id in attempt.parts.filter(state=PartState.EXITED).values_list("node_id", flat=True):
-            release_gpus(attempt.allocation, node_id=node_id, at=at)
-
-
-def _keep_first_failure(attempt: Attempt, part: AttemptPart, last_lines: str) -> None:
-    attempt.exit_code, attempt.category, attempt.message = part.exit_code, part.category, part.message
-    match_site_rules(attempt, part, last_lines)
-    attempt.save(update_fields=["exit_code", "category", "message", "matched_rule"])
-
-
-def _outcome(attempt: Attempt) -> Outcome:
-    # A part that exits 0 because it was told to stop has saved its work, not done it; one that
-    # exits 0 by itself is done, even when the order to stop was already on its way.
-    if all(part.succeeded for part in attempt.parts.all()):
-        return Outcome.SUCCEEDED
-    return _OUTCOME_BY_CAUSE[StopCause(attempt.stop_cause)] if attempt.stop_cause else Outcome.FAILED
-
-
-def attempt_end(attempt: Attempt, *, outcome: Outcome, at: datetime, actor: str) -> None:
-    """End the attempt, give back what it still holds, and take the job's next step."""
-    job, allocation = attempt.job, attempt.allocation
-    was_live = attempt.state in ATTEMPT_LIVE
-    if attempt.exit_code is None:
-        is_done = outcome == Outcome.SUCCEEDED and not attempt.stop_cause
-        attempt.exit_code = 0 if is_done else _first_exit_code(attempt)
-    lost_seconds = lost_seconds_at_end(attempt, outcome, at=at)
-    if not _is_shared(attempt):
-        release_gpus(allocation, at=at)
-    step_attempt(
-        attempt,
-        AttemptEvent.ENDED,
-        at=at,
-        actor=actor,
-        why=attempt.message or attempt.stop_message,
-        data={
-            "outcome": str(outcome),
-            "exit_code": attempt.exit_code,
-            "cause": attempt.stop_cause,
-            "lost_seconds": lost_seconds,
-            "preempted_by": attempt.preempted_by,
-        },
-        outcome=outcome,
-        ended_at=at,
-        exit_code=attempt.exit_code,
-        stop_cause=attempt.stop_cause,
-        lost_seconds=lost_seconds,
+    columns = {"exit_code": exit_code, "category": category, "message": message[:500]}
+    writer = _Writer(
+        part.attempt, at=at, actor=actor, why=message, part=part, columns=columns, last_lines=last_lines
     )
-    _job_after(job, attempt, outcome, was_live=was_live, at=at, actor=actor)
-    if was_live:
-        _next_attempt(job, at=at, actor=actor)
-    publish_jobs([job.id])
-    hint_round()
+    writer.take(machine.PartExited(node=part.node_id, exit_code=exit_code, category=category))
+
+
+# What follows
+
+
+class _Writer:
+    """Carries out what follows from an event of one attempt."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        *,
+        at: datetime,
+        actor: str,
+        why: str = "",
+        preempted_by: Iterable[int] = (),
+        part: AttemptPart | None = None,
+        columns: dict[str, Any] | None = None,
+        last_lines: str = "",
+    ) -> None:
+        """`why`: the words of a stop. `part`: the one reported on, and the `columns` of it that change."""
+        self._attempt, self._at, self._actor, self._why = attempt, at, actor, why
+        self._preempted_by = list(preempted_by)
+        self._part, self._columns, self._last_lines = part, columns or {}, last_lines
+        self.state = state_of(attempt)
+
+    def take(self, event: machine.Event) -> None:
+        """Let it happen. Raises InvalidTransition when it can not."""
+        self.state, effects = machine.step(self.state, event)
+        for effect in effects:
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: machine.Effect) -> None:
+        attempt = self._attempt
+        match effect:
+            case machine.Step(event=AttemptEvent.PROMOTED):
+                self._step(AttemptEvent.PROMOTED, starting_at=self._at, go=self.state.go)
+                touch_job(attempt.job, attempts_started=F("attempts_started") + 1)
+            case machine.Step(event=AttemptEvent.RUNNING):
+                self._step(AttemptEvent.RUNNING, running_at=self._at)
+            case machine.Step(event=AttemptEvent.STOP):
+                data = {"cause": str(self.state.stop_cause), "preempted_by": self._preempted_by}
+                note = self._cause()
+                self._step(AttemptEvent.STOP, why=self._why, data=data, stopping_at=self._at, **note)
+                touch_job(attempt.job)
+            case machine.Step():
+                self._end()
+            case machine.NoteCause():
+                note = self._cause()
+                for name, value in note.items():
+                    setattr(attempt, name, value)
+                Attempt.objects.filter(id=attempt.id).update(**note)
+            case machine.NotePart(node=node):
+                self._note_part(node)
+            case machine.NoteFailure():
+                self._note_failure()
+            case machine.Go():
+                self._go()
+            case machine.StartJob():
+                self._start_job()
+            case machine.TellToStop(nodes=nodes):
+                publish_jobs([attempt.job_id])
+                stream.wake_nodes(nodes)
+            case machine.ReleaseNode(node=node):
+                release_gpus(attempt.allocation, node_id=node, at=self._at)
+            case machine.ReleaseAll():
+                if not _is_shared(attempt):
+                    release_gpus(attempt.allocation, at=self._at)
+            case machine.EndJob():
+                self._end_job(effect)
+
+    def _step(self, event: AttemptEvent, *, why: str = "", data: dict | None = None, **columns: Any) -> None:
+        step_attempt(self._attempt, event, at=self._at, actor=self._actor, why=why, data=data, **columns)
+
+    def _cause(self) -> dict[str, Any]:
+        return {
+            "stop_cause": self.state.stop_cause,
+            "stop_message": self._why[:500],
+            "preempted_by": self._preempted_by,
+        }
+
+    def _note_part(self, node: int) -> None:
+        part = self._part
+        assert part is not None
+        columns = {"state": self.state.parts[node].state, **self._columns}
+        for name, value in columns.items():
+            setattr(part, name, value)
+        part.save(update_fields=list(columns))
+
+    def _note_failure(self) -> None:
+        attempt, part = self._attempt, self._part
+        assert part is not None
+        attempt.exit_code, attempt.category, attempt.message = part.exit_code, part.category, part.message
+        match_site_rules(attempt, part, self._last_lines)
+        attempt.save(update_fields=["exit_code", "category", "message", "matched_rule"])
+
+    def _go(self) -> None:
+        attempt = self._attempt
+        master = next(part for part in attempt.parts.select_related("node") if has_rank_zero(part))
+        attempt.go, attempt.master_address, attempt.master_port = (
+            True,
+            master.node.address,
+            master.master_port,
+        )
+        attempt.save(update_fields=["go", "master_address", "master_port"])
+        stream.wake_nodes(list(self.state.parts))
+
+    def _start_job(self) -> None:
+        job = self._attempt.job
+        first = {} if job.started_at else {"started_at": self._at}
+        data = {"is_trial": True} if self._attempt.is_trial else None
+        step_job(job, JobEvent.STARTED, at=self._at, actor=self._actor, data=data, **first)
+        if job.preemptions:
+            settle_preemption_cost(job.id)
+        publish_jobs([job.id])
+
+    def _end(self) -> None:
+        attempt, outcome = self._attempt, self.state.outcome
+        assert outcome is not None
+        exit_code = attempt.exit_code
+        if exit_code is None:
+            is_done = outcome is Outcome.SUCCEEDED and not self.state.stop_cause
+            exit_code = 0 if is_done else _first_exit_code(self.state)
+        lost_seconds = lost_seconds_at_end(attempt, outcome, at=self._at)
+        self._step(
+            AttemptEvent.ENDED,
+            why=attempt.message or attempt.stop_message,
+            data={
+                "outcome": str(outcome),
+                "exit_code": exit_code,
+                "cause": str(self.state.stop_cause),
+                "lost_seconds": lost_seconds,
+                "preempted_by": attempt.preempted_by,
+            },
+            outcome=outcome,
+            ended_at=self._at,
+            exit_code=exit_code,
+            stop_cause=self.state.stop_cause,
+            lost_seconds=lost_seconds,
+        )
+
+    def _end_job(self, end: machine.EndJob) -> None:
+        job = self._attempt.job
+        job_step_after(job, self._attempt, end, at=self._at, actor=self._actor)
+        if end.was_live:
+            self._follow_on(job)
+        publish_jobs([job.id])
+        hint_round()
+
+    def _follow_on(self, job: Job) -> None:
+        """A job that moved has left its old place: it starts in the new one, or needs it no more."""
+        for planned in Attempt.objects.filter(job=job, state=AttemptState.PLANNED).select_related(
+            "allocation"
+        ):
+            if job.state in JOB_FINAL:
+                planned.job = job
+                _Writer(planned, at=self._at, actor=self._actor).take(machine.Withdrawn())
+            else:
+                promote(planned.allocation_id, at=self._at)
+
+
+def state_of(attempt: Attempt) -> machine.State:
+    """Return an attempt and its parts as the machine knows them."""
+    rows = attempt.parts.order_by("id").values_list("node_id", "state", "exit_code", "category")
+    return machine.State(
+        id=attempt.id,
+        state=AttemptState(attempt.state),
+        parts={
+            node: machine.Part(state=PartState(state), exit_code=exit_code, category=category)
+            for node, state, exit_code, category in rows
+        },
+        go=attempt.go,
+        stop_cause=StopCause(attempt.stop_cause),
+        outcome=Outcome(attempt.outcome) if attempt.outcome else None,
+    )
 
 
 def _is_shared(attempt: Attempt) -> bool:
@@ -223,100 +270,82 @@ def _is_shared(attempt: Attempt) -> bool:
     return others.exclude(state=AttemptState.ENDED).exists()
 
 
-def _next_attempt(job: Job, *, at: datetime, actor: str) -> None:
-    """A job that moved has left its old place: it starts in the new one, or needs it no more."""
-    for planned in Attempt.objects.filter(job=job, state=AttemptState.PLANNED).select_related("allocation"):
-        if job.state in JOB_FINAL:
-            planned.job = job
-            attempt_end(planned, outcome=Outcome.CANCELLED, at=at, actor=actor)
-        else:
-            promote(planned.allocation_id, at=at)
-
-
-def _first_exit_code(attempt: Attempt) -> int | None:
-    codes = attempt.parts.exclude(exit_code=None).order_by("id").values_list("exit_code", flat=True)
-    return next((code for code in codes if code), None)
-
-
-def _job_after(
-    job: Job, attempt: Attempt, outcome: Outcome, *, was_live: bool, at: datetime, actor: str
-) -> None:
-    final = {"ended_at": at, "exit_code": attempt.exit_code}
-    received = dict(job.service)
-    if was_live:
-        seconds = (at - (attempt.starting_at or at)).total_seconds()
-        received[attempt.allocation.gpu_model] = (
-            received.get(attempt.allocation.gpu_model, 0.0) + seconds * attempt.allocation.gpu_count
-        )
-    has_succeeded = outcome == Outcome.SUCCEEDED and not attempt.is_trial
-    if job.cancelling and not has_succeeded:
-        step_job(job, JobEvent.CANCELLED, at=at, actor=actor, service=received, cancelling=False, **final)
-    elif has_succeeded:
-        step_job(job, JobEvent.SUCCEEDED, at=at, actor=actor, service=received, cancelling=False, **final)
-    elif outcome == Outcome.SUCCEEDED:
-        trial_passed(job, attempt, received, at=at, actor=actor)
-    elif outcome == Outcome.FAILED:
-        _after_failure(job, attempt, received, was_live=was_live, at=at, actor=actor)
-    elif was_live:
-        interrupted = _after_preemption if outcome == Outcome.PREEMPTED else _after_loss
-        columns, why = interrupted(job, attempt, at=at)
-        step_job(job, JobEvent.REQUEUED, at=at, actor=actor, why=why, service=received, **columns)
-    else:
-        touch_job(job)
-
-
-def _after_preemption(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict, str]:
-    """Return the columns of a job that change when it is preempted, and why it was."""
-    columns: dict = {"preemptions": job.preemptions + 1}
-    if attempt.stop_cause == StopCause.PREEMPTED:
-        columns |= backed_off(job, attempt, at=at)
-    return columns, attempt.stop_message or attempt.message
-
-
-def _after_loss(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict, str]:
-    """Return the columns of a job that change when an attempt of it is lost, and what that means."""
-    loss, why = verdict_on_loss(job, attempt, at=at), attempt.stop_message or attempt.message
-    if loss.is_held:
-        held = f"It is held: {loss.in_a_row} attempts in a row were lost. Release it to try once more."
-        return {"held": True, "message": held}, f"{why} {held}".strip()
-    if loss.wait_seconds:
-        waits = f"{loss.in_a_row} attempts in a row were lost; it waits {loss.wait_seconds:g} s."
-        return {"eligible_at": at + timedelta(seconds=loss.wait_seconds)}, f"{why} {waits}".strip()
-    return {}, why
-
-
-def _after_failure(
-    job: Job, attempt: Attempt, received: dict, *, was_live: bool, at: datetime, actor: str
-) -> None:
-    """Try a job that failed again where that is worth while, later and perhaps elsewhere."""
-    message = attempt.message or attempt.stop_message
-    if attempt.is_trial:
-        attempt_event(attempt, "attempt.trial_failed", at=at, actor=actor, why=message).save()
-        message = f"In its trial run: {message}"
-    message = message[:500]
-    verdict = verdict_on(job, attempt)
-    if verdict is not None:
-        attempt.failure = verdict.name
-        Attempt.objects.filter(id=attempt.id).update(failure=verdict.name)
-    cordon_if_suspect(attempt, at=at)
-    columns: dict = {"service": received, "failures": job.failures + 1}
-    if was_live and verdict is not None and verdict.retry:
-        columns["eligible_at"] = at + timedelta(seconds=verdict.after_seconds)
-        if verdict.avoid_node:
-            columns["avoid_nodes"] = nodes_to_avoid(job, attempt)
-        why = _sentence(message, attempt, verdict)
-        step_job(job, JobEvent.REQUEUED, at=at, actor=actor, why=why, **columns)
-    else:
-        why = message if verdict is None else _sentence(message, attempt, verdict)
-        final = {"ended_at": at, "exit_code": attempt.exit_code, "message": message}
-        step_job(job, JobEvent.FAILED, at=at, actor=actor, why=why, **columns, **final)
-
-
-def _sentence(message: str, attempt: Attempt, verdict: Verdict) -> str:
-    advice = (attempt.matched_rule or {}).get("advice")
-    said = f"{message.rstrip('.')}. {advice}" if advice else message
-    return f"{said} It is {'' if verdict.retry else 'not '}tried again: {verdict.why}."
+def _first_exit_code(state: machine.State) -> int | None:
+    return next((part.exit_code for part in state.parts.values() if part.exit_code), None)
 
 
 def has_rank_zero(part: AttemptPart) -> bool:
     return any(replica["rank"] == 0 for replica in part.replicas)
+
+
+# GPUs that come free, and who was promised them
+
+
+def release_gpus(allocation: Allocation, *, at: datetime, node_id: int | None = None) -> None:
+    """Free an allocation's GPUs (of one node), unless another of its jobs still uses them there."""
+    gpus = holds.release(allocation, at=at, node_id=node_id)
+    if gpus:
+        for allocation_id in holds.successors_on(gpus):
+            promote(allocation_id, at=at)
+        hint_round()
+
+
+def promote_overdue() -> None:
+    """Start every planned allocation that waits for nothing any more, each in a transaction of its own.
+
+    A release and the round that names a successor for the same GPUs may commit without having seen each
+    other: the one finds no successor yet, the other a holder still. The release asks for a round, and
+    that one begins with this.
+    """
+    for allocation_id in holds.overdue():
+        _promote_alone(allocation_id)
+
+
+def promote(allocation_id: int, *, at: datetime) -> None:
+    """Turn a planned allocation into a held one if all its GPUs are free and its jobs have stopped.
+
+    The caller has locked another job, so to wait for these could close a circle (decision 0004). Where
+    somebody else has one of them, it is done after the commit, in a transaction that holds nothing yet.
+    """
+    if not _promote(allocation_id, at=at, waits=False):
+        transaction.on_commit(partial(_promote_alone, allocation_id), robust=True)
+
+
+@transaction.atomic
+def _promote_alone(allocation_id: int) -> None:
+    _promote(allocation_id, at=None, waits=True)
+
+
+def _promote(allocation_id: int, *, at: datetime | None, waits: bool) -> bool:
+    """Return whether all its jobs could be locked: then it is promoted, or not to be.
+
+    Without `at` it is held from when it was waited for: its predecessor may have gone meanwhile.
+    """
+    planned = Attempt.objects.filter(allocation_id=allocation_id, state=AttemptState.PLANNED)
+    job_ids = list(planned.values_list("job_id", flat=True))
+    if len(lock_jobs(job_ids, waits=waits)) < len(job_ids):
+        return False
+    # Looked at under the locks: whoever had them may have changed all of it.
+    attempts = list(planned.select_related("job").order_by("job_id"))
+    # A job that is being moved must have left its old place first.
+    moving = Attempt.objects.filter(job_id__in=job_ids, state__in=ATTEMPT_LIVE)
+    if attempts and not holds.has_predecessor(allocation_id) and not moving.exists():
+        _begin(allocation_id, attempts, at=at or database_now())
+    return True
+
+
+def _begin(allocation_id: int, attempts: Sequence[Attempt], *, at: datetime) -> None:
+    holds.hold(allocation_id, at=at)
+    nodes: set[int] = set()
+    for attempt in attempts:
+        writer = _Writer(attempt, at=at, actor="release")
+        writer.take(machine.Promoted())
+        nodes.update(writer.state.parts)
+    _tell_of_start([attempt.job_id for attempt in attempts], nodes)
+
+
+def _tell_of_start(job_ids: Sequence[int], nodes: Collection[int]) -> None:
+    Explanation.objects.filter(job_id__in=job_ids).delete()
+    publish_jobs(job_ids)
+    holds.touch_nodes(nodes)
+    stream.wake_nodes(nodes)

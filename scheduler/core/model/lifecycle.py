@@ -55,6 +55,34 @@ class Outcome(StrEnum):
     LOST = "lost"
 
 
+class StopCause(StrEnum):
+    """Why an attempt was told to stop, or ended without its own doing."""
+
+    NONE = ""
+    PREEMPTED = "preempted"
+    MIGRATED = "migrated"
+    DRAINED = "drained"
+    CANCELLED = "cancelled"
+    TIME_LIMIT = "time_limit"
+    PART_FAILED = "part_failed"
+    NODE_LOST = "node_lost"
+    GANG_TIMEOUT = "gang_timeout"
+    STUCK = "stuck"
+    IDLE_GPUS = "idle_gpus"
+    #: A trial run had shown what it was for.
+    TRIAL_OVER = "trial_over"
+
+
+class PartState(StrEnum):
+    """An attempt's part on one node, as the node last reported it."""
+
+    WAITING = "waiting"
+    READY = "ready"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    EXITED = "exited"
+
+
 class HoldPhase(StrEnum):
     PLANNED = "planned"
     HELD = "held"

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.core.model.lifecycle import (
-    AttemptEvent,
-    AttemptState,
-    JobEvent,
-    JobState,
-    attempt_step,
-    job_step,
+from scheduler.core.model.attempts import (
+    LOST,
+    EndJob,
+    Event,
+    PartExited,
+    PartRunning,
+    Promoted,
+    State,
+    Stopped,
+    planned,
+    step,
 )
+from scheduler.core.model.lifecycle import AttemptState, JobEvent, JobState, StopCause, job_step
 from scheduler.core.model.snapshot import GpuId, Job
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.result import JobRecord
@@ -20,11 +25,32 @@ from scheduler.core.sim.workload import Status, Truth
 #: Work below this counts as done: what is left of a job after many changes of its rate is rounding.
 NOTHING_SECONDS = 1e-6
 
+#: The one part of every attempt: its nodes all do the same at the same time.
+GANG = 0
+DONE = PartExited(node=GANG, exit_code=0)
+CRASHED = PartExited(node=GANG, exit_code=1, category="user")
+STOPPED = PartExited(node=GANG, exit_code=143, category="stopped")
+NODE_LOST = PartExited(node=GANG, exit_code=137, category=LOST)
+
 _ENDS: dict[Status, JobEvent] = {
     "passed": JobEvent.SUCCEEDED,
     "killed": JobEvent.CANCELLED,
     "failed": JobEvent.FAILED,
 }
+
+
+def _begun() -> State:
+    """Return the state of an attempt that runs: nobody waits here for nodes to be ready."""
+    state = planned(0, [GANG])
+    for event in (Promoted(), PartRunning(node=GANG)):
+        state, _ = step(state, event)
+    return state
+
+
+_BEGUN = _begun()
+#: What events made of states. All attempts go the same few ways from `_BEGUN`, so it stays small, and every
+#: state in it stays: none can take the identity of another.
+_TAKEN: dict[tuple[int, Event], tuple[State, EndJob | None]] = {}
 
 
 @dataclass(slots=True)
@@ -40,9 +66,24 @@ class Attempt:
     #: Reference work done, and the seconds it took.
     worked: float = 0.0
     productive_seconds: float = 0.0
-    state: AttemptState = AttemptState.RUNNING
+    #: As the machine of attempts has it.
+    known: State = _BEGUN
     #: Grows whenever its end is foreseen anew, so that events foreseen before are known to be void.
     version: int = 0
+
+    @property
+    def state(self) -> AttemptState:
+        return self.known.state
+
+    def take(self, event: Event) -> EndJob | None:
+        """Let something happen to it; return what its job is to know when that is its end."""
+        key = id(self.known), event
+        if key not in _TAKEN:
+            known, effects = step(self.known, event)
+            end = next((effect for effect in effects if isinstance(effect, EndJob)), None)
+            _TAKEN[key] = known, end
+        self.known, end = _TAKEN[key]
+        return end
 
     def count(self, now: float) -> None:
         """Count the progress made up to now."""
@@ -115,21 +156,26 @@ class Progress:
         self.present.rate = rate
         self.present.version += 1
 
-    def stop(self, now: float) -> None:
+    def stop(self, now: float, cause: StopCause) -> None:
         """Make no more progress: it was told to stop and writes its checkpoint."""
         attempt = self.present
         attempt.count(now)
         attempt.version += 1
-        attempt.state = attempt_step(self.job.id, attempt.state, AttemptEvent.STOP)
+        attempt.take(Stopped(cause=cause))
+
+    def exit(self, now: float, how: PartExited) -> EndJob:
+        """End the attempt; `leave` follows."""
+        self.present.count(now)
+        end = self.present.take(how)
+        assert end is not None
+        return end
 
     def leave(self, now: float, *, kept: float | None = None) -> tuple[float, float]:
-        """End the attempt: its GPUs are free. Of its work, `kept` seconds remain done (None: all).
+        """Leave the GPUs of an attempt that has ended. Of its work, `kept` seconds remain done (None: all).
 
         Returns (seconds without progress, seconds of reference work lost).
         """
         attempt = self.present
-        attempt.count(now)
-        attempt.state = attempt_step(self.job.id, attempt.state, AttemptEvent.ENDED)
         kept = attempt.worked if kept is None else min(kept, attempt.worked)
         lost, gpus, held = attempt.worked - kept, len(attempt.gpus), now - attempt.started_at
         self.remaining = max(0.0, self.remaining - kept)

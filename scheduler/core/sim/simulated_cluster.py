@@ -11,18 +11,28 @@ from functools import partial
 from itertools import count
 
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.model.lifecycle import AttemptState, JobEvent
+from scheduler.core.model.attempts import (
+    OUTCOME_BY_CAUSE,
+    EndJob,
+    JobAfter,
+    PartExited,
+    Stopped,
+    planned,
+    step,
+    stop_cause,
+)
+from scheduler.core.model.lifecycle import AttemptState, JobEvent, Outcome, StopCause
 from scheduler.core.model.plan import Action, ActionKind
-from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Running, Snapshot, Trial
+from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Running, Snapshot
 from scheduler.core.round.facts import Facts
-from scheduler.core.round.preemption_limits.backoff import after_preemption
 from scheduler.core.sim.agenda import Agenda, nothing
 from scheduler.core.sim.closing import Closing
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.failures import Failure
+from scheduler.core.sim.job_steps import JobSteps
 from scheduler.core.sim.occupancy import Occupancy
 from scheduler.core.sim.pacing import Pacing
-from scheduler.core.sim.progress import Attempt, Progress
+from scheduler.core.sim.progress import CRASHED, DONE, GANG, NODE_LOST, STOPPED, Attempt, Progress
 from scheduler.core.sim.result import StayEnd
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.spending import Spending
@@ -31,14 +41,22 @@ from scheduler.core.sim.telling import Telling
 from scheduler.core.sim.watch import Watch
 from scheduler.core.sim.workload import Truth
 
-#: What the cause of a STOP is called in the record of a stay.
+#: Why a stay ends that is ended by others, and what that is called in its record.
+_CAUSES: Mapping[StayEnd, StopCause] = {
+    "preempted": StopCause.PREEMPTED,
+    "cancelled": StopCause.CANCELLED,
+    "time_limit": StopCause.TIME_LIMIT,
+    "drained": StopCause.DRAINED,
+    "moved": StopCause.MIGRATED,
+    "resized": StopCause.MIGRATED,
+}
 _STAY_ENDS: Mapping[str, StayEnd] = {
     "preempted": "preempted",
     "cancelled": "cancelled",
     "time_limit": "time_limit",
 }
-#: Ends after which a job waits for another attempt.
-_GOES_ON: frozenset[StayEnd] = frozenset({"preempted", "drained", "moved", "resized", "lost"})
+#: Outcomes after which a job goes on in another attempt, from a checkpoint if it could write one.
+_GOES_ON = frozenset({Outcome.PREEMPTED, Outcome.LOST})
 
 
 class SimulatedCluster:
@@ -55,6 +73,7 @@ class SimulatedCluster:
         self.spending = Spending(
             facts.tenants.values(), facts.frame.prices, agenda, tell=self._tell_of_budget
         )
+        self._jobs = JobSteps(lambda: self.facts, self.progress, self.watch, agenda, rules)
         self._closing = Closing(agenda)
         self._agenda = agenda
         for tenant in facts.tenants.values():
@@ -105,16 +124,21 @@ class SimulatedCluster:
             end = "moved" if action.kind is ActionKind.MOVE else "resized"
         if running.phase == "planned":
             self._take_back(running)
-            if end == "cancelled":
-                for job in running.jobs:
-                    self._close(job, JobEvent.CANCELLED)
+            for job in running.jobs:
+                cause = self._cause_for(job, running, end)
+                _, effects = step(planned(0, [GANG]), Stopped(cause=cause))
+                if (
+                    isinstance(effects[-1], EndJob)
+                    and self._jobs.after(job, effects[-1]) is JobAfter.CANCELLED
+                ):
+                    self._jobs.close(job, JobEvent.CANCELLED)
             return
         self._send_away(running, end, action.preempted_by)
 
     def _send_away(self, running: Running, end: StayEnd, preempted_by: tuple[JobId, ...] = ()) -> None:
         """Let the jobs leave their GPUs, those that go on elsewhere when they have written a checkpoint."""
         self._tell_to_stop(running, end, preempted_by)
-        if end in _GOES_ON and self._checkpoint_seconds(running):
+        if OUTCOME_BY_CAUSE[_CAUSES[end]] in _GOES_ON and self._checkpoint_seconds(running):
             self.facts.put_running(replace(running, stopping=True))
             self._release_after_checkpoint(running)
         else:
@@ -127,7 +151,13 @@ class SimulatedCluster:
         """Note how the stay will have ended, and let its jobs make no more progress."""
         self._ends[running.allocation] = end, preempted_by
         for job in running.jobs:
-            self.progress[job].stop(self._agenda.now)
+            self.progress[job].stop(self._agenda.now, self._cause_for(job, running, end))
+
+    def _cause_for(self, job: JobId, running: Running, end: StayEnd) -> StopCause:
+        known = self.facts.jobs[job]
+        limit = known.time_limit_seconds
+        is_over = limit is not None and self._agenda.now >= running.since + limit
+        return stop_cause(_CAUSES[end], is_over=is_over, cancelling=known.cancelling)
 
     def _release_after_checkpoint(self, running: Running) -> None:
         pause = self._checkpoint_seconds(running)
@@ -214,16 +244,17 @@ class SimulatedCluster:
         if job not in facts.jobs:
             return
         running = facts.current.get(job)
+        facts.put_job(replace(facts.jobs[job], cancelling=True))
         if running is not None and running.phase == "held":
-            self._vacate(job, "cancelled")
-            self._conclude(job, JobEvent.CANCELLED)
+            self.progress[job].stop(self._agenda.now, StopCause.CANCELLED)
+            self._jobs.take_after(job, self._vacate(job, "cancelled", STOPPED))
             return
         if running is not None:
             self._take_back(running)
         if job in facts.stopping:
-            facts.put_job(replace(facts.jobs[job], cancelling=True))
+            self.progress[job].stop(self._agenda.now, StopCause.CANCELLED)
         else:
-            self._close(job, JobEvent.CANCELLED)
+            self._jobs.close(job, JobEvent.CANCELLED)
 
     def finish(self, job: JobId) -> None:
         """A job that runs ends now, whatever work it had left; one that waits or is stopping goes on."""
@@ -339,47 +370,26 @@ class SimulatedCluster:
         return True
 
     def _finish(self, job: JobId) -> None:
-        trial = self.facts.jobs[job].trial
-        self._vacate(job, "finished")
-        if trial is None:
-            self._conclude(job)
-        else:
-            self._pass(job, trial)
-
-    def _pass(self, job: JobId, trial: Trial) -> None:
-        """Queue a job as what it is, its trial being over."""
-        progress, known = self.progress[job], self.facts.jobs[job]
-        progress.become(trial.gang, self.rules.speeds.best(trial.gang, self.facts.cluster.models))
-        self._wait_again(job)
-        service, attempts = known.attained_service, known.attempts
-        self.facts.put_job(replace(trial.gang, attained_service=service, attempts=attempts))
+        self._jobs.take_after(job, self._vacate(job, "finished", DONE))
 
     def _fail(self, job: JobId, attempt: Attempt, version: int, failure: Failure) -> bool:
         if attempt.version != version or attempt.state is not AttemptState.RUNNING:
             return False
-        progress, failures = self.progress[job], self.rules.failures
         attempt.count(self._agenda.now)
-        self._vacate(job, "failed", kept=self.rules.costs.kept_of(attempt.worked))
-        progress.failures += 1
-        if not failures.is_worth_retrying(failure, progress.failures):
-            self._conclude(job, JobEvent.FAILED)
-            return True
-        self._wait_again(job)
-        eligible_at = self._agenda.now + progress.failures * failures.backoff_seconds
-        self.facts.put_job(replace(self.facts.jobs[job], eligible_at=eligible_at))
-        self._agenda.note(eligible_at, nothing)
+        end = self._vacate(job, "failed", CRASHED, kept=self.rules.costs.kept_of(attempt.worked))
+        self._jobs.take_after(job, end, failure)
         return True
 
-    def _vacate(self, job: JobId, end: StayEnd, kept: float | None = None) -> None:
+    def _vacate(self, job: JobId, end: StayEnd, how: PartExited, kept: float | None = None) -> EndJob:
         """A job leaves its GPUs by itself; those it shared them with go on alone."""
         facts = self.facts
         running = facts.current[job]
-        self._record_stay(job, running, end, (), kept)
+        ended = self._record_stay(job, running, end, (), how, kept)
         others = tuple([other for other in running.jobs if other != job])
         if not others:
             self._take_back(running)
             self._promote(running.gpus, (job,))
-            return
+            return ended
         fewer = replace(running, jobs=others, speeds={})
         self._use(running, -1)
         self._use(fewer)
@@ -389,6 +399,7 @@ class SimulatedCluster:
             self.progress[other].change_rate(self._agenda.now, self._rate(other, fewer))
             self._foresee(other)
         self._measure(running.allocation)
+        return ended
 
     def _release(self, allocation: AllocationId) -> bool:
         """The GPUs of a stopped allocation come free; its jobs wait again or have ended."""
@@ -399,44 +410,18 @@ class SimulatedCluster:
         told, preempted_by = self._ends.pop(allocation)
         self._take_back(running)
         for job in running.jobs:
-            end = self._end_of(job, running, told)
-            kept = self.rules.costs.kept_of(self._worked(job)) if end == "lost" else None
-            self._record_stay(job, running, end, preempted_by, kept)
-            if end in _GOES_ON:
-                if end in ("preempted", "drained"):
-                    self.progress[job].preemptions += 1
-                if end == "preempted":
-                    self._hold_off(job, running)
-                self._wait_again(job)
-                if facts.jobs[job].cancelling:
-                    self._close(job, JobEvent.CANCELLED)
-            else:
-                self._conclude(job, JobEvent.CANCELLED if end == "cancelled" else JobEvent.FAILED)
+            cause = self.progress[job].present.known.stop_cause
+            end: StayEnd = "preempted" if cause is StopCause.PREEMPTED else told
+            how, kept = STOPPED, None
+            if end == "lost":
+                how, kept = NODE_LOST, self.rules.costs.kept_of(self._worked(job))
+            ended = self._record_stay(job, running, end, preempted_by, how, kept)
+            if self._jobs.take_after(job, ended) is JobAfter.PREEMPTED and cause is not StopCause.MIGRATED:
+                self.progress[job].preemptions += 1
+                if cause is StopCause.PREEMPTED:
+                    self._jobs.hold_off(job, running)
         self._promote(running.gpus, running.jobs)
         return True
-
-    def _hold_off(self, job: JobId, running: Running) -> None:
-        """Let a job wait that was preempted before it had run for long enough."""
-        facts, known, now = self.facts, self.facts.jobs[job], self._agenda.now
-        vc = facts.virtual_clusters.get(known.virtual_cluster)
-        short_runs, waits = after_preemption(
-            known.short_runs,
-            ran_seconds=now - running.since,
-            least_seconds=0.0 if vc is None else vc.min_run_seconds,
-            first_wait=facts.frame.backoff_seconds,
-            longest_wait=facts.frame.most_backoff_seconds,
-        )
-        if short_runs != known.short_runs:
-            facts.put_job(replace(known, short_runs=short_runs, may_borrow_at=now + waits))
-            self._agenda.note(now + waits, nothing)
-
-    def _end_of(self, job: JobId, running: Running, told: StayEnd) -> StayEnd:
-        """A time limit or a cancellation is one job's: those it shares GPUs with go on later."""
-        known = self.facts.jobs[job]
-        limit = known.time_limit_seconds
-        if told == "time_limit":
-            return told if limit is not None and self._agenda.now >= running.since + limit else "preempted"
-        return "preempted" if told == "cancelled" and not known.cancelling else told
 
     def _worked(self, job: JobId) -> float:
         attempt = self.progress[job].present
@@ -444,11 +429,18 @@ class SimulatedCluster:
         return attempt.worked
 
     def _record_stay(
-        self, job: JobId, running: Running, end: StayEnd, preempted_by: tuple[JobId, ...], kept: float | None
-    ) -> None:
+        self,
+        job: JobId,
+        running: Running,
+        end: StayEnd,
+        preempted_by: tuple[JobId, ...],
+        how: PartExited,
+        kept: float | None,
+    ) -> EndJob:
         """End the job's attempt and write it down, there and in what the scheduler knows of the job."""
         facts, progress = self.facts, self.progress[job]
-        if facts.jobs[job].trial is not None and end in _GOES_ON:
+        ended = progress.exit(self._agenda.now, how)
+        if facts.jobs[job].trial is not None and ended.outcome in _GOES_ON:
             kept = 0.0  # A trial begins anew.
         started_at = progress.present.started_at
         self._pacing.note(job, running)
@@ -467,20 +459,7 @@ class SimulatedCluster:
                 training=self._telling.end(job),
             )
         )
-
-    def _wait_again(self, job: JobId) -> None:
-        self.progress[job].requeue()
-        self.watch.comes(self.progress[job].job)
-
-    def _close(self, job: JobId, event: JobEvent) -> None:
-        """End a job that waits."""
-        self.watch.goes(self.progress[job].job)
-        self._conclude(job, event)
-
-    def _conclude(self, job: JobId, event: JobEvent | None = None) -> None:
-        """End a job for good: as in the trace, unless something else became of it."""
-        self.progress[job].finish(self._agenda.now, event)
-        self.facts.drop_job(job)
+        return ended
 
     def _promote(self, gpus: Sequence[GpuId], jobs: Sequence[JobId]) -> None:
         """Begin what was planned on these GPUs, or for these jobs, and now waits for nothing else."""

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from scheduler.attempts.services import holds
+from scheduler.attempts.services import life
 from scheduler.attempts.services.life import part_exited
 from scheduler.attempts.services.steps import lock_jobs
 from scheduler.clock import database_now
@@ -70,9 +70,9 @@ def test_what_waited_is_held_from_after_it_was_waited_for(db: None, monkeypatch:
         waited.append(database_now())
         return locked
 
-    monkeypatch.setattr(holds, "lock_jobs", lock_late)
+    monkeypatch.setattr(life, "lock_jobs", lock_late)
     successor = make_attempt(make_job(), gpus_of(make_node(gpus=1)), state="planned", phase="planned")
-    holds.promote_overdue()
+    life.promote_overdue()
     successor.allocation.refresh_from_db()
     assert successor.allocation.held_at >= waited[0]
 

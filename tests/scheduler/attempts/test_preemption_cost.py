@@ -6,13 +6,12 @@ import pytest
 from django.utils import timezone
 
 from scheduler.attempts.models import StopCause
-from scheduler.attempts.services.life import attempt_end
+from scheduler.attempts.services.life import part_exited
 from scheduler.attempts.services.preemption_cost import (
     preemptions_of_job,
     preemptions_of_virtual_cluster,
     settle_preemption_cost,
 )
-from scheduler.core.model.lifecycle import Outcome
 from scheduler.models import Attempt, Job, Restraint
 from scheduler.rounds.snapshot import read_snapshot
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
@@ -93,7 +92,7 @@ def test_a_run_that_was_too_short_keeps_a_job_from_borrowing(
         stopping_at=at(200),
         stop_cause=cause,
     )
-    attempt_end(attempt, outcome=Outcome.PREEMPTED, at=NOW, actor="test")
+    part_exited(attempt.parts.get(), exit_code=143, category="stopped", message="", at=NOW, actor="test")
     job.refresh_from_db()
     assert (job.state, job.short_runs) == ("queued", runs)
     expected = NOW + timedelta(seconds=30 * 2**2) if runs == 3 else None

@@ -1,0 +1,101 @@
+"""What becomes of jobs when attempts of theirs have ended: what `attempts.job_steps` is to the live loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from scheduler.core.model.attempts import EndJob, JobAfter, job_after
+from scheduler.core.model.lifecycle import JobEvent
+from scheduler.core.model.snapshot import JobId, Running, Trial
+from scheduler.core.round.facts import Facts
+from scheduler.core.round.preemption_limits.backoff import after_preemption
+from scheduler.core.sim.agenda import Agenda, nothing
+from scheduler.core.sim.failures import Failure
+from scheduler.core.sim.progress import Progress
+from scheduler.core.sim.rules import Rules
+from scheduler.core.sim.watch import Watch
+
+
+class JobSteps:
+    """Lets jobs wait again, or end."""
+
+    def __init__(
+        self,
+        facts: Callable[[], Facts],
+        progress: Mapping[JobId, Progress],
+        watch: Watch,
+        agenda: Agenda,
+        rules: Rules,
+    ) -> None:
+        self._facts, self._progress, self._watch = facts, progress, watch
+        self._agenda, self._rules = agenda, rules
+
+    def take_after(self, job: JobId, end: EndJob, failure: Failure | None = None) -> JobAfter:
+        """Let a job take the step that follows from the end of its attempt; return which."""
+        trial, after = self._facts().jobs[job].trial, self.after(job, end)
+        match after:
+            case JobAfter.SUCCEEDED:
+                self._conclude(job)
+            case JobAfter.TRIAL_PASSED if trial is not None:
+                self._pass(job, trial)
+            case JobAfter.CANCELLED:
+                self._conclude(job, JobEvent.CANCELLED)
+            case JobAfter.FAILED:
+                self._after_failure(job, failure)
+            case _:
+                self._wait_again(job)
+        return after
+
+    def _pass(self, job: JobId, trial: Trial) -> None:
+        """Queue a job as what it is, its trial being over."""
+        progress, known = self._progress[job], self._facts().jobs[job]
+        progress.become(trial.gang, self._rules.speeds.best(trial.gang, self._facts().cluster.models))
+        self._wait_again(job)
+        service, attempts = known.attained_service, known.attempts
+        self._facts().put_job(replace(trial.gang, attained_service=service, attempts=attempts))
+
+    def _after_failure(self, job: JobId, failure: Failure | None) -> None:
+        """Try a job again that failed by itself, where that is worth while."""
+        progress, failures = self._progress[job], self._rules.failures
+        progress.failures += failure is not None
+        if failure is None or not failures.is_worth_retrying(failure, progress.failures):
+            self._conclude(job, JobEvent.FAILED)
+            return
+        self._wait_again(job)
+        eligible_at = self._agenda.now + progress.failures * failures.backoff_seconds
+        self._facts().put_job(replace(self._facts().jobs[job], eligible_at=eligible_at))
+        self._agenda.note(eligible_at, nothing)
+
+    def hold_off(self, job: JobId, running: Running) -> None:
+        """Let a job wait that was preempted before it had run for long enough."""
+        facts, known, now = self._facts(), self._facts().jobs[job], self._agenda.now
+        vc = facts.virtual_clusters.get(known.virtual_cluster)
+        short_runs, waits = after_preemption(
+            known.short_runs,
+            ran_seconds=now - running.since,
+            least_seconds=0.0 if vc is None else vc.min_run_seconds,
+            first_wait=facts.frame.backoff_seconds,
+            longest_wait=facts.frame.most_backoff_seconds,
+        )
+        if short_runs != known.short_runs:
+            facts.put_job(replace(known, short_runs=short_runs, may_borrow_at=now + waits))
+            self._agenda.note(now + waits, nothing)
+
+    def _wait_again(self, job: JobId) -> None:
+        self._progress[job].requeue()
+        self._watch.comes(self._progress[job].job)
+
+    def close(self, job: JobId, event: JobEvent) -> None:
+        """End a job that waits."""
+        self._watch.goes(self._progress[job].job)
+        self._conclude(job, event)
+
+    def _conclude(self, job: JobId, event: JobEvent | None = None) -> None:
+        """End a job for good: as in the trace, unless something else became of it."""
+        self._progress[job].finish(self._agenda.now, event)
+        self._facts().drop_job(job)
+
+    def after(self, job: JobId, end: EndJob) -> JobAfter:
+        known = self._facts().jobs[job]
+        return job_after(end, is_trial=known.trial is not None, cancelling=known.cancelling)
