@@ -3,10 +3,10 @@
     python benchmarks/bench_agent.py [--starts 20] [--agents 7] [--jobs 8] [--seconds 60]
 
 *Process runs* is the time from the server's "go" reaching the runtime to the first instruction of the
-job's own command (`date`): making folders and limits, starting the minder, starting the command. Memory
+job's own command (`date`): making folders and limits, starting the shim, starting the command. Memory
 is of real agents connected to a small real server on the loopback, with nothing to do; PSS counts what
 processes share once. Then one agent with so many jobs, each of which tells of its progress twice a second and
-writes a line of output each time: its CPU time over so many seconds, its minders' beside it, and its memory.
+writes a line of output each time: its CPU time over so many seconds, its shims' beside it, and its memory.
 """
 
 import argparse
@@ -90,7 +90,7 @@ async def measure_output(folder: Path) -> None:
     began = time.perf_counter()
     await node.run(make_part(shell(f"head -c {OUTPUT_BYTES} /dev/zero"), log_bytes=16 * 2**20))
     seconds = time.perf_counter() - began
-    print(f"output through the minder: {OUTPUT_BYTES / seconds / 1e6:.0f} MB/s, the first 16 MiB of it kept")
+    print(f"output through the shim: {OUTPUT_BYTES / seconds / 1e6:.0f} MB/s, the first 16 MiB of it kept")
     await node.clean_up()
 
 
@@ -106,10 +106,8 @@ async def measure_memory(folder: Path, count: int) -> None:
             await server.until_state(agent.configuration.node, 1, "running")
         pids = [agent.process.pid for agent in agents if agent.process is not None]
         print(f"{count} agents: {memory('Rss', pids):.1f} MB RSS, {memory('Pss', pids):.1f} MB PSS each")
-        minders = [agent.minder_pid(1) for agent in agents]
-        print(
-            f"{count} minders: {memory('Rss', minders):.1f} MB RSS, {memory('Pss', minders):.1f} MB PSS each"
-        )
+        shims = [agent.shim_pid(1) for agent in agents]
+        print(f"{count} shims: {memory('Rss', shims):.1f} MB RSS, {memory('Pss', shims):.1f} MB PSS each")
         for agent in agents:
             await agent.end()
 
@@ -127,16 +125,16 @@ async def measure_busy(folder: Path, jobs: int, seconds: float) -> None:
         for part in parts:
             await server.until_state("node-1", part.attempt, "running")
         assert agent.process is not None
-        minders = [agent.minder_pid(part.attempt) for part in parts]
-        before = cpu_seconds(agent.process.pid), sum(cpu_seconds(pid) for pid in minders)
+        shims = [agent.shim_pid(part.attempt) for part in parts]
+        before = cpu_seconds(agent.process.pid), sum(cpu_seconds(pid) for pid in shims)
         began = time.perf_counter()
         await asyncio.sleep(seconds)
         took = time.perf_counter() - began
         own = (cpu_seconds(agent.process.pid) - before[0]) / took
-        theirs = (sum(cpu_seconds(pid) for pid in minders) - before[1]) / took
+        theirs = (sum(cpu_seconds(pid) for pid in shims) - before[1]) / took
         pids = [agent.process.pid]
         print(
-            f"an agent with {jobs} jobs, {took:.0f} s: {own:.2%} of a core, its minders {theirs:.2%} together"
+            f"an agent with {jobs} jobs, {took:.0f} s: {own:.2%} of a core, its shims {theirs:.2%} together"
         )
         print(f"  {memory('Rss', pids):.1f} MB RSS, {memory('Pss', pids):.1f} MB PSS")
         await agent.end()

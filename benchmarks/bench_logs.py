@@ -61,7 +61,7 @@ def main() -> None:
             platform.call("POST", "virtual-clusters", vc)
             shipped = [through_platform(platform, node, lines) for _ in range(options.runs)]
     report("bound: through cat into a file", bound)
-    report("job -> minder -> agent -> server -> database", shipped)
+    report("job -> shim -> agent -> server -> database", shipped)
 
 
 def through_platform(platform: Installation, node: Agent, lines: int) -> float:

@@ -5,7 +5,7 @@
 Starts a PostgreSQL of its own. *A report* is applied as the web server applies it, without HTTP, with one
 reading of eight GPUs and eight replicas, or, in turns with that, with none: the difference in processor time
 of this process and of its backend in PostgreSQL is what a reading costs. *Bytes* are what the rows of nodes
-and their indexes take. *The agent's sampling* is measured with so many real jobs under minders.
+and their indexes take. *The agent's sampling* is measured with so many real jobs under shims.
 """
 
 import argparse

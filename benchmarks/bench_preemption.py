@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.e2e.installation import FAST, ROOT, Installation, installation
 
-#: Says when it begins, is told to stop, and ends. The minder signals the whole group.
+#: Says when it begins, is told to stop, and ends. The shim signals the whole group.
 TRAINING = """
 mark() { date +%s.%N >"$ALLOT_CHECKPOINT_DIR/$1-$ALLOT_ATTEMPT"; }
 mark began

@@ -28,7 +28,7 @@ from nodeagent.batch.slurm import SlurmSystem
 from nodeagent.batch.watch import BatchWatch
 from nodeagent.configuration import Slurm
 from nodeagent.executor import Executor
-from nodeagent.machine import Event, Exited, Prepared, Started
+from nodeagent.machine import AttemptExited, AttemptPrepared, AttemptStarted, Event
 from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.procfs import boot_clock_seconds
 from tests.agent.builders import GPU_BYTES, make_configuration, make_part, shell
@@ -51,7 +51,7 @@ class Node:
         self.renewing = asyncio.create_task(self.renew())
 
     def note(self, event: Event) -> None:
-        if isinstance(event, Prepared | Started | Exited):
+        if isinstance(event, AttemptPrepared | AttemptStarted | AttemptExited):
             self.seen[type(event), event.attempt] = time.monotonic()
 
     async def renew(self) -> None:
@@ -63,16 +63,16 @@ class Node:
         """Return how long each of STEPS took, in seconds."""
         wish = make_part(shell("exec sleep 600"), attempt=attempt)
         return (
-            await self.seconds(Prepared, attempt, lambda: self.runtime.prepare(wish)),
-            await self.seconds(Started, attempt, lambda: self.runtime.start(wish)),
-            await self.seconds(Exited, attempt, lambda: self.runtime.stop(attempt, 5.0)),
+            await self.seconds(AttemptPrepared, attempt, lambda: self.runtime.prepare(wish)),
+            await self.seconds(AttemptStarted, attempt, lambda: self.runtime.start(wish)),
+            await self.seconds(AttemptExited, attempt, lambda: self.runtime.stop(attempt, 5.0)),
         )
 
     async def seconds(self, kind: type[Event], attempt: int, do: Callable[[], None]) -> float:
         begun = time.monotonic()
         do()
         while (kind, attempt) not in self.seen:
-            if (Exited, attempt) in self.seen:
+            if (AttemptExited, attempt) in self.seen:
                 raise RuntimeError(f"attempt {attempt} ended before it was {kind.__name__}")
             await asyncio.sleep(LOOK_SECONDS)
         return self.seen[kind, attempt] - begun

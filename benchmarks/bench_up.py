@@ -82,7 +82,7 @@ def measure(home: Path, *, settle_seconds: float, show: bool) -> tuple[float, fl
 
 
 def processes_of(home: Path, supervisor: int) -> set[psutil.Process]:
-    """All below the supervisor, and jobs' minders that outlived their agent."""
+    """All below the supervisor, and jobs' shims that outlived their agent."""
     parents = [psutil.Process(supervisor)]
     for process in psutil.process_iter(["ppid", "cmdline"]):
         if process.info["ppid"] == 1 and any(str(home) in word for word in process.info["cmdline"] or ()):

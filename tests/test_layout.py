@@ -19,6 +19,13 @@ SOURCE_LINES, TEST_LINES = 500, 1000
 GENERATED = ("/migrations/", "frontend/src/api/schema.d.ts")
 # Names that say nothing gather everything.
 SAYING_NOTHING = {"utils", "util", "common", "helpers", "helper", "base", "misc", "shared", "lib"}
+# Words that were given up, and what stands for them.
+GIVEN_UP = {"minder": "shim", "minded": "shim", "outpost": "remote runner", "errand": "batch job"}
+# Names in folders and command lines of earlier versions, which have to be found.
+STILL_READ = re.compile(
+    r'"minder\.lock"|minder\.lock|"minder"|errand\.json|[`"]errands[`"]|nodeagent\W*(minder|outpost)|\(shim\|minder\)'
+    r"|`minder` and `outpost`"
+)
 
 # Words that went and what is said instead, by the folder they left. Whoever renames a thing appends here.
 GONE = {
@@ -169,3 +176,33 @@ def test_images_of_others_are_pinned_by_digest(name: str) -> None:
     others = [image for image in images if not image.startswith("allotment:")]
     assert others
     assert [image for image in others if not re.search(r"@sha256:[0-9a-f]{64}$", image)] == []
+
+
+def given_up(text: str) -> set[str]:
+    """Return the words in a text that were given up for others."""
+    words = "|".join(GIVEN_UP)
+    return set(re.findall(rf"(?<![a-z])(?:{words})(?=s?(?![a-z]))", STILL_READ.sub("", text).lower()))
+
+
+def test_words_that_were_given_up_do_not_come_back() -> None:
+    pages = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        *(ROOT / "docs").rglob("*.md"),
+    ]
+    found = {
+        name_of(path): sorted(words)
+        for path in [*files(*SOURCE_FOLDERS, "tests"), *pages]
+        if path != Path(__file__) and (words := given_up(f"{path.name}\n{path.read_text()}"))
+    }
+    assert {name: words for name, words in found.items() if name not in OLD_PROGRAMS} == {}, GIVEN_UP
+
+
+# What earlier versions start by these names.
+OLD_PROGRAMS = {"platform/nodeagent/minder.py", "platform/nodeagent/outpost.py"}
+
+
+@pytest.mark.parametrize("text", ["Minders live", "the_errand", "OUTPOST", "self.minded[1]"])
+def test_the_test_of_words_can_fail(text: str) -> None:
+    assert given_up(text)

@@ -1,17 +1,19 @@
 """The node agent: runs on each GPU machine, starts what the control plane wants there, reports what is.
 
+README.md beside this file has the diagram and the words.
+
     agent, machine   what is done, and what is decided (pure)
     client, messages, frames   the way to the server, and what is said on it
     executor         the seam: who carries attempts out
     process          they are processes of this machine
-    batch            they are jobs of another scheduler
-    minder, minding  the parent of one attempt's processes, which outlives the agent
+    batch            they are jobs of another scheduler; `remote_runner` is what such a job consists of
+    shim             the parent of one attempt's processes, which outlives the agent
     devices, health, metrics, output, sessions   what is told of the node, and what goes on in attempts
-    outpost          an agent's stand-in on a node of another scheduler
     configuration, folder, procfs, programs   what all of them use
 
 Three modules are programs, and other versions call them by their names, which therefore stay: `nodeagent`
-itself, `nodeagent.minder`, and `nodeagent.outpost`, of which batch jobs wait in line for days.
+itself, `nodeagent.shim.main`, and `nodeagent.batch.remote_runner`, of which batch jobs wait in line for
+days. `minder` and `outpost` are what the last two were called once.
 """
 
 VERSION = "0.1.0"

@@ -24,6 +24,7 @@ from nodeagent.health.chosen import checks_of
 from nodeagent.machine import (
     ALIVE,
     REPORTED,
+    AgentLeaving,
     DesiredReceived,
     Event,
     ExtendLease,
@@ -31,7 +32,6 @@ from nodeagent.machine import (
     Instruction,
     Kill,
     LeaseChecked,
-    Leaving,
     Part,
     Phase,
     Prepare,
@@ -320,7 +320,7 @@ class Agent:
             self.changed.set()
 
     async def keep_lease(self) -> None:
-        """The minders freeze or end their attempts in time; this is for a minder that hangs."""
+        """The shims freeze or end their attempts in time; this is for a shim that hangs."""
         while True:
             now, frozen = boot_clock_seconds(), frozenset[int]()
             if now >= self.state.lease_deadline:
@@ -379,7 +379,7 @@ class Agent:
 
     async def stop_everything(self) -> None:
         """Stop all attempts, and let the server know if it can be told quickly."""
-        self.post(Leaving(grace_seconds=LEAVING_GRACE_SECONDS))
+        self.post(AgentLeaving(grace_seconds=LEAVING_GRACE_SECONDS))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVING_LONGEST_SECONDS):
                 while any(part.phase in ALIVE for part in self.state.parts.values()):

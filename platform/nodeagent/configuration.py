@@ -58,7 +58,7 @@ class Limits:
     files: int = 65_536
     #: In the working folders and TMPDIR of one attempt; None: as much as there is.
     disk_bytes: int | None = None
-    #: In the checkpoints of one job. Looked at by its minders, so only where that folder does not hang.
+    #: In the checkpoints of one job. Looked at by its shims, so only where that folder does not hang.
     checkpoint_bytes: int | None = None
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices
 from nodeagent.folder import AttemptFolder
-from nodeagent.machine import Adopted, Event
+from nodeagent.machine import AttemptAdopted, Event
 from nodeagent.messages import NO_SECRETS, DesiredPart, SecretsAnswer, Turn
 
 
@@ -25,7 +25,7 @@ class Runtime(Protocol):
     - *Lease*: by the newest deadline given to `extend_lease` they are dead or frozen, without anybody's
       help. What is frozen runs again only when `extend_lease` names it, and is killed after `freeze_seconds`.
     - *Adoption*: they outlive the agent, and `recover` finds them again.
-    - *One end*: `Exited` is posted once for each attempt, and nothing of it is alive by then.
+    - *One end*: `AttemptExited` is posted once for each attempt, and nothing of it is alive by then.
     """
 
     @property
@@ -58,14 +58,15 @@ class Runtime(Protocol):
         """Return the deadline that an earlier life of the agent left behind; 0 when there is none."""
 
     def prepare(self, wish: DesiredPart) -> None:
-        """Take what the attempt needs, so that starting is quick and sure. Posts Prepared or Exited."""
+        """Take what the attempt needs, so that starting is quick and sure. Posts
+        AttemptPrepared or AttemptExited."""
 
     def release(self, attempt: int) -> None:
         """Give back what preparing took or takes: it will not be started. One still being prepared is
-        posted as Prepared or Exited as always."""
+        posted as AttemptPrepared or AttemptExited as always."""
 
     def start(self, wish: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
-        """Start the replicas of a prepared attempt. Posts Started, and Exited at the end.
+        """Start the replicas of a prepared attempt. Posts AttemptStarted, and AttemptExited at the end.
 
         What is secret reaches its processes by way of memory only: nothing of it is written to a disk.
         """
@@ -82,7 +83,7 @@ class Runtime(Protocol):
     def forget(self, attempt: int) -> None:
         """Remove all that is left of an attempt that ended."""
 
-    def recover(self) -> list[Adopted]:
+    def recover(self) -> list[AttemptAdopted]:
         """Find what an earlier life of the agent left behind, and watch again what lives."""
 
     def close(self) -> None:

@@ -1,23 +1,23 @@
-"""The folder of one attempt: all that agent and minder tell each other, and what outlives either.
+"""The folder of one attempt: all that agent and shim tell each other, and what outlives either.
 
     part.json     what the agent was asked to run, and the port it chose
-    spec.json     what the minder is to start; its presence says that starting was decided
-    status.json   written by the minder (or, when that died, by the agent that cleaned up after it)
-    stop          how to stop, read by the minder when it gets SIGTERM
+    spec.json     what the shim is to start; its presence says that starting was decided
+    status.json   written by the shim (or, when that died, by the agent that cleaned up after it)
+    stop          how to stop, read by the shim when it gets SIGTERM
     turns         when an attempt that shares its GPUs has its turn; null or missing: always
-    frozen        written by the minder while the attempt stands still because the lease ended, and until
+    frozen        written by the shim while the attempt stands still because the lease ended, and until
                   when, by the boot clock, it may stand so
     resume        until when, by the boot clock, what stands still may go on: the server still names it
-    minder.lock   locked by the minder while it lives
-    minder.log    the minder's own complaints; normally empty
-    door          a socket, at which the minder lets guests in (`minding/guest.py`)
+    minder.lock   locked by the shim while it lives; its old name, which every version of the agent looks for
+    shim.log    the shim's own complaints; normally empty
+    door          a socket, at which the shim lets guests in (`shim/guest.py`)
     rank-N.log    output of replica N; rank-N.sent says how much of it the server has
     environment-N what replica N's container gets as its environment
     progress-N    the file behind $ALLOT_PROGRESS; progress.sent says how far rank 0's was reported
     secrets       where the job finds secrets that are files; what is there is on a tmpfs, where there is one
     work/N, tmp   working folder of replica N, and its TMPDIR
 
-Imported by the minder, so it imports nearly nothing.
+Imported by the shim, so it imports nearly nothing.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class AttemptFolder:
         self.turns = os.path.join(path, "turns")
         self.frozen = os.path.join(path, "frozen")
         self.resume = os.path.join(path, "resume")
-        self.minder_lock = os.path.join(path, "minder.lock")
-        self.minder_log = os.path.join(path, "minder.log")
+        self.shim_lock = os.path.join(path, "minder.lock")
+        self.shim_log = os.path.join(path, "shim.log")
         self.door = os.path.join(path, "door")
         self.progress_sent = os.path.join(path, "progress.sent")
         self.temporary = os.path.join(path, "tmp")
@@ -66,9 +66,9 @@ class AttemptFolder:
     def work(self, rank: int) -> str:
         return os.path.join(self.works, str(rank))
 
-    def lock_minder(self) -> int | None:
-        """Take the minder's lock; None when a minder lives. It is held until the descriptor is closed."""
-        descriptor = os.open(self.minder_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def lock_shim(self) -> int | None:
+        """Take the shim's lock; None when a shim lives. It is held until the descriptor is closed."""
+        descriptor = os.open(self.shim_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

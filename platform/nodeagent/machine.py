@@ -93,7 +93,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
+class AttemptAdopted:
     """Found in the work folder when the agent started. Nothing is done before the server has spoken."""
 
     part: Part
@@ -109,19 +109,19 @@ class DesiredReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class AttemptPrepared:
     attempt: int
     master_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class AttemptStarted:
     attempt: int
     at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exited:
+class AttemptExited:
     """Nothing of the attempt is alive on this node any more."""
 
     attempt: int
@@ -143,13 +143,22 @@ class LeaseChecked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaving:
+class AgentLeaving:
     """The agent is going and takes its attempts with it."""
 
     grace_seconds: float
 
 
-Event = Adopted | DesiredReceived | Prepared | Started | Exited | LogsShipped | LeaseChecked | Leaving
+Event = (
+    AttemptAdopted
+    | DesiredReceived
+    | AttemptPrepared
+    | AttemptStarted
+    | AttemptExited
+    | LogsShipped
+    | LeaseChecked
+    | AgentLeaving
+)
 
 # Instructions
 
@@ -198,7 +207,7 @@ class TakeTurns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """The lease is over and it still runs: its minder failed. SIGKILL at once."""
+    """The lease is over and it still runs: its shim failed. SIGKILL at once."""
 
     attempt: int
 
@@ -220,7 +229,7 @@ Step = tuple[State, tuple[Instruction, ...]]
 def step(state: State, event: Event) -> Step:
     """Take in one event; return the new state and what is to be done, in order."""
     match event:
-        case Adopted(part=part):
+        case AttemptAdopted(part=part):
             if part.wish.attempt in state.parts:
                 return state, ()
             return replace(state, parts={**state.parts, part.wish.attempt: part}), (Report(),)
@@ -234,10 +243,10 @@ def step(state: State, event: Event) -> Step:
                 if part.phase in ALIVE and number not in event.frozen
             ]
             return state, tuple(kills) if late else ()
-        case Leaving(grace_seconds=grace_seconds):
+        case AgentLeaving(grace_seconds=grace_seconds):
             stopped = [_stop(part, grace_seconds, is_leaving=True) for part in state.parts.values()]
             return _settle(replace(state, is_leaving=True), stopped)
-        case Prepared() | Started() | Exited() | LogsShipped():
+        case AttemptPrepared() | AttemptStarted() | AttemptExited() | LogsShipped():
             if (known := state.parts.get(event.attempt)) is None:
                 return state, ()
             parts = {**state.parts, event.attempt: _learn(known, event)}
@@ -285,16 +294,16 @@ def _desired_received(state: State, event: DesiredReceived) -> Step:
     return state, (*instructions, *more)
 
 
-def _learn(part: Part, event: Prepared | Started | Exited | LogsShipped) -> Part:
+def _learn(part: Part, event: AttemptPrepared | AttemptStarted | AttemptExited | LogsShipped) -> Part:
     """Take in what was seen of the part itself; what is already known or over changes nothing."""
     match event:
-        case Prepared(master_port=master_port) if part.phase is Phase.PREPARING:
+        case AttemptPrepared(master_port=master_port) if part.phase is Phase.PREPARING:
             return replace(part, phase=Phase.READY, master_port=master_port)
-        case Started(at=at) if part.phase is Phase.STARTING:
+        case AttemptStarted(at=at) if part.phase is Phase.STARTING:
             return replace(part, phase=Phase.RUNNING, started_at=at)
-        case Started(at=at) if part.phase is Phase.STOPPING:
+        case AttemptStarted(at=at) if part.phase is Phase.STOPPING:
             return replace(part, started_at=at)
-        case Exited(outcome=outcome) if part.phase is not Phase.EXITED:
+        case AttemptExited(outcome=outcome) if part.phase is not Phase.EXITED:
             return replace(part, phase=Phase.EXITED, outcome=outcome)
         case LogsShipped() if part.phase is Phase.EXITED:
             return replace(part, is_shipped=True)

@@ -1,6 +1,6 @@
 """Processes as Linux shows them: who they are, whose children they are, and how to end them all.
 
-Imported by the minder, so it imports nearly nothing: a minder has to be up within milliseconds.
+Imported by the shim, so it imports nearly nothing: a shim has to be up within milliseconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CAPABILITIES_MOST = 64
 
 
 def boot_clock_seconds() -> float:
-    """Seconds since the machine booted, suspended time included: the one clock of agent and minders."""
+    """Seconds since the machine booted, suspended time included: the one clock of agent and shims."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

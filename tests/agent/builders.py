@@ -14,7 +14,7 @@ from typing import Any
 
 from nodeagent.configuration import Configuration, InventoryConfiguration, SimulatedGpu
 from nodeagent.folder import AttemptFolder
-from nodeagent.machine import ALIVE, Exited
+from nodeagent.machine import ALIVE, AttemptExited
 from nodeagent.messages import DesiredPart, Replica, encode
 from nodeagent.process.environment import stray_mark
 from nodeagent.process.runtime import ProcessRuntime
@@ -121,7 +121,8 @@ class AgentProcess:
         """End what a killed agent left running, and leave nothing of it on the machine."""
         ended: set[int] = set()
         runtime = ProcessRuntime(
-            self.configuration, lambda event: ended.add(event.attempt) if isinstance(event, Exited) else None
+            self.configuration,
+            lambda event: ended.add(event.attempt) if isinstance(event, AttemptExited) else None,
         )
         alive = {found.part.wish.attempt for found in runtime.recover() if found.part.phase in ALIVE}
         async with asyncio.timeout(30):
@@ -132,7 +133,7 @@ class AgentProcess:
         runtime.close()
 
     def is_over(self, attempt: int) -> bool:
-        """Whether the minder has written its last word."""
+        """Whether the shim has written its last word."""
         status = self.attempts / str(attempt) / "status.json"
         return status.exists() and bool(json.loads(status.read_text())["is_final"])
 
@@ -155,6 +156,6 @@ class AgentProcess:
         folder = AttemptFolder(str(self.attempts / str(attempt)))
         return processes_with_setting(stray_mark(folder, 0))
 
-    def minder_pid(self, attempt: int) -> int:
+    def shim_pid(self, attempt: int) -> int:
         status = json.loads((self.attempts / str(attempt) / "status.json").read_text())
         return int(status["pid"])

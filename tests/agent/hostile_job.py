@@ -77,7 +77,7 @@ async def attacked(node: RuntimeNode, folder: Path) -> dict[str, Any]:
     others = node.runtime.folder(1)
     files = [*map(str, sorted(installation.iterdir())), work, checkpoint]
     files += [others.part, others.spec, others.log(0), node.runtime.lease]
-    pids = [os.getpid(), os.getppid(), node.runtime.minded[1].pid, *node.alive(1)]
+    pids = [os.getpid(), os.getppid(), node.runtime.shims[1].pid, *node.alive(1)]
     targets = json.dumps([files, [others.door], pids])
     script = python(ATTACK, interpreter=everybodys_python())
     await node.run(make_part(replace(script, command=(*script.command, targets)), attempt=2))

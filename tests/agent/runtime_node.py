@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nodeagent.machine import Event, Exited, Outcome, Prepared, Started
+from nodeagent.machine import AttemptExited, AttemptPrepared, AttemptStarted, Event, Outcome
 from nodeagent.messages import DesiredPart
 from nodeagent.process.environment import stray_mark
 from nodeagent.process.runtime import ProcessRuntime
@@ -35,12 +35,12 @@ class RuntimeNode:
 
     def note(self, event: Event) -> None:
         match event:
-            case Started(attempt=attempt):
+            case AttemptStarted(attempt=attempt):
                 self.started.add(attempt)
-            case Exited(attempt=attempt, outcome=outcome):
+            case AttemptExited(attempt=attempt, outcome=outcome):
                 assert attempt not in self.outcomes, "an end was told twice"
                 self.outcomes[attempt] = outcome
-            case Prepared(attempt=attempt, master_port=port):
+            case AttemptPrepared(attempt=attempt, master_port=port):
                 self.ports[attempt] = port
 
     def renew_lease(self, seconds: float, *attempts: int) -> float:
@@ -107,8 +107,8 @@ class RuntimeNode:
         return json.loads(Path(self.runtime.folder(attempt).status).read_text())
 
     async def clean_up(self) -> None:
-        for attempt, minded in list(self.runtime.minded.items()):
-            minded.signal(signal.SIGKILL)
+        for attempt, shim in list(self.runtime.shims.items()):
+            shim.signal(signal.SIGKILL)
             await self.end_of(attempt)
         self.runtime.close()
 

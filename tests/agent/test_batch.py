@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.batch.errand import ErrandFolder
+from nodeagent.batch.job_folder import BatchJobFolder
+from nodeagent.batch.remote_runner import AssignedDevices
 from nodeagent.batch.runtime import BatchRuntime
-from nodeagent.batch.system import BatchError, BatchJob, BatchNode, BatchSystem, Errand
+from nodeagent.batch.system import BatchError, BatchJob, BatchJobStatus, BatchNode, BatchSystem
 from nodeagent.batch.watch import BatchWatch
 from nodeagent.devices.inventory import find_devices
 from nodeagent.devices.loads import Load
 from nodeagent.folder import read_json
-from nodeagent.machine import Event, Exited, Outcome, Prepared, Started
+from nodeagent.machine import AttemptExited, AttemptPrepared, AttemptStarted, Event, Outcome
 from nodeagent.messages import DesiredPart
-from nodeagent.outpost import AssignedDevices
 from nodeagent.procfs import boot_clock_seconds
 from tests.agent.builders import GPU_BYTES, make_configuration, make_part, shell
 from tests.agent.runtime_node import until
@@ -47,24 +47,24 @@ class Local:
     def __init__(self) -> None:
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         #: What is said of a job instead of the truth.
-        self.said: dict[str, BatchJob] = {}
+        self.said: dict[str, BatchJobStatus] = {}
         self.submitted: list[str] = []
         self.loses_answers = False
 
-    async def submit(self, errand: Errand) -> str:
-        self.submitted.append(errand.name)
-        with open(errand.log, "ab") as log:
-            self.running[errand.name] = subprocess.Popen(
-                ["sh", "-c", f"exec {errand.command}"], stderr=log, start_new_session=True
+    async def submit(self, job: BatchJob) -> str:
+        self.submitted.append(job.name)
+        with open(job.log, "ab") as log:
+            self.running[job.name] = subprocess.Popen(
+                ["sh", "-c", f"exec {job.command}"], stderr=log, start_new_session=True
             )
         if self.loses_answers:
             raise BatchError("the answer was lost")
-        return errand.name
+        return job.name
 
-    async def jobs(self) -> Mapping[str, BatchJob]:
-        def state(process: subprocess.Popen[bytes]) -> BatchJob:
+    async def jobs(self) -> Mapping[str, BatchJobStatus]:
+        def state(process: subprocess.Popen[bytes]) -> BatchJobStatus:
             is_ended = process.poll() is not None
-            return BatchJob(
+            return BatchJobStatus(
                 number="7", state="ended" if is_ended else "running", words=f"STATUS {process.returncode}"
             )
 
@@ -95,18 +95,18 @@ class BatchNodeOfTests:
 
     def note(self, event: Event) -> None:
         match event:
-            case Prepared(attempt=attempt):
+            case AttemptPrepared(attempt=attempt):
                 self.ready.add(attempt)
-            case Started(attempt=attempt):
+            case AttemptStarted(attempt=attempt):
                 self.started.add(attempt)
-            case Exited(attempt=attempt, outcome=outcome):
+            case AttemptExited(attempt=attempt, outcome=outcome):
                 assert attempt not in self.outcomes, "an end was told twice"
                 self.outcomes[attempt] = outcome
 
     async def keep_lease(self) -> None:
         while True:
             deadline = boot_clock_seconds() + self.lease_seconds
-            self.runtime.extend_lease(deadline, self.lease_seconds, list(self.runtime.held))
+            self.runtime.extend_lease(deadline, self.lease_seconds, list(self.runtime.records))
             await asyncio.sleep(0.1)
 
     async def start(self, wish: DesiredPart) -> str:
@@ -165,10 +165,10 @@ async def test_of_a_silent_node_an_end_is_told_when_its_lease_is_over(node: Batc
     node.lease_seconds = 2.0
     name = await node.start(make_part(SLEEPS, attempt=1))
     process = node.system.running[name]
-    errand = ErrandFolder(str(node.runtime.errands / "1"))
-    pid = read_json(errand.attempt(1).status)["replicas"][0]["pid"]
-    # Slurm does not reach the node, and neither do we: the outpost stands still.
-    node.system.said[name] = BatchJob(number="7", state="lost", words="NODE_FAIL")
+    folder = BatchJobFolder(str(node.runtime.jobs_folder / "1"))
+    pid = read_json(folder.attempt(1).status)["replicas"][0]["pid"]
+    # Slurm does not reach the node, and neither do we: the remote runner stands still.
+    node.system.said[name] = BatchJobStatus(number="7", state="lost", words="NODE_FAIL")
     node.tasks[1].cancel()
     process.send_signal(signal.SIGSTOP)
     outcome = await node.end_of(1)
@@ -186,7 +186,7 @@ async def test_without_a_lease_it_stands_still_on_its_node_until_it_has_one_agai
     node.tasks[1].cancel()
     await until(lambda: os.path.exists(folder.frozen))
     await asyncio.sleep(node.lease_seconds)
-    # Neither the outpost has killed it nor we had it cancelled, though its lease is over for long.
+    # Neither the remote runner has killed it nor we had it cancelled, though its lease is over for long.
     assert node.runtime.is_frozen(1)
     size = os.path.getsize(folder.log(0))
     await asyncio.sleep(0.5)
@@ -196,8 +196,8 @@ async def test_without_a_lease_it_stands_still_on_its_node_until_it_has_one_agai
     assert node.outcomes == {}
 
 
-async def test_whoever_comes_to_an_errand_late_does_nothing(tmp_path: Path) -> None:
-    folder = ErrandFolder(str(tmp_path / "errand"))
+async def test_whoever_comes_to_a_job_late_does_nothing(tmp_path: Path) -> None:
+    folder = BatchJobFolder(str(tmp_path / "job"))
     assert not folder.take("first")
     folder.make({"name": "first"})
     assert not folder.take("another")
@@ -213,7 +213,7 @@ async def test_the_shortest_grace_counts_and_nothing_is_left(node: BatchNodeOfTe
     node.runtime.stop(1, 0.1)
     assert (await node.end_of(1)).category == "stopped"
     node.runtime.forget(1)
-    await until(lambda: not any(node.runtime.errands.iterdir()))
+    await until(lambda: not any(node.runtime.jobs_folder.iterdir()))
 
 
 def test_plans_count_and_the_system_chooses(tmp_path: Path) -> None:

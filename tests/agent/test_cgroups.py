@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.minding.cgroups import Cgroups, find_cgroups
+from nodeagent.shim.cgroups import Cgroups, find_cgroups
 
 
 @pytest.fixture

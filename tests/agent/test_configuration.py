@@ -102,22 +102,34 @@ def test_the_program_ends_with_the_reason(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("program", ["nodeagent.__main__", "nodeagent.minder", "nodeagent.outpost"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "nodeagent.__main__",
+        "nodeagent.shim.main",
+        "nodeagent.batch.remote_runner",
+        # As earlier versions call them.
+        "nodeagent.minder",
+        "nodeagent.outpost",
+    ],
+)
 def test_other_versions_find_a_program_by_its_name(program: str) -> None:
-    """An agent starts minders while its code is being replaced; batch jobs of an older one wait for days."""
+    """An agent starts shims while its code is being replaced; batch jobs of an older one wait for days."""
     assert callable(import_module(program).main)
 
 
-def test_the_agent_needs_no_django_and_the_minder_needs_next_to_nothing() -> None:
+def test_the_agent_needs_no_django_and_the_shim_needs_next_to_nothing() -> None:
     def loaded(module: str) -> set[str]:
         script = f"import sys; sys.path.append({str(PLATFORM)!r}); import {module}; print(*sys.modules)"
         return set(subprocess.check_output([sys.executable, "-c", script], text=True).split())
 
     assert not {"django", "httpx", "rich", "pynvml", "psycopg", "redis"} & loaded("nodeagent.__main__")
     heavy = {"asyncio", "dataclasses", "typing", "subprocess", "logging", "socket", "inspect"}
-    script = f"import sys; sys.path.append({str(PLATFORM)!r}); import nodeagent.minder; print(*sys.modules)"
-    minder = set(subprocess.check_output([sys.executable, "-I", "-S", "-c", script], text=True).split())
-    assert not heavy & minder
+    script = (
+        f"import sys; sys.path.append({str(PLATFORM)!r}); import nodeagent.shim.main; print(*sys.modules)"
+    )
+    shim = set(subprocess.check_output([sys.executable, "-I", "-S", "-c", script], text=True).split())
+    assert not heavy & shim
 
 
 def test_a_token_does_not_cross_a_network_in_the_clear(tmp_path: Path) -> None:

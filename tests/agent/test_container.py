@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -101,7 +102,7 @@ async def test_a_stop_lets_it_save_and_a_new_agent_finds_it(node: RuntimeNode) -
     assert left(node) == ""
 
 
-async def test_one_that_ignores_sigterm_is_killed_and_a_dead_minder_leaves_nothing(node: RuntimeNode) -> None:
+async def test_one_that_ignores_sigterm_is_killed_and_a_dead_shim_leaves_nothing(node: RuntimeNode) -> None:
     for attempt in (1, 2):
         await node.start(make_part(inside(DEAF), attempt=attempt))
         await node.line("up", attempt)
@@ -110,6 +111,27 @@ async def test_one_that_ignores_sigterm_is_killed_and_a_dead_minder_leaves_nothi
     assert (await node.end_of(1)).exit_code == 128 + signal.SIGKILL
     assert (await node.end_of(2)).category == "lost"
     assert not node.alive(1) + node.alive(2)
+    await until(lambda: left(node) == "")
+
+
+async def test_without_a_lease_it_stands_still_goes_on_and_is_killed_as_it_stands(node: RuntimeNode) -> None:
+    async def stands_still() -> None:
+        await until(lambda: node.runtime.is_frozen(1) or node.outcomes)
+        before = node.text()
+        await asyncio.sleep(0.5)
+        assert (node.text(), node.outcomes) == (before, {})
+
+    node.renew_lease(9.0)
+    await node.start(make_part(inside("trap 'echo asked' TERM; while :; do echo on; sleep 0.1; done")))
+    await node.line("on")
+    await stands_still()
+    before = node.text()
+    node.renew_lease(9.0, 1)
+    await until(lambda: len(node.text()) > len(before) + 100)
+    await stands_still()
+    node.runtime.stop(1, 20.0)
+    assert (await node.end_of()).category == "stopped"
+    assert "asked" not in node.text()
     await until(lambda: left(node) == "")
 
 

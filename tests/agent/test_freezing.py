@@ -11,10 +11,10 @@ import pytest
 
 from nodeagent.machine import ALIVE, DesiredReceived, Part, Phase, State, TakeTurns, step
 from nodeagent.messages import Desired, DesiredPart, Turn
-from nodeagent.minding.cgroups import Cgroups
-from nodeagent.minding.turns import Turns
 from nodeagent.process import runtime
 from nodeagent.procfs import boot_clock_seconds, is_stopped
+from nodeagent.shim.cgroups import Cgroups
+from nodeagent.shim.turns import Turns
 from tests.agent.builders import make_part, python
 from tests.agent.runtime_node import RuntimeNode, until
 

@@ -18,10 +18,10 @@ import pytest
 from nodeagent.configuration import Limits
 from nodeagent.devices.inventory import SimulatedDevices
 from nodeagent.messages import isolation_level, runs_unisolated
-from nodeagent.minding.landlock import SCOPES_SINCE, interface_version
 from nodeagent.process import landlock, sandbox
 from nodeagent.process.sandbox import python_folders
 from nodeagent.process.users import closed_folder
+from nodeagent.shim.landlock import SCOPES_SINCE, interface_version
 from tests.agent.builders import PLATFORM, everybodys_python, make_part, python, shell
 from tests.agent.hostile_job import SECRET, attacked, with_rival
 from tests.agent.runtime_node import RuntimeNode, is_alive
@@ -171,9 +171,7 @@ async def test_another_tenants_files_cannot_be_read(any_node: RuntimeNode) -> No
 async def test_neither_the_agents_token_nor_its_processes_can_be_seen(sandboxed: RuntimeNode) -> None:
     own_file = sandboxed.configuration.file
     await with_rival(sandboxed)
-    script = (
-        f"cat {own_file}; ls {sandboxed.configuration.work_folder}; ls /root /home; ps ax | grep -c minder"
-    )
+    script = f"cat {own_file}; ls {sandboxed.configuration.work_folder}; ls /root /home; ps ax | grep -c shim"
     await sandboxed.run(
         make_part(shell(f"{script}; id -u; grep -E 'CapBnd|NoNewPrivs' /proc/self/status"), attempt=2)
     )

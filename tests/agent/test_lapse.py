@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.folder import write_json
 from nodeagent.messages import isolation_level
-from nodeagent.minding.cgroups import Cgroups
-from nodeagent.minding.lapse import LOOK_SECONDS, Lapse
 from nodeagent.process import runtime, sandbox
 from nodeagent.procfs import boot_clock_seconds, is_stopped
+from nodeagent.shim.cgroups import Cgroups
+from nodeagent.shim.lapse import LOOK_SECONDS, Lapse
+from nodeagent.shim.main import SHORT_SECONDS
 from tests.agent.builders import everybodys_python, make_part, python, shell
 from tests.agent.runtime_node import RuntimeNode, is_alive, until
 from tests.agent.test_freezing import TICKS, ticks
@@ -99,6 +101,7 @@ async def goes_on(node: RuntimeNode) -> None:
 async def test_a_job_goes_on_where_it_was_when_the_server_still_names_it(node: RuntimeNode) -> None:
     await until_frozen(node)
     await stands_still(node)
+    await asyncio.sleep(SHORT_SECONDS - MOMENT_SECONDS)
     processes = set(node.alive(1))
     node.renew_lease(60.0, 1)
     await goes_on(node)
@@ -148,7 +151,7 @@ async def test_it_can_stand_still_again_and_the_old_word_does_not_let_it_go_on(n
     await goes_on(node)
 
 
-async def test_a_killed_minder_takes_what_stands_still_with_it(node: RuntimeNode) -> None:
+async def test_a_killed_shim_takes_what_stands_still_with_it(node: RuntimeNode) -> None:
     await until_frozen(node)
     before = ticks(node, 1)
     os.kill(node.status()["pid"], signal.SIGKILL)
@@ -178,6 +181,15 @@ async def test_what_somebody_else_lets_go_on_is_stopped_again(node: RuntimeNode)
     assert node.outcomes == {}
 
 
+async def test_without_an_agent_it_may_save_its_work_and_is_dead_by_the_deadline(node: RuntimeNode) -> None:
+    deadline = node.renew_lease(LEASE_SECONDS)
+    await node.start(make_part(python(TICKS, interpreter=everybodys_python()), grace_seconds=20.0))
+    write_json(node.runtime.agent, {"pid": 2**22 + 1, "identity": "a process that ended"})
+    assert (await node.end_of(1)).category == "lost"
+    assert boot_clock_seconds() <= deadline + MOMENT_SECONDS  # The end is told a moment after it.
+    assert "asked\n" in node.text(1)
+
+
 async def test_one_that_is_being_stopped_is_not_frozen_but_dead_by_the_deadline(node: RuntimeNode) -> None:
     deadline = node.renew_lease(LEASE_SECONDS)
     await node.start(make_part(shell("trap '' TERM; echo up; while :; do sleep 0.1; done")))
@@ -187,6 +199,22 @@ async def test_one_that_is_being_stopped_is_not_frozen_but_dead_by_the_deadline(
     await until(lambda: not is_alive(pid))
     assert boot_clock_seconds() <= deadline
     assert (await node.end_of(1)).category == "stopped"
+
+
+async def test_what_an_earlier_version_wrote_down_is_stopped_with_its_grace(
+    impatient: RuntimeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_freezing(path: str, value: dict[str, object]) -> None:
+        write_json(path, {key: value[key] for key in value if key not in ("freeze_seconds", "agent")})
+
+    node = impatient
+    await node.prepare(make_part(python(TICKS, interpreter=everybodys_python())))
+    node.renew_lease(LEASE_SECONDS)
+    monkeypatch.setattr(runtime, "write_json", without_freezing)
+    node.runtime.start(make_part(python(TICKS, interpreter=everybodys_python())))
+    monkeypatch.undo()
+    assert (await node.end_of(1)).category == "lost"
+    assert "asked\n" in node.text(1)
 
 
 def test_only_a_newer_lease_that_names_it_lets_it_go_on() -> None:

@@ -12,26 +12,26 @@ from hypothesis import strategies as st
 from nodeagent.machine import (
     ALIVE,
     NEVER_STARTED,
-    Adopted,
+    AgentLeaving,
+    AttemptAdopted,
+    AttemptExited,
+    AttemptPrepared,
+    AttemptStarted,
     DesiredReceived,
     Event,
-    Exited,
     ExtendLease,
     Forget,
     Instruction,
     Kill,
     LeaseChecked,
-    Leaving,
     LogsShipped,
     Outcome,
     Part,
     Phase,
     Prepare,
-    Prepared,
     Release,
     Report,
     Start,
-    Started,
     State,
     Stop,
     step,
@@ -74,11 +74,11 @@ def test_a_part_of_one_node_runs_from_wish_to_forgotten() -> None:
     wish = make_part(attempt=7)
     state, done = feed(desired(1, wish))
     assert done == [Prepare(wish=wish)]
-    state, done = feed(Prepared(attempt=7, master_port=2000), state=state)
+    state, done = feed(AttemptPrepared(attempt=7, master_port=2000), state=state)
     assert done == [Start(wish=wish), Report()]
-    state, done = feed(Started(attempt=7, at=5.0), state=state)
+    state, done = feed(AttemptStarted(attempt=7, at=5.0), state=state)
     assert (state.parts[7].phase, done) == (Phase.RUNNING, [Report()])
-    state, done = feed(Exited(attempt=7, outcome=SUCCESS), state=state)
+    state, done = feed(AttemptExited(attempt=7, outcome=SUCCESS), state=state)
     assert (state.parts[7].outcome, done) == (SUCCESS, [Report()])
     state, done = feed(desired(2, exited=(7,)), LogsShipped(attempt=7), state=state)
     assert (dict(state.parts), done) == ({}, [Forget(attempt=7)])
@@ -86,7 +86,7 @@ def test_a_part_of_one_node_runs_from_wish_to_forgotten() -> None:
 
 def test_a_gang_waits_for_go() -> None:
     waiting = make_part(attempt=7, go=False)
-    state, done = feed(desired(1, waiting), Prepared(attempt=7, master_port=2000))
+    state, done = feed(desired(1, waiting), AttemptPrepared(attempt=7, master_port=2000))
     assert kinds(done) == ["Prepare", "Report"]
     going = replace(waiting, go=True, master_address="10.0.0.9", master_port=2000)
     state, done = feed(desired(2, going), state=state)
@@ -94,36 +94,38 @@ def test_a_gang_waits_for_go() -> None:
 
 
 def test_the_same_document_twice_changes_nothing() -> None:
-    state, _ = feed(desired(1, make_part()), Prepared(attempt=1), Started(attempt=1, at=1.0))
+    state, _ = feed(desired(1, make_part()), AttemptPrepared(attempt=1), AttemptStarted(attempt=1, at=1.0))
     again, done = feed(desired(1, make_part()), desired(1, make_part()), state=state)
     assert (again.parts, done) == (state.parts, [])
 
 
 def test_an_older_document_is_ignored() -> None:
-    state, _ = feed(desired(5, make_part()), Prepared(attempt=1), Started(attempt=1, at=1.0))
+    state, _ = feed(desired(5, make_part()), AttemptPrepared(attempt=1), AttemptStarted(attempt=1, at=1.0))
     _, done = feed(desired(4), desired(3, make_part(attempt=9)), state=state)
     assert done == []
 
 
 def test_what_is_not_wanted_any_more_is_stopped_with_its_grace() -> None:
     state, _ = feed(
-        desired(1, make_part(grace_seconds=30.0)), Prepared(attempt=1), Started(attempt=1, at=1.0)
+        desired(1, make_part(grace_seconds=30.0)),
+        AttemptPrepared(attempt=1),
+        AttemptStarted(attempt=1, at=1.0),
     )
     state, done = feed(desired(2), state=state)
     assert done == [Stop(attempt=1, grace_seconds=30.0), Report()]
-    _, done = feed(desired(2), desired(3), Started(attempt=1, at=1.0), state=state)
+    _, done = feed(desired(2), desired(3), AttemptStarted(attempt=1, at=1.0), state=state)
     assert done == []
 
 
 def test_a_stop_while_starting_is_not_lost() -> None:
-    state, _ = feed(desired(1, make_part()), Prepared(attempt=1))
-    state, done = feed(desired(2, make_part(stop=True)), Started(attempt=1, at=1.0), state=state)
+    state, _ = feed(desired(1, make_part()), AttemptPrepared(attempt=1))
+    state, done = feed(desired(2, make_part(stop=True)), AttemptStarted(attempt=1, at=1.0), state=state)
     assert kinds(done) == ["Stop", "Report"]
     assert state.parts[1].started_at == 1.0
 
 
 def test_a_shorter_grace_is_passed_on_and_a_longer_one_is_not() -> None:
-    state, _ = feed(desired(1, make_part()), Prepared(attempt=1), Started(attempt=1, at=1.0))
+    state, _ = feed(desired(1, make_part()), AttemptPrepared(attempt=1), AttemptStarted(attempt=1, at=1.0))
     state, _ = feed(desired(2, make_part(stop=True, grace_seconds=20.0)), state=state)
     state, done = feed(desired(3, make_part(stop=True, grace_seconds=0.0)), state=state)
     assert done == [Stop(attempt=1, grace_seconds=0.0)]
@@ -133,7 +135,7 @@ def test_a_shorter_grace_is_passed_on_and_a_longer_one_is_not() -> None:
 
 @pytest.mark.parametrize("document", [desired(2), desired(2, make_part(go=False, stop=True))])
 def test_one_that_never_started_ends_without_a_process(document: Event) -> None:
-    state, _ = feed(desired(1, make_part(go=False)), Prepared(attempt=1))
+    state, _ = feed(desired(1, make_part(go=False)), AttemptPrepared(attempt=1))
     state, done = feed(document, state=state)
     assert done == [Release(attempt=1), Report()]
     outcome = state.parts[1].outcome
@@ -145,7 +147,7 @@ def test_what_is_being_prepared_in_vain_is_given_back_once() -> None:
     state, _ = feed(desired(1, make_part(go=False)))
     state, done = feed(desired(2, make_part(stop=True)), desired(3), state=state)
     assert done == [Release(attempt=1)]
-    state, done = feed(Prepared(attempt=1), state=state)
+    state, done = feed(AttemptPrepared(attempt=1), state=state)
     assert done == [Report()]
     assert state.parts[1].outcome == NEVER_STARTED
 
@@ -162,20 +164,26 @@ def test_one_that_is_to_stop_and_is_unknown_is_not_begun_but_its_end_is_told() -
 
 def test_a_failed_preparation_is_an_end() -> None:
     failed = Outcome(exit_code=None, category="start_failed", message="no space left")
-    state, done = feed(desired(1, make_part()), Exited(attempt=1, outcome=failed), Prepared(attempt=1))
+    state, done = feed(
+        desired(1, make_part()), AttemptExited(attempt=1, outcome=failed), AttemptPrepared(attempt=1)
+    )
     assert kinds(done) == ["Prepare", "Report"]
     assert state.parts[1].outcome == failed
 
 
 def test_the_first_end_counts() -> None:
-    state, _ = feed(desired(1, make_part()), Prepared(attempt=1), Exited(attempt=1, outcome=SUCCESS))
+    state, _ = feed(
+        desired(1, make_part()), AttemptPrepared(attempt=1), AttemptExited(attempt=1, outcome=SUCCESS)
+    )
     lost = replace(SUCCESS, category="lost")
-    state, done = feed(Exited(attempt=1, outcome=lost), Started(attempt=1, at=1.0), state=state)
+    state, done = feed(AttemptExited(attempt=1, outcome=lost), AttemptStarted(attempt=1, at=1.0), state=state)
     assert (state.parts[1].outcome, done) == (SUCCESS, [])
 
 
 def test_an_exited_part_is_kept_until_the_server_let_go_and_has_all_output() -> None:
-    state, _ = feed(desired(1, make_part()), Prepared(attempt=1), Exited(attempt=1, outcome=SUCCESS))
+    state, _ = feed(
+        desired(1, make_part()), AttemptPrepared(attempt=1), AttemptExited(attempt=1, outcome=SUCCESS)
+    )
     # Still listed by a server that has not taken in the report: must not be started again.
     state, done = feed(desired(1, make_part()), desired(2, make_part(), exited=(1,)), state=state)
     assert done == []
@@ -196,7 +204,9 @@ def test_the_lease_counts_from_when_the_report_was_sent_and_never_shrinks() -> N
 
 
 def test_what_outlives_the_lease_is_killed() -> None:
-    state, _ = feed(desired(1, make_part(), sent_at=100.0), Prepared(attempt=1), Started(attempt=1, at=1.0))
+    state, _ = feed(
+        desired(1, make_part(), sent_at=100.0), AttemptPrepared(attempt=1), AttemptStarted(attempt=1, at=1.0)
+    )
     assert feed(LeaseChecked(now=109.9), state=state)[1] == []
     assert feed(LeaseChecked(now=110.0), state=state)[1] == [Kill(attempt=1)]
     assert feed(LeaseChecked(now=110.0, frozen=frozenset({2})), state=state)[1] == [Kill(attempt=1)]
@@ -205,8 +215,8 @@ def test_what_outlives_the_lease_is_killed() -> None:
 def test_what_stands_still_outlives_the_lease_and_goes_on_only_when_the_server_names_it() -> None:
     state, _ = feed(
         desired(1, make_part(), make_part(attempt=2), make_part(attempt=3), sent_at=100.0),
-        *(Prepared(attempt=number) for number in (1, 2, 3)),
-        *(Started(attempt=number, at=1.0) for number in (1, 2, 3)),
+        *(AttemptPrepared(attempt=number) for number in (1, 2, 3)),
+        *(AttemptStarted(attempt=number, at=1.0) for number in (1, 2, 3)),
     )
     assert feed(LeaseChecked(now=110.0, frozen=frozenset({1, 2, 3})), state=state)[1] == []
     # The server has given up the second; the third is to stop, and has the time for it.
@@ -220,19 +230,19 @@ def test_what_stands_still_outlives_the_lease_and_goes_on_only_when_the_server_n
 
 
 def test_gpus_of_what_the_server_has_given_up_are_given_to_others_when_it_is_dead() -> None:
-    state, _ = feed(desired(1, make_part()), Prepared(attempt=1), Started(attempt=1, at=1.0))
+    state, _ = feed(desired(1, make_part()), AttemptPrepared(attempt=1), AttemptStarted(attempt=1, at=1.0))
     elsewhere = make_part(make_replica(gpu_indexes=(3,)), attempt=3)
     state, done = feed(desired(2, make_part(attempt=2), elsewhere), state=state)
     assert [one.wish.attempt for one in done if isinstance(one, Prepare)] == [3]
     assert any(one == Stop(attempt=1, grace_seconds=5.0) for one in done)
     _, stopped = feed(desired(3, elsewhere), state=state)
     assert kinds(stopped) == ["Report"]  # It waited, and is over.
-    state, done = feed(Exited(attempt=1, outcome=SUCCESS), state=state)
+    state, done = feed(AttemptExited(attempt=1, outcome=SUCCESS), state=state)
     assert [one.wish.attempt for one in done if isinstance(one, Prepare)] == [2]
 
 
 def test_the_lease_is_extended_before_anything_starts() -> None:
-    state, _ = feed(desired(1, make_part(go=False)), Prepared(attempt=1))
+    state, _ = feed(desired(1, make_part(go=False)), AttemptPrepared(attempt=1))
     _, instructions = step(state, desired(2, make_part(), sent_at=50.0))
     assert kinds(list(instructions)) == ["ExtendLease", "Start"]
 
@@ -240,7 +250,7 @@ def test_the_lease_is_extended_before_anything_starts() -> None:
 def test_what_was_adopted_is_left_alone_until_the_server_speaks() -> None:
     ready = Part(wish=make_part(attempt=1), phase=Phase.READY)
     running = Part(wish=make_part(attempt=2), phase=Phase.RUNNING)
-    state, done = feed(Adopted(part=ready), Adopted(part=running), Adopted(part=running))
+    state, done = feed(AttemptAdopted(part=ready), AttemptAdopted(part=running), AttemptAdopted(part=running))
     assert done == [Report(), Report()]
     state, done = feed(desired(9, make_part(attempt=1)), state=state)
     assert kinds(done) == ["Start", "Stop", "Report"]
@@ -249,12 +259,12 @@ def test_what_was_adopted_is_left_alone_until_the_server_speaks() -> None:
 def test_leaving_stops_everything_and_begins_nothing() -> None:
     state, _ = feed(
         desired(1, make_part(attempt=1), make_part(attempt=2, go=False)),
-        Prepared(attempt=1),
-        Prepared(attempt=2),
-        Started(attempt=1, at=1.0),
-        Adopted(part=Part(wish=make_part(attempt=4), phase=Phase.EXITED, outcome=SUCCESS)),
+        AttemptPrepared(attempt=1),
+        AttemptPrepared(attempt=2),
+        AttemptStarted(attempt=1, at=1.0),
+        AttemptAdopted(part=Part(wish=make_part(attempt=4), phase=Phase.EXITED, outcome=SUCCESS)),
     )
-    state, done = feed(Leaving(grace_seconds=2.0), state=state)
+    state, done = feed(AgentLeaving(grace_seconds=2.0), state=state)
     assert done == [
         Stop(attempt=1, grace_seconds=2.0, is_leaving=True),
         Release(attempt=2),
@@ -290,7 +300,7 @@ class World:
         match event:
             case DesiredReceived(exited=exited):
                 self.confirmed |= exited
-            case Exited(attempt=attempt):
+            case AttemptExited(attempt=attempt):
                 self.known.add(attempt)
             case LogsShipped(attempt=attempt) if attempt in self.exited():
                 self.shipped.add(attempt)
@@ -309,7 +319,7 @@ class World:
             case Prepare(wish=wish):
                 assert wish.attempt not in self.prepared, "prepared twice"
                 self.prepared.add(wish.attempt)
-                self.pending.append(Prepared(attempt=wish.attempt, master_port=2000))
+                self.pending.append(AttemptPrepared(attempt=wish.attempt, master_port=2000))
             case Start(wish=wish):
                 assert wish.attempt in self.prepared
                 assert wish.attempt not in self.alive | self.ended | self.told_to_stop, "started twice"
@@ -318,7 +328,7 @@ class World:
                 assert wanted.go
                 assert not wanted.stop
                 self.alive.add(wish.attempt)
-                self.pending.append(Started(attempt=wish.attempt, at=1.0))
+                self.pending.append(AttemptStarted(attempt=wish.attempt, at=1.0))
             case Stop(attempt=attempt):
                 assert attempt in self.alive | self.ended
                 assert attempt not in self.known, "told to stop though it is known to be over"
@@ -334,7 +344,7 @@ class World:
         """The processes are gone; the news of it travels."""
         self.alive.discard(attempt)
         self.ended.add(attempt)
-        self.pending.append(Exited(attempt=attempt, outcome=SUCCESS))
+        self.pending.append(AttemptExited(attempt=attempt, outcome=SUCCESS))
 
     def exited(self) -> frozenset[int]:
         return frozenset(number for number, part in self.state.parts.items() if part.phase is Phase.EXITED)

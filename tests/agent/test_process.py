@@ -288,7 +288,7 @@ class TestLease:
 
 
 class TestDeaths:
-    async def test_a_killed_minder_takes_everything_with_it(self, node: RuntimeNode) -> None:
+    async def test_a_killed_shim_takes_everything_with_it(self, node: RuntimeNode) -> None:
         await node.start(
             make_part(python(ESCAPES + "\nprint('pid', os.getpid())\nwhile True: time.sleep(60)"))
         )
@@ -300,7 +300,7 @@ class TestDeaths:
         assert not is_alive(pid)
         assert not is_alive(escaped)
 
-    async def test_a_minder_that_hangs_is_killed_by_the_agent(self, node: RuntimeNode) -> None:
+    async def test_a_shim_that_hangs_is_killed_by_the_agent(self, node: RuntimeNode) -> None:
         await node.start(make_part(python(IGNORES_TERM)))
         pid = await node.pid("pid")
         os.kill(node.status()["pid"], signal.SIGSTOP)
@@ -329,15 +329,15 @@ class TestRestart:
 
     async def test_what_ended_meanwhile_is_told(self, node: RuntimeNode) -> None:
         await node.start(make_part(shell("sleep 0.1; exit 4")))
-        minder = node.status()["pid"]
+        shim = node.status()["pid"]
         node.runtime.close()
         await until(lambda: node.status()["is_final"])
         node.runtime = ProcessRuntime(node.configuration, node.note)
         assert len(node.runtime.recover()) == 1
         assert (await node.end_of()).exit_code == 4
-        await until(lambda: not is_alive(minder))
+        await until(lambda: not is_alive(shim))
 
-    async def test_a_minder_that_died_meanwhile_is_cleaned_up_after(self, node: RuntimeNode) -> None:
+    async def test_a_shim_that_died_meanwhile_is_cleaned_up_after(self, node: RuntimeNode) -> None:
         await node.start(make_part(python(ESCAPES + "\nwhile True: time.sleep(60)")))
         escaped = await node.pid("escaped")
         node.runtime.close()
@@ -347,16 +347,16 @@ class TestRestart:
         assert (await node.end_of()).category == "lost"
         assert not is_alive(escaped)
 
-    async def test_a_minder_that_only_just_started_is_not_doubled(self, node: RuntimeNode) -> None:
+    async def test_a_shim_that_only_just_started_is_not_doubled(self, node: RuntimeNode) -> None:
         wish = make_part(shell("echo begin; sleep 0.2"))
         await node.prepare(wish)
         node.runtime.start(wish)
-        node.restart()  # Before the minder has written anything.
+        node.restart()  # Before the shim has written anything.
         outcome = await node.end_of()
         assert node.text() in ("begin\n", "")
         assert outcome.category == ("" if node.text() else "lost")
 
-    async def test_a_second_minder_does_nothing(self, node: RuntimeNode) -> None:
+    async def test_a_second_shim_does_nothing(self, node: RuntimeNode) -> None:
         wish = make_part(shell("echo begin; sleep 0.2"))
         await node.start(wish)
         node.restart()

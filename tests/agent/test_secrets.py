@@ -15,8 +15,8 @@ import pytest
 
 from nodeagent.folder import AttemptFolder, read_json
 from nodeagent.messages import DesiredPart, HandedSecret, SecretsAnswer
-from nodeagent.minding.secrets import MASK, Mask
 from nodeagent.process.memory import memory_folder
+from nodeagent.shim.secrets import MASK, Mask
 from tests.agent.builders import make_part, shell
 from tests.agent.fake_server import FakeServer
 from tests.agent.runtime_node import RuntimeNode, until
@@ -152,7 +152,7 @@ async def test_what_a_failure_tells_is_masked(node: RuntimeNode) -> None:
     assert TOKEN not in outcome.last_lines
 
 
-async def test_files_of_a_minder_that_was_killed_are_removed(tmp_path: Path, node: RuntimeNode) -> None:
+async def test_files_of_a_shim_that_was_killed_are_removed(tmp_path: Path, node: RuntimeNode) -> None:
     for end in ("by the agent", "by the next agent on the machine"):
         attempt = 1 if end == "by the agent" else 2
         part = replace(wish("echo up; exec sleep 60"), attempt=attempt)
@@ -165,7 +165,7 @@ async def test_files_of_a_minder_that_was_killed_are_removed(tmp_path: Path, nod
             node.runtime.kill(attempt)
             await node.end_of(attempt)
         else:
-            pid = node.runtime.minded[attempt].pid
+            pid = node.runtime.shims[attempt].pid
             node.runtime.close()
             os.kill(pid, signal.SIGKILL)
             await until(lambda: not node.alive(2))
@@ -181,20 +181,20 @@ async def test_an_attempt_whose_secret_is_gone_does_not_start(node: RuntimeNode)
     assert (outcome.category, outcome.message, node.text()) == ("start_failed", gone, "")
 
 
-# An outpost
+# A remote runner
 
 
 @pytest.fixture
-async def outposts(tmp_path: Path) -> AsyncIterator[BatchNodeOfTests]:
+async def remote_runners(tmp_path: Path) -> AsyncIterator[BatchNodeOfTests]:
     node = BatchNodeOfTests(tmp_path)
     yield node
     await node.close()
 
 
-async def test_an_outpost_gets_them_sealed_over_the_shared_folder(
-    tmp_path: Path, outposts: BatchNodeOfTests
+async def test_a_remote_runner_gets_them_sealed_over_the_shared_folder(
+    tmp_path: Path, remote_runners: BatchNodeOfTests
 ) -> None:
-    node = outposts
+    node = remote_runners
     part = wish(f"{SHOWS}\necho up; exec sleep 60")
     node.runtime.prepare(part)
     await until(lambda: 1 in node.ready)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodeagent.batch.slurm import read_jobs, read_node, sbatch_arguments
-from nodeagent.batch.system import BatchError, Errand
+from nodeagent.batch.system import BatchError, BatchJob
 from nodeagent.configuration import ConfigurationError, Slurm, read_configurations
 
 GIVEN = Slurm(partition="gpu", nodes={"n1": "token"}, gpu_memory_bytes=2**34)
@@ -73,12 +73,12 @@ def test_of_jobs_called_alike_the_one_that_is_alive_counts() -> None:
 
 
 def test_what_is_submitted() -> None:
-    errand = Errand(
+    job = BatchJob(
         name="allotment-1", node="n1", command="true", log="/shared/50%/job.log", gpu_model="V100",
         gpus=2, cpus=1.5, memory_bytes=2**30 + 1,
     )  # fmt: skip
     site = replace(GIVEN, gres_type="v100", account="ml", flags=("--qos=allotment",))
-    arguments = sbatch_arguments(site, errand)
+    arguments = sbatch_arguments(site, job)
     expected = {
         "--nodelist=n1",
         "--gres=gpu:v100:2",
@@ -90,7 +90,7 @@ def test_what_is_submitted() -> None:
     assert expected <= set(arguments)
     assert "--output=/shared/50%%/job.log" in arguments
     assert arguments[-1] == "--qos=allotment"
-    bare = sbatch_arguments(GIVEN, replace(errand, gpus=0, cpus=0.0, memory_bytes=0))
+    bare = sbatch_arguments(GIVEN, replace(job, gpus=0, cpus=0.0, memory_bytes=0))
     assert not [word for word in bare if word.startswith(("--gres", "--mem", "--account"))]
 
 

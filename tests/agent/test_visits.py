@@ -125,7 +125,7 @@ async def test_who_leaves_takes_the_command_along(busy: RuntimeNode) -> None:
     assert busy.outcomes == {}
 
 
-async def test_a_dead_minder_takes_guests_along(busy: RuntimeNode) -> None:
+async def test_a_dead_shim_takes_guests_along(busy: RuntimeNode) -> None:
     command = await visit(busy, "sh", "-c", "echo up; sleep 60")
     assert await command.outputs[OUTPUT].read(10) == b"up\n"
     os.kill(busy.status()["pid"], signal.SIGKILL)

@@ -36,8 +36,8 @@ async def main(folder: Path, level: str) -> None:
         sys.exit(CANNOT)
     attack = await attacked(node, folder)
     outcome = await node.run(make_part(shell("exit 3"), attempt=4))
-    # The minder dies, and what it minded is found by its mark.
-    node.runtime.minded[1].signal(signal.SIGKILL)
+    # The shim dies, and what it looked after is found by its mark.
+    node.runtime.shims[1].signal(signal.SIGKILL)
     await node.end_of(1)
     left = node.alive(1)
     await node.start(make_part(python(IGNORES), attempt=3))

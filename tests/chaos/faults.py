@@ -7,7 +7,7 @@ from dataclasses import dataclass
 #: What can be done, and how often compared with the others.
 WEIGHTS: Mapping[str, float] = {
     "kill job": 4,
-    "kill minder": 3,
+    "kill shim": 3,
     "kill agent": 3,
     "kill worker": 2,
     "kill worker's child": 2,
@@ -17,7 +17,7 @@ WEIGHTS: Mapping[str, float] = {
     "kill postgres": 1.5,
     "kill supervisor": 0.3,
     "pause job": 2,
-    "pause minder": 2,
+    "pause shim": 2,
     "pause agent": 2,
     "pause node": 2,
     "pause worker": 1,

@@ -85,9 +85,9 @@ class Inflicter:
         match fault.target:
             case "job":
                 return self._job(fault)
-            case "minder":
-                minders = [(minder, _job_of(minder)) for minder in self.world.minders()]
-                return self._spared(fault, [(minder, job) for minder, job in minders if job])
+            case "shim":
+                shims = [(shim, _job_of(shim)) for shim in self.world.shims()]
+                return self._spared(fault, [(shim, job) for shim, job in shims if job])
             case "agent":
                 node = self._node(fault)
                 return ([psutil.Process(node.agent.process.pid)], node.name) if _lives(node) else ([], "")
@@ -124,7 +124,7 @@ class Inflicter:
         def go_on() -> None:
             now = boot_clock_seconds()
             for node in self.world.nodes.values():
-                if fault.target in ("job", "minder") or node.name == subject:
+                if fault.target in ("job", "shim") or node.name == subject:
                     node.thaws.append(now)
             _send(victims, signal.SIGCONT)
 

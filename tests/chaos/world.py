@@ -88,11 +88,11 @@ class Node:
         return self.agent.configuration.parent / self.name
 
     def processes(self) -> list[psutil.Process]:
-        """Return the agent, its minders, and all that these started."""
-        found = {process.pid: process for process in self.agent.minders()}
-        for minder in list(found.values()):
+        """Return the agent, its shims, and all that these started."""
+        found = {process.pid: process for process in self.agent.shims()}
+        for shim in list(found.values()):
             with contextlib.suppress(psutil.NoSuchProcess):
-                found |= {child.pid: child for child in minder.children(recursive=True)}
+                found |= {child.pid: child for child in shim.children(recursive=True)}
         if self.agent.process is not None and self.agent.process.poll() is None:
             found[self.agent.process.pid] = psutil.Process(self.agent.process.pid)
         return list(found.values())
@@ -207,8 +207,8 @@ class World:
                 found.append(process)
         return found
 
-    def minders(self) -> list[psutil.Process]:
-        return [minder for node in self.nodes.values() for minder in node.agent.minders()]
+    def shims(self) -> list[psutil.Process]:
+        return [shim for node in self.nodes.values() for shim in node.agent.shims()]
 
     def server(self, name: str) -> list[psutil.Process]:
         """Return a process of the control plane and all it started; none while it is being started."""
@@ -223,7 +223,7 @@ class World:
     def leftovers(self) -> list[str]:
         """Return what jobs left behind: processes, control groups, folders."""
         left = [f"process {process.pid}: {' '.join(process.cmdline())[:100]}" for process in self.jobs()]
-        left += [f"minder {minder.pid}" for minder in self.minders()]
+        left += [f"shim {shim.pid}" for shim in self.shims()]
         for node in self.nodes.values():
             left += [f"folder {path}" for path in sorted((node.work_folder / "attempts").iterdir())]
             for path in CGROUPS.glob(f"**/allotment-{node.name}-*/attempt-*"):

@@ -46,6 +46,10 @@ def until(condition: Callable[[], Any], seconds: float = 60.0, what: str = "") -
     return value
 
 
+#: The second is its name in agents of earlier versions.
+PROGRAM_OF_SHIMS = re.compile(r"nodeagent\.(shim|minder)\b")
+
+
 @dataclass
 class Agent:
     """A node agent as its own process; `kill` and `start` it as often as the test wants."""
@@ -72,26 +76,26 @@ class Agent:
         self.process.wait()
 
     def end(self) -> None:
-        """Stop it in good order; then whatever minders are left."""
+        """Stop it in good order; then whatever shims are left."""
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
                 self.process.wait(10)
             except subprocess.TimeoutExpired:
                 self.kill()
-        for minder in self.minders():
+        for shim in self.shims():
             with contextlib.suppress(psutil.NoSuchProcess):
-                minder.terminate()
-        _, alive = psutil.wait_procs(self.minders(), timeout=10)
-        for minder in alive:
-            minder.kill()
+                shim.terminate()
+        _, alive = psutil.wait_procs(self.shims(), timeout=10)
+        for shim in alive:
+            shim.kill()
 
-    def minders(self) -> list[psutil.Process]:
+    def shims(self) -> list[psutil.Process]:
         work = json.loads(self.configuration.read_text())["work_folder"]
         return [
             process
             for process in psutil.process_iter(["cmdline"])
-            if any("minder" in word for word in process.info["cmdline"] or ())
+            if any(PROGRAM_OF_SHIMS.search(word) for word in process.info["cmdline"] or ())
             and any(work in word for word in process.info["cmdline"])
         ]
 

@@ -62,7 +62,7 @@ def everything_is_well(platform: Installation, jobs: list[int]) -> None:
         ).fetchall()
         assert [each for each in broken if not of_a_killed_server(each[1])] == []
     assert platform.call("GET", "cluster")["gpus"]["held"] == 0
-    until(lambda: not any(agent.minders() for agent in platform.agents), 60, "every minder to be gone")
+    until(lambda: not any(agent.shims() for agent in platform.agents), 60, "every shim to be gone")
 
 
 def of_a_killed_server(error: str) -> bool:
@@ -75,7 +75,7 @@ def runs(platform: Installation, job: int) -> int:
 
 
 def test_agent(platform: Installation, left: Agent, workload: list[int]):
-    """Its minders keep the jobs going; a new agent adopts them and nothing is started again."""
+    """Its shims keep the jobs going; a new agent adopts them and nothing is started again."""
     left.kill()
     left.start()
     everything_is_well(platform, workload)
@@ -91,9 +91,9 @@ def test_agent_that_stays_away(platform: Installation, left: Agent, workload: li
     everything_is_well(platform, workload)
 
 
-def test_minder(platform: Installation, workload: list[int]):
+def test_shim(platform: Installation, workload: list[int]):
     """What it guarded dies with it and is tried again."""
-    victim = until(lambda: [m for agent in platform.agents for m in agent.minders()], 60, "a minder")[0]
+    victim = until(lambda: [m for agent in platform.agents for m in agent.shims()], 60, "a shim")[0]
     victim.kill()
     everything_is_well(platform, workload)
 

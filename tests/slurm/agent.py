@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nodeagent.batch.errand import ErrandFolder, read
-from nodeagent.batch.runtime import OUTPOST
+from nodeagent.batch.job_folder import BatchJobFolder, read
+from nodeagent.batch.runtime import REMOTE_RUNNER
 from tests.agent.builders import GPU_BYTES, PLATFORM
 from tests.agent.fake_server import FakeServer
 from tests.slurm.cluster import NODES, SlurmCluster
@@ -56,20 +56,27 @@ class SlurmAgent:
             self.process.send_signal(number)
         await self.process.wait()
 
-    def errands(self, node: str) -> list[Path]:
+    def batch_jobs(self, node: str) -> list[Path]:
         return list((self.folder / "shared" / node / "errands").glob("[0-9]*"))
 
-    def errand(self, node: str, attempt: int) -> ErrandFolder:
-        return ErrandFolder(str(self.folder / "shared" / node / "errands" / str(attempt)))
+    def job_folder(self, node: str, attempt: int) -> BatchJobFolder:
+        return BatchJobFolder(str(self.folder / "shared" / node / "errands" / str(attempt)))
 
     def job(self, node: str, attempt: int) -> str:
         """Slurm's name of the attempt's job; "" before there is one."""
-        return str(read(self.errand(node, attempt).errand).get("name", ""))
+        return str(read(self.job_folder(node, attempt).job).get("name", ""))
 
     def states(self, node: str, attempt: int) -> list[str]:
         """What Slurm says of all jobs of that name."""
         return self.cluster.jobs().get(self.job(node, attempt), [])
 
-    def outpost(self, node: str, attempt: int) -> list[str]:
+    def remote_runner(self, node: str, attempt: int) -> list[str]:
         """The command that the job consists of."""
-        return [sys.executable, "-I", "-c", OUTPOST, self.errand(node, attempt).path, self.job(node, attempt)]
+        return [
+            sys.executable,
+            "-I",
+            "-c",
+            REMOTE_RUNNER,
+            self.job_folder(node, attempt).path,
+            self.job(node, attempt),
+        ]

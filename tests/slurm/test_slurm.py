@@ -72,7 +72,7 @@ async def test_a_gang_starts_when_slurm_has_let_both_of_its_jobs_run(
         assert said == f"{rank} of 2 meets at 127.0.0.1:{first.master_port}, has GPUs 0,1\n"
         await server.want(node)
         await server.until(lambda node=node: server.reports[node][-1].parts == ())
-        await until(lambda node=node: not agent.errands(node))
+        await until(lambda node=node: not agent.batch_jobs(node))
     assert [line.step for line in server.progress("n1", 1)] == [3]
 
 
@@ -94,7 +94,7 @@ async def test_jobs_outlive_the_agent_and_run_once(server: FakeServer, agent: Sl
     await server.until_state("n1", 4, "running")
     # Killed while another is on its way to Slurm.
     await server.want("n2", make_part(sleeps, attempt=5))
-    await until(lambda: agent.errands("n2"))
+    await until(lambda: agent.batch_jobs("n2"))
     await agent.end(signal.SIGKILL)
     said = len(server.reports["n1"])
     await agent.start()
@@ -104,7 +104,7 @@ async def test_jobs_outlive_the_agent_and_run_once(server: FakeServer, agent: Sl
     for node, attempt in (("n1", 4), ("n2", 5)):
         assert agent.states(node, attempt).count("RUNNING") == 1
         # Should Slurm, or an earlier agent, begin it again: nothing happens.
-        again = await asyncio.create_subprocess_exec(*agent.outpost(node, attempt))
+        again = await asyncio.create_subprocess_exec(*agent.remote_runner(node, attempt))
         assert await again.wait() == 0
     # A person ends one, Slurm's operator the other at once.
     agent.cluster.command("scancel", f"--name={agent.job('n1', 4)}")
@@ -116,7 +116,8 @@ async def test_jobs_outlive_the_agent_and_run_once(server: FakeServer, agent: Sl
     killed = await server.until_state("n2", 5, "exited")
     assert (killed.category, "Slurm ended job" in killed.message) == ("lost", True)
     await server.until(lambda: server.text("n1", 4) and server.text("n2", 5))
-    assert server.text("n1", 4) == server.text("n2", 5) == "begun\n"
+    # On a busy machine they may have stood still while the agent was away, which their output then says.
+    assert [server.text(*each).count("begun\n") for each in (("n1", 4), ("n2", 5))] == [1, 1]
 
 
 async def test_without_its_agent_a_job_stands_still_and_goes_on(
@@ -126,10 +127,10 @@ async def test_without_its_agent_a_job_stands_still_and_goes_on(
     await server.want("n1", make_part(shell(counts), attempt=6))
     await server.until_state("n1", 6, "running")
     # It is renewed while there is an agent.
-    deadline = read_json(agent.errand("n1", 6).lease)["deadline"]
-    await until(lambda: read_json(agent.errand("n1", 6).lease)["deadline"] > deadline + 1.0)
+    deadline = read_json(agent.job_folder("n1", 6).lease)["deadline"]
+    await until(lambda: read_json(agent.job_folder("n1", 6).lease)["deadline"] > deadline + 1.0)
     await agent.end(signal.SIGKILL)
-    folder = agent.errand("n1", 6).attempt(6)
+    folder = agent.job_folder("n1", 6).attempt(6)
     await until(lambda: os.path.exists(folder.frozen))
     size = os.path.getsize(folder.log(0))
     await agent.start()

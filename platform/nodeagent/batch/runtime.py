@@ -1,10 +1,10 @@
 """One node's attempts, carried out by a batch system: each attempt's part on the node is one of its jobs.
 
-Preparing an attempt submits the job, and the attempt is ready when the job *runs*: its outpost
-(`nodeagent.outpost`) is on the node and waits for the gang. So a gang starts on all of its nodes or on
+Preparing an attempt submits the job, and the attempt is ready when the job *runs*: its remote runner
+(`remote_runner`) is on the node and waits for the gang. So a gang starts on all of its nodes or on
 none, however long one of them is busy with other people's work, and starting asks the batch system
-nothing. From then on agent and outpost tell each other everything by files; the batch system is asked
-only what became of jobs whose outposts fell silent.
+nothing. From then on agent and remote runner tell each other everything by files; the batch system is asked
+only what became of jobs whose remote runners fell silent.
 """
 
 from __future__ import annotations
@@ -21,48 +21,58 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nodeagent.batch.errand import ErrandFolder, read
+from nodeagent.batch.job_folder import BatchJobFolder, read
+from nodeagent.batch.remote_runner import Stage, lost
 from nodeagent.batch.sealing import seal
-from nodeagent.batch.system import BatchError, BatchJob, Errand
+from nodeagent.batch.system import BatchError, BatchJob, BatchJobStatus
 from nodeagent.batch.watch import JOB_LISTS_PER_NODE_LIST, BatchDevices, BatchWatch
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder, read_json, write_json
-from nodeagent.machine import NEVER_STARTED, Adopted, Event, Exited, Outcome, Part, Phase, Prepared, Started
+from nodeagent.machine import (
+    NEVER_STARTED,
+    AttemptAdopted,
+    AttemptExited,
+    AttemptPrepared,
+    AttemptStarted,
+    Event,
+    Outcome,
+    Part,
+    Phase,
+)
 from nodeagent.messages import NO_SECRETS, DesiredPart, GpuSample, SecretsAnswer, Turn, decode, encode
-from nodeagent.outpost import Stage, lost
 from nodeagent.process.runtime import kept_wish, remove_tree
 from nodeagent.procfs import boot_clock_seconds
 from nodeagent.programs import program
 
 log = logging.getLogger(__name__)
 
-#: How often outposts are looked at: while one is expected to say something, and otherwise.
+#: How often remote runners are looked at: while one is expected to say something, and otherwise.
 LOOK_SOON_SECONDS = 0.1
 LOOK_SECONDS = 0.5
 #: A job that is not in a list may have been submitted while the list was made, and the last words of an
-#: outpost may be on their way. Not over two lists.
+#: remote runner may be on their way. Not over two lists.
 LISTS_UNTIL_OVER = 2
 #: More than the node's clock is read between asking for a lease and having it.
 BEATS_KEPT = 60
 CANCEL_AGAIN_SECONDS = 10.0
-#: What an outpost that lives says at least so often, on a file system that is slow to show it.
+#: What a remote runner that lives says at least so often, on a file system that is slow to show it.
 SILENT_SECONDS = 10.0
 #: Out of memory, in the words of Slurm and of Kubernetes.
 OUT_OF_MEMORY = ("OUT_OF_MEMORY", "OOMKilled")
 
-OUTPOST = program("nodeagent.outpost")
+REMOTE_RUNNER = program("nodeagent.batch.remote_runner")
 
 
 @dataclass(slots=True)
-class Held:
-    """One errand as the agent holds it."""
+class JobRecord:
+    """One batch job as the agent knows it."""
 
     name: str
     wish: DesiredPart
     #: When the batch system took it, by this machine's clock; infinite: not yet; None: it has to be asked.
     submitted_at: float | None = None
     stage: Stage = "preparing"
-    #: By which secrets are sealed for the outpost; "" when it needs none, or has said nothing yet.
+    #: By which secrets are sealed for the remote runner; "" when it needs none, or has said nothing yet.
     public_key: str = ""
     orders: dict[str, Any] = field(default_factory=dict)
     #: (when it was read, what the node's clock had shown), oldest first.
@@ -87,25 +97,28 @@ class BatchRuntime:
         self.post = post
         self.watch = watch
         self.root = Path(configuration.work_folder)
-        self.errands = self.root / "errands"
-        for path in (self.root, self.errands):
+        # The name is the first version's: what that left must be found.
+        self.jobs_folder = self.root / "errands"
+        for path in (self.root, self.jobs_folder):
             path.mkdir(parents=True, exist_ok=True)
             path.chmod(0o711)  # Jobs run as other users, and have to pass through.
         self.lease = str(self.root / "lease")
         self.known_isolation = str(self.root / "isolation")
         # The same node may be served by two installations.
         self.prefix = f"allotment-{zlib.crc32(str(self.root).encode()):08x}-{configuration.node}"
-        self.held: dict[int, Held] = {}
+        self.records: dict[int, JobRecord] = {}
         self.began_at = boot_clock_seconds()
         self.soon = asyncio.Event()
         self.tasks: set[asyncio.Task[None]] = set()
         self.devices = BatchDevices(configuration.node, watch, self._gpus_in_use, self._samples)
-        watch.follow(lambda: any(not held.is_over for held in self.held.values()), self.devices.count_others)
+        watch.follow(
+            lambda: any(not record.is_over for record in self.records.values()), self.devices.count_others
+        )
         self._begin(self._keep_looking())
 
     @property
     def isolation(self) -> dict[str, bool]:
-        """What the newest outpost found on the node; nothing is known before the first."""
+        """What the newest remote runner found on the node; nothing is known before the first."""
         found = read(self.known_isolation)
         if not found and self.configuration.sandbox != "required":
             return {"required": False}  # It may turn out to be that nothing isolates there.
@@ -113,7 +126,7 @@ class BatchRuntime:
 
     @property
     def problem(self) -> str:
-        return ""  # The outposts on the node say so, of each attempt.
+        return ""  # The remote runners on the node say so, of each attempt.
 
     @property
     def inventory_seconds(self) -> float:
@@ -121,29 +134,29 @@ class BatchRuntime:
         return self.watch.every_seconds * JOB_LISTS_PER_NODE_LIST
 
     def folder(self, attempt: int) -> AttemptFolder:
-        return self._errand(attempt).attempt(attempt)
+        return self._job_folder(attempt).attempt(attempt)
 
     def extend_lease(self, deadline: float, lease_seconds: float, attempts: Collection[int]) -> None:
-        """Hand the lease on, to each outpost by its own clock."""
+        """Hand the lease on, to each remote runner by its own clock."""
         write_json(self.lease, {"deadline": deadline, "lease_seconds": lease_seconds})
         asked_at = deadline - lease_seconds
-        for attempt, held in self.held.items():
-            clocks = [clock for read_at, clock in held.beats if read_at <= asked_at]
-            if clocks and not held.is_over:
-                held.dead_by = boot_clock_seconds() + lease_seconds
+        for attempt, record in self.records.items():
+            clocks = [clock for read_at, clock in record.beats if read_at <= asked_at]
+            if clocks and not record.is_over:
+                record.dead_by = boot_clock_seconds() + lease_seconds
                 grant = {
                     "deadline": clocks[-1] + lease_seconds,
                     "lease_seconds": lease_seconds,
                     "is_named": attempt in attempts,
                 }
-                write_json(self._errand(attempt).lease, grant)
+                write_json(self._job_folder(attempt).lease, grant)
 
     def is_frozen(self, attempt: int) -> bool:
-        """Whether the node is heard of: then its outpost sees to it that the attempt stands still or ends."""
-        held = self.held.get(attempt)
-        if held is None or not self.configuration.freeze_seconds:
+        """Whether the node is heard of: then its remote runner sees to what the attempt does."""
+        record = self.records.get(attempt)
+        if record is None or not self.configuration.freeze_seconds:
             return False
-        heard_at = held.beats[-1][0] if held.beats else self.began_at
+        heard_at = record.beats[-1][0] if record.beats else self.began_at
         return boot_clock_seconds() < heard_at + SILENT_SECONDS
 
     def lease_deadline(self) -> float:
@@ -152,64 +165,64 @@ class BatchRuntime:
         return min(kept["deadline"], boot_clock_seconds() + kept["lease_seconds"]) if kept else 0.0
 
     def prepare(self, wish: DesiredPart) -> None:
-        """Submit the job; its outpost makes the folders and chooses the port."""
-        held = Held(name=f"{self.prefix}-{wish.attempt}", wish=wish, submitted_at=math.inf)
-        self.held[wish.attempt] = held
-        folder = self._errand(wish.attempt)
+        """Submit the job; its remote runner makes the folders and chooses the port."""
+        record = JobRecord(name=f"{self.prefix}-{wish.attempt}", wish=wish, submitted_at=math.inf)
+        self.records[wish.attempt] = record
+        folder = self._job_folder(wish.attempt)
         # What it may do for jobs, but nothing in the name of the node.
         own = replace(self.configuration, token="", file="", work_folder=folder.path, slurm=None)
         try:
-            folder.make({"name": held.name, "wish": encode(wish), "configuration": encode(own)})
+            folder.make({"name": record.name, "wish": encode(wish), "configuration": encode(own)})
         except OSError as error:
-            self._end(held, lost(f"The attempt could not be prepared: {error}"))
+            self._end(record, lost(f"The attempt could not be prepared: {error}"))
             return
-        self._begin(self._submit(held))
+        self._begin(self._submit(record))
         self.soon.set()
 
     def release(self, attempt: int) -> None:
-        """Withdraw the job. Whoever has the claim decides: the outpost, or we."""
-        if (held := self.held.get(attempt)) is None or held.is_over:
+        """Withdraw the job. Whoever has the claim decides: the remote runner, or we."""
+        if (record := self.records.get(attempt)) is None or record.is_over:
             return
         self.stop(attempt, 0.0)
-        if self._errand(attempt).take(held.name):
-            self._end(held, NEVER_STARTED)
-        self._cancel(held)
+        if self._job_folder(attempt).take(record.name):
+            self._end(record, NEVER_STARTED)
+        self._cancel(record)
 
     def start(self, wish: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
-        """Tell the outpost to go; what is secret is sealed for it alone."""
-        if (held := self.held.get(wish.attempt)) is None:
+        """Tell the remote runner to go; what is secret is sealed for it alone."""
+        if (record := self.records.get(wish.attempt)) is None:
             return
         if secrets != NO_SECRETS:
-            held.orders["secrets"] = seal(secrets, held.public_key, held.name)
+            record.orders["secrets"] = seal(secrets, record.public_key, record.name)
         self._order(wish.attempt, "go", encode(wish))
 
     def stop(self, attempt: int, grace_seconds: float, *, is_leaving: bool = False) -> None:
-        """Tell the outpost how to stop."""
+        """Tell the remote runner how to stop."""
         self._order(attempt, "stop", {"grace_seconds": grace_seconds, "is_leaving": is_leaving})
 
     def take_turns(self, attempt: int, turn: Turn | None) -> None:
-        """Tell the outpost of its turns."""
+        """Tell the remote runner of its turns."""
         self._order(attempt, "turn", {} if turn is None else encode(turn))
 
     def kill(self, attempt: int) -> None:
         """Have the batch system kill the job."""
-        if (held := self.held.get(attempt)) is not None and not held.is_over:
-            self._cancel(held)
+        if (record := self.records.get(attempt)) is not None and not record.is_over:
+            self._cancel(record)
 
     def forget(self, attempt: int) -> None:
-        """Remove the errand's folder; without it, a job that is begun so late finds nothing to do."""
-        self.held.pop(attempt, None)
-        trash = self.errands / f".trash-{attempt}"
+        """Remove the job's folder; without it, a job that is begun so late finds nothing to do."""
+        self.records.pop(attempt, None)
+        trash = self.jobs_folder / f".trash-{attempt}"
         try:
-            os.rename(self._errand(attempt).path, trash)
+            os.rename(self._job_folder(attempt).path, trash)
         except FileNotFoundError:
             return
         self._begin(asyncio.to_thread(remove_tree, trash))
 
-    def recover(self) -> list[Adopted]:
-        """Find the errands of an earlier life of the agent; their outposts go on as if nothing had been."""
+    def recover(self) -> list[AttemptAdopted]:
+        """Find the jobs of an earlier life of the agent; their remote runners go on as if nothing was."""
         found = []
-        for path in sorted(self.errands.iterdir()):
+        for path in sorted(self.jobs_folder.iterdir()):
             adopted = self._adopt(int(path.name)) if path.name.isdigit() else None
             if adopted is not None:
                 found.append(adopted)
@@ -223,131 +236,135 @@ class BatchRuntime:
         for task in self.tasks:
             task.cancel()
 
-    def _errand(self, attempt: int) -> ErrandFolder:
-        return ErrandFolder(str(self.errands / str(attempt)))
+    def _job_folder(self, attempt: int) -> BatchJobFolder:
+        return BatchJobFolder(str(self.jobs_folder / str(attempt)))
 
     def _gpus_in_use(self) -> set[int]:
-        replicas = [replica for held in list(self.held.values()) for replica in held.wish.replicas]
+        replicas = [replica for record in list(self.records.values()) for replica in record.wish.replicas]
         return {index for replica in replicas for index in replica.gpu_indexes}
 
     def _samples(self) -> tuple[GpuSample, ...]:
-        return tuple(sample for held in list(self.held.values()) for sample in held.samples)
+        return tuple(sample for record in list(self.records.values()) for sample in record.samples)
 
     def _order(self, attempt: int, order: str, value: dict[str, Any]) -> None:
-        if (held := self.held.get(attempt)) is None or held.is_over:
+        if (record := self.records.get(attempt)) is None or record.is_over:
             return
-        held.orders[order] = value
-        write_json(self._errand(attempt).orders, held.orders)
+        record.orders[order] = value
+        write_json(self._job_folder(attempt).orders, record.orders)
         self.soon.set()
 
-    def _adopt(self, attempt: int) -> Adopted | None:
-        folder = self._errand(attempt)
-        errand = read(folder.errand)
-        wish = kept_wish(attempt, errand.get("wish"), read_json(self.folder(attempt).spec))
+    def _adopt(self, attempt: int) -> AttemptAdopted | None:
+        folder = self._job_folder(attempt)
+        kept = read(folder.job)
+        wish = kept_wish(attempt, kept.get("wish"), read_json(self.folder(attempt).spec))
         if wish is None:
             return None  # It was not handed to anybody yet. The server will ask for it again.
         state, orders = read(folder.state), read(folder.orders)
         key = state.get("public_key", "")
-        held = self.held[attempt] = Held(name=errand["name"], wish=wish, public_key=key, orders=orders)
+        record = self.records[attempt] = JobRecord(
+            name=kept["name"], wish=wish, public_key=key, orders=orders
+        )
         part = Part(wish=wish, master_port=state.get("master_port"))
         if "go" in orders:
-            held.stage = "ready" if state.get("started_at") is None else "running"
-            held.dead_by = boot_clock_seconds() + read(self.lease).get("lease_seconds", 0.0)
+            record.stage = "ready" if state.get("started_at") is None else "running"
+            record.dead_by = boot_clock_seconds() + read(self.lease).get("lease_seconds", 0.0)
             phase = Phase.STOPPING if "stop" in orders else Phase.RUNNING
             part = replace(part, phase=phase, started_at=state.get("started_at"))
         elif state.get("stage") == "ready":
-            held.stage = "ready"
+            record.stage = "ready"
             part = replace(part, phase=Phase.READY)
-        return Adopted(part=part)
+        return AttemptAdopted(part=part)
 
     async def _keep_looking(self) -> None:
         while True:
             expected = [
-                held for held in self.held.values() if held.stage != "running" or "stop" in held.orders
+                record
+                for record in self.records.values()
+                if record.stage != "running" or "stop" in record.orders
             ]
-            is_soon = any(not held.is_over for held in expected)
+            is_soon = any(not record.is_over for record in expected)
             self.soon.clear()
             try:
                 async with asyncio.timeout(LOOK_SOON_SECONDS if is_soon else LOOK_SECONDS):
                     await self.soon.wait()
             except TimeoutError:
                 pass
-            for attempt, held in list(self.held.items()):
-                if not held.is_over:
+            for attempt, record in list(self.records.items()):
+                if not record.is_over:
                     # The file system is shared and may hang; reports have to go on.
-                    state = await asyncio.to_thread(read, self._errand(attempt).state)
-                    self._look(attempt, held, state)
+                    state = await asyncio.to_thread(read, self._job_folder(attempt).state)
+                    self._look(attempt, record, state)
 
-    def _look(self, attempt: int, held: Held, state: dict[str, Any]) -> None:
-        if held.is_over:
+    def _look(self, attempt: int, record: JobRecord, state: dict[str, Any]) -> None:
+        if record.is_over:
             return  # Meanwhile.
-        self._take_in(attempt, held, state)
-        is_late = 0 < held.dead_by <= boot_clock_seconds()
-        if is_late and not held.is_over and not self.is_frozen(attempt):
-            self._cancel(held)  # Its outpost has fallen silent.
-        if held.is_over or self.watch.lists == held.newest_list:
+        self._take_in(attempt, record, state)
+        is_late = 0 < record.dead_by <= boot_clock_seconds()
+        if is_late and not record.is_over and not self.is_frozen(attempt):
+            self._cancel(record)  # Its remote runner has fallen silent.
+        if record.is_over or self.watch.lists == record.newest_list:
             return
-        held.newest_list = self.watch.lists
-        job = self.watch.jobs.get(held.name)
-        if held.submitted_at is None:
+        record.newest_list = self.watch.lists
+        job = self.watch.jobs.get(record.name)
+        if record.submitted_at is None:
             # An earlier life of the agent was about to submit it, and perhaps did.
-            held.submitted_at = boot_clock_seconds()
-            if job is None and not self._errand(attempt).is_claimed():
-                self._begin(self._submit(held))
-        elif self.watch.asked_at > held.submitted_at:
+            record.submitted_at = boot_clock_seconds()
+            if job is None and not self._job_folder(attempt).is_claimed():
+                self._begin(self._submit(record))
+        elif self.watch.asked_at > record.submitted_at:
             is_alive = job is not None and job.state in ("waiting", "running")
-            held.lists_over = 0 if is_alive else held.lists_over + 1
-            if held.lists_over >= (1 if held.stage == "ended" else LISTS_UNTIL_OVER):
-                self._over(attempt, held, job)
+            record.lists_over = 0 if is_alive else record.lists_over + 1
+            if record.lists_over >= (1 if record.stage == "ended" else LISTS_UNTIL_OVER):
+                self._over(attempt, record, job)
 
-    def _take_in(self, attempt: int, held: Held, state: dict[str, Any]) -> None:
-        """What the outpost says."""
+    def _take_in(self, attempt: int, record: JobRecord, state: dict[str, Any]) -> None:
+        """What the remote runner says."""
         if not state:
             return
-        if not held.beats or held.beats[-1][1] != state["clock"]:
-            held.beats = [*held.beats[-BEATS_KEPT:], (boot_clock_seconds(), state["clock"])]
-            held.samples = tuple(decode(GpuSample, sample) for sample in state.get("samples", ()))
-        stage, before = state["stage"], held.stage
+        if not record.beats or record.beats[-1][1] != state["clock"]:
+            record.beats = [*record.beats[-BEATS_KEPT:], (boot_clock_seconds(), state["clock"])]
+            record.samples = tuple(decode(GpuSample, sample) for sample in state.get("samples", ()))
+        stage, before = state["stage"], record.stage
         if stage == before and stage != "ended":
             return
-        held.public_key = state.get("public_key", "")
+        record.public_key = state.get("public_key", "")
         if before == "preparing" and stage in ("ready", "running"):
             if state["isolation"] != self.isolation:
                 write_json(self.known_isolation, state["isolation"])
             log.info("Attempt %d was given the GPUs %s.", attempt, ", ".join(state["assigned"]) or "none")
-            self.post(Prepared(attempt=attempt, master_port=state["master_port"]))
+            self.post(AttemptPrepared(attempt=attempt, master_port=state["master_port"]))
         if stage == "running":
-            self.post(Started(attempt=attempt, at=state["started_at"]))
-        held.stage = stage
+            self.post(AttemptStarted(attempt=attempt, at=state["started_at"]))
+        record.stage = stage
         if stage == "ended" and not state["is_ended_by_system"]:
-            self._end(held, decode(Outcome, state["outcome"]))
+            self._end(record, decode(Outcome, state["outcome"]))
         elif stage == "ended" and before != "ended":
             self.watch.ask_soon()  # It knows why.
 
-    def _over(self, attempt: int, held: Held, job: BatchJob | None) -> None:
-        """The batch system says that the job is over, and its outpost did not say how it ended."""
+    def _over(self, attempt: int, record: JobRecord, job: BatchJobStatus | None) -> None:
+        """The batch system says that the job is over, and its remote runner did not say how it ended."""
         name = self.watch.system.name
         number = f" {job.number}" if job else ""
         words = job.words if job else "it is gone"
-        if self._errand(attempt).take(held.name):
-            self._end(held, lost(f"{name} ended job{number} before the attempt started: {words}."))
-        elif (job is not None and job.state == "ended") or boot_clock_seconds() >= held.dead_by:
+        if self._job_folder(attempt).take(record.name):
+            self._end(record, lost(f"{name} ended job{number} before the attempt started: {words}."))
+        elif (job is not None and job.state == "ended") or boot_clock_seconds() >= record.dead_by:
             outcome = lost(f"{name} ended job{number}: {words}.")
             if any(word in words for word in OUT_OF_MEMORY):
                 outcome = replace(outcome, category="out_of_memory")
-            self._end(held, outcome)
+            self._end(record, outcome)
             # Of a node that is silent nobody knows: what may stand still there must not be found again.
-            self._cancel(held)
+            self._cancel(record)
 
-    def _end(self, held: Held, outcome: Outcome) -> None:
-        held.is_over = True
-        self.post(Exited(attempt=held.wish.attempt, outcome=outcome))
+    def _end(self, record: JobRecord, outcome: Outcome) -> None:
+        record.is_over = True
+        self.post(AttemptExited(attempt=record.wish.attempt, outcome=outcome))
 
-    async def _submit(self, held: Held) -> None:
-        wish, folder = held.wish, self._errand(held.wish.attempt)
-        command = [sys.executable, "-I", "-c", OUTPOST, folder.path, held.name]
-        errand = Errand(
-            name=held.name,
+    async def _submit(self, record: JobRecord) -> None:
+        wish, folder = record.wish, self._job_folder(record.wish.attempt)
+        command = [sys.executable, "-I", "-c", REMOTE_RUNNER, folder.path, record.name]
+        job = BatchJob(
+            name=record.name,
             node=self.configuration.node,
             command=shlex.join(command),
             log=folder.log,
@@ -357,27 +374,27 @@ class BatchRuntime:
             memory_bytes=sum(replica.memory_bytes for replica in wish.replicas),
         )
         try:
-            number = await self.watch.system.submit(errand)
+            number = await self.watch.system.submit(job)
             name = self.watch.system.name
-            log.info("Attempt %d on %s is job %s of %s.", wish.attempt, errand.node, number, name)
+            log.info("Attempt %d on %s is job %s of %s.", wish.attempt, job.node, number, name)
         except BatchError as error:
             # Perhaps it was taken and only the answer was lost. Who has the claim knows.
-            if not held.is_over and folder.take(held.name):
-                self._end(held, lost(f"{self.watch.system.name} did not take the job: {error}"))
-                self._cancel(held)
-        held.submitted_at = boot_clock_seconds()
+            if not record.is_over and folder.take(record.name):
+                self._end(record, lost(f"{self.watch.system.name} did not take the job: {error}"))
+                self._cancel(record)
+        record.submitted_at = boot_clock_seconds()
 
-    def _cancel(self, held: Held) -> None:
+    def _cancel(self, record: JobRecord) -> None:
         now = boot_clock_seconds()
-        if now >= held.cancelled_at + CANCEL_AGAIN_SECONDS:
-            held.cancelled_at = now
-            self._begin(self._have_cancelled(held))
+        if now >= record.cancelled_at + CANCEL_AGAIN_SECONDS:
+            record.cancelled_at = now
+            self._begin(self._have_cancelled(record))
 
-    async def _have_cancelled(self, held: Held) -> None:
+    async def _have_cancelled(self, record: JobRecord) -> None:
         try:
-            await self.watch.system.cancel(held.name)
+            await self.watch.system.cancel(record.name)
         except BatchError as error:
-            log.warning("The job %s could not be cancelled: %s", held.name, error)
+            log.warning("The job %s could not be cancelled: %s", record.name, error)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

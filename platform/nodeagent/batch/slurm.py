@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 
-from nodeagent.batch.system import BatchError, BatchJob, BatchJobState, BatchNode, Errand
+from nodeagent.batch.system import BatchError, BatchJob, BatchJobState, BatchJobStatus, BatchNode
 from nodeagent.configuration import Slurm
 
 ANSWER_SECONDS = 20.0
@@ -57,13 +57,13 @@ class SlurmSystem:
     def __init__(self, configuration: Slurm) -> None:
         self.configuration = configuration
 
-    async def submit(self, errand: Errand) -> str:
-        script = f"#!/bin/sh\nexec {errand.command}\n"
-        said = await _answer(["sbatch", *sbatch_arguments(self.configuration, errand)], script)
+    async def submit(self, job: BatchJob) -> str:
+        script = f"#!/bin/sh\nexec {job.command}\n"
+        said = await _answer(["sbatch", *sbatch_arguments(self.configuration, job)], script)
         # Where there are several clusters, NUMBER;CLUSTER.
         return said.strip().partition(";")[0]
 
-    async def jobs(self) -> Mapping[str, BatchJob]:
+    async def jobs(self) -> Mapping[str, BatchJobStatus]:
         own = f"--user={os.geteuid()}"
         lines = await _answer(["squeue", "--noheader", "--states=all", own, f"--format={JOBS_FORMAT}"])
         return read_jobs(lines.splitlines())
@@ -82,43 +82,43 @@ class SlurmSystem:
         return nodes
 
 
-def sbatch_arguments(configuration: Slurm, errand: Errand) -> list[str]:
-    """Return what makes a job of the errand. The site's own flags come last and win."""
+def sbatch_arguments(configuration: Slurm, job: BatchJob) -> list[str]:
+    """Return what has Slurm run the job. The site's own flags come last and win."""
     arguments = [
-        f"--job-name={errand.name}",
+        f"--job-name={job.name}",
         f"--partition={configuration.partition}",
-        f"--nodelist={errand.node}",
+        f"--nodelist={job.node}",
         "--nodes=1",
         "--ntasks=1",
-        f"--cpus-per-task={max(1, math.ceil(errand.cpus))}",
+        f"--cpus-per-task={max(1, math.ceil(job.cpus))}",
         # The control plane tries again itself, and perhaps elsewhere.
         "--no-requeue",
         # Nothing of the agent's environment.
         "--export=NIL",
         "--chdir=/",
         "--input=/dev/null",
-        f"--output={errand.log.replace('%', '%%')}",
+        f"--output={job.log.replace('%', '%%')}",
         "--open-mode=append",
         "--parsable",
     ]
-    if errand.gpus:
+    if job.gpus:
         model = f"{configuration.gres_type}:" if configuration.gres_type else ""
-        arguments.append(f"--gres=gpu:{model}{errand.gpus}")
-    if errand.memory_bytes:
-        arguments.append(f"--mem={math.ceil(errand.memory_bytes / MEGABYTE)}M")
+        arguments.append(f"--gres=gpu:{model}{job.gpus}")
+    if job.memory_bytes:
+        arguments.append(f"--mem={math.ceil(job.memory_bytes / MEGABYTE)}M")
     if configuration.account:
         arguments.append(f"--account={configuration.account}")
     return [*arguments, *configuration.flags]
 
 
-def read_jobs(lines: Iterable[str]) -> dict[str, BatchJob]:
+def read_jobs(lines: Iterable[str]) -> dict[str, BatchJobStatus]:
     """Return jobs by name. Of two that are called alike, the one that is alive counts."""
-    jobs: dict[str, BatchJob] = {}
+    jobs: dict[str, BatchJobStatus] = {}
     for line in lines:
         number, word, name, reason = [*line.split("|", 3), "", "", ""][:4]
         state: BatchJobState = ALIVE.get(word) or ("lost" if word in SILENT else "ended")
         words = word if reason in ("", "None") else f"{word} ({reason})"
-        job = BatchJob(number=number, state=state, words=words)
+        job = BatchJobStatus(number=number, state=state, words=words)
         if name not in jobs or state in ("waiting", "running"):
             jobs[name] = job
     return jobs

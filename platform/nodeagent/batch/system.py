@@ -16,15 +16,15 @@ class BatchError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
+class BatchJob:
     """One attempt's part on one node, as it is handed to a batch system."""
 
-    #: No other errand was or will be called so.
+    #: No other job was or will be called so.
     name: str
     node: str
     #: What to run on the node, for a shell. It may be begun more often: only the first does anything.
     command: str
-    #: On a file system that node and agent share; what the system itself says of the errand goes there.
+    #: On a file system that node and agent share; what the system itself says of the job goes there.
     log: str
     gpu_model: str
     gpus: int
@@ -38,8 +38,8 @@ BatchJobState = Literal["waiting", "running", "ended", "lost"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchJob:
-    """What the system says of an errand."""
+class BatchJobStatus:
+    """What the system says of a job."""
 
     #: How people find it there.
     number: str
@@ -75,14 +75,14 @@ class BatchSystem(Protocol):
     def name(self) -> str:
         """What people call it."""
 
-    async def submit(self, errand: Errand) -> str:
+    async def submit(self, job: BatchJob) -> str:
         """Have the command begun on exactly that node; return how people find it there."""
 
-    async def jobs(self) -> Mapping[str, BatchJob]:
-        """Return all errands that have not ended, and those that ended a minute ago or less, by name."""
+    async def jobs(self) -> Mapping[str, BatchJobStatus]:
+        """Return all jobs of ours that have not ended, and those that ended a minute ago or less, by name."""
 
     async def cancel(self, name: str) -> None:
-        """End an errand and all that it started, at once; nothing happens if there is none."""
+        """End a job and all that it started, at once; nothing happens if there is none."""
 
     async def nodes(self) -> Mapping[str, BatchNode]:
         """Return the nodes it was configured for, by name."""

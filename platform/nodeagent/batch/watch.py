@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from nodeagent.batch.system import BatchError, BatchJob, BatchNode, BatchSystem
+from nodeagent.batch.system import BatchError, BatchJobStatus, BatchNode, BatchSystem
 from nodeagent.devices.loads import Load
 from nodeagent.messages import GpuSample, InventoryGpu
 from nodeagent.procfs import boot_clock_seconds
@@ -25,7 +25,7 @@ class BatchWatch:
         self.system = system
         self.nodes = nodes
         self.every_seconds = every_seconds
-        self.jobs: Mapping[str, BatchJob] = {}
+        self.jobs: Mapping[str, BatchJobStatus] = {}
         #: How many lists of jobs there were, and when the newest was asked for.
         self.lists = 0
         self.asked_at = 0.0
@@ -87,7 +87,7 @@ class BatchDevices:
         self.watch = watch
         #: Indexes that attempts of ours have.
         self.in_use = in_use
-        #: What outposts say of their devices.
+        #: What remote runners say of their devices.
         self.sampled = sampled
         #: How many other people's jobs have, by the last two lists.
         self.others = (0, 0)
@@ -119,7 +119,7 @@ class BatchDevices:
         )
 
     def samples(self, loads: Mapping[int, Load | None]) -> tuple[GpuSample, ...]:
-        """Return what the outposts saw of those in use; of idle ones nobody knows."""
+        """Return what the remote runners saw of those in use; of idle ones nobody knows."""
         return tuple(sample for sample in self.sampled() if sample.index in loads)
 
     def memory_by_process(self) -> Mapping[int, int]:

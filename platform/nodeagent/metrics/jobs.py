@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nodeagent.folder import AttemptFolder, read_json
-from nodeagent.minding.cgroups import CgroupOfReplica
 from nodeagent.procfs import ProcessTree, resident_bytes
+from nodeagent.shim.cgroups import CgroupOfReplica
 
 #: A job that reported progress within this time advances.
 ADVANCING_SECONDS = 30.0
@@ -36,9 +36,9 @@ class _Place:
     """Where to look for a replica's processes."""
 
     cgroup: CgroupOfReplica
-    #: Its first process; or the minder, where all that is below it is the replica's.
+    #: Its first process; or the shim, where all that is below it is the replica's.
     root: int
-    is_minder: bool
+    is_shim: bool
     #: What all replicas of the attempt on this node report their progress to.
     progress: tuple[str, ...]
 
@@ -72,7 +72,7 @@ class JobMeter:
         specs = spec.get("replicas", [])
         if not specs or any(not roots.get(replica["rank"]) for replica in specs):
             return {}
-        # A container's processes are not below its client, but they are below the minder.
+        # A container's processes are not below its client, but they are below the shim.
         is_alone = len(specs) == 1
         if is_alone:
             roots = {specs[0]["rank"]: status["pid"]}
@@ -92,7 +92,7 @@ def _usage(place: _Place, tree: ProcessTree) -> Usage:
     pids, cpu_seconds = place.cgroup.members(), place.cgroup.cpu_seconds()
     memory_bytes = place.cgroup.memory_bytes()
     if not pids:
-        own = () if place.is_minder else (place.root,)
+        own = () if place.is_shim else (place.root,)
         pids = frozenset((*own, *tree.below(place.root)))
     if cpu_seconds is None:
         # Ended children count with whoever waited for them.

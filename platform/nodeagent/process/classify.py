@@ -82,8 +82,8 @@ START_FAILED_CODES = {126: "cannot be executed", 127: "command not found"}
 class Ending:
     """What is known of how an attempt ended on this node."""
 
-    #: Why the minder ended it: "" by itself, stopped, leaving, lease, disk (it filled it), replica (one
-    #: failed), minder (it died).
+    #: Why the shim ended it: "" by itself, stopped, leaving, lease, disk (it filled it), replica (one
+    #: failed), shim (it died).
     reason: str
     #: Of the first replica that failed; all as when it succeeded when none did.
     exit_code: int = 0
@@ -112,8 +112,8 @@ def _classify(ending: Ending) -> tuple[Category, str]:
             return "lost", "The node agent was stopped and took its attempts with it."
         case "lease":
             return "lost", "The node lost contact with the control plane, so it stopped the attempt."
-        case "minder":
-            return "lost", "The process that minds the attempt died, so the attempt was killed."
+        case "shim" | "minder":  # As agents of earlier versions wrote it down.
+            return "lost", "The process that watches over the attempt died, so the attempt was killed."
         case "disk":
             return (
                 "out_of_disk",

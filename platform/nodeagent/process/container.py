@@ -1,6 +1,6 @@
-"""Replicas in containers, by the command line of podman or docker: what their minder is to execute.
+"""Replicas in containers, by the command line of podman or docker: what their shim is to execute.
 
-The engine's client is the minder's child in the place of the command: it hands on output, exit code and
+The engine's client is the shim's child in the place of the command: it hands on output, exit code and
 signals. The image is asked for by a job and allowed by the node. Everything in it is read-only but what a
 sandbox may write too.
 """
@@ -62,7 +62,7 @@ class Containers:
         """Return the commands that run, enter, look at and remove it.
 
         Its environment is in the file `folder.environment(rank)`: arguments can be seen by everybody. That of
-        its secrets is in the folder `secrets`, which the minder makes; "" when there are none.
+        its secrets is in the folder `secrets`, which the shim makes; "" when there are none.
         """
         name = f"{self.unique}-attempt-{part.attempt}-rank-{replica.rank}"
         assert self.policy is not None

@@ -1,4 +1,4 @@
-"""What one replica runs in: its folders, limits and environment, as the minder is told."""
+"""What one replica runs in: its folders, limits and environment, as the shim is told."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder, write_private
 from nodeagent.messages import DesiredPart, Replica
-from nodeagent.minding.cgroups import Cgroups
 from nodeagent.process.container import Containers, environment_file
 from nodeagent.process.ports import path_variable, port_variable
 from nodeagent.process.sandbox import TEMPORARY
+from nodeagent.shim.cgroups import Cgroups
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: How podman and docker find their own things.
@@ -24,7 +24,7 @@ TEMPORARY_FOLDER_LONGEST_CHARACTERS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handed:
+class NodeGrants:
     """What the node gives an attempt beside its wish."""
 
     is_sandboxed: bool
@@ -38,7 +38,7 @@ class Handed:
     containers: Containers
     #: Where the tenant's Multi-Process Service listens; "" when the GPUs are not shared by one.
     service: str = ""
-    #: The folder in which the minder lays out secrets; "" when the attempt is given none.
+    #: The folder in which the shim lays out secrets; "" when the attempt is given none.
     secrets: str = ""
     #: By rank and name, the numbers of the ports at which the job is to listen.
     ports: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
@@ -50,36 +50,36 @@ def replica_spec(
     folder: AttemptFolder,
     part: DesiredPart,
     replica: Replica,
-    handed: Handed,
+    grants: NodeGrants,
 ) -> dict[str, Any]:
-    """Return all the minder needs to start the replica; raise OSError when that cannot be passed on."""
+    """Return all the shim needs to start the replica; raise OSError when that cannot be passed on."""
     group = cgroups.group(f"attempt-{part.attempt}-rank-{replica.rank}")
-    environment = replica_environment(configuration, folder, part, replica, os.environ, handed)
+    environment = replica_environment(configuration, folder, part, replica, os.environ, grants)
     spec = {
         "rank": replica.rank,
         "command": list(replica.command),
         "env": environment,
         "cwd": folder.work(replica.rank),
-        "user": handed.user,
+        "user": grants.user,
         "processes": configuration.limits.processes,
         "files": configuration.limits.files,
         "cpus": replica.cpus,
         "memory_bytes": replica.memory_bytes,
         "cgroup": {"is_unified": group.is_unified, "paths": group.paths},
         "container": None,
-        "ports": dict(handed.ports.get(replica.rank, {})),
+        "ports": dict(grants.ports.get(replica.rank, {})),
     }
     if not replica.image:
         return spec
     if "PATH" not in replica.env:
         del environment["PATH"]  # The image has its own.
     write_private(folder.environment(replica.rank), environment_file(environment))
-    user = os.geteuid() if handed.user is None else handed.user
+    user = os.geteuid() if grants.user is None else grants.user
     # Simulated devices have no files, and no engine knows them.
-    devices = [handed.devices[index] for index in replica.gpu_indexes if handed.has_device_files]
+    devices = [grants.devices[index] for index in replica.gpu_indexes if grants.has_device_files]
     checkpoints = checkpoint_folder(configuration, part)
-    container = handed.containers.commands(
-        folder, checkpoints, part, replica, user, devices, secrets=handed.secrets
+    container = grants.containers.commands(
+        folder, checkpoints, part, replica, user, devices, secrets=grants.secrets
     )
     return spec | {
         "command": container["run"],
@@ -99,7 +99,7 @@ def replica_environment(
     part: DesiredPart,
     replica: Replica,
     inherited: Mapping[str, str],
-    handed: Handed,
+    grants: NodeGrants,
 ) -> dict[str, str]:
     """Return little of the agent's environment, the user's, and last what the platform says.
 
@@ -109,8 +109,8 @@ def replica_environment(
     path = inherited.get("PATH", DEFAULT_PATH)
     if configuration.python:
         path = f"{os.path.dirname(configuration.python)}{os.pathsep}{path}"
-    temporary = TEMPORARY if handed.is_sandboxed else folder.temporary
-    if not handed.is_confined and len(temporary) > TEMPORARY_FOLDER_LONGEST_CHARACTERS:
+    temporary = TEMPORARY if grants.is_sandboxed else folder.temporary
+    if not grants.is_confined and len(temporary) > TEMPORARY_FOLDER_LONGEST_CHARACTERS:
         temporary = tempfile.gettempdir()
     defaults = {
         "HOME": folder.work(replica.rank),
@@ -120,10 +120,10 @@ def replica_environment(
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": temporary,
     }
-    if handed.user is not None:
+    if grants.user is not None:
         # It has no entry among the machine's users, and programs that ask who they are look here first.
         defaults |= {"LOGNAME": part.tenant, "USER": part.tenant}
-    devices = ",".join(handed.devices[index] for index in replica.gpu_indexes)
+    devices = ",".join(grants.devices[index] for index in replica.gpu_indexes)
     ours = {
         "ALLOT_ATTEMPT": str(part.attempt),
         "ALLOT_CHECKPOINT_DIR": checkpoint_folder(configuration, part),
@@ -146,13 +146,13 @@ def replica_environment(
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",
     }
-    if handed.secrets:
-        hidden = os.path.join(handed.secrets, "files")
-        ours["ALLOT_SECRETS_DIR"] = folder.secrets if handed.is_sandboxed else hidden
-    if handed.service:
-        ours["CUDA_MPS_PIPE_DIRECTORY"] = handed.service
+    if grants.secrets:
+        hidden = os.path.join(grants.secrets, "files")
+        ours["ALLOT_SECRETS_DIR"] = folder.secrets if grants.is_sandboxed else hidden
+    if grants.service:
+        ours["CUDA_MPS_PIPE_DIRECTORY"] = grants.service
     ours |= store_environment(configuration, part)
-    for name, number in handed.ports.get(replica.rank, {}).items():
+    for name, number in grants.ports.get(replica.rank, {}).items():
         ours |= {port_variable(name): str(number), path_variable(name): f"/job/{part.job}/{name}/"}
     if configuration.examples_folder:
         ours["ALLOT_EXAMPLES"] = configuration.examples_folder

@@ -11,10 +11,10 @@ import stat
 
 from nodeagent.configuration import Configuration
 from nodeagent.messages import IsolationLevel
-from nodeagent.minding.cgroups import Cgroups
 from nodeagent.process.landlock import Landlock
 from nodeagent.process.sandbox import Sandbox
 from nodeagent.process.users import Users, closed_folder
+from nodeagent.shim.cgroups import Cgroups
 
 
 class Isolation:

@@ -15,11 +15,11 @@ from typing import Any
 
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder
-from nodeagent.minding.landlock import SCOPES_SINCE, interface_version
-from nodeagent.minding.seccomp import is_known_processor
 from nodeagent.process.sandbox import NOT_ASKED_FOR, RESOLVER, SYSTEM, is_below, readable_folders
 from nodeagent.process.trial import problem_found
 from nodeagent.programs import program
+from nodeagent.shim.landlock import SCOPES_SINCE, interface_version
+from nodeagent.shim.seccomp import is_known_processor
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 #: Where programs share memory, and terminals: of all who are the same user.
@@ -28,7 +28,7 @@ PROCESSES = "/proc"
 #: What everybody may list who is not confined.
 FORBIDDEN = "/dev"
 TRIAL_SECONDS = 10.0
-TRIAL = program("nodeagent.minding.landlock")
+TRIAL = program("nodeagent.shim.landlock")
 
 
 class Landlock:
@@ -53,9 +53,9 @@ class Landlock:
         shared: Iterable[str],
         secrets: str = "",
     ) -> dict[str, Any]:
-        """Return what the minder makes an attempt's confinement of (`minding/landlock.py`).
+        """Return what the shim makes an attempt's confinement of (`shim/landlock.py`).
 
-        `secrets`: the folder that the minder makes for the attempt's, "" when it is given none.
+        `secrets`: the folder that the shim makes for the attempt's, "" when it is given none.
         """
         writable = [folder.works, folder.temporary, checkpoints, *shared]
         writable += [folder.progress(rank) for rank in ranks]

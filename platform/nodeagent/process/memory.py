@@ -6,7 +6,7 @@ import os
 import secrets
 
 from nodeagent.folder import AttemptFolder
-from nodeagent.minding.secrets import FOLDER_PREFIX, remove_abandoned
+from nodeagent.shim.secrets import FOLDER_PREFIX, remove_abandoned
 
 #: Looked for in this order; root alone may write into the first.
 PLACES = ("/run", "/dev/shm")
@@ -31,6 +31,6 @@ def folder_for_secrets(folder: AttemptFolder) -> str:
 
 
 def forget_abandoned() -> None:
-    """Remove what was left behind by minders that were killed together with their agents."""
+    """Remove what was left behind by shims that were killed together with their agents."""
     if parent := memory_folder():
         remove_abandoned(parent)

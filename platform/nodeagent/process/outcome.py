@@ -1,4 +1,4 @@
-"""How an attempt ended, from what its minder wrote and the end of its output."""
+"""How an attempt ended, from what its shim wrote and the end of its output."""
 
 from __future__ import annotations
 

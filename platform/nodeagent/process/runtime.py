@@ -1,4 +1,4 @@
-"""Attempts as plain processes under a minder. What happens to them is posted as events."""
+"""Attempts as plain processes under a shim. What happens to them is posted as events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,16 @@ from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices, find_devices
 from nodeagent.devices.nvml import INSTANCE
 from nodeagent.folder import AttemptFolder, read_json, write_json
-from nodeagent.machine import Adopted, Event, Exited, Outcome, Part, Phase, Prepared, Started
+from nodeagent.machine import (
+    AttemptAdopted,
+    AttemptExited,
+    AttemptPrepared,
+    AttemptStarted,
+    Event,
+    Outcome,
+    Part,
+    Phase,
+)
 from nodeagent.messages import (
     NO_SECRETS,
     DesiredPart,
@@ -32,18 +41,18 @@ from nodeagent.messages import (
     decode,
     encode,
 )
-from nodeagent.minding.cgroups import Cgroups, find_cgroups
-from nodeagent.minding.secrets import remove_folder
 from nodeagent.process.container import Containers
-from nodeagent.process.environment import Handed, checkpoint_folder, replica_spec, stray_mark
+from nodeagent.process.environment import NodeGrants, checkpoint_folder, replica_spec, stray_mark
 from nodeagent.process.isolation import Isolation
 from nodeagent.process.memory import folder_for_secrets, forget_abandoned
-from nodeagent.process.minded import Minded
 from nodeagent.process.mps import Mps
 from nodeagent.process.outcome import read_outcome
 from nodeagent.process.ports import HeldPorts
+from nodeagent.process.shim_process import ShimProcess
 from nodeagent.process.users import make_file, make_folder
-from nodeagent.procfs import boot_clock_seconds, is_same_process, processes_with_setting
+from nodeagent.procfs import boot_clock_seconds, is_same_process, process_identity, processes_with_setting
+from nodeagent.shim.cgroups import Cgroups, find_cgroups
+from nodeagent.shim.secrets import remove_folder
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +81,9 @@ class ProcessRuntime:
         self.attempts = self.root / "attempts"
         self.attempts.mkdir(parents=True, exist_ok=True)
         self.lease = str(self.root / "lease")
+        #: Who moves the lease forward. Shims ask whether that process lives.
+        self.agent = str(self.root / "agent")
+        write_json(self.agent, {"pid": os.getpid(), "identity": process_identity(os.getpid())})
         # Two nodes of one name, in two demonstrations on one machine, must not share groups.
         unique = f"{configuration.node}-{zlib.crc32(str(self.root).encode()):08x}"
         self.cgroups = find_cgroups(unique) if cgroups is None else cgroups
@@ -87,7 +99,7 @@ class ProcessRuntime:
         if self.mps.problem:
             log.warning("Jobs that share GPUs take turns. %s", self.mps.problem)
         forget_abandoned()
-        self.minded: dict[int, Minded] = {}
+        self.shims: dict[int, ShimProcess] = {}
         self.ports = HeldPorts()
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -110,18 +122,18 @@ class ProcessRuntime:
         return AttemptFolder(str(self.attempts / str(attempt)))
 
     def extend_lease(self, deadline: float, lease_seconds: float, attempts: Collection[int]) -> None:
-        """Let every minder go on until the deadline; wake those that stand still and may go on."""
+        """Let every shim go on until the deadline; wake those that stand still and may go on."""
         self.lease_seconds = lease_seconds
         write_json(self.lease, deadline)
         for attempt in attempts:
-            folder, minded = self.folder(attempt), self.minded.get(attempt)
-            if minded is not None and os.path.exists(folder.frozen):
+            folder, shim = self.folder(attempt), self.shims.get(attempt)
+            if shim is not None and os.path.exists(folder.frozen):
                 log.info("Attempt %d goes on: the control plane answers and still wants it.", attempt)
                 write_json(folder.resume, deadline)
-                minded.wake()
+                shim.wake()
 
     def is_frozen(self, attempt: int) -> bool:
-        """Whether the minder says that it froze the attempt, for no longer than it may."""
+        """Whether the shim says that it froze the attempt, for no longer than it may."""
         frozen = read_json(self.folder(attempt).frozen)
         return frozen is not None and boot_clock_seconds() < frozen["until"]
 
@@ -138,7 +150,7 @@ class ProcessRuntime:
         self.ports.release(attempt)
 
     def start(self, wish: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
-        """Start the minder, which starts the replicas."""
+        """Start the shim, which starts the replicas."""
         folder = self.folder(wish.attempt)
         if not wish.master_port:
             # A gang of one node: nobody else needs to know, so nobody else was asked.
@@ -153,12 +165,12 @@ class ProcessRuntime:
             if wish.turn is not None:
                 write_json(folder.turns, encode(wish.turn))
             hidden = folder_for_secrets(folder) if secrets.secrets else ""
-            write_json(folder.spec, self._minder_spec(folder, wish, hidden))
-            minded = Minded.start(folder, secrets.secrets)
+            write_json(folder.spec, self._shim_spec(folder, wish, hidden))
+            shim = ShimProcess.start(folder, secrets.secrets)
         except OSError as error:
             self.post(_start_failed(wish.attempt, f"The node could not start the attempt: {error}"))
             return
-        self._watch(wish.attempt, minded)
+        self._watch(wish.attempt, shim)
 
     def stop(self, attempt: int, grace_seconds: float, *, is_leaving: bool = False) -> None:
         """SIGTERM to all processes of the attempt, SIGKILL after the grace."""
@@ -166,21 +178,21 @@ class ProcessRuntime:
         try:
             write_json(self.folder(attempt).stop, {"reason": reason, "grace_seconds": grace_seconds})
         except OSError:
-            # Without the file the minder takes the grace it was started with.
+            # Without the file the shim takes the grace it was started with.
             log.exception("How to stop attempt %d could not be written", attempt)
-        if (minded := self.minded.get(attempt)) is not None:
-            minded.signal(signal.SIGTERM)
+        if (shim := self.shims.get(attempt)) is not None:
+            shim.signal(signal.SIGTERM)
 
     def take_turns(self, attempt: int, turn: Turn | None) -> None:
         """Let an attempt run in its turns only, frozen in those of others; None: all the time."""
         write_json(self.folder(attempt).turns, None if turn is None else encode(turn))
-        if (minded := self.minded.get(attempt)) is not None:
-            minded.wake()
+        if (shim := self.shims.get(attempt)) is not None:
+            shim.wake()
 
     def kill(self, attempt: int) -> None:
-        """Kill the minder; what it minded is killed when its end is seen."""
-        if (minded := self.minded.get(attempt)) is not None:
-            minded.signal(signal.SIGKILL)
+        """Kill the shim; what it looked after is killed when its end is seen."""
+        if (shim := self.shims.get(attempt)) is not None:
+            shim.signal(signal.SIGKILL)
 
     def forget(self, attempt: int) -> None:
         """Remove all that is left of an attempt that ended."""
@@ -192,7 +204,7 @@ class ProcessRuntime:
             os.rename(self.folder(attempt).path, trash)
             self._begin(_remove(trash))
 
-    def recover(self) -> list[Adopted]:
+    def recover(self) -> list[AttemptAdopted]:
         """Find what an earlier life of the agent left behind, and watch again what lives."""
         found = []
         for path in sorted(self.attempts.iterdir()):
@@ -206,10 +218,10 @@ class ProcessRuntime:
         return found
 
     def close(self) -> None:
-        """Let go of everything; minders and their attempts go on."""
-        for minded in self.minded.values():
-            minded.close()
-        self.minded.clear()
+        """Let go of everything; shims and their attempts go on."""
+        for shim in self.shims.values():
+            shim.close()
+        self.shims.clear()
         self.ports.release_all()
         self.cgroups.remove()
 
@@ -223,7 +235,7 @@ class ProcessRuntime:
         except OSError as error:
             self.post(_start_failed(wish.attempt, f"The node could not prepare the attempt: {error}"))
         else:
-            self.post(Prepared(attempt=wish.attempt, master_port=port))
+            self.post(AttemptPrepared(attempt=wish.attempt, master_port=port))
 
     def _make_folders(self, folder: AttemptFolder, wish: DesiredPart) -> None:
         owner = os.geteuid() if self.users is None else self.users.number_of(wish.tenant)
@@ -257,7 +269,7 @@ class ProcessRuntime:
                 )
         return ""
 
-    def _minder_spec(self, folder: AttemptFolder, wish: DesiredPart, secrets: str) -> dict[str, Any]:
+    def _shim_spec(self, folder: AttemptFolder, wish: DesiredPart, secrets: str) -> dict[str, Any]:
         indexes = sorted({index for replica in wish.replicas for index in replica.gpu_indexes})
         # Whoever the folder was prepared for; the record of users may be on a file system that hangs.
         owner = os.stat(folder.temporary).st_uid
@@ -266,7 +278,7 @@ class ProcessRuntime:
         device_files = self.devices.files(indexes)
         has_image = any(replica.image for replica in wish.replicas)
         service = self.mps.service(owner) if self._is_served(wish) else None
-        handed = Handed(
+        grants = NodeGrants(
             is_sandboxed=self.isolated.has_sandbox or has_image,
             is_confined=self.isolated.has_landlock,
             user=None if owner == os.geteuid() else owner,
@@ -293,6 +305,7 @@ class ProcessRuntime:
             landlock = self.isolated.landlock.rules(folder, checkpoints, ranks, device_files, pipes, secrets)
         return {
             "lease": self.lease,
+            "agent": self.agent,
             "lease_grace_seconds": min(wish.grace_seconds, self.lease_seconds * LEASE_GRACE_SHARE),
             "freeze_seconds": self.configuration.freeze_seconds,
             "grace_seconds": wish.grace_seconds,
@@ -307,29 +320,29 @@ class ProcessRuntime:
             },
             "sandbox": sandbox,
             "landlock": landlock,
-            "secrets": {"folder": secrets, "user": handed.user} if secrets else None,
+            "secrets": {"folder": secrets, "user": grants.user} if secrets else None,
             "replicas": [
-                replica_spec(self.configuration, self.cgroups, folder, wish, replica, handed)
+                replica_spec(self.configuration, self.cgroups, folder, wish, replica, grants)
                 for replica in wish.replicas
             ],
         }
 
-    def _watch(self, attempt: int, minded: Minded) -> None:
-        self.minded[attempt] = minded
-        minded.watch(partial(self._minder_runs, attempt), partial(self._minder_ended, attempt))
+    def _watch(self, attempt: int, shim: ShimProcess) -> None:
+        self.shims[attempt] = shim
+        shim.watch(partial(self._shim_runs, attempt), partial(self._shim_ended, attempt))
 
-    def _minder_runs(self, attempt: int) -> None:
+    def _shim_runs(self, attempt: int) -> None:
         status = read_json(self.folder(attempt).status) or {}
-        self.post(Started(attempt=attempt, at=status.get("started_at") or time.time()))
+        self.post(AttemptStarted(attempt=attempt, at=status.get("started_at") or time.time()))
 
-    def _minder_ended(self, attempt: int) -> None:
-        self.minded.pop(attempt).close()
+    def _shim_ended(self, attempt: int) -> None:
+        self.shims.pop(attempt).close()
         self._finish(attempt)
 
     def _finish(self, attempt: int) -> None:
-        """Report the end once nothing is left alive; a minder that was killed left that to us."""
+        """Report the end once nothing is left alive; a shim that was killed left that to us."""
         folder = self.folder(attempt)
-        lock = folder.lock_minder()
+        lock = folder.lock_shim()
         if lock is None:
             # One that was started late by an earlier life of the agent. It will do nothing, but let it.
             self._finish_later(attempt)
@@ -345,19 +358,19 @@ class ProcessRuntime:
                 self._begin(_remove_containers(folder))
                 # Told to stop before it began, it just ends. That is no accident.
                 stop = read_json(folder.stop) if not status.get("replicas") else None
-                reason = stop["reason"] if stop else "minder"
+                reason = stop["reason"] if stop else "shim"
                 status |= {"is_final": True, "reason": reason, "ended_at": time.time()}
                 with contextlib.suppress(OSError):  # A full disk must not keep the end from being told.
                     write_json(folder.status, status)
         finally:
             os.close(lock)
-        self.post(Exited(attempt=attempt, outcome=read_outcome(folder, status)))
+        self.post(AttemptExited(attempt=attempt, outcome=read_outcome(folder, status)))
 
     def _finish_later(self, attempt: int) -> None:
         asyncio.get_running_loop().call_later(CLEAR_AGAIN_SECONDS, self._finish, attempt)
 
     def _kill_strays(self, attempt: int, status: dict[str, Any]) -> bool:
-        """Kill what a dead minder left behind; return whether there was anything."""
+        """Kill what a dead shim left behind; return whether there was anything."""
         found = False
         folder = self.folder(attempt)
         strays: set[int] = set()
@@ -377,7 +390,7 @@ class ProcessRuntime:
                 os.kill(pid, signal.SIGKILL)
         return found
 
-    def _adopt(self, attempt: int) -> Adopted | None:
+    def _adopt(self, attempt: int) -> AttemptAdopted | None:
         folder = self.folder(attempt)
         kept = read_json(folder.part) or {}
         wish = kept_wish(attempt, kept.get("wish"), read_json(folder.spec))
@@ -390,35 +403,35 @@ class ProcessRuntime:
         wish = replace(wish, turn=None if turn is None else decode(Turn, turn))
         part = Part(wish=wish, phase=Phase.READY, master_port=kept.get("master_port"))
         if not os.path.exists(folder.spec):
-            return Adopted(part=part)
+            return AttemptAdopted(part=part)
         status = read_json(folder.status) or {}
         part = replace(part, phase=Phase.RUNNING, started_at=status.get("started_at"))
         if os.path.exists(folder.stop):
             part = replace(part, phase=Phase.STOPPING)
-        lock = folder.lock_minder()
+        lock = folder.lock_shim()
         if lock is not None:
             os.close(lock)
             # Reported once the event loop runs: nothing may be alive before that.
             asyncio.get_running_loop().call_soon(self._finish, attempt)
         else:
-            self._adopt_minder(attempt)
-        return Adopted(part=part)
+            self._adopt_shim(attempt)
+        return AttemptAdopted(part=part)
 
-    def _adopt_minder(self, attempt: int) -> None:
-        """Watch a minder that lives; one that has only just started has not written who it is."""
+    def _adopt_shim(self, attempt: int) -> None:
+        """Watch a shim that lives; one that has only just started has not written who it is."""
         status = read_json(self.folder(attempt).status) or {}
         if is_same_process(status.get("pid", 0), status.get("identity", "")):
             with contextlib.suppress(ProcessLookupError):
-                self._watch(attempt, Minded(status["pid"]))
+                self._watch(attempt, ShimProcess(status["pid"]))
                 # An earlier life may have had no time to tell it of its turns.
-                self.minded[attempt].wake()
+                self.shims[attempt].wake()
                 return
         asyncio.get_running_loop().call_later(CLEAR_AGAIN_SECONDS, self._adopt_again, attempt)
 
     def _adopt_again(self, attempt: int) -> None:
-        lock = self.folder(attempt).lock_minder()
+        lock = self.folder(attempt).lock_shim()
         if lock is None:
-            self._adopt_minder(attempt)
+            self._adopt_shim(attempt)
         else:
             os.close(lock)
             self._finish(attempt)
@@ -478,6 +491,6 @@ def kept_wish(attempt: int, wish: Any, spec: Any) -> DesiredPart | None:
     )
 
 
-def _start_failed(attempt: int, message: str) -> Exited:
+def _start_failed(attempt: int, message: str) -> AttemptExited:
     outcome = Outcome(exit_code=None, category="start_failed", message=message, ended_at=time.time())
-    return Exited(attempt=attempt, outcome=outcome)
+    return AttemptExited(attempt=attempt, outcome=outcome)

@@ -38,7 +38,7 @@ SYSTEM = (
 RESOLVER = "/run/systemd/resolve"
 TEMPORARY = "/tmp"
 TRIAL_SECONDS = 10.0
-TRIAL = program("nodeagent.minding.enclosure")
+TRIAL = program("nodeagent.shim.enclosure")
 NOT_ASKED_FOR = "The configuration of the node agent switches the sandbox off."
 NOT_INSTALLED = "bubblewrap (bwrap) is not installed."
 
@@ -68,7 +68,7 @@ class Sandbox:
         """Return bubblewrap and its arguments, without a command to run inside.
 
         `shared`: folders that other attempts have too, by where they are seen in the sandbox. `secrets`: the
-        folder that the minder makes for the attempt's, "" when it is given none.
+        folder that the shim makes for the attempt's, "" when it is given none.
         """
         configuration = self.configuration
         arguments = [self.program, *_namespaces(), *_system()]
@@ -130,7 +130,7 @@ def find_bubblewrap() -> tuple[str, str]:
     """Return the program that works here, the system's own before the wheel's, or else what is wrong."""
     problem = NOT_INSTALLED
     for path in bubblewraps():
-        # As a minder does it, in a process that may stay inside.
+        # As a shim does it, in a process that may stay inside.
         argv = [sys.executable, "-I", "-S", "-c", TRIAL, path, *_namespaces(), *_system()]
         found = problem_found(argv, name="bubblewrap", fails="does not work here", seconds=TRIAL_SECONDS)
         if not found:

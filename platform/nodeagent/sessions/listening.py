@@ -35,7 +35,7 @@ def _listeners(port: int) -> set[str]:
 
 
 def _processes_of(folder: AttemptFolder, rank: int) -> list[int]:
-    """Return those below the minder, and those in containers, which are the engine's children."""
+    """Return those below the shim, and those in containers, which are the engine's children."""
     status = read_json(folder.status) or {}
     found = []
     if is_same_process(status.get("pid", 0), status.get("identity", "")):

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 from nodeagent.folder import AttemptFolder
 from nodeagent.frames import DATA_BYTES, ERRORS, OUTPUT
-from nodeagent.minding.guest import descriptors_in, reached_by, resize
+from nodeagent.shim.guest import descriptors_in, reached_by, resize
 
 ANSWER_BYTES = 4096
-#: How long the minder, or an engine, may take to let somebody in.
+#: How long the shim, or an engine, may take to let somebody in.
 START_SECONDS = 10.0
 #: How long a command may take to end by itself once nobody listens any more.
 LEAVE_SECONDS = 2.0
@@ -81,7 +81,7 @@ class Source:
 
 
 class Command:
-    """A guest of the minder, with a terminal of its own or with three pipes."""
+    """A guest of the shim, with a terminal of its own or with three pipes."""
 
     def __init__(self, line: socket.socket, descriptors: list[int], *, has_terminal: bool) -> None:
         self.line = line
@@ -96,7 +96,7 @@ class Command:
 
     @classmethod
     async def start(cls, folder: AttemptFolder, request: dict[str, Any]) -> Command:
-        """Ask the minder to start the command; raise NoVisit when it can not be."""
+        """Ask the shim to start the command; raise NoVisit when it can not be."""
         line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         line.setblocking(False)
         handed: list[int] = []
@@ -156,11 +156,11 @@ class Command:
             source.end()
         if problem := answer.get("problem"):
             raise NoVisit(problem)
-        # A minder that was killed says nothing, but it takes the command along.
+        # A shim that was killed says nothing, but it takes the command along.
         return int(answer.get("exit_code", 137))
 
     async def close(self) -> None:
-        """Hang up, as a terminal does; then the minder makes an end of it."""
+        """Hang up, as a terminal does; then the shim makes an end of it."""
         for descriptor in list(self.descriptors):
             self._let_go(descriptor)
         with contextlib.suppress(OSError, TimeoutError):
@@ -213,7 +213,7 @@ async def connect(port: int) -> Connection:
 
 
 async def _answer(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Wait for the minder's next word, {} when there is none; and the descriptors that came with it."""
+    """Wait for the shim's next word, {} when there is none; and the descriptors that came with it."""
     while True:
         try:
             text, ancillary, _, _ = line.recvmsg(ANSWER_BYTES, 1024, socket.MSG_CMSG_CLOEXEC)

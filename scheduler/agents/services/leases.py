@@ -59,7 +59,7 @@ def expire_leases() -> None:
     """Declare nodes lost whose lease and margin are over; stop gangs that wait for a node in vain.
 
     None is while agents are not served, since it may be the server that is silent. Otherwise the node's own
-    minders have killed by then what ran there (their deadline is the lease itself), so its GPUs can be given
+    shims have killed by then what ran there (their deadline is the lease itself), so its GPUs can be given
     back and its jobs queued again without any of them running twice.
     """
     now = database_now()

@@ -194,7 +194,7 @@ def test_a_preempted_job_is_queued_again_even_if_it_left_with_zero():
 
 @pytest.mark.parametrize(("category", "state"), [("lost", "queued"), ("out_of_disk", "failed")])
 def test_what_did_not_end_by_itself_is_not_done_even_if_it_left_with_zero(category: str, state: str):
-    """A minder that was killed has not seen how its processes ended."""
+    """A shim that was killed has not seen how its processes ended."""
     (node,), attempt = gang(replicas=1)
     report(node, PartReport(attempt=attempt.id, state="running"))
     report(node, exited(attempt, code=0, category=category))

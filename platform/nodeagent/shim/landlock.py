@@ -6,7 +6,7 @@ other files and processes exist. Needs no rights, only that no program it become
 
 Source: linux/landlock.h; Documentation/userspace-api/landlock.rst.
 
-Imported by the minder, so it imports nearly nothing.
+Imported by the shim, so it imports nearly nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import os
 import stat
 import sys
 
-from nodeagent.minding.seccomp import refuse_shared
 from nodeagent.procfs import PR_SET_NO_NEW_PRIVS, prctl
+from nodeagent.shim.seccomp import refuse_shared
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ConfinementError(Exception):
 
 
 class Confinement:
-    """Which files an attempt's processes may open, made once by their minder and entered by each of them.
+    """Which files an attempt's processes may open, made once by their shim and entered by each of them.
 
     `rules`: {"readable", "writable", "devices": paths; "shares_user": whether others' jobs and the agent
     are the same user; "is_alone": whether no other replica of the attempt is on the node}. Of the paths those

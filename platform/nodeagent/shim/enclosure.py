@@ -1,10 +1,10 @@
-"""The sandbox of one attempt as its minder holds it: bubblewrap makes it and keeps it, replicas enter it.
+"""The sandbox of one attempt as its shim holds it: bubblewrap makes it and keeps it, replicas enter it.
 
 bubblewrap mounts what the job may see and leaves one `cat` waiting in there. Replicas are children of the
-minder like any other and join the namespaces just before they become the command, so that their exit
-status and their signals are their own. When bubblewrap or the minder ends, the kernel kills all inside.
+shim like any other and join the namespaces just before they become the command, so that their exit
+status and their signals are their own. When bubblewrap or the shim ends, the kernel kills all inside.
 
-Imported by the minder, so it imports nearly nothing.
+Imported by the shim, so it imports nearly nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Limits of CPU, memory and processes by control groups, version 1 or 2, as far as this machine lets us.
 
-The agent looks once what is permitted (`find_cgroups`); each minder makes one group per replica. Where
-nothing is permitted jobs run without limits and the node's inventory says so. Imported by the minder,
+The agent looks once what is permitted (`find_cgroups`); each shim makes one group per replica. Where
+nothing is permitted jobs run without limits and the node's inventory says so. Imported by the shim,
 so it imports nearly nothing.
 """
 

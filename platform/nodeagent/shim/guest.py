@@ -1,14 +1,14 @@
-"""Guests: commands that people run beside a replica, in all that it runs in, while their minder minds it.
+"""Guests: commands that people run beside a replica, in all that it runs in, while their shim minds it.
 
 The agent asks at a Unix socket in the attempt's folder, which only its own user can connect to. A guest is
-a child of the minder like a replica, so it obeys the lease, has no right that the replica has not, and is
+a child of the shim like a replica, so it obeys the lease, has no right that the replica has not, and is
 gone when the attempt ends. It counts for nothing there: when the replicas have ended, so have the guests.
 
     request   {"rank", "command", "terminal": [rows, columns] or null, "type": $TERM} and, without a
               terminal, three descriptors
     answers   {"ready": true}, with the terminal; then {"exit_code"}; or {"problem"}
 
-Imported by the minder, so it imports nearly nothing.
+Imported by the shim, so it imports nearly nothing.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from _socket import (
     socket,
 )
 
-from nodeagent.minding.replica import RunningReplica
 from nodeagent.procfs import descendants
+from nodeagent.shim.replica import RunningReplica
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
 if TYPE_CHECKING:
@@ -152,11 +152,11 @@ class Guests:
             guest.tell(problem=problem)
             self._forget(guest.line.fileno())
             return
-        minder = os.pidfd_open(os.getpid())
+        shim = os.pidfd_open(os.getpid())
         guest.pid = os.fork()
         if guest.pid == 0:
-            _become_guest(guest, replica, request, handed, minder)
-        os.close(minder)
+            _become_guest(guest, replica, request, handed, shim)
+        os.close(shim)
 
     def _forget(self, descriptor: int) -> None:
         self.poll.unregister(descriptor)
@@ -164,7 +164,7 @@ class Guests:
 
 
 def _become_guest(
-    guest: Guest, replica: RunningReplica, request: dict[str, Any], handed: list[int], minder: int
+    guest: Guest, replica: RunningReplica, request: dict[str, Any], handed: list[int], shim: int
 ) -> None:
     """Runs in the child; does not return."""
     command = list(request["command"] or SHELL)
@@ -175,7 +175,7 @@ def _become_guest(
         if replica.container is not None:
             command = _inside(replica.container, command, request)
         environment["TERM"] = request["type"]
-        replica.become(minder)
+        replica.become(shim)
         if terminal is None:
             guest.tell(ready=True)
         else:

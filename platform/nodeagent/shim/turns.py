@@ -1,7 +1,7 @@
 """Turns of jobs that share GPUs one at a time: whose it is follows from the wall clock alone.
 
 So the nodes of a gang take turns at the same instants without a word between them, as far as their clocks
-agree, and a minder goes on taking turns while its agent is away. Imported by the minder, so it imports
+agree, and a shim goes on taking turns while its agent is away. Imported by the shim, so it imports
 nearly nothing.
 """
 

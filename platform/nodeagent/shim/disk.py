@@ -1,9 +1,9 @@
-"""How much disk an attempt uses, looked at a little at a time so that its minder's loop never waits for it.
+"""How much disk an attempt uses, looked at a little at a time so that its shim's loop never waits for it.
 
 Files are counted by the blocks they occupy. What was deleted and is still held open is counted too, or a
 job could hide all it writes. A tree nested too deeply to be looked through counts as more than any limit.
 
-Imported by the minder, so it imports nearly nothing.
+Imported by the shim, so it imports nearly nothing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 BLOCK_BYTES = 512
-#: Files looked at before the minder attends to other things.
+#: Files looked at before the shim attends to other things.
 FILES_AT_ONCE = 500
-#: Each level keeps two files of the minder open.
+#: Each level keeps two files of the shim open.
 DEEPEST = 200
 LOOK_SECONDS = 1.0
 #: At most this part of one CPU is spent on looking.

@@ -1,17 +1,18 @@
-"""The folder of one errand: all that an agent and its outpost on the node tell each other.
+"""The folder of one batch job: all that an agent and its remote runner on the node tell each other.
 
-    errand.json   what to do: the errand's name, the wish, and the outpost's configuration
-    claim         made by the outpost that does it; whoever comes later does nothing
-    orders.json   written by the agent: go, stop; secrets only as nobody but the outpost can read them
+    errand.json   the job's name, the wish, and the remote runner's configuration
+    claim         made by the remote runner that does it; whoever comes later does nothing
+    orders.json   written by the agent: go, stop; secrets only as nobody but the remote runner can read them
     lease.json    written by the agent: until when, by the *node's* clock, and whether the server still names
                   the attempt, so that it goes on if the end of a lease froze it
-    state.json    written by the outpost about each second: how it stands, what its clock says, and the key
-                  by which secrets are sealed for it
+    state.json    written by the remote runner about each second: how it stands, what its clock says, and
+                  the key by which secrets are sealed for it
     job.log       what the batch system says
     attempts/N    the attempt itself, as on any node (`nodeagent.folder`)
 
 It is on a file system that both see, such as NFS. All files but the claim are there from the beginning and
-are only ever replaced: a client of NFS remembers for half a minute that a file was *not* there.
+are only ever replaced: a client of NFS remembers for half a minute that a file was *not* there. Their names
+are those of the first version, since agents and jobs of several versions meet here.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from typing import Any
 from nodeagent.folder import AttemptFolder, read_json, write_json
 
 
-class ErrandFolder:
-    """Paths and files of one errand."""
+class BatchJobFolder:
+    """Paths and files of one batch job."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.errand = os.path.join(path, "errand.json")
+        self.job = os.path.join(path, "errand.json")
         self.orders = os.path.join(path, "orders.json")
         self.lease = os.path.join(path, "lease.json")
         self.state = os.path.join(path, "state.json")
@@ -38,16 +39,16 @@ class ErrandFolder:
     def attempt(self, number: int) -> AttemptFolder:
         return AttemptFolder(os.path.join(self.path, "attempts", str(number)))
 
-    def make(self, errand: dict[str, Any]) -> None:
-        """Make the folder with all its files; the errand last, without which there is none."""
+    def make(self, job: dict[str, Any]) -> None:
+        """Make the folder with all its files; the job itself last, without which there is none."""
         os.makedirs(self.path, mode=0o700, exist_ok=True)
         for path in (self.orders, self.lease, self.state):
             write_json(path, {})
-        write_json(self.errand, errand)
+        write_json(self.job, job)
 
     def take(self, name: str) -> bool:
-        """Claim the errand for this process; False if it was claimed before, or is another one by now."""
-        if (read_json(self.errand) or {}).get("name") != name:
+        """Claim the job for this process; False if it was claimed before, or is another one by now."""
+        if (read_json(self.job) or {}).get("name") != name:
             return False
         try:
             os.close(os.open(self.claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -1,10 +1,10 @@
-"""The secrets of one attempt as its minder holds them: handed to its replicas, masked in what they write.
+"""The secrets of one attempt as its shim holds them: handed to its replicas, masked in what they write.
 
 They come from the agent in memory (standard input) and stay in memory: variables go to the replicas as they
 start, files into a folder of a tmpfs that is removed with the attempt. Should nobody be left to do that,
-`remove_abandoned` does: the folder is locked for as long as a minder lives.
+`remove_abandoned` does: the folder is locked for as long as a shim lives.
 
-Imported by the minder, so it imports nearly nothing.
+Imported by the shim, so it imports nearly nothing.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def remove_folder(folder: str) -> None:
 
 
 def remove_abandoned(parent: str) -> None:
-    """Remove the folders of secrets whose minders are dead, of which nobody else thought."""
+    """Remove the folders of secrets whose shims are dead, of which nobody else thought."""
     for name in os.listdir(parent):
         folder = os.path.join(parent, name)
         if not name.startswith(FOLDER_PREFIX):

@@ -2,12 +2,12 @@
 
 An agent that is not root has its user's jobs beside it, and everything else that this person runs. By a
 socket a job could ask the person's session or container engine to run something outside of its confinement,
-or the minder of another tenant's job to let it in. What a filter sees are numbers and not names, so all of
+or the shim of another tenant's job to let it in. What a filter sees are numbers and not names, so all of
 it is refused; pipes, pairs of connected sockets, threads and the network stay.
 
 Source: seccomp(2), linux/seccomp.h, linux/filter.h, linux/audit.h.
 
-Imported by the minder, so it imports nearly nothing.
+Imported by the shim, so it imports nearly nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One replica as its minder holds it: a child process, its limits and its output.
+"""One replica as its shim holds it: a child process, its limits and its output.
 
-Imported by the minder, so it imports nearly nothing.
+Imported by the shim, so it imports nearly nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +13,6 @@ import select
 import signal
 import warnings  # noqa: F401 - os.execvpe loads it, which the job's user may not be able to.
 
-from nodeagent.minding.cgroups import CgroupOfReplica
-from nodeagent.minding.enclosure import Enclosure
-from nodeagent.minding.landlock import Confinement
-from nodeagent.minding.secrets import Mask
 from nodeagent.procfs import (
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
@@ -24,6 +20,10 @@ from nodeagent.procfs import (
     prctl,
     process_identity,
 )
+from nodeagent.shim.cgroups import CgroupOfReplica
+from nodeagent.shim.enclosure import Enclosure
+from nodeagent.shim.landlock import Confinement
+from nodeagent.shim.secrets import Mask
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
 if TYPE_CHECKING:
@@ -72,12 +72,12 @@ class OutputFile:
         try:
             _write_all(self.descriptor, kept + notice)
         except OSError:
-            # The disk is full. That costs this output, and must not cost the job its minder.
+            # The disk is full. That costs this output, and must not cost the job its shim.
             self.left_bytes = 0
 
 
 class RunningReplica:
-    """One child of the minder and its output."""
+    """One child of the shim and its output."""
 
     def __init__(
         self,
@@ -116,11 +116,11 @@ class RunningReplica:
         if self.user is not None:
             os.fchown(output, self.user, self.user)  # Else it could not open /dev/stderr.
         problem_read, problem_write = os.pipe2(os.O_CLOEXEC)
-        minder = os.pidfd_open(os.getpid())
+        shim = os.pidfd_open(os.getpid())
         self.pid = os.fork()
         if self.pid == 0:
-            self._become_command(minder, output, problem_write)
-        os.close(minder)
+            self._become_command(shim, output, problem_write)
+        os.close(shim)
         os.close(output)
         os.close(problem_write)
         # Closed by a successful exec; else it says why there was none.
@@ -130,14 +130,14 @@ class RunningReplica:
         if problem:
             raise CommandNotStarted(problem.decode(errors="replace"))
 
-    def _become_command(self, minder: int, output: int, problem: int) -> None:
+    def _become_command(self, shim: int, output: int, problem: int) -> None:
         """Runs in the child; does not return."""
         command = self.spec["command"]
         try:
             null = os.open(os.devnull, os.O_RDONLY)
             for source, target in ((null, 0), (output, 1), (output, 2)):
                 os.dup2(source, target)
-            self.become(minder)
+            self.become(shim)
             os.chdir(self.spec["cwd"])
             self.confine()
             os.execvpe(command[0], command, self.spec["env"])
@@ -149,8 +149,8 @@ class RunningReplica:
         finally:
             os._exit(127)
 
-    def become(self, minder: int) -> None:
-        """Runs in a child of the minder: be what this replica is, short of its command and its output."""
+    def become(self, shim: int) -> None:
+        """Runs in a child of the shim: be what this replica is, short of its command and its output."""
         os.setsid()
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
@@ -163,8 +163,8 @@ class RunningReplica:
             file.write("300")  # When memory runs out, rather the job than the agent.
         self._give_up_rights()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if select.select([minder], [], [], 0)[0]:
-            os._exit(1)  # The minder died before the line above took effect.
+        if select.select([shim], [], [], 0)[0]:
+            os._exit(1)  # The shim died before the line above took effect.
 
     def confine(self) -> None:
         """Runs in the child, last of all: from here on it opens only what the attempt's commands may."""

@@ -1,7 +1,7 @@
 """Stops replicas where they are, and lets them go on, by their control groups or else by signals.
 
 What is frozen keeps its memory, that of its GPUs included. Signals wait until it goes on, and in control
-groups of version 1 even SIGKILL does: whoever ends a replica has to thaw it. Imported by the minder, so it
+groups of version 1 even SIGKILL does: whoever ends a replica has to thaw it. Imported by the shim, so it
 imports nearly nothing.
 """
 
@@ -11,15 +11,15 @@ import contextlib
 import os
 import signal
 
-from nodeagent.minding.replica import RunningReplica
 from nodeagent.procfs import descendants, is_stopped
+from nodeagent.shim.replica import RunningReplica
 
 #: Passes over the processes: each stops what those before it saw no more of than its parent.
 MOST_PASSES = 20
 
 
 class Freezer:
-    """Freezes and thaws all that runs below the minder at once, also what left its replica."""
+    """Freezes and thaws all that runs below the shim at once, also what left its replica."""
 
     def __init__(self, replicas: list[RunningReplica]) -> None:
         self.replicas = replicas
@@ -82,7 +82,7 @@ class Freezer:
         """Return the processes that neither a control group nor an engine stops."""
         pids = descendants(os.getpid())
         if any(replica.container is not None for replica in self.replicas):
-            # What an engine left running below the minder is its own, and removes the container.
+            # What an engine left running below the shim is its own, and removes the container.
             own = [replica.pid for replica in self._alive() if replica.container is None]
             pids = [pid for top in own for pid in [top, *descendants(top)]]
         held = {pid for replica in self.in_groups for pid in replica.cgroup.members()}

@@ -2,7 +2,7 @@
 
 Nobody can tell from a node whether the server is down or the node is cut off. What is frozen neither
 computes nor writes, so that both are safe: in the first case it goes on where it was, in the second a
-successor runs elsewhere and this one is killed as it stands. Imported by the minder, so it imports nothing.
+successor runs elsewhere and this one is killed as it stands. Imported by the shim, so it imports nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A minder as the agent holds it: started or found, watched, signalled."""
+"""A shim as the agent holds it: started or found, watched, signalled."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import IO
 
 from nodeagent.folder import AttemptFolder
 from nodeagent.messages import HandedSecret, encode
-from nodeagent.minder import RUNNING
 from nodeagent.programs import program
+from nodeagent.shim.main import RUNNING
 
 #: Without site packages it is up in 20 ms.
-MINDER = program("nodeagent.minder")
+SHIM = program("nodeagent.shim.main")
 
 
-class Minded:
-    """A minder that lives; it need not be a child of this process."""
+class ShimProcess:
+    """A shim that lives; it need not be a child of this process."""
 
     def __init__(self, pid: int, child: subprocess.Popen[bytes] | None = None) -> None:
         self.pid = pid
@@ -32,8 +32,8 @@ class Minded:
         self.pidfd = os.pidfd_open(pid)
 
     @classmethod
-    def start(cls, folder: AttemptFolder, secrets: Sequence[HandedSecret] = ()) -> Minded:
-        """Start a minder in a session of its own; raise OSError when that is not possible.
+    def start(cls, folder: AttemptFolder, secrets: Sequence[HandedSecret] = ()) -> ShimProcess:
+        """Start a shim in a session of its own; raise OSError when that is not possible.
 
         It reads its secrets from a file without a name, in memory, that ends with it.
         """
@@ -44,10 +44,10 @@ class Minded:
             return cls._start(folder, memory)
 
     @classmethod
-    def _start(cls, folder: AttemptFolder, handed: IO[bytes]) -> Minded:
-        with open(folder.minder_log, "wb") as complaints:
+    def _start(cls, folder: AttemptFolder, handed: IO[bytes]) -> ShimProcess:
+        with open(folder.shim_log, "wb") as complaints:
             child = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", MINDER, folder.path],
+                [sys.executable, "-I", "-S", "-c", SHIM, folder.path],
                 stdin=handed,
                 stdout=subprocess.PIPE,
                 stderr=complaints,
@@ -69,7 +69,7 @@ class Minded:
             signal.pidfd_send_signal(self.pidfd, number)
 
     def wake(self) -> None:
-        """Let the minder look again at what it was told."""
+        """Let the shim look again at what it was told."""
         # Any version of it takes this for the end of a child; another signal would end an older one.
         self.signal(signal.SIGCHLD)
 

@@ -1,1 +1,0 @@
-"""What a minder is made of. It outlives agents and is up within milliseconds: these import nearly nothing."""

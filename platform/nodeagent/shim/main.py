@@ -1,0 +1,403 @@
+"""The shim: a tiny parent of one attempt's processes that outlives the agent and obeys the lease.
+
+    python -I -S -c "...; main()" FOLDER
+
+It starts the replicas of `spec.json`, each in a session of its own, and pumps their output into files
+of limited size. They end when it is told so (SIGTERM; the file `stop` says how), or when one of them
+fails. When the node's lease is not moved forward in time everything is frozen *by* the deadline: it goes on
+when the file `resume` says so, and is killed when told to stop or after `freeze_seconds`. Without an agent it
+is told to stop a while before, and dead by the deadline.
+Nothing escapes: orphans become the shim's children, and replicas die with the shim. In a sandbox orphans
+become children of its first process, and all in it die with that one.
+
+One thread, one loop, and only modules that load in milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+
+from nodeagent.folder import AttemptFolder, read_json, write_json
+from nodeagent.procfs import (
+    PR_SET_CHILD_SUBREAPER,
+    boot_clock_seconds,
+    descendants,
+    is_same_process,
+    kernel_oom_kills,
+    prctl,
+    process_identity,
+)
+from nodeagent.shim.disk import DiskWatch
+from nodeagent.shim.enclosure import Enclosure, EnclosureError
+from nodeagent.shim.freezing import Freezer
+from nodeagent.shim.guest import Guests
+from nodeagent.shim.landlock import Confinement, ConfinementError
+from nodeagent.shim.lapse import CONTAINER_FREEZE_SECONDS, FREEZE_SECONDS, Lapse
+from nodeagent.shim.replica import CommandNotStarted, OutputFile, RunningReplica
+from nodeagent.shim.secrets import Mask, Secrets
+from nodeagent.shim.turns import Turns
+
+TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
+if TYPE_CHECKING:
+    from typing import Any
+
+#: All is killed this long before the deadline, since a kill takes a moment to be complete.
+KILL_MARGIN_SECONDS = 0.5
+#: An engine takes its time to kill a container.
+CONTAINER_KILL_MARGIN_SECONDS = 2.0
+#: How long an uninterruptible process is waited for before it is killed once more.
+KILL_AGAIN_SECONDS = 0.05
+#: The longest sleep: timers stand still while a machine is suspended, the lease does not.
+LONGEST_SLEEP_SECONDS = 5.0
+#: How often it is looked at the lease, and for the agent, when its end is near.
+LEASE_LOOK_SECONDS = 1.0
+#: What fills the disk gets no more time than this to save its work.
+DISK_GRACE_SECONDS = 2.0
+#: To stand still for less is not worth a word.
+SHORT_SECONDS = 1.0
+RUNNING = b"running\n"
+
+
+class Shim:
+    """Starts, watches and ends the replicas of one attempt on one node."""
+
+    def __init__(self, folder: AttemptFolder, spec: dict[str, Any]) -> None:
+        self.folder = folder
+        self.spec = spec
+        self.replicas: list[RunningReplica] = []
+        self.guests = Guests(folder.door, self.replicas)
+        self.freezer = Freezer(self.replicas)
+        self.turns = Turns.read(read_json(folder.turns))
+        sandbox = spec["sandbox"]
+        self.enclosure = Enclosure(sandbox) if sandbox else None
+        landlock = spec.get("landlock")
+        self.confinement = Confinement(landlock) if landlock else None
+        has_containers = any(replica["container"] for replica in spec["replicas"])
+        self.kill_margin_seconds = CONTAINER_KILL_MARGIN_SECONDS if has_containers else KILL_MARGIN_SECONDS
+        self.freezing_seconds = CONTAINER_FREEZE_SECONDS if has_containers else FREEZE_SECONDS
+        self.lease_grace_seconds = float(spec["lease_grace_seconds"])
+        self.longest_stop_seconds = self.kill_margin_seconds + max(
+            self.lease_grace_seconds, self.freezing_seconds
+        )
+        self.lapse: Lapse | None = None
+        # What an earlier version of the agent wrote down has none.
+        self.secrets = Secrets.receive(spec.get("secrets"))
+        self.disks = [
+            DiskWatch(path, limit, lambda: descendants(os.getpid()))
+            for path, limit in spec["disk_limits"].items()
+        ]
+        self.first_failed: int | None = None
+        # Batch jobs of earlier versions say nothing of it.
+        self.freeze_seconds = float(spec.get("freeze_seconds", 0.0))
+        self.reason = ""
+        self.problem = ""
+        self.started_at: float | None = None
+        self.kill_at: float | None = None
+        self.has_killed = False
+        self.deadline = 0.0
+        self.oom_kills_before = kernel_oom_kills()
+
+    def run(self) -> None:
+        wake = _catch_signals()
+        self.write_status(is_final=False)
+        if (stop := read_json(self.folder.stop)) is not None:
+            self.reason = stop["reason"]
+        elif boot_clock_seconds() >= self.lease_end() - self.lease_stop_seconds():
+            self.reason = "lease"
+        else:
+            self.start_replicas()
+        self.watch(wake)
+        for replica in self.replicas:
+            while replica.pump():
+                pass
+            replica.output.finish()
+            replica.cgroup.remove()
+        self.secrets.remove()
+        self.write_status(is_final=True)
+
+    def start_replicas(self) -> None:
+        try:
+            self.secrets.hand_to(self.spec["replicas"])
+        except OSError as error:
+            self.problem = f"Its secrets could not be handed to it: {error}"
+            self.reason = "replica"
+            return
+        for spec in self.spec["replicas"]:
+            mask = Mask(self.secrets.values)
+            output = OutputFile(self.folder.log(spec["rank"]), self.spec["log_bytes"], mask)
+            replica = RunningReplica(spec, output, self.enclosure, self.confinement)
+            self.replicas.append(replica)
+            try:
+                if self.enclosure is not None and not self.enclosure.pid:
+                    self.enclosure.open()
+                if self.confinement is not None and not self.confinement.is_open:
+                    self.confinement.open()
+                replica.start()
+            except (CommandNotStarted, EnclosureError, ConfinementError) as error:
+                self.problem = str(error)
+                self.first_failed = replica.rank
+                output.write(f"[allotment] {error}\n".encode())
+                self.stop("replica", 0.0)
+                return
+        self.started_at = time.time()
+        self.take_turns()
+        self.write_status(is_final=False)
+        with contextlib.suppress(BrokenPipeError):  # The agent may be gone; it reads the status later.
+            os.write(1, RUNNING)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.close(null)
+
+    def watch(self, wake: int) -> None:
+        """Return when no process of the attempt is left."""
+        poll = select.poll()
+        poll.register(wake, select.POLLIN)
+        pipes = {replica.pipe: replica for replica in self.replicas if replica.pipe is not None}
+        for pipe in pipes:
+            poll.register(pipe, select.POLLIN)
+        self.guests.open(poll)
+        while self.reap():
+            for descriptor, _ in poll.poll(max(0.0, self.sleep_seconds()) * 1000):
+                if descriptor == wake:
+                    if signal.SIGTERM in os.read(wake, 512):
+                        self.read_stop()
+                    self.turns = Turns.read(read_json(self.folder.turns))
+                elif descriptor in self.guests:
+                    self.guests.handle(descriptor)
+                elif not pipes[descriptor].pump() and pipes[descriptor].pipe is None:
+                    poll.unregister(descriptor)
+            self.check_times()
+
+    def reap(self) -> bool:
+        """Collect the dead, orphans included; return whether anything lives."""
+        while True:
+            try:
+                pid, wait_status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                break
+            self.guests.ended(pid, wait_status)
+            for replica in self.replicas:
+                if replica.pid == pid:
+                    self.replica_ended(replica, wait_status)
+        if self.waits_for_orphans() and self.enclosure is not None and not self.enclosure.has_others():
+            self.enclosure.close()
+        return True
+
+    def waits_for_orphans(self) -> bool:
+        """Whether only what the commands left behind is alive, of whose end in a sandbox nobody tells."""
+        return self.enclosure is not None and all(
+            replica.wait_status is not None for replica in self.replicas
+        )
+
+    def replica_ended(self, replica: RunningReplica, wait_status: int) -> None:
+        replica.ended(wait_status)
+        if replica.has_failed and self.first_failed is None:
+            self.first_failed = replica.rank
+        if all(other.wait_status is not None for other in self.replicas):
+            self.guests.end_all()
+        if self.kill_at is None:
+            # A replica ends when its command ends. When it was told to stop, its children keep their grace.
+            replica.signal_group(signal.SIGKILL)
+            if all(other.wait_status is not None for other in self.replicas):
+                self.kill()
+            elif replica.has_failed:
+                self.stop("replica", self.spec["grace_seconds"])
+
+    def read_stop(self) -> None:
+        stop = read_json(self.folder.stop) or {}
+        self.stop(stop.get("reason", "stopped"), stop.get("grace_seconds", self.spec["grace_seconds"]))
+
+    def stop(self, reason: str, grace_seconds: float) -> None:
+        """Ask all to end, and kill them after the grace. The first reason stays, the shortest grace wins.
+
+        What stands still since the lease ended is killed at once: not even to end well may it run again.
+        """
+        self.go_on_if_allowed()
+        kill_at = boot_clock_seconds() + (grace_seconds if self.lapse is None else 0.0)
+        self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
+        is_first = not self.reason
+        self.reason = self.reason or reason
+        if self.lapse is not None:
+            self.kill()
+        elif is_first:
+            # Those of a group begin to end together, whoever's turn it is.
+            self.freezer.thaw()
+            for replica in self.replicas:
+                if replica.pid:
+                    replica.signal_group(signal.SIGTERM)
+                    replica.signal_group(signal.SIGCONT)  # A stopped process would not hear of it.
+
+    def kill(self) -> None:
+        """SIGKILL to everything below the shim, also what moved to a session of its own."""
+        self.kill_at = self.kill_at or boot_clock_seconds()
+        self.has_killed = True
+        for replica in self.replicas:
+            if replica.pid and replica.wait_status is None:
+                replica.kill()
+        for pid in descendants(os.getpid()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        # Only now, so that what is frozen dies where it stands.
+        self.freezer.release()
+
+    def check_times(self) -> None:
+        now = boot_clock_seconds()
+        if self.kill_at is not None and now >= self.kill_at:
+            self.kill()
+        if self.lapse is not None:
+            self.stand_still(self.lapse, now)
+            return
+        if not self.reason and any([disk.step(now) for disk in self.disks]):
+            self.stop("disk", min(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
+        if self.kill_at is None:
+            self.take_turns()
+        if self.is_lease_near(now) and now >= self.renewed_lease_end():
+            if self.can_freeze():
+                kill_by = self.deadline - self.kill_margin_seconds
+                until = self.deadline + self.freeze_seconds
+                self.lapse = Lapse(deadline=self.deadline, complete_by=kill_by, until=until, now=now)
+                self.guests.refusal = "The attempt stands still until the control plane answers the node."
+                self.freezer.freeze()
+                self.stand_still(self.lapse, boot_clock_seconds())
+            else:
+                self.stop("lease", self.deadline - self.kill_margin_seconds - now)
+
+    def can_freeze(self) -> bool:
+        """Whether the end of the lease freezes the attempt. One that is being stopped is killed.
+
+        So is one without an agent, from which no word could come: it is told to stop and can save its work.
+        """
+        if not self.freeze_seconds or self.kill_at is not None:
+            return False
+        agent = read_json(self.spec["agent"]) or {}
+        return is_same_process(agent.get("pid", 0), agent.get("identity", ""))
+
+    def stand_still(self, lapse: Lapse, now: float) -> None:
+        """See to it that all stay frozen, and say so, until they may go on or have to be killed."""
+        if self.kill_at is not None or self.go_on_if_allowed():
+            return
+        is_complete = self.freezer.is_complete()
+        if is_complete and lapse.complete_by is not None:
+            # Without it the agent kills all of this: it would not know that they are frozen.
+            with contextlib.suppress(OSError):
+                write_json(self.folder.frozen, {"until": lapse.until})
+        lapse.looked(now, is_complete=is_complete)
+        if lapse.must_end(now):
+            self.stop("lease", 0.0)
+        elif not is_complete:
+            self.freezer.freeze()
+
+    def go_on_if_allowed(self) -> bool:
+        """Thaw what the end of a lease froze, if the server still wants it; return whether it goes on."""
+        if self.lapse is None:
+            return False
+        now, resume = boot_clock_seconds(), float(read_json(self.folder.resume) or 0.0)
+        if not self.lapse.is_over(resume, now, self.freezing_seconds + self.kill_margin_seconds):
+            return False
+        self.deadline = max(self.deadline, resume)
+        stood_seconds = now - self.lapse.began_at
+        self.lapse = None
+        self.guests.refusal = ""
+        with contextlib.suppress(OSError):
+            os.unlink(self.folder.frozen)
+        for replica in self.replicas if stood_seconds >= SHORT_SECONDS else ():
+            text = (
+                f"\n[allotment] It stood still for {stood_seconds:.0f} s: the control plane did not answer.\n"
+            )
+            replica.output.write(text.encode())
+        self.take_turns()
+        return True
+
+    def take_turns(self) -> None:
+        """Freeze what runs in the turns of others, and thaw it when its own begins."""
+        if self.turns is None or self.turns.is_on(time.time()):
+            self.freezer.thaw()
+        elif not self.freezer.is_frozen:
+            self.freezer.freeze()
+
+    def sleep_seconds(self) -> float:
+        now = boot_clock_seconds()
+        if self.has_killed or self.waits_for_orphans():
+            return KILL_AGAIN_SECONDS
+        if self.lapse is not None:
+            return self.lapse.look_again_seconds(now)
+        times = [now + LONGEST_SLEEP_SECONDS, self.lease_end() - self.longest_stop_seconds]
+        if self.is_lease_near(now):
+            times = [now + LEASE_LOOK_SECONDS, self.lease_end() - self.lease_stop_seconds()]
+        if not self.reason:
+            times += [disk.next_at for disk in self.disks]
+        if self.turns is not None:
+            wall = time.time()
+            times.append(now + self.turns.changes_at(wall) - wall)
+        if self.kill_at is not None:
+            times = [now + LONGEST_SLEEP_SECONDS, self.kill_at, self.lease_end() - self.kill_margin_seconds]
+        return min(times) - now
+
+    def is_lease_near(self, now: float) -> bool:
+        """Whether its end is near enough to look whether it was moved forward, and how it would be met."""
+        return now >= self.lease_end() - self.longest_stop_seconds
+
+    def lease_end(self) -> float:
+        if not self.deadline:
+            self.renewed_lease_end()
+        return self.deadline
+
+    def renewed_lease_end(self) -> float:
+        """Read the deadline anew; return when the attempt would have to be frozen or told to stop."""
+        lease = read_json(self.spec["lease"])
+        if lease is not None:
+            self.deadline = max(self.deadline, float(lease))
+        return self.deadline - self.lease_stop_seconds()
+
+    def lease_stop_seconds(self) -> float:
+        """How long before the deadline the attempt is frozen, or told to stop."""
+        if self.can_freeze():
+            return self.freezing_seconds + self.kill_margin_seconds
+        return self.lease_grace_seconds + self.kill_margin_seconds
+
+    def write_status(self, *, is_final: bool) -> None:
+        status = {
+            "pid": os.getpid(),
+            "identity": process_identity(os.getpid()),
+            "is_final": is_final,
+            "reason": self.reason,
+            "problem": self.problem,
+            "first_failed": self.first_failed,
+            "started_at": self.started_at,
+            "ended_at": time.time() if is_final else None,
+            "kernel_killed_for_memory": is_final and kernel_oom_kills() > self.oom_kills_before,
+            "replicas": [replica.status() for replica in self.replicas],
+        }
+        write_json(self.folder.status, status)
+
+
+def main() -> None:
+    """Mind the attempt whose folder is the only argument; do nothing when another does, or it is over."""
+    folder = AttemptFolder(sys.argv[1])
+    lock = folder.lock_shim()
+    if lock is None or (read_json(folder.status) or {}).get("is_final"):
+        return
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    Shim(folder, read_json(folder.spec)).run()
+
+
+def _catch_signals() -> int:
+    """Make SIGTERM and the end of children readable from the returned descriptor; ignore the terminal's."""
+    read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    return read
+
+
+if __name__ == "__main__":
+    main()
