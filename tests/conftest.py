@@ -10,7 +10,8 @@ from django.db import connection
 
 from tests.servers import started
 
-#: Folders whose tests run whole platforms, or a whole Slurm, which take all the processors there are.
+#: Folders whose tests run whole platforms, or a whole Slurm: they need the machine alone, for they take all
+#: the processors there are. `make test` runs them after the others, as two processes; -m alone names them.
 ALONE = ("browser", "e2e", "slurm", "up")
 
 

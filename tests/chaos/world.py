@@ -22,6 +22,9 @@ SETTINGS: Mapping[str, str] = {
     "ALLOT_NODE_LEASE_SECONDS": str(LEASE_SECONDS),
     "ALLOT_NODE_LEASE_MARGIN_SECONDS": str(MARGIN_SECONDS),
     "ALLOT_ROUND_SECONDS": "2",
+    # A full disk of checkpoints fails the health checks of all nodes: they return soon, and as often.
+    "ALLOT_NODE_RETURN_SECONDS": "5",
+    "ALLOT_NODE_RETURNS_PER_DAY": "1000",
 }
 GPUS_PER_NODE = 2
 SMALL_DISK_BYTES = 48 * 2**20
