@@ -12,7 +12,7 @@ from celery.signals import worker_process_shutdown
 from scheduler import hints, pruning
 from scheduler.adviser.services import advising, anomalies, comparisons
 from scheduler.agents.services import draining, leases
-from scheduler.attempts.services import watching
+from scheduler.attempts.services import hang_detection
 from scheduler.budgets import services as budget_services
 from scheduler.core.model.errors import SchedulingError
 from scheduler.fairness import services as fairness_services
@@ -68,17 +68,17 @@ def watch_nodes() -> None:
 
 @shared_task(time_limit=60)
 def watch_jobs() -> None:
-    watching.watch_jobs()
+    hang_detection.watch_jobs()
 
 
 @shared_task(time_limit=60)
 def watch_idle_gpus() -> None:
-    watching.watch_idle_gpus()
+    hang_detection.watch_idle_gpus()
 
 
 @shared_task(time_limit=60)
 def end_trials() -> None:
-    watching.end_trials()
+    hang_detection.end_trials()
 
 
 @shared_task(time_limit=60)

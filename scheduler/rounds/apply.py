@@ -15,8 +15,8 @@ from django.db import connection
 
 from scheduler import stream
 from scheduler.attempts.models import AllocatedGpu, Allocation, Attempt, AttemptPart
-from scheduler.attempts.services.holds import touch_nodes
-from scheduler.attempts.services.life import attempt_stop
+from scheduler.attempts.services.gpu_holds import touch_nodes
+from scheduler.attempts.services.lifecycle import attempt_stop
 from scheduler.clock import database_now
 from scheduler.core.model import attempts as machine
 from scheduler.core.model.lifecycle import AttemptState, HoldPhase, JobState, PartState, StopCause

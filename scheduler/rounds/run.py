@@ -8,7 +8,7 @@ from functools import cache, partial
 from django.conf import settings
 from django.db import transaction
 
-from scheduler.attempts.services.life import promote_overdue
+from scheduler.attempts.services.lifecycle import promote_overdue
 from scheduler.clock import database_now
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan

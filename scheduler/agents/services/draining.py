@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 
 from scheduler.attempts.models import Attempt, AttemptPart, PartState, StopCause
-from scheduler.attempts.services.life import attempt_stop
+from scheduler.attempts.services.lifecycle import attempt_stop
 from scheduler.attempts.services.steps import attempt_event, lock_jobs
 from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import AttemptState

@@ -7,7 +7,7 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from scheduler.attempts.models import Attempt, AttemptPart, PartState, StopCause
-from scheduler.attempts.services.life import attempt_stop, part_exited
+from scheduler.attempts.services.lifecycle import attempt_stop, part_exited
 from scheduler.attempts.services.steps import lock_jobs
 from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState

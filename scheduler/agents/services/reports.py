@@ -23,7 +23,7 @@ from nodeagent.messages import (
 )
 from scheduler.attempts.models import Attempt, AttemptPart, PartState, ProgressPoint
 from scheduler.attempts.selectors import turns_of
-from scheduler.attempts.services import life as attempts
+from scheduler.attempts.services import lifecycle as attempts
 from scheduler.attempts.services.lost_work import settle_lost_work
 from scheduler.attempts.services.pacing import pace_note
 from scheduler.attempts.services.steps import lock_jobs

@@ -1,4 +1,4 @@
-"""What becomes of jobs when attempts of theirs have ended: what `attempts.job_steps` is to the live loop."""
+"""What becomes of jobs when attempts of theirs have ended; live it is `attempts.services.job_steps`."""
 
 from __future__ import annotations
 

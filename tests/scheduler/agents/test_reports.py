@@ -18,7 +18,7 @@ from nodeagent.messages import (
 from scheduler.agents.services.leases import GANG_READY_SECONDS, expire_leases
 from scheduler.agents.services.reports import report_apply
 from scheduler.attempts.models import StopCause
-from scheduler.attempts.services.life import attempt_stop
+from scheduler.attempts.services.lifecycle import attempt_stop
 from scheduler.logs.services.storing import logs_append
 from scheduler.models import Event, Node
 from scheduler.models import LogChunk as StoredChunk

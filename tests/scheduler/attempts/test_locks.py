@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from scheduler.attempts.services import life
-from scheduler.attempts.services.life import part_exited
+from scheduler.attempts.services import lifecycle
+from scheduler.attempts.services.lifecycle import part_exited
 from scheduler.attempts.services.steps import lock_jobs
 from scheduler.clock import database_now
 from scheduler.deadlocks import repeated_on_deadlock
@@ -70,9 +70,9 @@ def test_what_waited_is_held_from_after_it_was_waited_for(db: None, monkeypatch:
         waited.append(database_now())
         return locked
 
-    monkeypatch.setattr(life, "lock_jobs", lock_late)
+    monkeypatch.setattr(lifecycle, "lock_jobs", lock_late)
     successor = make_attempt(make_job(), gpus_of(make_node(gpus=1)), state="planned", phase="planned")
-    life.promote_overdue()
+    lifecycle.promote_overdue()
     successor.allocation.refresh_from_db()
     assert successor.allocation.held_at >= waited[0]
 

@@ -128,7 +128,7 @@ def test_a_round_knows_the_same_as_in_the_simulator(clock) -> None:
 
     engine = Engine(facts, (), Rules(tells_steps=True), truths={job.id: Truth(work_seconds=1_000.0)})
     engine.run(until=lambda engine: engine.now >= facts.now + 60)
-    simulated = engine.session.facts.jobs[job.id]
+    simulated = engine.round_engine.facts.jobs[job.id]
 
     attempt = on_gpus(job, gpus_of(node)[:1])
     report(attempt, (0, 0))

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from scheduler.attempts.models import StopCause
-from scheduler.attempts.services.life import part_exited
+from scheduler.attempts.services.lifecycle import part_exited
 from scheduler.attempts.services.preemption_cost import (
     preemptions_of_job,
     preemptions_of_virtual_cluster,

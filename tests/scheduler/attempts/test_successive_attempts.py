@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.agents.services.reports import desired_parts
-from scheduler.attempts.services.life import part_exited, part_running
+from scheduler.attempts.services.lifecycle import part_exited, part_running
 from scheduler.clock import database_now
 from scheduler.core.failures.losses import HELD_AFTER
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan

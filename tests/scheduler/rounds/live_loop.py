@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from scheduler.attempts.models import PartState, StopCause
-from scheduler.attempts.services.life import part_exited, part_ready, part_running
+from scheduler.attempts.services.lifecycle import part_exited, part_ready, part_running
 from scheduler.clock import database_now
 from scheduler.core.model import codec
 from scheduler.core.model.lifecycle import AttemptState

@@ -3,7 +3,7 @@
 import pytest
 from django.db import IntegrityError, transaction
 
-from scheduler.attempts.services.life import release_gpus
+from scheduler.attempts.services.lifecycle import release_gpus
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan, Reason, Tier
 from scheduler.jobs import representations as job_representations
 from scheduler.models import Event, Explanation, PolicyMemory, QueueOrder

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from scheduler import hints
 from scheduler.agents.services.reports import desired_parts
-from scheduler.attempts.services.life import part_exited, part_running, release_gpus
+from scheduler.attempts.services.lifecycle import part_exited, part_running, release_gpus
 from scheduler.core.building_blocks.growing import SETTLED_SECONDS
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan

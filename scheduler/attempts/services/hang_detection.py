@@ -7,7 +7,7 @@ from django.db.models import F, Max
 from django.db.models.functions import Coalesce
 
 from scheduler.attempts.models import Attempt, StopCause
-from scheduler.attempts.services.life import attempt_stop
+from scheduler.attempts.services.lifecycle import attempt_stop
 from scheduler.attempts.services.steps import attempt_event, lock_jobs
 from scheduler.clock import database_now
 from scheduler.cluster.selectors import cluster_settings

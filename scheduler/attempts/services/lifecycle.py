@@ -15,7 +15,7 @@ from django.db.models import F
 
 from scheduler import stream
 from scheduler.attempts.models import Allocation, Attempt, AttemptPart
-from scheduler.attempts.services import holds
+from scheduler.attempts.services import gpu_holds
 from scheduler.attempts.services.failures import match_site_rules
 from scheduler.attempts.services.job_steps import job_step_after
 from scheduler.attempts.services.lost_work import lost_seconds_at_end
@@ -283,9 +283,9 @@ def has_rank_zero(part: AttemptPart) -> bool:
 
 def release_gpus(allocation: Allocation, *, at: datetime, node_id: int | None = None) -> None:
     """Free an allocation's GPUs (of one node), unless another of its jobs still uses them there."""
-    gpus = holds.release(allocation, at=at, node_id=node_id)
+    gpus = gpu_holds.release(allocation, at=at, node_id=node_id)
     if gpus:
-        for allocation_id in holds.successors_on(gpus):
+        for allocation_id in gpu_holds.successors_on(gpus):
             promote(allocation_id, at=at)
         hint_round()
 
@@ -297,7 +297,7 @@ def promote_overdue() -> None:
     other: the one finds no successor yet, the other a holder still. The release asks for a round, and
     that one begins with this.
     """
-    for allocation_id in holds.overdue():
+    for allocation_id in gpu_holds.overdue():
         _promote_alone(allocation_id)
 
 
@@ -329,13 +329,13 @@ def _promote(allocation_id: int, *, at: datetime | None, waits: bool) -> bool:
     attempts = list(planned.select_related("job").order_by("job_id"))
     # A job that is being moved must have left its old place first.
     moving = Attempt.objects.filter(job_id__in=job_ids, state__in=ATTEMPT_LIVE)
-    if attempts and not holds.has_predecessor(allocation_id) and not moving.exists():
+    if attempts and not gpu_holds.has_predecessor(allocation_id) and not moving.exists():
         _begin(allocation_id, attempts, at=at or database_now())
     return True
 
 
 def _begin(allocation_id: int, attempts: Sequence[Attempt], *, at: datetime) -> None:
-    holds.hold(allocation_id, at=at)
+    gpu_holds.hold(allocation_id, at=at)
     nodes: set[int] = set()
     for attempt in attempts:
         writer = _Writer(attempt, at=at, actor="release")
@@ -347,5 +347,5 @@ def _begin(allocation_id: int, attempts: Sequence[Attempt], *, at: datetime) -> 
 def _tell_of_start(job_ids: Sequence[int], nodes: Collection[int]) -> None:
     Explanation.objects.filter(job_id__in=job_ids).delete()
     publish_jobs(job_ids)
-    holds.touch_nodes(nodes)
+    gpu_holds.touch_nodes(nodes)
     stream.wake_nodes(nodes)
