@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.core.failures.retrying import RetryRules
-from scheduler.core.failures.taxonomy import KNOWN_FAILURES
 from scheduler.core.model.snapshot import (
     DOWNGRADE,
     GUARANTEED,
@@ -24,26 +23,34 @@ from scheduler.core.model.snapshot import (
     Topology,
 )
 from scheduler.core.perf.speed import HIGHEST
-from scheduler.jobspec.declaring import Flag, Group, Object, stated
-from scheduler.jobspec.fields import Fields
+from scheduler.jobspec.declaring import Flag, Object, stated
 from scheduler.jobspec.kinds import (
     Choice,
     Duration,
-    Names,
     Number,
     Table,
-    Truth,
+    Text,
     Whole,
     Word,
     Words,
 )
+from scheduler.jobspec.parts import (
+    CHECKPOINT,
+    ELASTIC,
+    NODES,
+    NOTIFY,
+    RETRY,
+    TOPOLOGY,
+    TRIAL,
+    WATCH,
+    Trial,
+    Watch,
+)
 from scheduler.jobspec.ports import Ports
 from scheduler.jobspec.secrets import Secrets, SecretUse
+from scheduler.jobspec.shape import Shape
 from scheduler.jobspec.tables import (
     MAX_LABELS,
-    MAX_RETRY_LINES,
-    attempts_by_class,
-    attempts_by_text,
     comparable_speeds,
     label,
     speed,
@@ -52,170 +59,15 @@ from scheduler.jobspec.tasks import MAX_GPUS_PER_REPLICA, MAX_MODELS, MAX_REPLIC
 
 #: Of what a job's owner may ask to get e-mail.
 NOTIFIED = ("start", "end", "failure", "preemption")
-#: What can be done about a job that is stuck.
-WATCHED_THEN = ("warn", "stop")
-TOPOLOGY_LEVELS = ("rack", "node", "socket", "switch")
-#: A GPU that is less busy than this does nothing: what is left is the driver's own.
-IDLE_BELOW_PERCENT = 5.0
 #: What a trial run may take beyond its time, to fetch an image and to start.
 TRIAL_START_SECONDS = 900.0
-MAX_ATTEMPTS = 20
 MAX_GRACE_SECONDS = 600
-MAX_TRIAL_SECONDS = 3_600
-#: Readings of GPUs are seconds apart.
-MIN_IDLE_SECONDS = 60
-#: In each of the two lists.
-MAX_NODES = 256
 
 _CELL = re.compile(r"\S(.{0,253}\S)?")
-_NODE = re.compile(r"\S{1,63}")
 #: An image's name in a registry: nothing that an engine could take for an option or a file.
 _IMAGE = re.compile(
     r"(?=.{1,255}$)[a-z0-9][A-Za-z0-9._-]*(:[0-9]{1,5})?(/[A-Za-z0-9._-]+)*"
     r"(:[A-Za-z0-9._-]+)?(@sha256:[0-9a-f]{64})?"
-)
-
-ELASTIC = Group("elastic", "Elastic", "A job that can run on fewer GPUs.", is_optional=True)
-IDLE = Group(
-    "idle_gpus", "IdleGpus", "Or when its GPUs did nothing; null: as is usual here.", is_optional=True
-)
-NOTIFY = Group("notify", "Notify", "What its owner is told of the job.", is_optional=True)
-CHECKPOINT = Group("checkpoint", "Checkpoint", "What a job may do before it is stopped.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """When a job counts as stuck, by either of two signs, and what is done then."""
-
-    #: Without a progress line; None: it need not tell of progress.
-    silent_seconds: float | None = stated(
-        Duration(),
-        name="silent",
-        default=None,
-        unit="seconds",
-        help="After so long without a progress line; null: it need not tell any.",
-        example="30m",
-    )
-    then: str = stated(
-        Choice(WATCHED_THEN), default="warn", help="warn its owner, or stop it and try it again."
-    )
-    #: With all its GPUs less busy than this; None: as is usual at the site.
-    idle_seconds: float | None = stated(
-        Duration(least=MIN_IDLE_SECONDS),
-        name="seconds",
-        default=None,
-        unit="seconds",
-        group=IDLE,
-        help="After so long in which all its GPUs did nothing.",
-        example="1h",
-    )
-    idle_below_percent: float = stated(
-        Number(0.1, 100),
-        name="below_percent",
-        default=IDLE_BELOW_PERCENT,
-        unit="percent",
-        group=IDLE,
-        help="A GPU that is less busy does nothing.",
-    )
-
-
-def _has_a_sign(fields: Fields, watch: Watch) -> None:
-    if watch.silent_seconds is None and watch.idle_seconds is None:
-        fields.refuse("silent", "is missing", 'a duration such as "30m"; or idle_gpus with its seconds')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """Rank 0 alone runs first, and must do well, before the whole gang is started."""
-
-    seconds: float = stated(
-        Duration(most=MAX_TRIAL_SECONDS, expected='a duration such as "2m"'),
-        unit="seconds",
-        help="It passes that runs for so long, or tells of a step before.",
-        example="2m",
-    )
-    gpus: int = stated(Whole(1, MAX_GPUS_PER_REPLICA), default=1, help="GPUs of the trial.")
-
-
-_TOPOLOGY = Object(
-    Topology,
-    "Topology",
-    stated={
-        "level": stated(
-            Choice(TOPOLOGY_LEVELS),
-            help="Keep the gang inside one of these.",
-            flag=Flag(("--topology",)),
-            label="Keep together",
-        ),
-        "required": stated(
-            Truth(),
-            default=False,
-            help="Rather wait than be spread wider.",
-            flag=Flag(("--topology-required",)),
-        ),
-    },
-)
-_RETRY = Object(
-    RetryRules,
-    "Retry",
-    stated={
-        "max_attempts": stated(
-            Whole(1, MAX_ATTEMPTS),
-            default=3,
-            help="How often it is started in all when hardware fails.",
-            flag=Flag(("--max-attempts",)),
-        ),
-        "attempts": stated(
-            Table(
-                attempts_by_class, MAX_RETRY_LINES, {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS}
-            ),
-            default={},
-            help="Attempts that failures of a class or layer leave the job (docs/failures.md).",
-            example={KNOWN_FAILURES[0]: 3},
-        ),
-        "matching": stated(
-            Table(
-                attempts_by_text, MAX_RETRY_LINES, {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS}
-            ),
-            default={},
-            help="The same by a text that occurs in the failure's message.",
-            example={"worker died": 2},
-        ),
-    },
-)
-
-
-def _leaves_a_node(fields: Fields, nodes: Candidates | None) -> None:
-    if nodes is not None and nodes.only and set(nodes.only) <= set(nodes.avoid):
-        problem = "leaves no node, since avoid names them all"
-        fields.refuse("only", problem, "a node that avoid does not name")
-
-
-def _candidates(only: tuple[str, ...], avoid: tuple[str, ...]) -> Candidates | None:
-    return Candidates(only=only, avoid=avoid) if only or avoid else None
-
-
-_NODES = Object(
-    Candidates,
-    "Nodes",
-    stated={
-        "only": stated(
-            Names(_NODE, MAX_NODES, one="a node", many="nodes"),
-            default=(),
-            help="It is started on these nodes alone; none: on all.",
-            flag=Flag(("--nodes",), metavar="NODE,..."),
-            label="Only on nodes",
-        ),
-        "avoid": stated(
-            Names(_NODE, MAX_NODES, one="a node", many="nodes"),
-            default=(),
-            help="It is started on none of these nodes.",
-            flag=Flag(("--avoid-nodes",), metavar="NODE,..."),
-            label="Never on nodes",
-        ),
-    },
-    make=_candidates,
-    check_together=_leaves_a_node,
 )
 
 
@@ -228,6 +80,14 @@ class JobSpec:
     """
 
     name: str = stated(Word(), help="Name of the job.", flag=Flag(("--name",)), label="Name")
+    description: str = stated(
+        Text(500),
+        default="",
+        help="What the job is for, in your own words.",
+        example="Does warm-up over 2,000 steps help?",
+        flag=Flag(("--description",)),
+        label="Description",
+    )
     virtual_cluster: str = stated(
         Word(expected="the name of a virtual cluster"),
         default="",
@@ -255,7 +115,7 @@ class JobSpec:
         Whole(1, MAX_TASKS * MAX_REPLICAS * MAX_GPUS_PER_REPLICA),
         default=None,
         group=ELASTIC,
-        help="It can run on so few, with fewer replicas of its only task.",
+        help="It can run on so few, with fewer replicas of its only task, and grows into idle GPUs.",
         flag=Flag(("--min-gpus",)),
         label="Fewest GPUs",
     )
@@ -268,7 +128,7 @@ class JobSpec:
         flag=Flag(("--image",)),
         label="Container image",
     )
-    topology: Topology | None = stated(_TOPOLOGY, default=None, help="How near together its GPUs are to be.")
+    topology: Topology | None = stated(TOPOLOGY, default=None, help="How near together its GPUs are to be.")
     time_limit_seconds: float | None = stated(
         Duration(),
         name="time_limit",
@@ -314,7 +174,7 @@ class JobSpec:
         default="",
         help="Jobs of a tenant that name the same search are one app to policies that are fair to apps.",
         flag=Flag(("--search",)),
-        label="Search",
+        label="Search for hyper-parameters",
     )
     skew: float | None = stated(
         Number(0, 1),
@@ -322,9 +182,7 @@ class JobSpec:
         help="Largest tensor's part of the model: a skewed gang suffers when it is spread.",
         flag=Flag(("--skew",)),
     )
-    nodes: Candidates | None = stated(
-        _NODES, default=None, help="Where it is started, by the names of nodes."
-    )
+    nodes: Candidates | None = stated(NODES, default=None, help="Where it is started, by the names of nodes.")
     #: Empty: none.
     pinned_cell: str = stated(
         Word(_CELL, "the name of a pinned cell of the virtual cluster", 255),
@@ -343,15 +201,13 @@ class JobSpec:
         label="When its guarantee is taken",
     )
     retry: RetryRules = stated(
-        _RETRY, default=RetryRules(), help="How often it is tried again after failures."
+        RETRY, default=RetryRules(), help="How often it is tried again after failures."
     )
     #: None: nothing is done when it tells of no progress.
-    watch: Watch | None = stated(
-        Object(Watch, "Watch", check_together=_has_a_sign), default=None, help="What counts as stuck."
-    )
+    watch: Watch | None = stated(WATCH, default=None, help="What counts as stuck.")
     #: None: the whole gang starts at once.
     trial: Trial | None = stated(
-        Object(Trial, "Trial"), default=None, help="A short run on few GPUs before the whole gang starts."
+        TRIAL, default=None, help="A short run on few GPUs before the whole gang starts."
     )
     #: None: as he chose for all his jobs.
     notify_email: tuple[str, ...] | None = stated(
@@ -423,7 +279,7 @@ class JobSpec:
 
     def shape(self) -> dict[str, Any]:
         """Return what a round needs of it (the form of `Job.shape`): at first of its trial, if it has one."""
-        own = self._own_shape()
+        own = self._own_shape().to_json()
         if self.trial is None:
             return own
         first = self.tasks[0]
@@ -436,54 +292,43 @@ class JobSpec:
             "after_trial": own,
         }
 
-    def _own_shape(self) -> dict[str, Any]:
-        return {
-            "tasks": [[task.replicas, task.gpus, task.cpus, task.memory_bytes] for task in self.tasks],
-            "topology": [self.topology.level, self.topology.required] if self.topology else None,
-            "min_gpus": self.min_gpus,
-            "throughput": dict(self.throughput),
-            "needs_containers": bool(self.image),
-            "estimate_seconds": self.estimate_seconds,
-            "application": self.application,
-            "search": self.search,
-            "skew": self.skew,
-            "nodes": self._nodes(),
-            "pinned_cell": self.pinned_cell,
-            "on_reclaim": self.on_reclaim,
-            "deadline_seconds": self.deadline_seconds,
-        }
-
-    def _nodes(self) -> dict[str, list[str]] | None:
-        if self.nodes is None:
-            return None
-        return {"only": list(self.nodes.only), "avoid": list(self.nodes.avoid)}
+    def _own_shape(self) -> Shape:
+        return Shape(
+            tasks=tuple(
+                Task(replicas=task.replicas, gpus=task.gpus, cpus=task.cpus, memory_bytes=task.memory_bytes)
+                for task in self.tasks
+            ),
+            topology=self.topology,
+            gpus=self.gpus,
+            elastic=None if self.min_gpus is None else (self.min_gpus, self.gpus),
+            throughput=self.throughput,
+            estimate_seconds=self.estimate_seconds,
+            application=self.application,
+            search=self.search,
+            skew=self.skew,
+            nodes=self.nodes,
+            pinned_cell=self.pinned_cell,
+            on_reclaim=self.on_reclaim,
+            deadline_seconds=self.deadline_seconds,
+            needs_containers=bool(self.image),
+        )
 
     def core_job(self, *, tenant: str, submitted_at: float = 0.0) -> Job:
         """Return the job as the core would see it if it were submitted now."""
+        shape = self._own_shape()
         return Job(
             id=JobId(0),
             tenant=tenant,
             virtual_cluster=self.virtual_cluster,
             submitted_at=submitted_at,
-            tasks=tuple(
-                Task(replicas=task.replicas, gpus=task.gpus, cpus=task.cpus, memory_bytes=task.memory_bytes)
-                for task in self.tasks
-            ),
             gpu_models=self.gpu_models,
-            elastic=None if self.min_gpus is None else (self.min_gpus, self.gpus),
             priority=self.priority,
             guaranteed=self.guaranteed,
             time_limit_seconds=self.time_limit_seconds,
-            topology=self.topology,
-            nodes=self.nodes,
-            throughput=self.throughput,
-            deadline_at=None if self.deadline_seconds is None else submitted_at + self.deadline_seconds,
-            estimate_seconds=self.estimate_seconds,
-            application=self.application,
-            search=self.search,
-            skew=self.skew,
-            pinned_cell=self.pinned_cell,
-            on_reclaim=self.on_reclaim,
+            throughput=shape.throughput,
+            deadline_at=shape.deadline_at(submitted_at),
+            estimate_seconds=shape.estimate_seconds,
+            **shape.facts(),
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -19,6 +19,7 @@ from scheduler.core.building_blocks.pace import Pace, measured_seconds
 from scheduler.core.model import snapshot as core
 from scheduler.core.model.cell_specification import Specification
 from scheduler.core.perf.speed import Kind
+from scheduler.jobspec.shape import Shape, shape_of
 from scheduler.rounds.lending import with_lending
 from scheduler.rounds.speeds import JobSpeeds, KnownSpeeds, known_speeds
 from scheduler.rounds.training import read_trainings
@@ -184,8 +185,6 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 virtual_cluster=virtual_cluster,
                 submitted_at=submitted_at,
                 user=user,
-                search=told.search,
-                tasks=told.tasks,
                 gpu_models=known.accepted(tuple(gpu_models)) if known.not_on else tuple(gpu_models),
                 priority=priority,
                 guaranteed=guaranteed,
@@ -193,11 +192,6 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 eligible_at=eligible_at,
                 held=held,
                 cancelling=cancelling,
-                topology=told.topology,
-                nodes=told.nodes,
-                pinned_cell=told.pinned_cell,
-                on_reclaim=told.on_reclaim,
-                elastic=told.elastic,
                 throughput=known.throughput,
                 estimated=known.estimated,
                 spread_speeds=known.spread,
@@ -205,8 +199,6 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 training=trainings.of(job_id, known.throughput),
                 estimate_seconds=told.estimate_seconds if measured is None else measured,
                 measured=measured is not None,
-                application=told.application,
-                skew=told.skew,
                 attained_service={model: float(value) for model, value in _json(service).items()},
                 attempts=attempts,
                 avoid=tuple(sorted({*avoid, *without_containers}) if told.needs_containers else avoid),
@@ -215,6 +207,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
                 short_runs=short_runs,
                 may_borrow_at=may_borrow_at,
                 version=version,
+                **told.facts(),
             )
         )
         if told.after_trial:
@@ -225,9 +218,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
     return tuple(jobs), kinds
 
 
-def _after_trial(
-    job: core.Job, gang: "Shape", known: JobSpeeds, time_limit_seconds: float | None
-) -> core.Job:
+def _after_trial(job: core.Job, gang: Shape, known: JobSpeeds, time_limit_seconds: float | None) -> core.Job:
     """Return what a job will be that is on trial, or is to be."""
     return replace(
         job,
@@ -241,74 +232,6 @@ def _after_trial(
         estimate_seconds=gang.estimate_seconds,
         measured=False,
     )
-
-
-class Shape(NamedTuple):
-    """What a round needs of a specification (the form of `Job.shape`)."""
-
-    tasks: tuple[core.Task, ...]
-    topology: core.Topology | None
-    #: Size of the gang, and the least and most GPUs of an elastic one.
-    gpus: int
-    elastic: tuple[int, int] | None
-    throughput: dict[str, float]
-    estimate_seconds: float | None
-    application: str
-    search: str
-    skew: float | None
-    nodes: core.Candidates | None
-    pinned_cell: str
-    on_reclaim: str
-    deadline_seconds: float | None
-    needs_containers: bool
-    #: Of a trial run, whatever the job's own; None: no other.
-    limit_seconds: float | None
-    #: Of a trial run: the job's own shape, as it is stored; else empty.
-    after_trial: str
-
-    def limited(self, seconds: float | None) -> float | None:
-        """Return a time limit, or the trial's where that is shorter."""
-        if seconds is None or self.limit_seconds is None:
-            return self.limit_seconds if seconds is None else seconds
-        return min(seconds, self.limit_seconds)
-
-    def deadline_at(self, submitted_at: float) -> float | None:
-        return None if self.deadline_seconds is None else submitted_at + self.deadline_seconds
-
-
-# Thousands of jobs share a few shapes: each is built once.
-@lru_cache(maxsize=4_096)
-def shape_of(text: str) -> Shape:
-    shape = json.loads(text)
-    topology = shape.get("topology")
-    gpus = sum(replicas * gpus for replicas, gpus, _, _ in shape["tasks"])
-    return Shape(
-        tasks=tuple(
-            # JSON knows one kind of number; a stored snapshot must read back as exactly what it was.
-            core.Task(replicas=replicas, gpus=gpus, cpus=float(cpus), memory_bytes=int(memory_bytes))
-            for replicas, gpus, cpus, memory_bytes in shape["tasks"]
-        ),
-        topology=core.Topology(level=topology[0], required=topology[1]) if topology else None,
-        gpus=gpus,
-        elastic=(shape["min_gpus"], gpus) if shape.get("min_gpus") else None,
-        throughput={model: float(rate) for model, rate in (shape.get("throughput") or {}).items()},
-        # Jobs submitted before these could be stated lack them.
-        estimate_seconds=_number(shape.get("estimate_seconds")),
-        application=shape.get("application") or "",
-        search=shape.get("search") or "",
-        skew=_number(shape.get("skew")),
-        nodes=_candidates(shape.get("nodes")),
-        pinned_cell=shape.get("pinned_cell") or "",
-        on_reclaim=shape.get("on_reclaim") or "",
-        deadline_seconds=_number(shape.get("deadline_seconds")),
-        needs_containers=bool(shape.get("needs_containers")),
-        limit_seconds=_number(shape.get("limit_seconds")),
-        after_trial=json.dumps(shape["after_trial"]) if "after_trial" in shape else "",
-    )
-
-
-def _candidates(nodes: Mapping[str, list[str]] | None) -> core.Candidates | None:
-    return core.Candidates(only=tuple(nodes["only"]), avoid=tuple(nodes["avoid"])) if nodes else None
 
 
 # What a job says of its steps changes once a minute.

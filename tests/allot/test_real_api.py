@@ -4,6 +4,7 @@ does not keep."""
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,7 +102,8 @@ def test_everything_that_flags_can_say_is_taken_and_shown(allot: Allot) -> None:
     flags = (
         "--name x --gpus 2 --model V100 --replicas 2 --opportunistic --vc shared --tenant research --cpu 1 "
         "--memory 4GiB --time-limit 1h --env K=V --label team=vision --priority 5 --topology rack "
-        "--deadline 2h --topology-required --grace 60 --max-attempts 2 -- python train.py --lr 1"
+        "--deadline 2h --topology-required --grace 60 --max-attempts 2 --description warm-up --min-gpus 2 "
+        "-- python train.py --lr 1"
     )
     checked = allot("submit", "--dry-run", *flags.split(" "))
     assert checked.exit_code == 0, checked.stderr
@@ -113,9 +115,17 @@ def test_everything_that_flags_can_say_is_taken_and_shown(allot: Allot) -> None:
     assert (spec["time_limit"], spec["deadline"]) == (3600, 7200)
     assert spec["topology"] == {"level": "rack", "required": True}
     assert spec["tasks"][0]["resources"] == {"gpu": 2, "gpu_model": ["V100"], "cpu": 1.0, "memory": 4 * 2**30}
+    assert (spec["elastic"], spec["description"]) == ({"min_gpus": 2}, "warm-up")
     shown = allot("show", str(job_of("x").id)).stdout
+    assert re.search(r"Description +warm-up", shown)
     assert "4 GPUs of V100, opportunistic" in shown
     assert "main ×2, 2 GPUs each: python train.py --lr 1" in shown
+    for label, found in (
+        ("team=vision", f"{job_of('x').id}\n"),
+        ("team", f"{job_of('x').id}\n"),
+        ("team=b", ""),
+    ):
+        assert allot("ls", "-q", "--label", label).stdout == found
 
 
 def test_what_show_prints_can_be_submitted_again(allot: Allot) -> None:

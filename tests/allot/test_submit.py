@@ -40,6 +40,18 @@ def test_flags_and_a_command_after_two_dashes(command: Command, api: FakeApi) ->
     ]
 
 
+def test_flags_for_where_it_runs_and_what_it_gives_way_to(allot: Allot, api: FakeApi) -> None:
+    flags = "--pinned-cell demo --nodes n1,n2 --avoid-nodes n3 --on-reclaim downgrade --secret HF --secret S3"
+    assert allot("submit", *flags.split(), "--", "true").exit_code == 0
+    (body,) = api.sent("POST", "/jobs")
+    assert (body["pinned_cell"], body["on_reclaim"]) == ("demo", "downgrade")
+    assert body["nodes"] == {"only": ["n1", "n2"], "avoid": ["n3"]}
+    assert body["secrets"] == ["HF", "S3"]
+    refused = allot("submit", "--on-reclaim", "wait", "--", "true")
+    assert refused.exit_code == 2
+    assert "'preempt', 'downgrade'" in refused.stderr
+
+
 def test_a_file_and_standard_input(allot: Allot, api: FakeApi, tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text(ONE)
     spec = {"name": "one", "gpus": 2, "command": ["python", "train.py"]}

@@ -33,6 +33,7 @@ def problems(value: object, **options: Any) -> dict[str, FieldError]:
 def test_defaults_are_filled_in() -> None:
     assert parse(spec()).to_dict() == {
         "name": "train",
+        "description": None,
         "virtual_cluster": None,
         "priority": 0,
         "guarantee": "guaranteed",
@@ -259,6 +260,8 @@ def test_every_mistake_is_reported_at_once() -> None:
     [
         ({"name": None}, "name"),
         ({"name": "x" * 64}, "name"),
+        ({"description": "x" * 501}, "description"),
+        ({"description": ["x"]}, "description"),
         ({"priority": True}, "priority"),
         ({"priority": 101}, "priority"),
         ({"priority": 10**400}, "priority"),

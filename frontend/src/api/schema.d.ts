@@ -2914,14 +2914,14 @@ export interface components {
         };
         /** @description A job that can run on fewer GPUs. */
         Elastic: {
-            /** @description It can run on so few, with fewer replicas of its only task. */
+            /** @description It can run on so few, with fewer replicas of its only task, and grows into idle GPUs. */
             min_gpus?: number | null;
         };
         /** @description A job that can run on fewer GPUs. */
         ElasticRequest: {
             /**
              * Fewest GPUs
-             * @description It can run on so few, with fewer replicas of its only task.
+             * @description It can run on so few, with fewer replicas of its only task, and grows into idle GPUs.
              */
             min_gpus?: number | null;
         };
@@ -3403,6 +3403,8 @@ export interface components {
         JobSpec: {
             /** @description Name of the job. */
             name: string;
+            /** @description What the job is for, in your own words. */
+            description?: string | null;
             /** @description Left out: the one that is the tenant's alone, or the only one it can use. */
             virtual_cluster?: string | null;
             /**
@@ -3469,6 +3471,12 @@ export interface components {
              * @description Name of the job.
              */
             name: string;
+            /**
+             * Description
+             * @description What the job is for, in your own words.
+             * @example Does warm-up over 2,000 steps help?
+             */
+            description?: string | null;
             /** @description Left out: the one that is the tenant's alone, or the only one it can use. */
             virtual_cluster?: string | null;
             /**
@@ -3518,7 +3526,7 @@ export interface components {
              */
             application?: string | null;
             /**
-             * Search
+             * Search for hyper-parameters
              * @description Jobs of a tenant that name the same search are one app to policies that are fair to apps.
              */
             search?: string | null;
@@ -3655,6 +3663,12 @@ export interface components {
              * @description Name of the job.
              */
             name: string;
+            /**
+             * Description
+             * @description What the job is for, in your own words.
+             * @example Does warm-up over 2,000 steps help?
+             */
+            description?: string | null;
             /** @description Left out: the one that is the tenant's alone, or the only one it can use. */
             virtual_cluster?: string | null;
             /**
@@ -3704,7 +3718,7 @@ export interface components {
              */
             application?: string | null;
             /**
-             * Search
+             * Search for hyper-parameters
              * @description Jobs of a tenant that name the same search are one app to policies that are fair to apps.
              */
             search?: string | null;

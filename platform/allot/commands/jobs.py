@@ -72,6 +72,10 @@ def ls(
     name: Annotated[str | None, typer.Option(help="Only with this in the name.")] = None,
     model: Annotated[str | None, typer.Option(help="Only for this GPU model.")] = None,
     guarantee: Annotated[Guarantee | None, typer.Option(help="Only of this kind.")] = None,
+    label: Annotated[
+        str | None,
+        typer.Option("--label", "-l", metavar="KEY[=VALUE]", help="Only with this label, or of this name."),
+    ] = None,
     by: Annotated[str | None, typer.Option(metavar="USER", help="Only submitted by this user.")] = None,
     mine: Annotated[bool, typer.Option("--mine", "-m", help="Only submitted by you.")] = False,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="At most so many.")] = DEFAULT_ROWS,
@@ -90,6 +94,7 @@ def ls(
             q=name,
             gpu_model=model,
             guarantee=guarantee,
+            label=label,
             submitted_by=client.me()["user"]["username"] if mine else by,
         )
         if quiet:
@@ -150,6 +155,7 @@ def _print_job(
 ) -> None:
     latest = job["attempt"]
     facts = [
+        ("Description", job["spec"].get("description") or ""),
         ("State", _state_line(job)),
         ("Tenant", job["tenant"]),
         ("Virtual cluster", job["virtual_cluster"]),

@@ -11,7 +11,7 @@ from scheduler.core.perf.speed import kind_of
 from scheduler.core.sim.anomalies import Waited
 from scheduler.core.sim.run_times import Assumption, RunTimes
 from scheduler.core.sim.workload import Truth
-from scheduler.rounds.snapshot import shape_of
+from scheduler.jobspec.shape import shape_of
 from scheduler.rounds.speeds import KnownSpeeds, known_speeds
 
 #: Those that were there at some time from one instant on until another, the newest first.
@@ -157,22 +157,14 @@ def _past_job(row: Sequence, speeds: KnownSpeeds) -> PastJob:
         tenant=tenant,
         virtual_cluster=virtual_cluster,
         submitted_at=submitted_at,
-        tasks=told.tasks,
         gpu_models=known.accepted(tuple(gpu_models)),
         priority=priority,
         time_limit_seconds=time_limit_seconds,
-        topology=told.topology,
-        elastic=told.elastic,
         throughput=known.throughput,
         estimated=known.estimated,
         deadline_at=told.deadline_at(submitted_at),
         estimate_seconds=told.estimate_seconds,
-        application=told.application,
-        search=told.search,
-        skew=told.skew,
-        nodes=told.nodes,
-        pinned_cell=told.pinned_cell,
-        on_reclaim=told.on_reclaim,
+        **told.facts(),
     )
     return PastJob(
         job=job,

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from scheduler.attempts.models import Attempt, AttemptPart
 from scheduler.clock import database_now
-from scheduler.jobspec.spec import IDLE_BELOW_PERCENT
+from scheduler.jobspec.parts import IDLE_BELOW_PERCENT
 from scheduler.metrics.models import Resolution
 from scheduler.metrics.selectors.buckets import GPU_MEASURES, count_mean_least_most
 from scheduler.metrics.selectors.reading import KEPT, Row, gpus_of, part_rows

@@ -1,17 +1,26 @@
 import { useQuery } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
+import { useState } from "react";
 
 import { virtualClustersQuery } from "@/api/queries";
 import type { Path } from "@/components/yaml/document";
+import { DECLARED, valueAt } from "@/features/submit/declared";
+import { DeclaredControl } from "@/features/submit/declared-control";
 import { NotifyChoice } from "@/features/submit/notify-choice";
 import { SecretChoice } from "@/features/submit/secret-choice";
 import { TaskCard } from "@/features/submit/task-card";
-import { asNumber, asObject, asText } from "@/features/submit/values";
+import { asObject, asText } from "@/features/submit/values";
 import { Button } from "@/ui/button";
 import { Notice } from "@/ui/feedback";
-import { Field, NumberInput, Select, TextInput } from "@/ui/field";
+import { Field, Select } from "@/ui/field";
 import { FieldRow } from "@/ui/form";
 import { Stack } from "@/ui/layout";
+import styles from "@/features/submit/submit-page.module.css";
+
+const OFTEN_USED = ["time_limit", "estimate", "application", "checkpoint.grace_seconds"];
+const WITH_THEIR_OWN_PLACE = ["name", "priority", "topology.level", ...OFTEN_USED];
+/** Whatever else is declared with a label is here without another word. */
+const SELDOM_USED = DECLARED.map(({ where }) => where).filter((where) => !WITH_THEIR_OWN_PLACE.includes(where));
 
 export type Spec = Record<string, unknown>;
 
@@ -28,18 +37,15 @@ export function SpecForm({ spec, tenant, problemOf, onEdit }: SpecFormProps) {
   const open = (clusters.data ?? []).filter(({ members }) => members.some((member) => member.tenant === tenant));
   const tasks = Array.isArray(spec.tasks) ? (spec.tasks as unknown[]) : null;
   const topology = asObject(spec.topology);
+  const [wasSaid] = useState(() => SELDOM_USED.some((where) => valueAt(spec, where) !== undefined));
+  const controls = (places: readonly string[]) =>
+    DECLARED.filter(({ where }) => places.includes(where)).map((field) => (
+      <DeclaredControl key={field.where} field={field} spec={spec} problemOf={problemOf} onEdit={onEdit} />
+    ));
   return (
     <Stack>
       <FieldRow>
-        <Field label="Name" problem={problemOf("name")}>
-          {(attributes) => (
-            <TextInput
-              {...attributes}
-              value={asText(spec.name)}
-              onChange={(event) => onEdit(["name"], event.target.value || undefined)}
-            />
-          )}
-        </Field>
+        {controls(["name"])}
         <Field label="Virtual cluster" problem={problemOf("virtual_cluster")}>
           {(attributes) => (
             <Select
@@ -74,17 +80,7 @@ export function SpecForm({ spec, tenant, problemOf, onEdit }: SpecFormProps) {
             />
           )}
         </Field>
-        <Field label="Priority" hint="−100 to 100, higher goes first" problem={problemOf("priority")}>
-          {(attributes) => (
-            <NumberInput
-              {...attributes}
-              min={-100}
-              max={100}
-              value={asNumber(spec.priority) ?? 0}
-              onChange={(value) => onEdit(["priority"], value)}
-            />
-          )}
-        </Field>
+        {controls(["priority"])}
       </FieldRow>
 
       {tasks ? (
@@ -121,61 +117,7 @@ export function SpecForm({ spec, tenant, problemOf, onEdit }: SpecFormProps) {
       )}
 
       <FieldRow>
-        <Field
-          label="Time limit"
-          hint="Such as 30m, 2h or 1d; a limit lets the job be used for backfill"
-          problem={problemOf("time_limit")}
-        >
-          {(attributes) => (
-            <TextInput
-              {...attributes}
-              value={asText(spec.time_limit)}
-              onChange={(event) => onEdit(["time_limit"], event.target.value || undefined)}
-            />
-          )}
-        </Field>
-        <Field
-          label="Estimate"
-          hint="How long it will probably run; makes predictions better"
-          problem={problemOf("estimate")}
-        >
-          {(attributes) => (
-            <TextInput
-              {...attributes}
-              value={asText(spec.estimate)}
-              onChange={(event) => onEdit(["estimate"], event.target.value || undefined)}
-            />
-          )}
-        </Field>
-        <Field
-          label="Application"
-          hint="Kind of training job, such as resnet50; those of one kind are taken to run alike"
-          problem={problemOf("application")}
-        >
-          {(attributes) => (
-            <TextInput
-              {...attributes}
-              value={asText(spec.application)}
-              onChange={(event) => onEdit(["application"], event.target.value || undefined)}
-            />
-          )}
-        </Field>
-        <Field
-          label="Seconds to write a checkpoint"
-          hint="Between SIGTERM and SIGKILL"
-          problem={problemOf("checkpoint.grace_seconds")}
-        >
-          {(attributes) => (
-            <NumberInput
-              {...attributes}
-              min={0}
-              max={600}
-              placeholder="30"
-              value={asNumber(asObject(spec.checkpoint).grace_seconds)}
-              onChange={(value) => onEdit(["checkpoint", "grace_seconds"], value)}
-            />
-          )}
-        </Field>
+        {controls(OFTEN_USED)}
         <Field label="Keep together" problem={problemOf("topology.level")}>
           {(attributes) => (
             <Select
@@ -212,6 +154,10 @@ export function SpecForm({ spec, tenant, problemOf, onEdit }: SpecFormProps) {
         <SecretChoice secrets={spec.secrets} tenant={tenant} problemOf={problemOf} onEdit={onEdit} />
         <NotifyChoice notify={spec.notify} problemOf={problemOf} onEdit={onEdit} />
       </FieldRow>
+      <details className={styles.more} open={wasSaid}>
+        <summary>More fields</summary>
+        <FieldRow>{controls(SELDOM_USED)}</FieldRow>
+      </details>
     </Stack>
   );
 }

@@ -1,0 +1,116 @@
+"""What a round needs of a specification: the form of `Job.shape`, written and read here alone.
+
+It is small, and thousands of jobs share a few. Beside it a job has its whole normal form (`spec`), which
+people see and nodes run, and as columns what queries look for (decision 0035).
+"""
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from scheduler.core.model import snapshot as core
+
+
+class Shape(NamedTuple):
+    """What a round needs of a specification (the form of `Job.shape`)."""
+
+    tasks: tuple[core.Task, ...]
+    topology: core.Topology | None
+    #: Size of the gang, and the least and most GPUs of an elastic one.
+    gpus: int
+    elastic: tuple[int, int] | None
+    throughput: Mapping[str, float]
+    estimate_seconds: float | None
+    application: str
+    search: str
+    skew: float | None
+    nodes: core.Candidates | None
+    pinned_cell: str
+    on_reclaim: str
+    deadline_seconds: float | None
+    needs_containers: bool
+    #: Of a trial run, whatever the job's own; None: no other.
+    limit_seconds: float | None = None
+    #: Of a trial run: the job's own shape, as it is stored; else empty.
+    after_trial: str = ""
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a job of the core has of it unchanged, by the core's names."""
+        return {
+            "tasks": self.tasks,
+            "topology": self.topology,
+            "elastic": self.elastic,
+            "nodes": self.nodes,
+            "pinned_cell": self.pinned_cell,
+            "on_reclaim": self.on_reclaim,
+            "application": self.application,
+            "search": self.search,
+            "skew": self.skew,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as it is stored; what only a trial has is left out."""
+        return {
+            "tasks": [[task.replicas, task.gpus, task.cpus, task.memory_bytes] for task in self.tasks],
+            "topology": [self.topology.level, self.topology.required] if self.topology else None,
+            "min_gpus": self.elastic[0] if self.elastic else None,
+            "throughput": dict(self.throughput),
+            "needs_containers": self.needs_containers,
+            "estimate_seconds": self.estimate_seconds,
+            "application": self.application,
+            "search": self.search,
+            "skew": self.skew,
+            "nodes": {"only": list(self.nodes.only), "avoid": list(self.nodes.avoid)} if self.nodes else None,
+            "pinned_cell": self.pinned_cell,
+            "on_reclaim": self.on_reclaim,
+            "deadline_seconds": self.deadline_seconds,
+        }
+
+    def limited(self, seconds: float | None) -> float | None:
+        """Return a time limit, or the trial's where that is shorter."""
+        if seconds is None or self.limit_seconds is None:
+            return self.limit_seconds if seconds is None else seconds
+        return min(seconds, self.limit_seconds)
+
+    def deadline_at(self, submitted_at: float) -> float | None:
+        return None if self.deadline_seconds is None else submitted_at + self.deadline_seconds
+
+
+# Thousands of jobs share a few shapes: each is built once.
+@lru_cache(maxsize=4_096)
+def shape_of(text: str) -> Shape:
+    """Return a stored shape. What was stored before a field could be stated lacks it."""
+    shape = json.loads(text)
+    topology = shape.get("topology")
+    gpus = sum(replicas * gpus for replicas, gpus, _, _ in shape["tasks"])
+    return Shape(
+        tasks=tuple(
+            # JSON knows one kind of number; a stored snapshot must read back as exactly what it was.
+            core.Task(replicas=replicas, gpus=gpus, cpus=float(cpus), memory_bytes=int(memory_bytes))
+            for replicas, gpus, cpus, memory_bytes in shape["tasks"]
+        ),
+        topology=core.Topology(level=topology[0], required=topology[1]) if topology else None,
+        gpus=gpus,
+        elastic=(shape["min_gpus"], gpus) if shape.get("min_gpus") else None,
+        throughput={model: float(rate) for model, rate in (shape.get("throughput") or {}).items()},
+        estimate_seconds=_number(shape.get("estimate_seconds")),
+        application=shape.get("application") or "",
+        search=shape.get("search") or "",
+        skew=_number(shape.get("skew")),
+        nodes=_candidates(shape.get("nodes")),
+        pinned_cell=shape.get("pinned_cell") or "",
+        on_reclaim=shape.get("on_reclaim") or "",
+        deadline_seconds=_number(shape.get("deadline_seconds")),
+        needs_containers=bool(shape.get("needs_containers")),
+        limit_seconds=_number(shape.get("limit_seconds")),
+        after_trial=json.dumps(shape["after_trial"]) if "after_trial" in shape else "",
+    )
+
+
+def _candidates(nodes: Mapping[str, list[str]] | None) -> core.Candidates | None:
+    return core.Candidates(only=tuple(nodes["only"]), avoid=tuple(nodes["avoid"])) if nodes else None
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)
