@@ -9,3 +9,5 @@
 Nothing here imports anything of the server, and nothing heavy is imported before it is needed: the
 command has to answer at once.
 """
+
+VERSION = "0.1.0"

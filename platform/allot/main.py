@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import sys
+from typing import Annotated
 
 import typer
 import typer.core
 
+from allot import VERSION
 from allot.commands import (
     advice,
     audit,
@@ -92,6 +94,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
+
+
+def _say_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"allot {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and exit.", callback=_say_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Options of `allot` itself, before any command."""
+
+
 session.register(app)
 submit.register(app)
 jobs.register(app)
