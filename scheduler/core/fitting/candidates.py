@@ -111,11 +111,12 @@ def misfit_on_candidates(
     short = f"there are {wording.gpus(layer.gpus, [fleet.model])} for it; it needs {demand.gpus}"
     apart = f"the {len(demand.needs)} replicas do not fit, even if all of them were idle"
     message = f"On the nodes that it may use ({described(demand.candidates)}),"
-    return _reason(
-        demand,
+    return Reason(
         code="exceeds_candidates",
         tier=Tier.NEVER,
         message=f"{message} {short if layer.gpus < demand.gpus else apart}.",
+        blocking=_named(demand),
+        needed=demand.gpus,
         available=layer.gpus,
         hint=f"It would fit with {wording.listed(names)} as well."
         if names
@@ -125,33 +126,23 @@ def misfit_on_candidates(
 
 def waits_for_candidates(demand: Demand) -> Reason:
     """Return why a job waits for which there would be room elsewhere."""
-    return _reason(
-        demand,
+    return Reason(
         code="candidate_nodes",
         tier=Tier.CAPACITY,
         message=f"{wording.gpus(demand.gpus, demand.models)} can be had, but not on the nodes that it may"
         f" use: {described(demand.candidates)}.",
+        blocking=_named(demand),
+        needed=demand.gpus,
         hint="It starts when others leave these nodes. With more of them in `nodes.only`, or fewer in"
         " `nodes.avoid`, it might start sooner.",
     )
 
 
-def _reason(
-    demand: Demand, *, code: str, tier: Tier, message: str, hint: str, available: int | None = None
-) -> Reason:
-    """Return a reason with the nodes that the jobs name."""
+def _named(demand: Demand) -> dict[str, list[str]]:
+    """Return the nodes that the jobs name, for a reason's details."""
     only = [name for each in demand.candidates for name in each.only]
     avoid = [name for each in demand.candidates for name in each.avoid]
-    named = {key: names[:MOST_NODES] for key, names in (("nodes", only), ("avoid", avoid)) if names}
-    return Reason(
-        code=code,
-        tier=tier,
-        message=message,
-        blocking=named,
-        needed=demand.gpus,
-        available=available,
-        hint=hint,
-    )
+    return {key: names[:MOST_NODES] for key, names in (("nodes", only), ("avoid", avoid)) if names}
 
 
 def described(candidates: Sequence[Candidates]) -> str:
