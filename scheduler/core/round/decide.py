@@ -12,7 +12,7 @@ from scheduler.core.round.checks.plan import check
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.explain import explain
 from scheduler.core.round.gc_paused import gc_paused
-from scheduler.core.round.queues import queue_of
+from scheduler.core.round.run_view import queue_of
 
 
 @gc_paused()

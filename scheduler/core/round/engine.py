@@ -6,12 +6,13 @@ happened, and asks for the next round. That both give the same plan is a propert
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.core.building_blocks.computing import Compute, run_inline
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.claims import Claims
 from scheduler.core.model.loan_terms import MARKET
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import AllocationId, Snapshot
@@ -26,7 +27,6 @@ from scheduler.core.round.preemption_limits.downgrading import Downgrade, downgr
 from scheduler.core.round.preemption_limits.shielding import Shielding
 from scheduler.core.round.reserve import Reservation
 from scheduler.core.round.run_view import Plugins, ViewOutcome
-from scheduler.core.round.survey import Survey
 
 
 class RoundEngine:
@@ -144,3 +144,28 @@ class RoundEngine:
             ledger=ledger,
             market=step.actions,
         )
+
+
+# What the whole cluster has to offer before anyone was served.
+
+
+class Survey:
+    """The claims of all allocations on the cluster."""
+
+    def __init__(self, facts: Facts, admission: Admission) -> None:
+        self._facts, self._admission = facts, admission
+        self._claims = Claims(facts.cluster)
+
+    def refresh(self, allocations: Collection[AllocationId]) -> Capacity:
+        """Take in the allocations that changed; return what the cluster offers now."""
+        facts = self._facts
+        for allocation in sorted(allocations):
+            self._claims.drop(allocation)
+            running = facts.running.get(allocation)
+            if running is None or allocation in facts.stale:
+                continue
+            ends = running.stopping or allocation in self._admission.endings
+            # A promise that is dropped leaves nothing behind: its GPUs still have the holder they had.
+            if not (ends and running.phase == "planned"):
+                self._claims.put(allocation, facts.holdings[allocation], leaves=ends)
+        return Capacity(facts.cluster, self._claims.layers(), self._claims.evictable)

@@ -17,8 +17,7 @@ from scheduler.core.model.plan import LedgerLine
 from scheduler.core.model.snapshot import Memory
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.guarantees.binding import Binding
-from scheduler.core.round.queues import queue_of
-from scheduler.core.round.run_view import ViewOutcome
+from scheduler.core.round.run_view import ViewOutcome, queue_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

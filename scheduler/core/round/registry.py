@@ -33,7 +33,7 @@ from scheduler.core.policies.shockwave.policy import Shockwave
 from scheduler.core.policies.sjf import Sjf
 from scheduler.core.policies.srtf import Srtf
 from scheduler.core.policies.themis.policy import Themis
-from scheduler.core.policies.tiresias.policy import Tiresias
+from scheduler.core.policies.tiresias import Tiresias
 
 T = TypeVar("T")
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.core.building_blocks.computing import Overrun
 from scheduler.core.building_blocks.growing import with_growth
-from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.policy import Placed, Placer, Policy, View
 from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import Demand, demand_of_grant, models_of
 from scheduler.core.model.errors import PolicyError, UnknownPlugin
 from scheduler.core.model.plan import Decision, Placement, Reason
 from scheduler.core.model.snapshot import JobId, Memory
-from scheduler.core.round.allocate import allocate
-from scheduler.core.round.place import place
 from scheduler.core.round.registry import make_placer, make_policy
 
 #: Serves a view whose own policy takes too long.
@@ -97,3 +96,127 @@ def _standstill(view: View, memory: Memory, failure: str) -> ViewOutcome:
     capacity.keep_all()
     decision = Decision(grants=(), memory=memory, keep_running=True)
     return ViewOutcome(view=view, decision=decision, placements={}, capacity=capacity, failure=failure)
+
+
+# Step 3, allocate: the view's policy says who gets how many GPUs; what it says is checked here.
+
+
+def allocate(view: View, policy: Policy, memory: Memory) -> Decision:
+    """Return the policy's decision; raise PolicyError when it fails or grants what is not allowed."""
+    try:
+        decision = policy.allocate(view, memory)
+        check_decision(decision, view)
+    except PolicyError:
+        raise
+    except Exception as error:  # A policy may fail in any way it likes: it costs only its own view.
+        raise PolicyError(f"policy {type(policy).__name__} failed: {error!r}") from error
+    return decision
+
+
+def check_decision(decision: Decision, view: View) -> None:
+    """Raise PolicyError for grants that no placer could turn into a legal plan."""
+    granted: set[JobId] = set()
+    for grant in decision.grants:
+        unknown = [job for job in grant.jobs if job not in view.jobs]
+        if unknown or not grant.jobs:
+            raise PolicyError(f"a grant names jobs that are not in view {view.name}: {unknown}")
+        twice = granted.intersection(grant.jobs)
+        if twice or len(set(grant.jobs)) < len(grant.jobs):
+            raise PolicyError(f"a job was granted GPUs twice: {sorted(twice) or grant.jobs}")
+        granted.update(grant.jobs)
+        running = view.running.get(grant.jobs[0])
+        if running is not None and running.jobs == grant.jobs and grant.gpus == len(running.gpus):
+            continue
+        demand = demand_of_grant(grant, view.jobs, view.capacity.cluster)
+        for job in grant.jobs:
+            accepted: Mapping[str, None] = dict.fromkeys(models_of(view.jobs[job], view.capacity.cluster))
+            if grant.gpu_model is not None and grant.gpu_model not in accepted:
+                raise PolicyError(f"job {job} was granted {grant.gpu_model}, which it does not accept")
+        if not demand.models:
+            raise PolicyError(f"jobs {grant.jobs} have no GPU model in common")
+    wrong = [job for job in decision.stops if job not in view.running or job in granted]
+    if wrong or (decision.stops and not decision.keep_running):
+        raise PolicyError(f"jobs {wrong or decision.stops} cannot be both stopped and granted, or do not run")
+
+
+# Step 4, place: the view's placer says exactly which GPUs; what it says is checked here.
+
+
+def place(view: View, decision: Decision, placer: Placer) -> tuple[Placed, Capacity]:
+    """Return the placer's answer, and the capacity that is left.
+
+    Raises PolicyError when the placer fails or uses GPUs that the view may not use.
+    """
+    try:
+        placed = placer.place(decision.grants, view, _offered(view, decision))
+        return placed, settle_exactly(view, decision, placed.placements)
+    except PolicyError:
+        raise
+    except Exception as error:  # A placer may fail in any way it likes: it costs only its own view.
+        raise PolicyError(f"placer {type(placer).__name__} failed: {error!r}") from error
+
+
+def _offered(view: View, decision: Decision) -> Capacity:
+    """Return a copy of the view's capacity in which those stay who are not up for decision."""
+    capacity = view.capacity.fork()
+    if decision.keep_running:
+        named = [job for grant in decision.grants for job in grant.jobs if job in view.running]
+        capacity.keep_all(but=[*named, *decision.stops])
+    return capacity
+
+
+def settle_exactly(view: View, decision: Decision, placements: Mapping[int, Placement]) -> Capacity:
+    """Carry out placements on the view's own capacity, which refuses those that are not allowed."""
+    if not set(placements) <= set(range(len(decision.grants))):
+        raise PolicyError(f"grants were placed that do not exist: {sorted(placements)}")
+    capacity = _offered(view, decision)
+    staying = set()
+    for position, placement in placements.items():
+        jobs = decision.grants[position].jobs
+        holding = capacity.pending.get(jobs)
+        if holding is not None and holding.running and holding.running.replicas == placement.replicas:
+            capacity.keep(holding)
+            staying.add(position)
+    for holding in list(capacity.pending.values()):
+        capacity.drop(holding)
+    for position, placement in placements.items():
+        if position not in staying:
+            demand = demand_of_grant(decision.grants[position], view.jobs, capacity.cluster)
+            nodes = _nodes_of(placement, demand, capacity)
+            capacity.take(capacity.fit_on(demand, placement, nodes))
+    if capacity.limits and min(capacity.limits.values()) < 0:
+        raise PolicyError(f"view {view.name} was given more GPUs than it is guaranteed")
+    return capacity
+
+
+def _nodes_of(placement: Placement, demand: Demand, capacity: Capacity) -> list[int]:
+    """Return the node of each replica; raise PolicyError when the placement is not what was granted."""
+    model, where = placement.gpu_model, capacity.cluster.where
+    if model not in demand.models or demand.gpus > capacity.room(model):
+        raise PolicyError(f"{demand.gpus} GPUs of {model} were placed, which the view may not hand out")
+    if tuple(map(len, placement.replicas)) != tuple([need.gpus for need in demand.needs]):
+        raise PolicyError(f"a gang of {demand.gpus} GPUs was placed as {placement.replicas}")
+    if len(set(placement.gpus)) != demand.gpus:
+        raise PolicyError(f"a GPU was used twice in {placement.replicas}")
+    nodes = []
+    for replica in placement.replicas:
+        places = {where[gpu][:2] for gpu in replica if gpu in where}
+        if len(places) != 1 or any(gpu not in where for gpu in replica) or min(places)[0] != model:
+            raise PolicyError(f"a replica was placed on GPUs {replica}, not all {model} of one node")
+        nodes.append(min(places)[1])
+    return nodes
+
+
+# Who waits in a view after its round, in order.
+
+
+def queue_of(outcome: ViewOutcome) -> tuple[JobId, ...]:
+    """Return the view's waiting jobs in the order in which they will be considered."""
+    placed = outcome.kept
+    placed.update(job for position in outcome.placements for job in outcome.decision.grants[position].jobs)
+    named = [job for job in outcome.decision.queue if job not in placed]
+    rest = {job.id: job for job in outcome.view.jobs.values() if job.id not in placed}
+    for job in named:
+        rest.pop(job, None)
+    others = sorted(rest.values(), key=lambda job: (-job.priority, job.submitted_at, job.id))
+    return (*named, *(job.id for job in others))

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.core.model.plan import Plan, Tier
 from scheduler.core.model.snapshot import Job, JobId, Running, Snapshot
-from scheduler.core.round.queues import queue_of
-from scheduler.core.round.run_view import ViewOutcome
+from scheduler.core.round.run_view import ViewOutcome, queue_of
 from scheduler.core.sim.closing import UNKNOWN_LIMIT_SECONDS
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.run_times import Assumption, RunTimes, Source, attempt_seconds

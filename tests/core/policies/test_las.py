@@ -7,7 +7,7 @@ from scheduler.core.model.snapshot import Job, Snapshot
 from scheduler.core.round.decide import decide
 from tests.builders import make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.policies.ideal_loop import IdealLoop
-from tests.core.policies.tiresias.tiresias_example import average_jct, play_example
+from tests.core.policies.tiresias_example import average_jct, play_example
 
 #: A multiple of the quantum of 300 s.
 NOW = 1_700_000_100.0

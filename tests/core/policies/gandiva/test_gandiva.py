@@ -12,10 +12,10 @@ from scheduler.core.model.plan import ActionKind, Decision, Grant, Locality, Mod
 from scheduler.core.model.snapshot import Job, JobId, Memory, Running, Snapshot
 from scheduler.core.policies.gandiva.policy import Gandiva
 from scheduler.core.policies.gandiva.trials import name_of, next_pair, pays
-from scheduler.core.round.allocate import allocate
 from scheduler.core.round.decide import decide
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.registry import make_policy
+from scheduler.core.round.run_view import allocate
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.policies.ideal_loop import IdealLoop
 from tests.core.sim.worlds import arrival, cluster, ends, simulate

@@ -32,8 +32,9 @@ demotion mixes GPU-seconds with seconds and comes late; its wake-up adds the tim
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Literal
 
 from scheduler.core.building_blocks.ordering import Outcome, anywhere, serve_in_order, waiting_jobs
@@ -42,7 +43,36 @@ from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_ser
 from scheduler.core.fitting.consolidation import Consolidation
 from scheduler.core.model.plan import Decision, Locality, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
-from scheduler.core.policies.tiresias.gittins import Gittins
+
+# The Gittins index of attained service, from samples of the total service that jobs needed.
+#
+# J. Gittins, "Bandit Processes and Dynamic Allocation Indices", Journal of the Royal Statistical Society B
+# 41(2), 1979; as Tiresias uses it (NSDI'19, section 3.2.2), service being GPUs x seconds.
+
+
+class Gittins:
+    """Answers for many jobs from the same samples, each in the time of two binary searches."""
+
+    def __init__(self, samples: Iterable[float]) -> None:
+        self._samples = sorted(samples)
+        #: Sum of the first n samples, for n = 0, 1, ...
+        self._sums = [0.0, *accumulate(self._samples)]
+
+    def index(self, attained: float, delta: float) -> float:
+        """Return P(S - a <= delta | S > a) / E[min(S - a, delta) | S > a], in 1/GPU-seconds.
+
+        The chance that a job which has attained service `a` ends within the next `delta`, for the service
+        which that is expected to cost. 0 where no sample is larger than `a`: nothing is known there.
+        """
+        first = bisect_right(self._samples, attained)
+        beyond = bisect_right(self._samples, attained + delta)
+        left = len(self._samples) - first
+        if left == 0 or delta <= 0:
+            return 0.0
+        ending = beyond - first
+        expected = self._sums[beyond] - self._sums[first] - attained * ending + delta * (left - ending)
+        return ending / expected
+
 
 #: Ended jobs whose service is remembered for the Gittins index, the latest.
 SAMPLES_KEPT = 200

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.core.model.plan import ActionKind, Plan
 from scheduler.core.model.snapshot import Job, Snapshot
-from scheduler.core.policies.tiresias.gittins import Gittins
+from scheduler.core.policies.tiresias import Gittins
 from scheduler.core.round.decide import decide
 from tests.builders import (
     NOW,
@@ -21,7 +21,7 @@ from tests.builders import (
     make_virtual_cluster,
 )
 from tests.core.policies.ideal_loop import IdealLoop
-from tests.core.policies.tiresias.tiresias_example import SERVICE, average_jct, play_example
+from tests.core.policies.tiresias_example import SERVICE, average_jct, play_example
 
 
 def tiresias(

@@ -1,1 +1,0 @@
-"""Tiresias: `policy` decides, by attained service and its Gittins index."""
