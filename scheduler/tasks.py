@@ -22,7 +22,7 @@ from scheduler.market.services import settling
 from scheduler.metrics.services import usage
 from scheduler.metrics.services.rolling import metrics_roll_up
 from scheduler.nodes.services import health as node_health
-from scheduler.notifications.services import telling
+from scheduler.notifications.services import dispatch
 from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
 from scheduler.simulation import sweep
@@ -87,8 +87,8 @@ def settle_market() -> None:
 
 
 @shared_task(time_limit=60)
-def tell() -> None:
-    telling.tell_and_send()
+def dispatch_notifications() -> None:
+    dispatch.dispatch()
 
 
 @shared_task(time_limit=60)

@@ -38,7 +38,7 @@ app.conf.update(
         "watch-idle-gpus": {"task": "scheduler.tasks.watch_idle_gpus", "schedule": 60.0},
         "end-trials": {"task": "scheduler.tasks.end_trials", "schedule": 5.0},
         "settle-market": {"task": "scheduler.tasks.settle_market", "schedule": 2.0},
-        "tell": {"task": "scheduler.tasks.tell", "schedule": 2.0},
+        "dispatch_notifications": {"task": "scheduler.tasks.dispatch_notifications", "schedule": 2.0},
         "watch-budgets": {"task": "scheduler.tasks.watch_budgets", "schedule": 10.0},
         "sample-usage": {"task": "scheduler.tasks.sample_usage", "schedule": 10.0},
         "renew-comparisons": {"task": "scheduler.tasks.renew_comparisons", "schedule": 60.0},

@@ -26,7 +26,7 @@ _MOST = 5_000
 TRIED_FOR = timedelta(days=1)
 
 
-def tell() -> int:
+def write_notifications() -> int:
     """Write the notices of what happened since the last call; return how many events that were."""
     told = 0
     # One at a time, so that webhooks hear of things in the order of their events.

@@ -17,7 +17,7 @@ from controlplane.config import PROJECT_ROOT
 from scheduler.models import Delivery, Event, Webhook
 from scheduler.notifications.services import posting
 from scheduler.notifications.services.delivering import deliver_due
-from scheduler.notifications.services.fan_out import tell
+from scheduler.notifications.services.fan_out import write_notifications
 from scheduler.notifications.services.signing import secret_text
 from scheduler.notifications.services.turns import WEBHOOKS
 from scheduler.notifications.services.webhooks import redeliver, secret_rotate, webhook_change, webhook_test
@@ -90,7 +90,7 @@ def test_a_failed_job_is_told_to_its_tenants_webhook_with_both_signatures(receiv
     make_webhook(make_tenant(), url=receiver.url("/of-others"), seed=SEED)
     make_webhook(red, url=receiver.url("/off"), active=False)
     event = failed_job(tenant=red)
-    assert (tell(), tell()) == (1, 0)
+    assert (write_notifications(), write_notifications()) == (1, 0)
     deliver_due()
     heard, delivery = receiver.heard(), Delivery.objects.get()
     assert heard == {

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from scheduler.models import EmailNotice, Event, Job, NotificationSettings
-from scheduler.notifications.services.fan_out import tell
+from scheduler.notifications.services.fan_out import write_notifications
 from scheduler.notifications.services.mail import APART, GATHERED_FOR, send_due
 from scheduler.notifications.services.preferences import (
     address_confirm,
@@ -88,7 +88,7 @@ def test_what_happens_within_seconds_is_one_mail_and_the_next_comes_a_minute_lat
     happened("job.started", job)
     preempted(job)
     happened("job.succeeded", job, to_state="succeeded")
-    tell()
+    write_notifications()
     assert send_due() == 0, "something more may come in a moment"
     assert send() == 1
     (mail,) = sink.mails
@@ -99,7 +99,7 @@ def test_what_happens_within_seconds_is_one_mail_and_the_next_comes_a_minute_lat
     assert "other jobs needed its GPUs (jobs 7 and 8). About 90 s of work were lost." in text
     happened("job.started", job)
     preempted(job)
-    tell()
+    write_notifications()
     assert send() == 0
     NotificationSettings.objects.update(mail_not_before=timezone.now())
     assert send() == 1
@@ -127,10 +127,10 @@ def test_users_choose_and_jobs_may_say_otherwise(
     job, found = job_of(ada, notify=notify), set()
     for kind in ("job.started", "job.failed", "attempt.stuck"):
         happened(kind, job)
-        tell()
+        write_notifications()
         found |= {kind} if EmailNotice.objects.all().delete()[0] else set()
     preempted(job)
-    tell()
+    write_notifications()
     found |= {"attempt.ended"} if EmailNotice.objects.exists() else set()
     assert found == told
 
@@ -148,7 +148,7 @@ def test_who_hears_of_nodes_and_budgets_and_who_hears_no_more(settings: Any, ada
     )
     happened("job.failed", job_of(ada))
     ada.memberships.all().delete()
-    tell()
+    write_notifications()
     told = EmailNotice.objects.order_by("id").values_list("user__username", "subject")
     # The budget's admin left the tenant in the same moment, and with it the job.
     assert list(told) == [(operator.username, f"Node {node.name} was lost")]
@@ -156,13 +156,13 @@ def test_who_hears_of_nodes_and_budgets_and_who_hears_no_more(settings: Any, ada
 
 def test_a_mail_that_may_have_been_sent_goes_out_again_as_it_was(sink: MailSink, ada: User) -> None:
     happened("job.failed", job_of(ada))
-    tell()
+    write_notifications()
     sink.refuses_at = "DATA"
     assert send() == 0
     assert "try again later" in settings_of(viewer_of(ada))["problem"]
     (kept,) = EmailNotice.objects.all()
     happened("job.failed", job_of(ada))
-    tell()
+    write_notifications()
     sink.refuses_at = ""
     assert send() == 0, "there is back-off"
     NotificationSettings.objects.update(mail_not_before=timezone.now() - APART)
@@ -178,7 +178,7 @@ def test_a_mail_that_may_have_been_sent_goes_out_again_as_it_was(sink: MailSink,
 def test_without_a_mail_server_nothing_is_queued(settings: Any, ada: User) -> None:
     settings.EMAIL_HOST = ""
     happened("job.failed", job_of(ada))
-    assert tell() == 1
+    assert write_notifications() == 1
     assert not EmailNotice.objects.exists()
     assert not settings_of(viewer_of(ada))["can_send"]
 

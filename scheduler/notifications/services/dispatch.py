@@ -7,15 +7,15 @@ from scheduler.notifications.models import Delivery, DeliveryState
 from scheduler.notifications.services.audit_forwarding import forwarding_is_due
 from scheduler.notifications.services.courier import set_out
 from scheduler.notifications.services.delivering import deliveries_are_due
-from scheduler.notifications.services.fan_out import tell
+from scheduler.notifications.services.fan_out import write_notifications
 from scheduler.notifications.services.mail import is_mail_configured, mail_is_due
 
 #: Deliveries are listed for so long.
 DELIVERIES_KEPT = timedelta(days=30)
 
 
-def tell_and_send() -> None:
-    tell()
+def dispatch() -> None:
+    write_notifications()
     if deliveries_are_due():
         set_out("webhooks")
     if is_mail_configured() and mail_is_due():
