@@ -20,7 +20,7 @@ from django.db.models import F
 
 from scheduler.clock import database_now
 from scheduler.notifications.services import syslog
-from scheduler.notifications.services.posting import post
+from scheduler.notifications.services.delivery import post
 from scheduler.notifications.services.signing import signed_headers
 from scheduler.notifications.services.turns import AUDIT, turn
 from tenants.audit.reading import next_entries, represented

@@ -5,10 +5,10 @@ from datetime import timedelta
 from scheduler.clock import database_now
 from scheduler.notifications.models import Delivery, DeliveryState
 from scheduler.notifications.services.audit_forwarding import forwarding_is_due
-from scheduler.notifications.services.courier import set_out
-from scheduler.notifications.services.delivering import deliveries_are_due
 from scheduler.notifications.services.fan_out import write_notifications
 from scheduler.notifications.services.mail import is_mail_configured, mail_is_due
+from scheduler.notifications.services.sender import start_sender
+from scheduler.notifications.services.webhook_queue import deliveries_are_due
 
 #: Deliveries are listed for so long.
 DELIVERIES_KEPT = timedelta(days=30)
@@ -17,11 +17,11 @@ DELIVERIES_KEPT = timedelta(days=30)
 def dispatch() -> None:
     write_notifications()
     if deliveries_are_due():
-        set_out("webhooks")
+        start_sender("webhooks")
     if is_mail_configured() and mail_is_due():
-        set_out("mail")
+        start_sender("mail")
     if forwarding_is_due():
-        set_out("audit")
+        start_sender("audit")
 
 
 def prune_deliveries() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.notifications.services.addresses import checked_url, is_allowed
-from scheduler.notifications.services.posting import post
+from scheduler.notifications.services.delivery import post
 from tenants.errors import Invalid
 
 

@@ -15,11 +15,11 @@ from django.utils import timezone
 
 from controlplane.config import PROJECT_ROOT
 from scheduler.models import Delivery, Event, Webhook
-from scheduler.notifications.services import posting
-from scheduler.notifications.services.delivering import deliver_due
+from scheduler.notifications.services import delivery as http_delivery
 from scheduler.notifications.services.fan_out import write_notifications
 from scheduler.notifications.services.signing import secret_text
 from scheduler.notifications.services.turns import WEBHOOKS
+from scheduler.notifications.services.webhook_queue import deliver_due
 from scheduler.notifications.services.webhooks import redeliver, secret_rotate, webhook_change, webhook_test
 from tenants.models import Role
 from tenants.selectors import viewer_of
@@ -118,7 +118,7 @@ def test_a_failed_job_is_told_to_its_tenants_webhook_with_both_signatures(receiv
 def test_a_receiver_that_does_not_answer_delays_nobody_else(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posting, "TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(http_delivery, "TIMEOUT_SECONDS", 0.5)
     silent = make_webhook(url=receiver.url("/hang"))
     lively = make_webhook(url=receiver.url("/lively"))
     for _ in range(3):
@@ -169,7 +169,7 @@ def test_what_an_answer_may_not_do(receiver: Receiver, again: Callable[[], None]
     for delivery in (redirected, long, gone, old):
         delivery.refresh_from_db()
     assert (redirected.state, redirected.status) == ("waiting", 302)
-    assert (long.state, len(long.reply)) == ("delivered", posting.REPLY_BYTES)
+    assert (long.state, len(long.reply)) == ("delivered", delivery.REPLY_BYTES)
     assert (gone.webhook.active, old.webhook.active) == (False, False)
     assert (old.state, old.status) == ("given_up", None)
     switched_off = Event.objects.filter(kind="webhook.disabled").values_list("subject_id", flat=True)
@@ -189,7 +189,7 @@ def test_whoever_is_killed_after_sending_leaves_the_message_to_be_sent_again_wit
     url = f"postgresql://{database['USER']}:{database['PASSWORD']}@{database['HOST']}:{database['PORT']}"
     code = (
         "import django; django.setup();"
-        " from scheduler.notifications.services import delivering as d; d.deliver_due()"
+        " from scheduler.notifications.services import webhook_queue as d; d.deliver_due()"
     )
     environment = os.environ | {
         "DATABASE_URL": f"{url}/{database['NAME']}",
@@ -197,9 +197,9 @@ def test_whoever_is_killed_after_sending_leaves_the_message_to_be_sent_again_wit
         "DJANGO_SETTINGS_MODULE": "controlplane.settings",
         "PYTHONPATH": f"{PROJECT_ROOT}:{PROJECT_ROOT / 'platform'}",
     }
-    with subprocess.Popen([sys.executable, "-c", code], env=environment, cwd=PROJECT_ROOT) as courier:
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, cwd=PROJECT_ROOT) as sender:
         first = receiver.heard()
-        courier.kill()
+        sender.kill()
     with connection.cursor() as cursor:
         # Until the server has noticed that the other is gone.
         cursor.execute("SELECT pg_advisory_lock(%s), pg_advisory_unlock(%s)", [WEBHOOKS, WEBHOOKS])

@@ -10,16 +10,16 @@ import threading
 from django.db import OperationalError, connection
 
 from scheduler.notifications.services.audit_forwarding import forward
-from scheduler.notifications.services.delivering import deliver_due
 from scheduler.notifications.services.mail import send_due
+from scheduler.notifications.services.webhook_queue import deliver_due
 
 log = logging.getLogger(__name__)
 
-_COURIERS = {"mail": send_due, "webhooks": deliver_due, "audit": forward}
+_SENDERS = {"mail": send_due, "webhooks": deliver_due, "audit": forward}
 
 
-def set_out(name: str) -> None:
-    """Start the courier "mail", "webhooks" or "audit", unless one of this process is on the way already."""
+def start_sender(name: str) -> None:
+    """Start the sender "mail", "webhooks" or "audit", unless one of this process is on the way already."""
     if not any(thread.name == name for thread in threading.enumerate()):
         threading.Thread(target=_work, args=[name], name=name, daemon=True).start()
 
@@ -27,10 +27,10 @@ def set_out(name: str) -> None:
 def _work(name: str) -> None:
     try:
         _connect()
-        _COURIERS[name]()
+        _SENDERS[name]()
     except Exception:
         # The next one takes up what this one left.
-        log.exception("the courier of %s broke down", name)
+        log.exception("the sender of %s broke down", name)
     finally:
         connection.close()
 

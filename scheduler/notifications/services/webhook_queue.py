@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from scheduler.clock import database_now
 from scheduler.events.models import Event
 from scheduler.notifications.models import Delivery, DeliveryState, Webhook
-from scheduler.notifications.services.posting import TIMEOUT_SECONDS, Answer, post
+from scheduler.notifications.services.delivery import TIMEOUT_SECONDS, Answer, post
 from scheduler.notifications.services.signing import headers
 from scheduler.notifications.services.turns import WEBHOOKS, turn
 
