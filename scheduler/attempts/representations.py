@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 
 from nodeagent.messages import Turn
 from scheduler.attempts.models import Attempt, AttemptPart
-from scheduler.attempts.selectors import turns_of
+from scheduler.attempts.selectors import time_slices_of
 from scheduler.representation import Representation, iso
 
 
@@ -18,7 +18,7 @@ def attempts(ids: Iterable[int]) -> list[Representation]:
 
 def attempts_by_id(rows: Iterable[Attempt]) -> dict[int, Representation]:
     by_id = {attempt.id: attempt for attempt in rows}
-    placements, turns = _placements_of(by_id), turns_of(by_id.values())
+    placements, turns = _placements_of(by_id), time_slices_of(by_id.values())
     return {
         attempt_id: _attempt(attempt, placements[attempt_id], turns.get(attempt_id))
         for attempt_id, attempt in by_id.items()

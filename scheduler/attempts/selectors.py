@@ -34,7 +34,7 @@ def progress_points(job: Job, *, number: int | None, most: int) -> list[Progress
     return list(points.filter(id__in=chosen).select_related("attempt"))
 
 
-def turns_of(attempts: Iterable[Attempt]) -> dict[int, Turn]:
+def time_slices_of(attempts: Iterable[Attempt]) -> dict[int, Turn]:
     """Return the turns of those attempts that take some, by id; one that is left alone runs all the time.
 
     All nodes of a gang get the same answer, and by the wall clock that is all they need to agree.

@@ -22,7 +22,7 @@ from nodeagent.messages import (
     decode,
 )
 from scheduler.attempts.models import Attempt, AttemptPart, PartState, ProgressPoint
-from scheduler.attempts.selectors import turns_of
+from scheduler.attempts.selectors import time_slices_of
 from scheduler.attempts.services import lifecycle as attempts
 from scheduler.attempts.services.lost_work import settle_lost_work
 from scheduler.attempts.services.pacing import pace_note
@@ -263,7 +263,7 @@ def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
         .annotate(sharers=Count("attempt__allocation__attempts"))
         .order_by("attempt_id")
     )
-    turns = turns_of([part.attempt for part in parts])
+    turns = time_slices_of([part.attempt for part in parts])
     return tuple(_desired_part(part, turns.get(part.attempt_id)) for part in parts)
 
 

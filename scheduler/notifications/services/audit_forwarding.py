@@ -20,9 +20,9 @@ from django.db.models import F
 
 from scheduler.clock import database_now
 from scheduler.notifications.services import syslog
+from scheduler.notifications.services.advisory_lock import AUDIT, advisory_lock
 from scheduler.notifications.services.delivery import post
 from scheduler.notifications.services.signing import signed_headers
-from scheduler.notifications.services.turns import AUDIT, turn
 from tenants.audit.reading import next_entries, represented
 from tenants.audit.receivers import Receiver, key_of, receivers_of
 from tenants.models import AuditEntry, AuditReceiver
@@ -48,7 +48,7 @@ def forwarding_is_due() -> bool:
 
 def forward() -> int:
     """Send what is due until nothing more is; return how many entries were taken, each receiver's counted."""
-    with turn(AUDIT) as is_mine:
+    with advisory_lock(AUDIT) as is_mine:
         return _forward() if is_mine else 0
 
 

@@ -14,9 +14,9 @@ from scheduler.clock import database_now
 from scheduler.events.models import TOLD_KINDS, Event
 from scheduler.jobs.models import Job
 from scheduler.notifications.models import Delivery, EmailNotice, JobNotices, NotificationSettings, Webhook
+from scheduler.notifications.services.advisory_lock import DISPATCH, advisory_lock
 from scheduler.notifications.services.mail import is_mail_configured
 from scheduler.notifications.services.topics import EMAIL_TOPICS, JOB_TOPICS, Notice, notices_of
-from scheduler.notifications.services.turns import TELLING, turn
 from tenants.models import Membership, Role, User
 
 #: Events taken at once, and taken in one call: what is left is for the next.
@@ -30,7 +30,7 @@ def write_notifications() -> int:
     """Write the notices of what happened since the last call; return how many events that were."""
     told = 0
     # One at a time, so that webhooks hear of things in the order of their events.
-    with turn(TELLING) as is_mine:
+    with advisory_lock(DISPATCH) as is_mine:
         while is_mine and told < _MOST and (count := _tell_some()):
             told += count
     return told

@@ -17,7 +17,7 @@ from django.db.models import F, Min, Q
 
 from scheduler.clock import database_now
 from scheduler.notifications.models import EmailNotice, NotificationSettings
-from scheduler.notifications.services.turns import MAIL, turn
+from scheduler.notifications.services.advisory_lock import MAIL, advisory_lock
 from tenants.models import User
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def mail_is_due() -> bool:
 
 def send_due() -> int:
     """Send what is due; return how many mails were sent."""
-    with turn(MAIL) as is_mine:
+    with advisory_lock(MAIL) as is_mine:
         return _send_all() if is_mine else 0
 
 

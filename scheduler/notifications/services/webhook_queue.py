@@ -14,9 +14,9 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from scheduler.clock import database_now
 from scheduler.events.models import Event
 from scheduler.notifications.models import Delivery, DeliveryState, Webhook
+from scheduler.notifications.services.advisory_lock import WEBHOOKS, advisory_lock
 from scheduler.notifications.services.delivery import TIMEOUT_SECONDS, Answer, post
 from scheduler.notifications.services.signing import headers
-from scheduler.notifications.services.turns import WEBHOOKS, turn
 
 #: Webhooks that are sent to at the same time.
 _SIDE_BY_SIDE = 16
@@ -40,7 +40,7 @@ def deliveries_are_due() -> bool:
 
 def deliver_due() -> int:
     """Send what is due, until nothing more is; return how many tries that were."""
-    with turn(WEBHOOKS) as is_mine:
+    with advisory_lock(WEBHOOKS) as is_mine:
         return _deliver() if is_mine else 0
 
 

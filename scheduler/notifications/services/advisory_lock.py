@@ -5,11 +5,11 @@ from contextlib import contextmanager
 
 from django.db import connection
 
-TELLING, MAIL, WEBHOOKS, AUDIT = 7_001, 7_002, 7_003, 7_004
+DISPATCH, MAIL, WEBHOOKS, AUDIT = 7_001, 7_002, 7_003, 7_004
 
 
 @contextmanager
-def turn(key: int) -> Iterator[bool]:
+def advisory_lock(key: int) -> Iterator[bool]:
     """Hold the right for the length of the block; False when somebody else has it.
 
     PostgreSQL's own lock of a session: whoever is killed holds it no more.
