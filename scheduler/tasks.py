@@ -9,7 +9,7 @@ from billiard.exceptions import SoftTimeLimitExceeded
 from celery import shared_task
 from celery.signals import worker_process_shutdown
 
-from scheduler import hints, pruning
+from scheduler import pruning, wakeups
 from scheduler.adviser.services import advising, anomalies, comparisons
 from scheduler.agents.services import draining, leases
 from scheduler.attempts.services import hang_detection
@@ -17,7 +17,6 @@ from scheduler.budgets import services as budget_services
 from scheduler.core.model.errors import SchedulingError
 from scheduler.fairness import services as fairness_services
 from scheduler.forecasts.services import answers, forecasting
-from scheduler.hints import ask_for_round, round_begins
 from scheduler.market.services import settling
 from scheduler.metrics.services import usage
 from scheduler.metrics.services.rolling import metrics_roll_up
@@ -27,6 +26,7 @@ from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
 from scheduler.simulation import sweep
 from scheduler.simulation.errors import InputError
+from scheduler.wakeups import request_round, round_begins
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def run_round() -> None:
     round_begins()
     if run_one_round() is None:
         # The round under way may have missed what this one was asked for: look again when it is done.
-        ask_for_round()
+        request_round()
 
 
 @shared_task(time_limit=60)
@@ -113,60 +113,60 @@ def prune() -> None:
 
 @shared_task(soft_time_limit=_FORECAST_SECONDS, time_limit=_FORECAST_SECONDS + 10)
 def forecast() -> None:
-    hints.forecast_begins()
-    with hints.forecasting() as is_mine:
+    wakeups.forecast_begins()
+    with wakeups.forecasting() as is_mine:
         # Whoever has the turn is done soon, and the next round asks again.
         if not is_mine:
             return
         try:
-            hints.forecast_took(forecasting.run_forecast())
+            wakeups.forecast_took(forecasting.run_forecast())
         except SoftTimeLimitExceeded:
             log.warning("a forecast was given up after %d s: the queue is too long", _FORECAST_SECONDS)
-            hints.forecast_took(_FORECAST_SECONDS)
+            wakeups.forecast_took(_FORECAST_SECONDS)
 
 
 @shared_task(time_limit=_ACCOUNT_SECONDS)
 def account_for_rounds() -> None:
-    hints.account_begins()
+    wakeups.account_begins()
     began = time.perf_counter()
     fairness_services.account_for_rounds()
-    hints.account_took(time.perf_counter() - began)
+    wakeups.account_took(time.perf_counter() - began)
 
 
 @shared_task(soft_time_limit=_FORECAST_SECONDS, time_limit=_FORECAST_SECONDS + 10)
 def answer_what_if(question: str) -> None:
-    with hints.forecasting() as is_mine:
+    with wakeups.forecasting() as is_mine:
         if is_mine:
             _answered_or_given_up(question, answers.answer, answers.give_up, answers.TOO_LONG)
         else:
-            hints.ask_for_answer(question, after_seconds=0.3)
+            wakeups.request_answer(question, after_seconds=0.3)
 
 
 @shared_task(soft_time_limit=_FORECAST_SECONDS, time_limit=_FORECAST_SECONDS + 10)
 def compare_with_private(virtual_cluster: str) -> None:
-    with hints.forecasting() as is_mine:
+    with wakeups.forecasting() as is_mine:
         if is_mine:
             _answered_or_given_up(
                 virtual_cluster, comparisons.run_comparison, comparisons.give_up, comparisons.TOO_LONG
             )
         else:
-            hints.ask_for_comparison(virtual_cluster, after_seconds=1.0)
+            wakeups.request_comparison(virtual_cluster, after_seconds=1.0)
 
 
 @shared_task(time_limit=_FORECAST_SECONDS + 10)
 def renew_comparisons() -> None:
     """Ask for the comparisons that are old, one after another, as far as there is time."""
     for place, name in enumerate(anomalies.outdated()[:_RENEWED_AT_ONCE]):
-        hints.ask_for_comparison(name, after_seconds=float(place))
+        wakeups.request_comparison(name, after_seconds=float(place))
 
 
 @shared_task(soft_time_limit=_ADVICE_SECONDS, time_limit=_ADVICE_SECONDS + 10)
 def advise(advice: str) -> None:
-    with hints.forecasting(most_ms=(_ADVICE_SECONDS + 15) * 1_000) as is_mine:
+    with wakeups.forecasting(most_ms=(_ADVICE_SECONDS + 15) * 1_000) as is_mine:
         if is_mine:
             _answered_or_given_up(advice, advising.work_out, advising.give_up, advising.TOO_LONG)
         else:
-            hints.ask_for_advice(advice, after_seconds=1.0)
+            wakeups.request_advice(advice, after_seconds=1.0)
 
 
 def _answered_or_given_up(

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from scheduler.budgets.models import Budget, BudgetAction, BudgetPeriod, BudgetUnit
 from scheduler.clock import database_now
 from scheduler.events.models import Event
-from scheduler.hints import hint_round
+from scheduler.wakeups import request_round_on_commit
 from tenants.models import Tenant
 from tenants.selectors import Viewer
 
@@ -146,7 +146,7 @@ def budget_set(
         },
     )
     _look_at(budget, now)
-    hint_round()
+    request_round_on_commit()
 
 
 @transaction.atomic
@@ -155,7 +155,7 @@ def budget_remove(*, by: Viewer, tenant: Tenant) -> None:
     budget = Budget.objects.select_for_update().filter(tenant=tenant).first()
     if budget is not None:
         budget.delete()
-        hint_round()
+        request_round_on_commit()
 
 
 def watch_budgets() -> None:
@@ -181,7 +181,7 @@ def _look_at(budget: Budget, now: datetime) -> None:
         _tell(budget, reached, spent, now)
     budget.save()
     if budget.is_spent != was_spent and budget.action == BudgetAction.HOLD:
-        hint_round()
+        request_round_on_commit()
 
 
 def _tell(budget: Budget, percent: int, spent: float, now: datetime) -> None:

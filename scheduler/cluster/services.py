@@ -9,8 +9,8 @@ from django.db import transaction
 
 from scheduler.cluster.models import ClusterSettings
 from scheduler.cluster.selectors import cluster_settings
-from scheduler.hints import hint_round
 from scheduler.plugins import problems_with_placer, problems_with_policy
+from scheduler.wakeups import request_round_on_commit
 from tenants.errors import Invalid
 from tenants.selectors import Viewer
 
@@ -34,5 +34,5 @@ def cluster_settings_change(*, by: Viewer, changes: Mapping[str, Any]) -> dict[s
     row.save()
     after = cluster_settings()
     if after != before:
-        hint_round()
+        request_round_on_commit()
     return after

@@ -24,7 +24,6 @@ from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
 from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Snapshot
 from scheduler.core.round.reserve import SPARE
 from scheduler.events.models import Event
-from scheduler.hints import hint_round
 from scheduler.jobs.representations import publish_jobs
 from scheduler.rounds.copying import copy_rows, reserve_ids
 from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_queues
@@ -33,6 +32,7 @@ from scheduler.rounds.market import carry_out
 from scheduler.rounds.models import PolicyMemory
 from scheduler.rounds.regrade import problem_with_regrade, regrade
 from scheduler.rounds.representations import publish_round
+from scheduler.wakeups import request_round_on_commit
 from tenants.models import VirtualCluster
 
 # The task's name of each rank: rank by rank, as a job's replicas are numbered.
@@ -147,7 +147,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> Applied:
     write_queues(plan, tenants)
     _write_memory(snapshot, plan)
     if facts.dropped:
-        hint_round()
+        request_round_on_commit()
     # What rules did is tried again with the next tick: it may be refused for long.
     facts.dropped += carry_out(plan)
     write_lines(plan, tenants, at=at, dropped=facts.dropped)

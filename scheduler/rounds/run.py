@@ -14,13 +14,13 @@ from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan
 from scheduler.core.round.decide import decide
 from scheduler.core.round.gc_paused import gc_paused
-from scheduler.hints import ask_for_account, ask_for_forecast, ask_for_round_at
 from scheduler.rounds.apply import Applied, apply_plan
 from scheduler.rounds.circuit_breaker import CircuitBreaker
 from scheduler.rounds.leadership import Fenced, give_up, hold_fence, take_number
 from scheduler.rounds.models import Round, RoundState
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.solver import Budget, Limits, Solver
+from scheduler.wakeups import request_account, request_forecast, request_round_at
 
 log = logging.getLogger(__name__)
 
@@ -88,11 +88,11 @@ def _run(number: int) -> None:
         _record(plan, stored, applied)
         if plan.reasons:
             # Robust: that a forecast is not made must not fail what was committed.
-            transaction.on_commit(ask_for_forecast, robust=True)
-        transaction.on_commit(ask_for_account, robust=True)
+            transaction.on_commit(request_forecast, robust=True)
+        transaction.on_commit(request_account, robust=True)
         if plan.wake_at is not None and plan.wake_at > snapshot.now:
             wake = partial(
-                ask_for_round_at,
+                request_round_at,
                 plan.wake_at,
                 now=applied.at.timestamp(),
                 took_seconds=time.perf_counter() - began,

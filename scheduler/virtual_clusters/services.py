@@ -15,7 +15,6 @@ from scheduler.core.model.lifecycle import JOB_FINAL
 from scheduler.core.model.loan_terms import MARKET
 from scheduler.core.round.guarantees.binding import CELLS
 from scheduler.events.models import Event
-from scheduler.hints import hint_round
 from scheduler.jobs.models import Job
 from scheduler.jobs.selectors import SPARE_VIEW
 from scheduler.jobspec import did_you_mean
@@ -25,6 +24,7 @@ from scheduler.nodes.models import Gpu, GpuModel
 from scheduler.plugins import problems_with_placer, problems_with_policy, split_policy
 from scheduler.virtual_clusters.models import Restraint
 from scheduler.virtual_clusters.representations import least_seconds, publish_virtual_clusters
+from scheduler.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid, QuotaExceeded
 from tenants.models import (
     SLUG,
@@ -111,7 +111,7 @@ def virtual_cluster_delete(*, virtual_cluster: VirtualCluster, actor: str) -> No
     _check_market(virtual_cluster)
     _record(virtual_cluster, "virtual_cluster.deleted", actor=actor, before=_facts(virtual_cluster))
     virtual_cluster.delete()
-    hint_round()
+    request_round_on_commit()
 
 
 def lock_guarantees() -> None:
@@ -161,7 +161,7 @@ def _write(row: VirtualCluster, wanted: Wanted, *, actor: str, kind: str) -> Vir
     guarantees_set(row, wanted.guaranteed)
     _record(row, kind, actor=actor, before=before)
     publish_virtual_clusters([row.id])
-    hint_round()
+    request_round_on_commit()
     return row
 
 

@@ -60,8 +60,8 @@ def allot(live_server: Any, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> 
             data={"code": "fragmented"},
         )
     monkeypatch.setattr(history, "_read", None)
-    monkeypatch.setattr("scheduler.adviser.services.advice.ask_for_advice", advising.work_out)
-    monkeypatch.setattr("scheduler.adviser.services.anomalies.ask_for_comparison", comparisons.run_comparison)
+    monkeypatch.setattr("scheduler.adviser.services.advice.request_advice", advising.work_out)
+    monkeypatch.setattr("scheduler.adviser.services.anomalies.request_comparison", comparisons.run_comparison)
     monkeypatch.setattr("allot.commands.advice.PAUSE_SECONDS", 0.01)
 
     return signed_in(monkeypatch, str(live_server.url), make_token(make_user("olga", operator=True)), "vc")

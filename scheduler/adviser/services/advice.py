@@ -18,7 +18,7 @@ from scheduler.clock import database_now
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.sim.advice import AdviceError, Demands, minimum_of
-from scheduler.hints import ask_for_advice
+from scheduler.wakeups import request_advice
 from tenants.errors import Conflict, Invalid, NotFound
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
@@ -62,7 +62,7 @@ def advice_ask(*, viewer: Viewer, question: Mapping[str, Any]) -> Advice:
         )
         kept = Advice.objects.order_by("-number").values_list("number", flat=True)[:KEPT]
         Advice.objects.exclude(number__in=list(kept)).delete()
-        transaction.on_commit(lambda: ask_for_advice(str(row.id)))
+        transaction.on_commit(lambda: request_advice(str(row.id)))
     return row
 
 

@@ -7,8 +7,8 @@ from django.db.models import F
 
 from scheduler.adviser.models import AnomalyReport, WorkState
 from scheduler.clock import database_now
-from scheduler.hints import ask_for_comparison
 from scheduler.jobs.models import Job
+from scheduler.wakeups import request_comparison
 from tenants.errors import FieldError, Invalid, NotAllowed
 from tenants.models import Role, VirtualCluster
 from tenants.selectors import Viewer
@@ -38,7 +38,7 @@ def comparison_ask(*, viewer: Viewer, virtual_cluster: VirtualCluster, hours: fl
         virtual_cluster=virtual_cluster,
         defaults={"state": WorkState.WAITING, "asked_at": database_now(), "hours": hours, "problem": ""},
     )
-    transaction.on_commit(lambda: ask_for_comparison(virtual_cluster.name))
+    transaction.on_commit(lambda: request_comparison(virtual_cluster.name))
     return report
 
 

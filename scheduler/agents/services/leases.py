@@ -11,10 +11,10 @@ from scheduler.attempts.services.lifecycle import attempt_stop, part_exited
 from scheduler.attempts.services.steps import lock_jobs
 from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState
-from scheduler.hints import hint_round
 from scheduler.nodes.models import AgentService, Node, NodeState
 from scheduler.nodes.representations import publish_nodes
 from scheduler.nodes.services.changes import node_event
+from scheduler.wakeups import request_round_on_commit
 
 #: How often the server shows that agents are served, and how old the last time may be.
 PULSE_SECONDS = 1.0
@@ -90,7 +90,7 @@ def _node_lost(node: Node, *, at: datetime, last_report: datetime) -> None:
         message = "No report for longer than its lease; its jobs are queued again."
         node_event(node, "node.lost", at=at, actor="leases", why=message).save()
         publish_nodes([node.id])
-        hint_round()
+        request_round_on_commit()
     _parts_lost(node, at=at)
 
 

@@ -30,7 +30,6 @@ from scheduler.attempts.services.steps import lock_jobs
 from scheduler.attempts.services.training import training_note
 from scheduler.attempts.services.trials import TRIAL_VARIABLE
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState
-from scheduler.hints import hint_round
 from scheduler.metrics.services.storing import readings_store
 from scheduler.nodes.models import Gpu, GpuModel, Node, NodeState
 from scheduler.nodes.representations import publish_nodes
@@ -39,6 +38,7 @@ from scheduler.nodes.services.health import findings_apply
 from scheduler.nodes.services.isolation import refuse_unisolated
 from scheduler.speeds.services.measuring import measure
 from scheduler.stream import EVERYONE, log_group, on_commit, send
+from scheduler.wakeups import request_round_on_commit
 
 #: So that several reports may be lost before the lease is.
 _REPORTS_PER_LEASE = 6
@@ -111,7 +111,7 @@ def _node_back(node: Node, *, at: datetime) -> None:
     if changed.update(state=NodeState.READY, version=F("version") + 1):
         node_event(node, "node.ready", at=at, actor=f"node {node.name}").save()
         publish_nodes([node.id])
-        hint_round()
+        request_round_on_commit()
 
 
 @transaction.atomic
@@ -160,7 +160,7 @@ def _inventory_set(node: Node, boot: str, inventory: Inventory, *, at: datetime)
         message = f"{len(inventory.gpus)} {inventory.gpu_model}"
         node_event(node, "node.ready", at=at, actor=f"node {node.name}", why=message).save()
     publish_nodes([node.id])
-    hint_round()
+    request_round_on_commit()
 
 
 @transaction.atomic

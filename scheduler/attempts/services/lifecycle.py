@@ -33,9 +33,9 @@ from scheduler.core.model.lifecycle import (
     PartState,
     StopCause,
 )
-from scheduler.hints import hint_round
 from scheduler.jobs.models import Explanation, Job
 from scheduler.jobs.representations import publish_jobs
+from scheduler.wakeups import request_round_on_commit
 
 # What happens
 
@@ -234,7 +234,7 @@ class _Writer:
         if end.was_live:
             self._follow_on(job)
         publish_jobs([job.id])
-        hint_round()
+        request_round_on_commit()
 
     def _follow_on(self, job: Job) -> None:
         """A job that moved has left its old place: it starts in the new one, or needs it no more."""
@@ -287,7 +287,7 @@ def release_gpus(allocation: Allocation, *, at: datetime, node_id: int | None = 
     if gpus:
         for allocation_id in gpu_holds.successors_on(gpus):
             promote(allocation_id, at=at)
-        hint_round()
+        request_round_on_commit()
 
 
 def promote_overdue() -> None:

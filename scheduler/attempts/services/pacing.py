@@ -11,9 +11,9 @@ from datetime import timedelta
 from scheduler.attempts.models import Attempt, ProgressPoint
 from scheduler.clock import database_now
 from scheduler.core.building_blocks.pace import EVERY_SECONDS, Line, Pace
-from scheduler.hints import hint_round
 from scheduler.jobs.models import Job
 from scheduler.speeds.services.measuring import partners
+from scheduler.wakeups import request_round_on_commit
 
 
 def pace_note(attempt: Attempt, points: Sequence[ProgressPoint], *, is_last: bool) -> None:
@@ -38,7 +38,7 @@ def pace_note(attempt: Attempt, points: Sequence[ProgressPoint], *, is_last: boo
     job.pace = asdict(known)
     Job.objects.filter(id=job.id).update(pace=job.pace)
     if known.is_trusted(job.gpus) and not before.is_trusted(job.gpus):
-        hint_round()
+        request_round_on_commit()
 
 
 def pace_of(job: Job) -> Pace | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from scheduler.attempts.models import Attempt, ProgressPoint, TrainingProgress
 from scheduler.core.perf.training_reports import Line, Reported, Seen
-from scheduler.hints import hint_round
+from scheduler.wakeups import request_round_on_commit
 
 
 def training_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
@@ -29,7 +29,7 @@ def training_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
         return
     TrainingProgress.objects.update_or_create(job_id=attempt.job_id, defaults=_columns(known))
     if before.batch_size and known.batch_size != before.batch_size:
-        hint_round()
+        request_round_on_commit()
 
 
 def reported_of(row: TrainingProgress) -> Reported:

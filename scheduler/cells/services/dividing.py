@@ -27,10 +27,10 @@ from scheduler.core.cells.document import from_document, to_document
 from scheduler.core.cells.errors import Problem, SpecificationError
 from scheduler.core.lending.in_force import Guarantees
 from scheduler.events.models import Event
-from scheduler.hints import hint_round
 from scheduler.market.selectors import own_guarantees, problems_with_loans
 from scheduler.virtual_clusters.representations import publish_virtual_clusters
 from scheduler.virtual_clusters.services import guarantees_set, lock_guarantees, recorded_change
+from scheduler.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid
 from tenants.models import Guarantee, VirtualCluster
 
@@ -71,7 +71,7 @@ def cells_apply(*, document: Any, version: int, actor: str) -> InForce:
     )
     changed = _set_guarantees(before.layout, checked.layout, actor=actor)
     _record(before.version + 1, changed, actor=actor)
-    hint_round()
+    request_round_on_commit()
     return cells_in_force()
 
 

@@ -16,13 +16,13 @@ from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import JobState
 from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
 from scheduler.forecasts.models import WhatIf, WhatIfState
-from scheduler.hints import ask_for_answer
 from scheduler.jobs.models import Job
 from scheduler.jobs.selectors import job_get
 from scheduler.jobs.services.submission import Submission
 from scheduler.jobs.services.submission_facts import submission_facts
 from scheduler.jobspec import ANY_MODEL, Fields, did_you_mean
 from scheduler.nodes.models import GpuModel, Node
+from scheduler.wakeups import request_answer
 from tenants.errors import Conflict, FieldError, Invalid, NotAllowed, NotFound, TooManyRequests
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
@@ -48,7 +48,7 @@ def ask(*, viewer: Viewer, body: object) -> WhatIf:
     _count(viewer.user.pk)
     with transaction.atomic():
         row = WhatIf.objects.create(asked_by=viewer.user, asked_at=database_now(), question=question)
-        transaction.on_commit(lambda: ask_for_answer(str(row.id)))
+        transaction.on_commit(lambda: request_answer(str(row.id)))
     return row
 
 

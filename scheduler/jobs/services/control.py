@@ -14,12 +14,12 @@ from scheduler.attempts.services.steps import cancel_waiting_jobs, job_event, lo
 from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, JOB_FINAL, AttemptState, JobEvent, JobState
 from scheduler.deadlocks import repeated_on_deadlock
-from scheduler.hints import hint_round
 from scheduler.jobs.models import Job
 from scheduler.jobs.representations import publish_jobs, publish_new_jobs
 from scheduler.jobs.services.insertion import insert_jobs
 from scheduler.jobs.services.submission import Checked, Submission
 from scheduler.jobspec import JobSpec
+from scheduler.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid
 from tenants.models import Role, Tenant, VirtualCluster
 from tenants.selectors import Viewer
@@ -58,7 +58,7 @@ def _queue(submission: Submission, checked: Sequence[Checked], viewer: Viewer) -
     jobs = [_row(one.spec, tenant, virtual_clusters, viewer) for one in checked]
     insert_jobs(jobs, actor=viewer.actor)
     publish_new_jobs(jobs)
-    hint_round()
+    request_round_on_commit()
     return jobs
 
 
@@ -108,7 +108,7 @@ def job_cancel(*, job_id: int, actor: str) -> None:
     for attempt in live or planned:
         _cancel_attempt(attempt, job, actor=actor, at=at)
     publish_jobs([job.id])
-    hint_round()
+    request_round_on_commit()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ def jobs_cancel(*, viewer: Viewer, jobs: QuerySet[Job], most: int | None) -> Can
 def _cancel_waiting(ids: list[int], actor: str) -> set[int]:
     cancelled = cancel_waiting_jobs(ids, actor=actor)
     publish_jobs(cancelled)
-    hint_round()
+    request_round_on_commit()
     return set(cancelled)
 
 
@@ -190,7 +190,7 @@ def _set_held(job_id: int, *, held: bool, kind: str, actor: str) -> None:
     touch_job(job, held=held, message="")
     job_event(job, kind, at=database_now(), actor=actor).save()
     publish_jobs([job.id])
-    hint_round()
+    request_round_on_commit()
 
 
 def _require_unfinished(job: Job) -> None:

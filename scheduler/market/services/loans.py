@@ -10,7 +10,6 @@ from django.db.models import F, Sum
 from scheduler.clock import database_now
 from scheduler.core.model import loan_terms as core
 from scheduler.deadlocks import repeated_on_deadlock
-from scheduler.hints import hint_round
 from scheduler.market.models import Loan, OfferState, TransferKind
 from scheduler.market.representations import cost_of, in_credits, publish_offers
 from scheduler.market.selectors import lot_of, require_owner
@@ -19,6 +18,7 @@ from scheduler.market.services.offers import offer_close, open_offer
 from scheduler.market.services.records import record_loan
 from scheduler.market.services.terms import check_loan
 from scheduler.virtual_clusters.services import lock_guarantees
+from scheduler.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, NotFound
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
@@ -85,7 +85,7 @@ def loan_write(
         note=f"{in_credits(amount):,.12g} credits were paid" if amount else "",
         paid=in_credits(amount),
     )
-    hint_round()
+    request_round_on_commit()
     return loan
 
 
@@ -111,7 +111,7 @@ def loan_end(*, by: Viewer, loan_id: int) -> Loan:
         if refunded < due:
             note += f", not {in_credits(due):,.12g}: {loan.offer.lender.name} has no more"
     record_loan("end", loan, at=now, actor=by.actor, note=note, refunded=in_credits(refunded))
-    hint_round()
+    request_round_on_commit()
     return loan
 
 

@@ -9,12 +9,12 @@ from django.db.models import F
 from scheduler.clock import database_now
 from scheduler.core.model.loan_terms import Lot
 from scheduler.deadlocks import repeated_on_deadlock
-from scheduler.hints import hint_round
 from scheduler.market.models import MarketRule, Offer, OfferState
 from scheduler.market.selectors import require_owner
 from scheduler.market.services.records import record_offer
 from scheduler.market.services.terms import Terms, check_offer, lot_document
 from scheduler.virtual_clusters.services import lock_guarantees
+from scheduler.wakeups import request_round_on_commit
 from tenants.errors import Conflict, NotFound
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
@@ -70,7 +70,7 @@ def offer_write(
         made_at=now,
     )
     record_offer("offer", offer, at=now, actor=actor, round_number=round_number)
-    hint_round()
+    request_round_on_commit()
     return offer
 
 
@@ -82,7 +82,7 @@ def offer_withdraw(*, by: Viewer, offer: Offer) -> Offer:
     lock_guarantees()
     row = open_offer(offer.id)
     offer_close(row, OfferState.WITHDRAWN, at=database_now(), actor=by.actor)
-    hint_round()
+    request_round_on_commit()
     return row
 
 

@@ -9,12 +9,12 @@ from scheduler.clock import database_now
 from scheduler.core.lending.checking import problems
 from scheduler.core.model import loan_terms as core
 from scheduler.deadlocks import repeated_on_deadlock
-from scheduler.hints import hint_round
 from scheduler.market.models import MarketRule, Offer, OfferState, RuleKind
 from scheduler.market.selectors import own_guarantees, require_owner
 from scheduler.market.services.offers import offer_close
 from scheduler.market.services.terms import MOST_RULES, Terms, lot_document, problems_with_gpu_models, refused
 from scheduler.virtual_clusters.services import lock_guarantees
+from scheduler.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
@@ -61,7 +61,7 @@ def rule_make(*, by: Viewer, virtual_cluster: VirtualCluster, wanted: Lending | 
         row.kind, row.gpu_models = RuleKind.BORROW, sorted(set(wanted.gpu_models))
         row.most_gpus, row.waiting_seconds = wanted.most_gpus, wanted.waiting_seconds
     row.save(force_insert=True)
-    hint_round()
+    request_round_on_commit()
     return row
 
 
@@ -81,7 +81,7 @@ def rule_remove(*, by: Viewer, rule_id: int) -> None:
     made = Offer.objects.select_for_update(no_key=True, of=("self",)).select_related("lender")
     for offer in made.filter(rule=row, state=OfferState.OPEN).order_by("id"):
         offer_close(offer, OfferState.WITHDRAWN, at=now, actor=by.actor)
-    hint_round()
+    request_round_on_commit()
 
 
 def _check_lot(virtual_cluster: VirtualCluster, wanted: Lending) -> None:

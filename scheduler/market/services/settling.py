@@ -7,12 +7,12 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from scheduler.clock import database_now
-from scheduler.hints import hint_round
 from scheduler.market.models import Loan, Offer, OfferState
 from scheduler.market.services.credits import allowances_pay
 from scheduler.market.services.offers import offer_close
 from scheduler.market.services.records import record_loan
 from scheduler.virtual_clusters.services import lock_guarantees
+from scheduler.wakeups import request_round_on_commit
 
 #: In one transaction; the next tick goes on.
 _AT_ONCE = 200
@@ -31,7 +31,7 @@ def market_settle() -> None:
                 offer_close(offer, OfferState.EXPIRED, at=now, actor="")
             for loan in due.select_related("offer__lender", "borrower")[:_AT_ONCE]:
                 _settle(loan, is_over=loan.ends_at <= now)
-            hint_round()
+            request_round_on_commit()
     allowances_pay()
 
 

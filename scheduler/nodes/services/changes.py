@@ -6,9 +6,9 @@ from django.db.models import F
 
 from scheduler.clock import database_now
 from scheduler.events.models import Event
-from scheduler.hints import hint_round
 from scheduler.nodes.models import Node
 from scheduler.nodes.representations import publish_nodes
+from scheduler.wakeups import request_round_on_commit
 
 
 def node_locked(node: Node) -> Node:
@@ -22,7 +22,7 @@ def change_node(node: Node, kind: str, *, actor: str, why: str = "", **columns: 
     for name, value in columns.items():
         setattr(node, name, value)
     record_node(node, kind, actor=actor, why=why)
-    hint_round()
+    request_round_on_commit()
 
 
 def cordon_node(node: Node, *, actor: str, why: str, returns_itself: bool = False) -> None:

@@ -6,7 +6,6 @@ from django.db import IntegrityError, transaction
 
 from scheduler.attempts.models import AttemptPart, PartState
 from scheduler.clock import database_now
-from scheduler.hints import hint_round
 from scheduler.nodes.models import NODE_NAME, Node, NodeState
 from scheduler.nodes.services.changes import (
     change_node,
@@ -16,6 +15,7 @@ from scheduler.nodes.services.changes import (
     record_node,
     uncordon_node,
 )
+from scheduler.wakeups import request_round_on_commit
 from tenants import tokens
 from tenants.errors import Conflict, FieldError, Invalid
 
@@ -99,7 +99,7 @@ def node_remove(*, node: Node, actor: str) -> None:
         raise Conflict(f"Node {node.name} is part of the history of jobs; leave it cordoned.")
     node_event(node, "node.removed", at=database_now(), actor=actor, why=f"Was {node.name}.").save()
     node.delete()
-    hint_round()
+    request_round_on_commit()
 
 
 def _check_name(field: str, value: str) -> None:

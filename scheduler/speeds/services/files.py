@@ -9,11 +9,11 @@ from django.db import transaction
 from scheduler.clock import database_now
 from scheduler.core.perf.speed import Kind, Setting
 from scheduler.core.perf.tables import Key, Table, Written, read_table, write_csv, write_gavel
-from scheduler.hints import hint_round
 from scheduler.nodes.models import GpuModel
 from scheduler.speeds.models import SpeedCorrection
 from scheduler.speeds.services.on_record import read_knowledge
 from scheduler.speeds.services.rows import MOST_CORRECTIONS_PER_TENANT, Speeds, check_value, too_many
+from scheduler.wakeups import request_round_on_commit
 from tenants.errors import ApplicationError, FieldError, Invalid
 from tenants.models import Role, Tenant
 from tenants.selectors import Viewer
@@ -147,7 +147,7 @@ def _write(by: Viewer, tenant: Tenant, done: Import, reason: str) -> None:
         unique_fields=["tenant", "application", "gpu_model", "gpus", "spread", "partner"],
         update_fields=["value", "reason", "by", "at"],
     )
-    hint_round()
+    request_round_on_commit()
 
 
 def speeds_export(*, viewer: Viewer, tenant: Tenant, layout: str) -> str:

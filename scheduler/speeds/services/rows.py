@@ -12,10 +12,10 @@ from django.db import connection, transaction
 from scheduler.clock import database_now
 from scheduler.core.perf.knowledge import Knowledge
 from scheduler.core.perf.speed import LARGEST_RATIO, Kind, Setting, Speed, problem_with, too_far_apart
-from scheduler.hints import hint_round
 from scheduler.nodes.models import GpuModel
 from scheduler.speeds.models import SpeedCorrection, SpeedMeasurement
 from scheduler.speeds.services.on_record import read_knowledge
+from scheduler.wakeups import request_round_on_commit
 from tenants.errors import FieldError, Invalid, NotFound, QuotaExceeded
 from tenants.models import Role, Tenant
 from tenants.selectors import Viewer
@@ -177,7 +177,7 @@ def speed_correct(
         **wanted,
         defaults={"value": value, "reason": reason, "by": by.user, "at": database_now()},
     )
-    hint_round()
+    request_round_on_commit()
 
 
 @transaction.atomic
@@ -189,7 +189,7 @@ def speed_correction_remove(*, by: Viewer, tenant: Tenant, application: str, set
     if row is None:
         raise NotFound(f"There is no correction of {application} on {setting.gpu_model} in this setting.")
     row.delete()
-    hint_round()
+    request_round_on_commit()
 
 
 def check_value(
@@ -242,7 +242,7 @@ def price_set(*, by: Viewer, gpu_model: str, price_per_hour: float) -> None:
     before, row.price_per_hour = row.price_per_hour, price_per_hour
     if before != price_per_hour:
         row.save(update_fields=["price_per_hour"])
-        hint_round()
+        request_round_on_commit()
 
 
 def _json(value: Any) -> Any:

@@ -35,7 +35,7 @@ def _no_history(monkeypatch):
 def asked(monkeypatch, django_capture_on_commit_callbacks):
     """What workers were asked to work out."""
     ids = []
-    monkeypatch.setattr("scheduler.adviser.services.advice.ask_for_advice", ids.append)
+    monkeypatch.setattr("scheduler.adviser.services.advice.request_advice", ids.append)
     return ids
 
 
@@ -220,7 +220,7 @@ def test_what_nobody_works_out_is_given_up(operator):
 
 def test_members_have_their_virtual_cluster_compared(asked, monkeypatch, django_capture_on_commit_callbacks):
     names = []
-    monkeypatch.setattr("scheduler.adviser.services.anomalies.ask_for_comparison", names.append)
+    monkeypatch.setattr("scheduler.adviser.services.anomalies.request_comparison", names.append)
     member, viewer = make_user("mia"), make_user("val")
     tenant = make_tenant("vision", members={member: "member", viewer: "viewer"})
     make_vc("research", members=[tenant])

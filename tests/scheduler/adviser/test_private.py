@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from scheduler import hints, tasks
+from scheduler import tasks, wakeups
 from scheduler.adviser.services import comparisons
 from scheduler.adviser.services.anomalies import outdated
 from scheduler.adviser.services.past import read_past
@@ -38,9 +38,9 @@ def _no_history(monkeypatch):
 def asked(monkeypatch, django_capture_on_commit_callbacks):
     """The virtual clusters whose comparison was asked for."""
     names = []
-    monkeypatch.setattr(hints, "ask_for_comparison", lambda name, **_: names.append(name))
+    monkeypatch.setattr(wakeups, "request_comparison", lambda name, **_: names.append(name))
     monkeypatch.setattr(
-        "scheduler.adviser.services.anomalies.ask_for_comparison", lambda name: names.append(name)
+        "scheduler.adviser.services.anomalies.request_comparison", lambda name: names.append(name)
     )
     return names
 

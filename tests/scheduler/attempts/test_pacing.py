@@ -50,7 +50,9 @@ def known(attempt: Attempt) -> core.Job:
 def hints(monkeypatch) -> list[str]:
     """One entry for each early round that is asked for because a run time is known."""
     asked: list[str] = []
-    monkeypatch.setattr("scheduler.attempts.services.pacing.hint_round", lambda: asked.append("round"))
+    monkeypatch.setattr(
+        "scheduler.attempts.services.pacing.request_round_on_commit", lambda: asked.append("round")
+    )
     return asked
 
 

@@ -34,7 +34,9 @@ def training(attempt: Attempt) -> Training | None:
 def hints(monkeypatch) -> list[str]:
     """One entry for each early round that is asked for because of a batch size."""
     asked: list[str] = []
-    monkeypatch.setattr("scheduler.attempts.services.training.hint_round", lambda: asked.append("round"))
+    monkeypatch.setattr(
+        "scheduler.attempts.services.training.request_round_on_commit", lambda: asked.append("round")
+    )
     return asked
 
 

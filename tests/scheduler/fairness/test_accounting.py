@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scheduler import hints, tasks
+from scheduler import tasks, wakeups
 from scheduler.core.model import codec
 from scheduler.core.model.snapshot import Member, Snapshot, VirtualCluster
 from scheduler.fairness import services as fairness_services
@@ -168,15 +168,17 @@ def test_real_rounds_are_accounted_for_and_asked_for():
 def test_a_round_asks_for_an_account_and_a_thousand_of_them_cost_one(
     monkeypatch, django_capture_on_commit_callbacks
 ):
-    with hints._redis() as client:
+    with wakeups._redis() as client:
         client.delete("allot:account-hinted", "allot:account-recent")
     sent = []
-    monkeypatch.setattr(hints.current_app, "send_task", lambda name, **options: sent.append((name, options)))
+    monkeypatch.setattr(
+        wakeups.current_app, "send_task", lambda name, **options: sent.append((name, options))
+    )
     with django_capture_on_commit_callbacks(execute=True):
         number = run_round()
-    hints.ask_for_account()
+    wakeups.request_account()
     assert sent == [("scheduler.tasks.account_for_rounds", {"countdown": None})]
     tasks.account_for_rounds()
     assert FairnessProgress.objects.get().round_number == number
-    hints.ask_for_account()
+    wakeups.request_account()
     assert 0 < sent[1][1]["countdown"] <= 2

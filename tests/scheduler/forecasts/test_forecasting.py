@@ -6,7 +6,7 @@ import pytest
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.utils import timezone
 
-from scheduler import hints, pruning, tasks
+from scheduler import pruning, tasks, wakeups
 from scheduler.forecasts.services import forecasting, history
 from scheduler.forecasts.services.forecasting import prediction_of, run_forecast, steadied
 from scheduler.models import Attempt, Forecast, Leadership
@@ -173,12 +173,12 @@ class TestTask:
 
     @pytest.fixture(autouse=True)
     def sent(self, monkeypatch):
-        with hints._redis() as client:
+        with wakeups._redis() as client:
             for key in client.scan_iter("allot:forecast*"):
                 client.delete(key)
         sent = []
         monkeypatch.setattr(
-            hints.current_app, "send_task", lambda name, **options: sent.append((name, options))
+            wakeups.current_app, "send_task", lambda name, **options: sent.append((name, options))
         )
         return sent
 
@@ -197,13 +197,13 @@ class TestTask:
 
     def test_a_thousand_wishes_cost_one_forecast(self, sent):
         for _ in range(1_000):
-            hints.ask_for_forecast()
+            wakeups.request_forecast()
         assert len(sent) == 1
 
     def test_the_next_one_keeps_a_distance_that_grows_with_its_cost(self, vision, sent, monkeypatch):
         monkeypatch.setattr(forecasting, "run_forecast", lambda: 4.0)
         tasks.forecast()
-        hints.ask_for_forecast()
+        wakeups.request_forecast()
         ((_, options),) = sent
         assert 35 < options["countdown"] <= 40
 
@@ -213,14 +213,14 @@ class TestTask:
 
         monkeypatch.setattr(forecasting, "run_forecast", never)
         tasks.forecast()
-        hints.ask_for_forecast()
+        wakeups.request_forecast()
         ((_, options),) = sent
         assert options["countdown"] > 400
 
     def test_only_one_is_made_at_a_time(self, monkeypatch):
         made = []
         monkeypatch.setattr(forecasting, "run_forecast", lambda: made.append(1) or 0.0)
-        with hints.forecasting() as is_mine:
+        with wakeups.forecasting() as is_mine:
             assert is_mine
             tasks.forecast()
         assert made == []
@@ -228,7 +228,7 @@ class TestTask:
         assert made == [1]
 
     def test_a_question_waits_for_its_turn(self, sent):
-        with hints.forecasting():
+        with wakeups.forecasting():
             tasks.answer_what_if("5d5f5f7e-0000-4000-8000-000000000000")
         ((name, options),) = sent
         assert (name, options["countdown"]) == ("scheduler.tasks.answer_what_if", 0.3)

@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from scheduler import hints
+from scheduler import wakeups
 from scheduler.agents.services.reports import desired_parts
 from scheduler.attempts.services.lifecycle import part_exited, part_running, release_gpus
 from scheduler.core.building_blocks.growing import SETTLED_SECONDS
@@ -272,7 +272,7 @@ def test_a_stopping_gang_gives_its_gpus_back_node_by_node(research):
 @pytest.fixture
 def rounds_asked_for(monkeypatch) -> list[float]:
     """After how many seconds rounds were asked for; none is due at first."""
-    with hints._redis() as client:
+    with wakeups._redis() as client:
         client.delete("allot:round-due")
     waits = []
 
@@ -280,7 +280,7 @@ def rounds_asked_for(monkeypatch) -> list[float]:
         if name == "scheduler.tasks.run_round":
             waits.append(countdown)
 
-    monkeypatch.setattr(hints.current_app, "send_task", send)
+    monkeypatch.setattr(wakeups.current_app, "send_task", send)
     return waits
 
 
@@ -304,5 +304,5 @@ def test_a_round_is_asked_for_when_a_lease_ends_unless_a_tick_comes_first(
 
 def test_only_the_earliest_round_is_due_and_rounds_that_take_long_keep_their_distance(rounds_asked_for):
     for instant, took in ((103.0, 0.01), (104.0, 0.01), (102.0, 0.01), (101.0, 0.15), (101.0, 0.6)):
-        hints.ask_for_round_at(instant, now=100.0, took_seconds=took)
+        wakeups.request_round_at(instant, now=100.0, took_seconds=took)
     assert rounds_asked_for == [3.0, 2.0, 1.5]

@@ -46,13 +46,13 @@ _ACCOUNT_RECENT = "allot:account-recent"
 _ACCOUNT_DISTANCE_SECONDS = 2.0
 
 
-def hint_round() -> None:
+def request_round_on_commit() -> None:
     """Once this transaction is committed, let a round start at once unless one is already asked for."""
     # Robust: a Redis that is away must not fail what was committed; the next tick does the work.
-    transaction.on_commit(ask_for_round, robust=True)
+    transaction.on_commit(request_round, robust=True)
 
 
-def ask_for_round() -> None:
+def request_round() -> None:
     if not _redis().set(_HINTED, 1, nx=True, px=_EXPIRES_MS + _DISTANCE_MS):
         return
     # Negative when there was no round recently.
@@ -60,7 +60,7 @@ def ask_for_round() -> None:
     current_app.send_task("scheduler.tasks.run_round", countdown=wait_ms / 1_000 if wait_ms > 0 else None)
 
 
-def ask_for_round_at(instant: float, *, now: float, took_seconds: float) -> None:
+def request_round_at(instant: float, *, now: float, took_seconds: float) -> None:
     """Let a round start at an instant that a plan waits for, unless a tick comes first; it took so long.
 
     Without it a lease would end up to a tick late. One such round is due at a time, the earliest.
@@ -80,7 +80,7 @@ def round_begins() -> None:
     _redis().set(_RECENT, 1, px=_DISTANCE_MS)
 
 
-def ask_for_forecast() -> None:
+def request_forecast() -> None:
     """Let the waiting jobs' starts be foreseen soon; a thousand such wishes cost one forecast."""
     wait_ms = max(0, _redis().pttl(_FORECAST_RECENT))
     if _redis().set(_FORECAST_HINTED, 1, nx=True, px=wait_ms + 10_000):
@@ -99,7 +99,7 @@ def forecast_took(seconds: float) -> None:
     _redis().set(_FORECAST_RECENT, 1, px=int(distance * 1_000))
 
 
-def ask_for_account() -> None:
+def request_account() -> None:
     """Let the newest rounds be accounted for soon; a thousand such wishes cost one account."""
     wait_ms = max(0, _redis().pttl(_ACCOUNT_RECENT))
     if _redis().set(_ACCOUNT_HINTED, 1, nx=True, px=wait_ms + 10_000):
@@ -131,17 +131,17 @@ def forecasting(*, most_ms: int = _FORECASTING_MS) -> Iterator[bool]:
             _redis().delete(_FORECASTING)
 
 
-def ask_for_answer(question: str, *, after_seconds: float | None = None) -> None:
+def request_answer(question: str, *, after_seconds: float | None = None) -> None:
     """Have a what-if question answered."""
     current_app.send_task("scheduler.tasks.answer_what_if", args=[question], countdown=after_seconds)
 
 
-def ask_for_comparison(virtual_cluster: str, *, after_seconds: float | None = None) -> None:
+def request_comparison(virtual_cluster: str, *, after_seconds: float | None = None) -> None:
     """Have a virtual cluster compared with its private cluster."""
     name = "scheduler.tasks.compare_with_private"
     current_app.send_task(name, args=[virtual_cluster], countdown=after_seconds)
 
 
-def ask_for_advice(advice: str, *, after_seconds: float | None = None) -> None:
+def request_advice(advice: str, *, after_seconds: float | None = None) -> None:
     """Have it worked out which cells each virtual cluster should get."""
     current_app.send_task("scheduler.tasks.advise", args=[advice], countdown=after_seconds)
