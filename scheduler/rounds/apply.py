@@ -25,12 +25,12 @@ from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Snapshot
 from scheduler.core.round.reserve import SPARE
 from scheduler.events.models import Event
 from scheduler.jobs.representations import publish_jobs
+from scheduler.rounds.change_guarantee import change_guarantee, problem_with_regrade
 from scheduler.rounds.copying import copy_rows, reserve_ids
 from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_queues
 from scheduler.rounds.ledger import write_lines
 from scheduler.rounds.market import carry_out
 from scheduler.rounds.models import PolicyMemory
-from scheduler.rounds.regrade import problem_with_regrade, regrade
 from scheduler.rounds.representations import publish_round
 from scheduler.wakeups import request_round_on_commit
 from tenants.models import VirtualCluster
@@ -139,7 +139,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> Applied:
         _stop(action, facts, at=at, actor=actor)
     for action in _regrades_that_hold(changes, facts):
         assert action.allocation is not None
-        regrade(action, facts.attempts[action.allocation], at=at, actor=actor)
+        change_guarantee(action, facts.attempts[action.allocation], at=at, actor=actor)
     # A move's own old place counts as being left; read holders only now that the stops are done.
     started = _start_all(_starts_that_hold(changes, stops, facts), facts, plan, at=at, actor=actor)
     tenants = {job.id: job.tenant for job in snapshot.jobs}

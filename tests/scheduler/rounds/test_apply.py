@@ -228,7 +228,7 @@ def test_memory_is_kept_by_view():
     assert read_snapshot(10).memory == {"research": {"passes": [2]}}
 
 
-def regrade(attempt, *, guaranteed: bool) -> Action:
+def change_guarantee(attempt, *, guaranteed: bool) -> Action:
     return Action(
         kind=ActionKind.REGRADE,
         jobs=(attempt.job_id,),
@@ -243,7 +243,7 @@ def regrade(attempt, *, guaranteed: bool) -> Action:
 def test_a_guarantee_lapses_and_returns_while_the_job_runs_on():
     attempt = make_attempt(make_job(), gpus_of(make_node(gpus=1)))
     for guaranteed, kind in ((False, "guarantee.lapsed"), (True, "guarantee.returned")):
-        applied = apply_plan(read_snapshot(9), plan(regrade(attempt, guaranteed=guaranteed)))
+        applied = apply_plan(read_snapshot(9), plan(change_guarantee(attempt, guaranteed=guaranteed)))
         assert (applied.dropped, applied.kept, applied.stopped) == ([], 1, 0)
         attempt.refresh_from_db()
         assert (attempt.state, attempt.allocation.guaranteed) == ("running", guaranteed)
@@ -261,9 +261,9 @@ def test_a_guarantee_is_not_regraded_when_the_job_moved_on_meanwhile():
     snapshot = read_snapshot(9)
     attempt.job.version += 1
     attempt.job.save()
-    applied = apply_plan(snapshot, plan(regrade(attempt, guaranteed=False)))
+    applied = apply_plan(snapshot, plan(change_guarantee(attempt, guaranteed=False)))
     assert applied.dropped[0]["kind"] == "regrade"
-    applied = apply_plan(read_snapshot(9), plan(regrade(attempt, guaranteed=True)))
+    applied = apply_plan(read_snapshot(9), plan(change_guarantee(attempt, guaranteed=True)))
     assert "so already" in applied.dropped[0]["why"]
     attempt.allocation.refresh_from_db()
     assert attempt.allocation.guaranteed
