@@ -12,6 +12,9 @@ from tenants.errors import FieldError
 
 _KINDS: dict[Any, tuple[type, ...]] = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
 
+#: In `Parameter` a field is called `type`.
+_Class = type
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
@@ -21,7 +24,7 @@ class Parameter:
     type: str
     default: Any
     #: What a value, or each entry of a list, is an instance of.
-    kinds: tuple[type, ...]
+    kinds: tuple[_Class, ...]
     #: The only values that it takes, where they can be listed.
     choices: tuple[Any, ...] = ()
 

@@ -67,7 +67,9 @@ def _rows(statement: str, value: int | str) -> list[tuple[Any, ...]]:
 
 def _user(rows: Sequence[tuple[Any, ...]]) -> User:
     user: User = _instance(User, rows[0][_USER_BEGINS:_TOKEN_BEGINS])
-    user.held = tuple(Held(tenant_id, tenant, Role(role)) for tenant_id, tenant, role, *_ in rows if role)
+    held = tuple(Held(tenant_id, tenant, Role(role)) for tenant_id, tenant, role, *_ in rows if role)
+    # No column: `tenants.selectors.viewer_of` takes it from there, and asks nothing more.
+    user.held = held  # type: ignore[attr-defined]
     return user
 
 

@@ -207,9 +207,9 @@ return tostring(turn - now)
 
 def _count(guesser: Guesser, most_seconds: float) -> float:
     """Return in how many seconds it is the guess's turn; it is counted unless that is more than the most."""
-    limits = [FREE_GUESSES, FREE_GUESSES_UNDER_ATTACK, FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS]
-    attacks = [ATTACK_FROM_ADDRESS, ATTACK_ON_NAME, PACE_SECONDS]
-    memory = [most_seconds, FORGET_SECONDS, MOST_REMEMBERED, _ALL, _PREFIX]
+    limits: list[float] = [FREE_GUESSES, FREE_GUESSES_UNDER_ATTACK, FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS]
+    attacks: list[float] = [ATTACK_FROM_ADDRESS, ATTACK_ON_NAME, PACE_SECONDS]
+    memory: list[float | str] = [most_seconds, FORGET_SECONDS, MOST_REMEMBERED, _ALL, _PREFIX]
     return float(_redis().eval(_COUNT, len(guesser), *guesser, *limits, *attacks, *memory))
 
 

@@ -42,5 +42,5 @@ def split(text: str, prefix: str) -> tuple[str, str] | None:
     return parts[1], parts[2]
 
 
-def matches(secret: str, digest: bytes) -> bool:
+def matches(secret: str, digest: bytes | memoryview) -> bool:
     return hmac.compare_digest(digest_of(secret), bytes(digest))

@@ -46,6 +46,12 @@ GONE = {
         "homeless": "orphaned",
     },
     "scheduler": {
+        "ask_for_forecast": "request_forecast",
+        "ask_for_round": "request_round",
+        "courier": "sender",
+        "hint_round": "request_round_on_commit",
+        "tell_and_send": "dispatch",
+        "turns_of": "time_slices_of",
         "Overruns": "CircuitBreaker",
         "deed": "mutation",
         "put_off": "gc_paused",

@@ -44,14 +44,15 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
 handler = Handler()
 dashboard = ProtocolTypeRouter(
     {
-        "http": BodyLimit(handler, limit_bytes=settings.DATA_UPLOAD_MAX_MEMORY_SIZE),
+        # Its messages are only read there.
+        "http": BodyLimit(handler, limit_bytes=settings.DATA_UPLOAD_MAX_MEMORY_SIZE),  # type: ignore[arg-type]
         "websocket": URLRouter(
             [
-                path("ws/live", live(LiveConsumer.as_asgi())),
+                path("ws/live", live(LiveConsumer.as_asgi())),  # type: ignore[arg-type]  # of Channels: an application, not a view
                 path("ws/agent", AgentConsumer.as_asgi()),
-                path("ws/jobs/<int:job_id>/session", live(UserSession.as_asgi())),
+                path("ws/jobs/<int:job_id>/session", live(UserSession.as_asgi())),  # type: ignore[arg-type]  # of Channels: an application, not a view
                 path("ws/agent/sessions/<uuid:session_id>", AgentSession.as_asgi()),
-                path("<path:rest>", nothing_here),
+                path("<path:rest>", nothing_here),  # type: ignore[arg-type]  # of Channels: an application, not a view
             ]
         ),
     }

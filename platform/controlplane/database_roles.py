@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import make_conninfo
 
 from controlplane import server_urls
 
@@ -42,12 +42,13 @@ def prepare(administrator_url: str, owner_url: str, application_url: str) -> Non
     owner, application = server_urls.database(owner_url), server_urls.database(application_url)
     if owner["NAME"] != application["NAME"]:
         raise ValueError(f"the owner's database is {owner['NAME']}, the application's {application['NAME']}")
-    administrator = conninfo_to_dict(administrator_url)
-    with closing(psycopg.connect(**administrator | {"dbname": "postgres"}, autocommit=True)) as connection:
+    administrator = make_conninfo(administrator_url, dbname="postgres")
+    with closing(psycopg.connect(administrator, autocommit=True)) as connection:
         for role in (owner, application):
             _role(connection, role["USER"], role["PASSWORD"])
         _database(connection, owner["NAME"], owner["USER"], application["USER"])
-    with closing(psycopg.connect(**administrator | {"dbname": owner["NAME"]})) as connection, connection:
+    shared = make_conninfo(administrator_url, dbname=owner["NAME"])
+    with closing(psycopg.connect(shared)) as connection, connection:
         _take_over(connection, owner["USER"])
 
 
@@ -103,4 +104,4 @@ def _take_over(connection: Connection, owner: str) -> None:
     for kind, name in others:
         # Names from the catalogue, quoted by it.
         statement = f"ALTER {kind} {name} OWNER TO {{}}"
-        connection.execute(sql.SQL(statement).format(sql.Identifier(owner)))  # type: ignore[arg-type]
+        connection.execute(sql.SQL(statement).format(sql.Identifier(owner)))

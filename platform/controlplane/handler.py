@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from functools import cache
 from io import BytesIO
-from typing import IO
+from typing import IO, Any
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -18,7 +18,7 @@ from django.core import signals
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
 from django.db import close_old_connections
-from django.http import FileResponse, HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.http import FileResponse, HttpRequest
 from django.urls import URLResolver, get_resolver, set_script_prefix
 
 from controlplane import rights
@@ -47,7 +47,9 @@ class Handler(ASGIHandler):
     def load_middleware(self, is_async: bool = False) -> None:
         super().load_middleware(is_async=False)
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle(  # type: ignore[override]  # messages are mutable here, and only read there
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         try:
             body = await self.read_body(receive)
         except RequestAborted:
@@ -64,9 +66,9 @@ class Handler(ASGIHandler):
             await refuse(send, 429, "too_many_requests", str(error), error.headers())
             return
         if not response.streaming:
-            await self.send_response(response, send)
+            await self.send_response(response, send)  # type: ignore[arg-type]  # messages are mutable here, and only read there
 
-    async def _in_turn(self, scope: Scope, asked: bytes, receive: Receive, send: Send) -> HttpResponseBase:
+    async def _in_turn(self, scope: Scope, asked: bytes, receive: Receive, send: Send) -> Any:
         """Answer when it is the caller's turn; what streams has been sent by then."""
         lane = self._lane_of(scope["path"])
         async with lane.turn(self.callers.of(scope)) as turn:
@@ -83,10 +85,14 @@ class Handler(ASGIHandler):
             return self.agents
         return self.heavy if heavy_paths(settings.ROOT_URLCONF).match(path) else self.others
 
-    def _answer(self, scope: Scope, body: IO[bytes]) -> HttpResponseBase:
-        """Return the response: closed, with all that its request held, unless it is yet to be streamed."""
+    def _answer(self, scope: Scope, body: IO[bytes]) -> Any:
+        """Return the response: closed, with all that its request held, unless it is yet to be streamed.
+
+        `caller` and `reader` are attributes of ours.
+        """
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=type(self), scope=scope)
+        response: Any
         request, response = self.create_request(scope, body)
         if request is not None:
             response = self.get_response(request)
@@ -103,13 +109,11 @@ class Handler(ASGIHandler):
         response.reader = rights.reader_of(request, response) if request is not None else None
         return response
 
-    async def _stream(
-        self, response: StreamingHttpResponse, lane: Lane, receive: Receive, send: Send
-    ) -> None:
+    async def _stream(self, response: Any, lane: Lane, receive: Receive, send: Send) -> None:
         """Send the response piece by piece, as long as there is somebody who reads it, and may."""
         if not response.is_async:
             response.streaming_content = _in_lane(lane, iter(response.streaming_content))
-        sending = asyncio.ensure_future(self.send_response(response, send))
+        sending = asyncio.ensure_future(self.send_response(response, send))  # type: ignore[arg-type]
         # After its body a request has nothing to say but that it is gone.
         tasks = [sending, asyncio.ensure_future(receive())]
         if response.reader is not None:

@@ -107,7 +107,8 @@ def prune() -> int:
 def _caller(request: HttpRequest) -> User | None:
     wrapped = Request(request)
     for kind in api_settings.DEFAULT_AUTHENTICATION_CLASSES:
-        authentication: BaseAuthentication = kind()
+        # The setting names classes; what one gets from it are the classes.
+        authentication: BaseAuthentication = kind()  # type: ignore[operator]
         try:
             signed_in = authentication.authenticate(wrapped)
         except (APIException, ApplicationError):

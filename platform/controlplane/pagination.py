@@ -29,9 +29,7 @@ class NewestFirst(BasePagination):
     page_size = 50
     max_page_size = 200
 
-    def paginate_queryset(
-        self, queryset: QuerySet, request: Request, view: APIView | None = None
-    ) -> list[Model]:
+    def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> list[Any]:
         self.request = request
         self.column = getattr(view, "ordering", "-id")
         size = self._page_size(request)

@@ -39,7 +39,8 @@ def database(url: str) -> dict[str, Any]:
         raise ValueError(f"names no database; it must look like {DATABASE_EXAMPLE}")
     if options.get("sslmode", "prefer") not in _SSL_MODES:
         raise ValueError(f"sslmode={options['sslmode']} is unknown; use one of {', '.join(_SSL_MODES)}")
-    _require_files({key: options[key] for key in _DATABASE_FILES if options.get(key, "system") != "system"})
+    stated = {key: str(options[key]) for key in _DATABASE_FILES if key in options}
+    _require_files({key: path for key, path in stated.items() if path != "system"})
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": name,

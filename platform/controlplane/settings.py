@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from controlplane import server_urls
-from controlplane.config import DASHBOARD, EXAMPLES, MAIL_PORTS, config
+from controlplane.config import DASHBOARD, EXAMPLES, MAIL_PORTS, config, home
 
 CONFIG = config()
 
@@ -44,6 +44,9 @@ MIDDLEWARE = [
     # Last: it needs to know who asks, and wraps the view in the transaction of its answer.
     "controlplane.idempotency.IdempotencyMiddleware",
 ]
+
+#: Where what the platform writes is kept.
+ALLOT_HOME = home()
 
 ROOT_URLCONF = "controlplane.urls"
 ASGI_APPLICATION = "controlplane.asgi.application"

@@ -37,7 +37,8 @@ class Settings(uvicorn.Config):
         # Whoever computes lets others have the interpreter after 1 ms and not 5: a report or a small read
         # asks for it many times, and would wait that long each time while four searches are under way.
         sys.setswitchinterval(0.001)
-        if (manager := multiprocessing.parent_process()) is not None:
+        manager = multiprocessing.parent_process()
+        if manager is not None and manager.pid is not None:
             # Or it would listen on when its manager is killed.
             end_with_parent(manager.pid, signal.SIGKILL)
 

@@ -1,5 +1,7 @@
 """Attempts, an attempt's part on each node, the GPUs that they hold, and their progress."""
 
+from enum import StrEnum
+
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
@@ -10,7 +12,7 @@ from scheduler.nodes.models import Gpu, Node
 from tenants.models import VirtualCluster
 
 
-def _labelled(states: type) -> list[tuple[str, str]]:
+def _labelled(states: type[StrEnum]) -> list[tuple[str, str]]:
     return [(state.value, state.name.replace("_", " ").title()) for state in states]
 
 

@@ -1,7 +1,8 @@
 """Attempts as whole objects of the API: REST answers and the live stream send these."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from nodeagent.messages import Turn
 from scheduler.attempts.models import Attempt, AttemptPart
@@ -65,7 +66,7 @@ def _attempt(attempt: Attempt, placement: list[Representation], turn: Turn | Non
     }
 
 
-def _part(part: Representation) -> Representation:
+def _part(part: Mapping[str, Any]) -> Representation:
     return {
         "node": part["node__name"],
         "node_id": part["node_id"],

@@ -70,7 +70,8 @@ def period_of(period: str, at: datetime) -> Period:
 
 def used(tenant: Tenant, unit: str, since: datetime, until: datetime) -> float:
     """Return the GPU-hours that a tenant's jobs held in a time, or what they cost."""
-    values = {"tenant": tenant.pk, "since": since, "until": until, "by_price": unit == BudgetUnit.COST}
+    by_price = unit == BudgetUnit.COST
+    values: dict[str, Any] = {"tenant": tenant.pk, "since": since, "until": until, "by_price": by_price}
     with connection.cursor() as cursor:
         cursor.execute(_USED, values)
         return float(cursor.fetchone()[0])

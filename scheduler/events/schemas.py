@@ -14,7 +14,7 @@ class Event(serializers.Serializer):
     to = serializers.CharField(allow_blank=True)
     actor = serializers.CharField(allow_blank=True)
     message = serializers.CharField(allow_blank=True)
-    data = serializers.DictField()
+    data = serializers.DictField()  # type: ignore[assignment]  # taken off the class by the framework
     job = serializers.IntegerField(allow_null=True)
     node = serializers.IntegerField(allow_null=True)
     tenant = serializers.CharField(allow_null=True)

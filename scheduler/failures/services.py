@@ -148,7 +148,7 @@ def rules_try(*, log: str, exit_code: int, rules: object = None) -> dict[str, An
 
 def first_match(rules: Sequence[SiteRule], text: str) -> SiteRule | None:
     """Return the first rule whose pattern is found in the text. Raises GivenUp."""
-    wanted = {
+    wanted: dict[str, Any] = {
         "patterns": [rule.pattern for rule in rules],
         "text": text[-TEXT_CHARACTERS_MOST:].replace("\0", " "),
     }

@@ -34,7 +34,8 @@ def may_see(viewer: Viewer, tenant: str) -> bool:
 
 def tenants_seen(viewer: Viewer, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the viewer's tenants by name, and all others as one."""
-    mine, others = [], []
+    mine: list[Mapping[str, Any]] = []
+    others: list[Mapping[str, Any]] = []
     for row in rows:
         (mine if may_see(viewer, row["tenant"]) else others).append(row)
     shown = []
@@ -72,7 +73,7 @@ def samples_visible(viewer: Viewer, virtual_cluster: str) -> QuerySet[FairnessSa
     return samples if viewer.is_operator else samples.filter(tenant__in=viewer.tenant_names)
 
 
-def samples_of_others(viewer: Viewer, virtual_cluster: str) -> QuerySet[FairnessSample, dict[str, Any]]:
+def samples_of_others(viewer: Viewer, virtual_cluster: str) -> QuerySet[FairnessSample, Any]:
     """Return one row a minute, the oldest first: the sums of all tenants that are not the viewer's."""
     samples = FairnessSample.objects.filter(virtual_cluster=virtual_cluster)
     samples = samples.none() if viewer.is_operator else samples.exclude(tenant__in=viewer.tenant_names)

@@ -96,7 +96,7 @@ class _Books:
         self._before = self.at.timestamp() if self.at is not None else None
         seconds = counted_seconds(self._before, snapshot.now, snapshot.round_seconds)
         account = account_of(snapshot, self._contention)
-        self.at = datetime.fromtimestamp(snapshot.now, UTC)
+        self.at = _instant(snapshot.now)
         self._contention = {name: division.memory for name, division in account.divisions.items()}
         self._states = [
             self._enter(name, division, account, seconds) for name, division in account.divisions.items()
@@ -120,7 +120,7 @@ class _Books:
             self._note_envy((name, tenant), now, envy[tenant])
         return FairnessState(
             virtual_cluster=name,
-            at=self.at,
+            at=_instant(now),
             round_number=account.snapshot.round_number,
             policy=division.virtual_cluster.policy,
             tenants=[
@@ -202,7 +202,7 @@ class _Books:
             row = FairnessViolation(
                 virtual_cluster=key[0],
                 tenant=key[1],
-                began_at=self.at,
+                began_at=_instant(account.snapshot.now),
                 worst=gain,
                 round_number=account.snapshot.round_number,
             )
@@ -280,6 +280,10 @@ def _rates(standing: Standing) -> dict[str, float]:
         "here_gpu_seconds": standing.speed_here,
         "alone_gpu_seconds": standing.speed_alone,
     }
+
+
+def _instant(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _total(gpus: Mapping[str, float]) -> float:

@@ -282,5 +282,5 @@ class JobEvents(ListAPIView):
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return self.get_paginated_response(
-            event_representations.events(self.paginate_queryset(self.get_queryset()), viewer(request))
+            event_representations.events(self.paginate_queryset(self.get_queryset()) or (), viewer(request))
         )

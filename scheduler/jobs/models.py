@@ -1,5 +1,7 @@
 """Jobs, why they wait, and in which order."""
 
+from enum import StrEnum
+
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
@@ -10,7 +12,8 @@ from scheduler.core.model.lifecycle import JOB_FINAL, JobState
 from tenants.models import Tenant, VirtualCluster
 
 
-def choices_of(states: type) -> list[tuple[str, str]]:
+def choices_of(states: type[StrEnum]) -> list[tuple[str, str]]:
+    """Return the states as a column's choices."""
     return [(state.value, state.value) for state in states]
 
 

@@ -90,8 +90,9 @@ def _deadline_at(job: Job) -> str | None:
 
 def _guarantee_lapsed(job: Job, attempt: Attempt | None) -> bool:
     """Whether a guaranteed job runs as an opportunistic one, since the cells it ran on are no more."""
-    is_on = attempt is not None and attempt.state != AttemptState.ENDED
-    return is_on and job.guaranteed and not attempt.allocation.guaranteed
+    if attempt is None or attempt.state == AttemptState.ENDED:
+        return False
+    return job.guaranteed and not attempt.allocation.guaranteed
 
 
 def _phase(job: Job, attempt: Attempt | None) -> str:

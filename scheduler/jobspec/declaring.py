@@ -132,7 +132,7 @@ class Object(Kind):
             place = given
             if one.group is not None:
                 if one.group.name not in groups:
-                    groups[one.group.name] = given.object(one.group.name)
+                    groups[one.group.name] = given.inner(one.group.name)
                 place = groups[one.group.name]
             values[one.attribute] = one.kind.read(place, one)
         for inner in groups.values():

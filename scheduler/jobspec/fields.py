@@ -68,7 +68,7 @@ class Fields:
         self._known.append(name)
         return self._left.pop(name, None)
 
-    def object(self, name: str) -> "Fields":
+    def inner(self, name: str) -> "Fields":
         """Return the fields of an object inside this one; left out, it is empty."""
         value = self.take(name)
         inner = Fields({} if value is None else value, self.path_of(name), self.problems)

@@ -113,7 +113,7 @@ class Whole(Kind):
     takes = "integer"
 
     @property
-    def blank(self) -> int:  # type: ignore[override]
+    def blank(self) -> int:
         return self.least
 
     @property
@@ -215,7 +215,7 @@ class Choice(Kind):
     takes = "choice"
 
     @property
-    def blank(self) -> Any:  # type: ignore[override]
+    def blank(self) -> Any:
         return self._kept(self.words[0])
 
     @property

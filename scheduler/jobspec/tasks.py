@@ -185,7 +185,8 @@ class Tasks(Listed):
                 continue
             resources = {**resources, inner: short[name]}
             written_as[fields.path_of(f"resources.{inner}")] = fields.path_of(name)
-        given = {name: short[name] for name in ("command", "replicas", "env") if name in short}
+        given: dict[str, Any] = {}
+        given.update((name, short[name]) for name in ("command", "replicas", "env") if name in short)
         problems: list[FieldError] = []
         task = self.of.read_fields(Fields({**given, "resources": resources}, fields.path, problems))
         fields.problems.extend(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import zipfile
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -202,18 +203,19 @@ def _zip(folder: str, attempt: Attempt, tasks: Mapping[int, str]) -> Iterator[by
     yield written.take()
 
 
-class _Written:
+class _Written(io.RawIOBase):
     """Takes what a ZipFile writes, which can not go back, until it is sent."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
 
     def write(self, data: Any) -> int:
         self.pieces.append(bytes(data))
         return len(data)
-
-    def flush(self) -> None:
-        pass
 
     def take(self) -> bytes:
         taken = b"".join(self.pieces)

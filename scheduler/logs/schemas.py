@@ -65,7 +65,7 @@ class SearchQuery(WhichOutput):
     rank = serializers.IntegerField(
         required=False, min_value=0, max_value=_LARGEST, help_text="Left out: all ranks, one after another."
     )
-    context = serializers.IntegerField(
+    context = serializers.IntegerField(  # type: ignore[assignment]  # taken off the class by the framework
         default=0, min_value=0, max_value=MOST_CONTEXT_LINES, help_text="Lines shown before and after each."
     )
     after = serializers.CharField(

@@ -118,7 +118,7 @@ class Loans(ListAPIView):
     @extend_schema(parameters=[schemas.LoanQuery])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         query = checked(schemas.LoanQuery, request)
-        rows = Loan.objects.alias(over_at=OVER_AT)
+        rows = Loan.objects.alias(end=OVER_AT)
         if name := query.get("virtual_cluster"):
             rows = rows.filter(Q(offer__lender__name=name) | Q(borrower__name=name))
         if "state" in query:
@@ -131,7 +131,7 @@ class Loans(ListAPIView):
 
 def _loans_that_are(state: str) -> Q:
     now = database_now()
-    going_on = Q(over_at__gt=now)
+    going_on = Q(end__gt=now)
     return {
         COMING: going_on & Q(starts_at__gt=now),
         ACTIVE: going_on & Q(starts_at__lte=now),

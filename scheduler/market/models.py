@@ -45,6 +45,11 @@ class CreditAccount(models.Model):
             ),
         ]
 
+    @property
+    def holder(self) -> str:
+        """Whose it is: a virtual cluster's name, or the bank's."""
+        return BANK_NAME if self.virtual_cluster is None else self.virtual_cluster.name
+
 
 class Allowance(models.Model):
     """Credits that a virtual cluster is granted anew each period."""

@@ -14,8 +14,6 @@ from django.db.models import Sum
 from scheduler.clock import database_now
 from scheduler.core.lending.lots import cost
 from scheduler.market.models import (
-    BANK,
-    BANK_NAME,
     Allowance,
     CreditAccount,
     CreditTransfer,
@@ -218,7 +216,7 @@ def transfers(rows: Iterable[CreditTransfer]) -> list[Representation]:
 
 
 def _holder(account: CreditAccount) -> str:
-    return BANK_NAME if account.id == BANK else account.virtual_cluster.name
+    return account.holder
 
 
 def publish_offers(ids: Iterable[int]) -> None:

@@ -36,10 +36,11 @@ class CreditsField(serializers.FloatField):
         super().__init__(**said)
         # Not as the framework's own bounds, which would judge the thousandths.
         self.min_value, self.max_value = least, most
+        self._least, self._most = least, most
 
     def to_internal_value(self, data: Any) -> int:
         value = super().to_internal_value(data)
-        if not (math.isfinite(value) and self.min_value <= value <= self.max_value):
+        if not (math.isfinite(value) and self._least <= value <= self._most):
             self.fail("range", value=value)
         thousandths = Decimal(repr(value)) * 1_000
         if thousandths != thousandths.to_integral_value():

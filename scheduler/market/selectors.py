@@ -78,7 +78,7 @@ def own_guarantees() -> Guarantees:
 
 def loans_not_ended(now: datetime) -> tuple[core.Loan, ...]:
     """Return the loans that are in force, or will be."""
-    rows = Loan.objects.alias(over_at=OVER_AT).filter(over_at__gt=now).order_by("id")
+    rows = Loan.objects.alias(end=OVER_AT).filter(end__gt=now).order_by("id")
     columns = (
         "id", "offer__lender__name", "borrower__name", "offer__lot", "offer__in_return", "offer__rule_id",
         "starts_at",

@@ -145,10 +145,12 @@ class JobMetrics(APIView):
         job = job_get(viewer(request), job_id)
         query, now = checked(JobMetricsQuery, request), database_now()
         attempts = list(_attempts(job, query.get("attempt")))
-        since = query.get("since", min((each.starting_at for each in attempts), default=now))
-        ends = [each.ended_at for each in attempts]
+        begun = [each.starting_at for each in attempts if each.starting_at]
+        since = query.get("since", min(begun, default=now))
+        ends = [each.ended_at for each in attempts if each.ended_at]
         # The last reading of an attempt may be of the seconds after its end.
-        until = query.get("until", now if None in ends else max(ends, default=now) + timedelta(minutes=1))
+        latest = now if len(ends) < len(attempts) else max(ends, default=now) + timedelta(minutes=1)
+        until = query.get("until", latest)
         answer = job_series(
             attempts, _span(query, since=since, until=until, now=now), by=query["by"], rank=query.get("rank")
         )

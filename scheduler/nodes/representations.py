@@ -25,7 +25,8 @@ def _gpus_of(node_ids: Collection[int]) -> dict[int, list[Representation]]:
     for gpu in rows.values(
         "node_id", "id", "index", "socket", "switch", "memory_bytes", "healthy", "problem"
     ):
-        found[gpu.pop("node_id")].append({**gpu, "state": states.get(gpu["id"], "free")})
+        node, shown = gpu["node_id"], {name: value for name, value in gpu.items() if name != "node_id"}
+        found[node].append({**shown, "state": states.get(gpu["id"], "free")})
     return found
 
 
@@ -33,7 +34,8 @@ def _checks_of(node_ids: Collection[int]) -> dict[int, list[Representation]]:
     found: dict[int, list[Representation]] = defaultdict(list)
     rows = NodeCheck.objects.filter(node_id__in=node_ids).order_by("node_id", "name")
     for check in rows.values("node_id", "name", "verdict", "message", "gpu", "since"):
-        found[check.pop("node_id")].append({**check, "since": iso(check["since"])})
+        node, shown = check["node_id"], {name: value for name, value in check.items() if name != "node_id"}
+        found[node].append({**shown, "since": iso(check["since"])})
     return found
 
 

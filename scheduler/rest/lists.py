@@ -1,11 +1,17 @@
 """Lists of whole objects: a page of ids by cursor, then their representation in a few queries."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from typing import Any, ClassVar, Protocol
 
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
+
+
+class Represent(Protocol):
+    """Returns the objects of those ids, in their order."""
+
+    def __call__(self, ids: Iterable[int], /) -> list[dict[str, Any]]: ...
 
 
 class RepresentedList(ListAPIView):
@@ -14,7 +20,7 @@ class RepresentedList(ListAPIView):
     `serializer_class` only describes them to the schema.
     """
 
-    represent: ClassVar[Callable[[Iterable[int]], list[dict[str, Any]]]]
+    represent: ClassVar[Represent]
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))

@@ -6,7 +6,7 @@ normal and the next round decides again. A violated unique index is a bug: the w
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -59,7 +59,7 @@ WHERE g.id = ANY(%s) AND g.healthy AND g.present AND n.state = 'ready' AND NOT n
 _STOPS = frozenset({ActionKind.STOP, ActionKind.MOVE, ActionKind.RESIZE})
 _STARTS = frozenset({ActionKind.START, ActionKind.MOVE, ActionKind.RESIZE})
 # outcome, master_address, stop_cause, stop_message, preempted_by, category, message, failure
-_BLANK_ATTEMPT = ("", "", "", "", [], "", "", "")
+_BLANK_ATTEMPT: tuple[Any, ...] = ("", "", "", "", [], "", "", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> Applied:
         change_guarantee(action, facts.attempts[action.allocation], at=at, actor=actor)
     # A move's own old place counts as being left; read holders only now that the stops are done.
     started = _start_all(_starts_that_hold(changes, stops, facts), facts, plan, at=at, actor=actor)
-    tenants = {job.id: job.tenant for job in snapshot.jobs}
+    tenants: dict[int, str] = {job.id: job.tenant for job in snapshot.jobs}
     write_explanations(plan, tenants, at=at)
     write_queues(plan, tenants)
     _write_memory(snapshot, plan)
@@ -316,7 +316,7 @@ def _start_all(actions: Sequence[Action], facts: _Facts, plan: Plan, *, at: date
     return len(actions)
 
 
-def _start(action: Action, allocation: int, facts: _Facts, moving: Collection[JobId]) -> _Start:
+def _start(action: Action, allocation: int, facts: _Facts, moving: Set[JobId]) -> _Start:
     assert action.placement is not None
     waits = any(gpu in facts.holder for gpu in action.placement.gpus)
     # A job that moves must have left its old place before it starts in the new one.

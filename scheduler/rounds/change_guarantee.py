@@ -29,6 +29,7 @@ def problem_with_regrade(action: Action, attempts: Mapping[AllocationId, Sequenc
 
 def change_guarantee(action: Action, attempts: Collection[Attempt], *, at: datetime, actor: str) -> None:
     """Write down what the allocation is from now on, and tell its jobs why; their rows are locked."""
+    assert action.allocation is not None
     view = action.virtual_cluster if action.guaranteed else SPARE
     Allocation.objects.filter(id=action.allocation).update(guaranteed=action.guaranteed, view=view)
     data = {"cause": action.cause, "virtual_cluster": action.virtual_cluster}

@@ -52,7 +52,7 @@ class _Changed:
     code_before: str | None
 
 
-def write_explanations(plan: Plan, tenants: Mapping[JobId, str], *, at: datetime) -> None:
+def write_explanations(plan: Plan, tenants: Mapping[int, str], *, at: datetime) -> None:
     """Store the reasons that differ from the stored ones; an event when the decisive one is another."""
     changed = _read_changed(plan)
     if not changed:
@@ -104,7 +104,7 @@ def _write_events(changed: Sequence[_Changed], plan: Plan, *, at: datetime) -> N
     )  # fmt: skip
 
 
-def _publish(changed: Sequence[_Changed], plan: Plan, tenants: Mapping[JobId, str]) -> None:
+def _publish(changed: Sequence[_Changed], plan: Plan, tenants: Mapping[int, str]) -> None:
     positions = positions_of(plan)
     by_tenant: dict[str, list[dict]] = defaultdict(list)
     for each in sorted(changed, key=lambda each: positions.get(each.job, len(positions))):
@@ -120,7 +120,7 @@ def positions_of(plan: Plan) -> dict[JobId, int]:
     return {job: place for queue in plan.queues.values() for place, job in enumerate(queue, start=1)}
 
 
-def write_queues(plan: Plan, tenants: Mapping[JobId, str]) -> None:
+def write_queues(plan: Plan, tenants: Mapping[int, str]) -> None:
     stored = dict(QueueOrder.objects.values_list("view", "jobs"))
     changed = {view: list(jobs) for view, jobs in plan.queues.items() if stored.get(view) != list(jobs)}
     changed.update({view: [] for view, jobs in stored.items() if jobs and view not in plan.queues})

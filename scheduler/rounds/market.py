@@ -42,7 +42,7 @@ def carry_out(plan: Plan) -> list[dict[str, Any]]:
         return []
     is_locked = try_lock_guarantees()
     virtual_clusters = {row.name: row for row in VirtualCluster.objects.all()}
-    dropped = []
+    dropped: list[dict[str, Any]] = []
     for position, action in enumerate(plan.market):
         why = _BUSY if not is_locked else _TOO_MANY if position >= MOST_AT_ONCE else ""
         why = why or _tried(action, virtual_clusters.get(action.virtual_cluster), plan.round_number)

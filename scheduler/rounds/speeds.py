@@ -50,7 +50,7 @@ class KnownSpeeds:
         self, knowledge: Knowledge, prices: Mapping[str, float], before: "KnownSpeeds | None" = None
     ) -> None:
         self.knowledge, self.prices = knowledge, prices
-        self._entries: Mapping[tuple[str, str], object] = knowledge.entries
+        self._entries: Mapping[Kind, object] = knowledge.entries
         self._found: dict[tuple[tuple[str, str] | None, object], JobSpeeds] = {}
         if (
             before is not None

@@ -30,7 +30,7 @@ class SpeedCell(serializers.Serializer):
         help_text="Samples a second of the gang, relative to being alone beside a partner; 0: it does not run"
         " there; null: unknown.",
     )
-    source = serializers.ChoiceField(choices=SOURCES, allow_null=True)
+    source = serializers.ChoiceField(choices=SOURCES, allow_null=True)  # type: ignore[assignment]  # taken off the class by the framework
     samples = serializers.IntegerField()
     confidence = serializers.FloatField(help_text="0 to 1.")
     relative = serializers.FloatField(allow_null=True, help_text="To the fastest of the row.")
@@ -86,7 +86,7 @@ class JobModelSpeed(serializers.Serializer):
     accepted = serializers.BooleanField()
     speed = serializers.FloatField(allow_null=True, help_text="Samples a second of the gang.")
     relative = serializers.FloatField(allow_null=True, help_text="To the fastest model.")
-    source = serializers.ChoiceField(choices=SOURCES, allow_null=True)
+    source = serializers.ChoiceField(choices=SOURCES, allow_null=True)  # type: ignore[assignment]  # taken off the class by the framework
     samples = serializers.IntegerField()
     confidence = serializers.FloatField()
     target_share = serializers.FloatField(

@@ -98,7 +98,8 @@ class VirtualClusterInput(VirtualClusterChange):
     """What is left out takes its default."""
 
     name = serializers.CharField(max_length=63)
-    version = None
+    # Leaves out the field of the class above.
+    version = None  # type: ignore[assignment]
 
 
 def _at_most(values: Any, most: int) -> Any:
@@ -184,7 +185,8 @@ def _operator(request: Request) -> Viewer:
 
 def _wanted(given: dict[str, Any], current: dict[str, Any]) -> Wanted:
     """Fill in what was left out: from the present state, else from the defaults."""
-    kept = {name: current[name] for name in VirtualClusterChange().fields if name in current}
+    names = (str(name) for name in VirtualClusterChange().fields)
+    kept = {name: current[name] for name in names if name in current}
     if current:
         # Not what is in force while GPUs are lent or borrowed.
         kept["guaranteed"] = current["own_guaranteed"]

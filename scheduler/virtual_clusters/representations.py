@@ -114,7 +114,7 @@ def _virtual_cluster(
         "other_members": 0,
         "usage": {
             model: {
-                kind: usage.get(model, {}).get(kind, 0)
+                kind: usage[model][kind] if model in usage else 0
                 for kind in ("guaranteed_in_use", "opportunistic_in_use")
             }
             for model in sorted({*guaranteed, *usage})

@@ -42,7 +42,7 @@ def view_targets(view: str) -> ViewTargets:
     return ViewTargets(
         objective=memory.get("objective"),
         decided_at=None if reset_at is None else datetime.fromtimestamp(reset_at, UTC),
-        shares=by_job({unit_named(name): parts for name, parts in named.items()}),
+        shares=dict(by_job({unit_named(name): parts for name, parts in named.items()}).items()),
         received_seconds={int(job): had for job, had in memory.get("received", {}).items()},
         counted_seconds=0.0 if reset_at is None or at is None else max(0.0, at - reset_at),
     )

@@ -1,5 +1,6 @@
 """Virtual clusters and their guarantees, checked against the hardware and the known policies."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -201,7 +202,7 @@ def _problems_with_name(name: str) -> list[FieldError]:
     if name in (SPARE_VIEW, CELLS, MARKET, BANK_NAME):
         # Views, cells and the market are remembered by these names, and transfers name the bank.
         return [FieldError("name", f"{name!r} is used by the platform itself", "another name")]
-    if not SLUG.regex.fullmatch(name):
+    if not re.fullmatch(SLUG.regex, name):
         return [FieldError("name", f"{name[:80]!r} can not be used", str(SLUG.message))]
     return []
 
@@ -275,7 +276,7 @@ def _check_market(row: VirtualCluster) -> None:
     """Raise Conflict when the virtual cluster takes part in the market, or did."""
     now = database_now()
     mine = Q(offer__lender=row) | Q(borrower=row)
-    going_on = Loan.objects.alias(over_at=OVER_AT).filter(mine, over_at__gt=now).order_by("id")
+    going_on = Loan.objects.alias(end=OVER_AT).filter(mine, end__gt=now).order_by("id")
     offers = Offer.objects.filter(lender=row, state=OfferState.OPEN, ends_at__gt=now).order_by("id")
     if going_on or offers:
         named = [f"loan {loan.id}" for loan in going_on[:5]] + [f"offer {offer.id}" for offer in offers[:5]]

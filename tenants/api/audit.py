@@ -169,6 +169,6 @@ class AuditStatus(APIView):
 
 async def _lines(entries: QuerySet[AuditEntry], after: int) -> AsyncIterator[bytes]:
     pages = all_entries(entries, after=after)
-    while (page := await sync_to_async(next)(pages, None)) is not None:
+    while page := await sync_to_async(lambda: next(pages, None))():
         lines = (json.dumps(represented(entry), ensure_ascii=False) for entry in page)
         yield "".join(f"{line}\n" for line in lines).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.core.validators import RegexValidator
@@ -104,7 +105,7 @@ class TenantSecretView(APIView):
 
 
 def _set(request: Request, tenant: Tenant | None, name: str) -> Response:
-    if not SECRET_NAME.regex.fullmatch(name):
+    if not re.fullmatch(SECRET_NAME.regex, name):
         problem = "is not a name of a secret"
         raise Invalid(f"name: {problem}.", [FieldError("name", problem, str(SECRET_NAME.message))])
     given = SecretInput(data=request.data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.auth import login, logout, update_session_auth_hash
@@ -9,12 +10,12 @@ from django.middleware.csrf import get_token
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.permissions import AllowAny, BasePermission
+from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from tenants.api.strict import StrictSerializer
+from tenants.api.strict import NO_AUTHENTICATION, StrictSerializer
 from tenants.audit.entries import record
 from tenants.audit.source import source
 from tenants.models import Role, Scope
@@ -82,7 +83,7 @@ class SessionView(APIView):
             return []
         return super().get_authenticators()
 
-    def get_permissions(self) -> list[BasePermission]:
+    def get_permissions(self) -> Sequence[Any]:
         signing_in = self.request is not None and self.request.method == "POST"
         return [AllowAny()] if signing_in else super().get_permissions()
 
@@ -91,7 +92,7 @@ class SessionView(APIView):
         """Who is signed in."""
         return Response(me(request, viewer(request)))
 
-    @extend_schema(request=SignIn, responses={200: Me}, auth=[{}])
+    @extend_schema(request=SignIn, responses={200: Me}, auth=NO_AUTHENTICATION)
     def post(self, request: Request) -> Response:
         """Sign in by password; sets the session cookie."""
         given = SignIn(data=request.data)

@@ -35,6 +35,10 @@ JSON_TYPES: Mapping[type[serializers.Field], tuple[type, ...]] = {
 }
 
 
+#: For `extend_schema`, whose annotation knows names only: an empty requirement, which is none.
+NO_AUTHENTICATION: list[Any] = [{}]
+
+
 class StrictSerializer(serializers.Serializer):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -48,7 +52,8 @@ class StrictSerializer(serializers.Serializer):
         try:
             value = super().to_internal_value(data)
         except serializers.ValidationError as error:
-            raise serializers.ValidationError({**error.detail, **wrong}) from None
+            details: Any = error.detail
+            raise serializers.ValidationError({**details, **wrong}) from None
         if wrong:
             raise serializers.ValidationError(wrong)
         return value

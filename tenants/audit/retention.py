@@ -1,6 +1,6 @@
 """How long entries of the audit log are kept: their only end."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import connection
@@ -25,7 +25,7 @@ def prune_audit_log() -> int:
     return pruned
 
 
-def _prune_some(until: object) -> int:
+def _prune_some(until: datetime) -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT audit_prune(%s, %s)", [until, _AT_ONCE])
         (pruned,) = cursor.fetchone()

@@ -150,7 +150,7 @@ def columns_of(model: type[models.Model], audited: Audited) -> tuple[list[models
 def _is_secret(column: models.Field, audited: Audited) -> bool:
     if column.column in audited.hidden or isinstance(column, models.BinaryField):
         return True
-    return bool(SECRET.search(column.column)) and column.column not in audited.shown
+    return bool(SECRET.search(column.column or "")) and column.column not in audited.shown
 
 
 def _definitions() -> Iterator[str]:
@@ -260,7 +260,7 @@ def _object(fields: list[models.Field], row: str) -> str:
 def _value(field: models.Field, row: str) -> str:
     """The column, or what people call the thing that it points to."""
     column = f"{row}.{field.column}"
-    target = field.related_model._meta if field.is_relation else None
+    target = field.related_model._meta if field.related_model is not None else None
     if target is None or target.label not in _NAMES:
         return column
     name = f"SELECT o.{_NAMES[target.label]} FROM {target.db_table} o WHERE o.{target.pk.column} = {column}"

@@ -1,5 +1,6 @@
 """Start one embedded server, use it, stop it: for tests, benchmarks and scripts."""
 
+import signal
 import subprocess
 import tempfile
 import time
@@ -14,7 +15,7 @@ class Server(Protocol):
     """What PostgreSQL and Redis have in common."""
 
     name: str
-    stop_signal: int
+    stop_signal: signal.Signals
 
     @property
     def url(self) -> str: ...

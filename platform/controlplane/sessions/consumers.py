@@ -223,7 +223,9 @@ class AgentSession(SessionEnd):
         header = dict(self.scope["headers"]).get(b"authorization", b"").decode("latin-1")
         node = await in_agents_thread(node_of_token, header.removeprefix("Bearer "))
         session_id = self.scope["url_route"]["kwargs"]["session_id"]
-        session = node and await in_agents_thread(session_join, node=node, session_id=session_id)
+        session = None
+        if node is not None:
+            session = await in_agents_thread(session_join, node=node, session_id=session_id)
         if node is None or session is None:
             await self.close(NOT_SIGNED_IN)
             return

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from html import escape
 from http.cookies import CookieError, SimpleCookie
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 import httpcore
@@ -114,15 +115,14 @@ class JobPages:
             return
         rest = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != TICKET]
         cookie = SimpleCookie({COOKIE: secret})
-        cookie[COOKIE].update(
-            {
-                "path": place.path,
-                "max-age": int(PASS_VALID.total_seconds()),
-                "httponly": True,
-                "samesite": "Lax",
-                "secure": settings.CONFIG.secure,
-            }
-        )
+        attributes: dict[str, Any] = {
+            "path": place.path,
+            "max-age": int(PASS_VALID.total_seconds()),
+            "httponly": True,
+            "samesite": "Lax",
+            "secure": settings.CONFIG.secure,
+        }
+        cookie[COOKIE].update(attributes)
         text = cookie.output(header="").strip().encode()
         path = quote(scope["path"])
         await _lead_to(send, path + (f"?{urlencode(rest)}" if rest else ""), (b"set-cookie", text))

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from typing import Any
 
 import httpcore
 from websockets.client import ClientProtocol
@@ -76,7 +75,7 @@ async def _shake_hands(tunnel: Tunnel, scope: Scope) -> ClientProtocol | None:
 
 async def _towards_job(protocol: ClientProtocol, tunnel: Tunnel, receive: Receive) -> None:
     while True:
-        message: dict[str, Any] = await receive()
+        message = await receive()
         if message["type"] == "websocket.disconnect":
             protocol.send_close(_sendable(message.get("code") or _NORMAL))
             with contextlib.suppress(httpcore.NetworkError):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from django.db import connection
 
@@ -136,7 +137,7 @@ def read_past(*, since: float, until: float, most: int, virtual_cluster: str = "
 
     Those of one virtual cluster, or of all.
     """
-    parameters = {"vc": virtual_cluster, "since": since, "until": until, "most": most}
+    parameters: dict[str, Any] = {"vc": virtual_cluster, "since": since, "until": until, "most": most}
     with connection.cursor() as cursor:
         speeds = known_speeds(cursor)
         cursor.execute(_JOBS, parameters)

@@ -5,11 +5,11 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import F, QuerySet
 
-from scheduler.attempts.models import Attempt, AttemptPart, PartState, StopCause
+from scheduler.attempts.models import Attempt, AttemptPart
 from scheduler.attempts.services.lifecycle import attempt_stop
 from scheduler.attempts.services.steps import attempt_event, lock_jobs
 from scheduler.clock import database_now
-from scheduler.core.model.lifecycle import AttemptState
+from scheduler.core.model.lifecycle import AttemptState, PartState, StopCause
 from scheduler.deadlocks import repeated_on_deadlock
 from scheduler.nodes.models import Node
 from scheduler.nodes.representations import publish_nodes

@@ -6,11 +6,11 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
 
-from scheduler.attempts.models import Attempt, AttemptPart, PartState, StopCause
+from scheduler.attempts.models import Attempt, AttemptPart
 from scheduler.attempts.services.lifecycle import attempt_stop, part_exited
 from scheduler.attempts.services.steps import lock_jobs
 from scheduler.clock import database_now
-from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState, PartState, StopCause
 from scheduler.nodes.models import AgentService, Node, NodeState
 from scheduler.nodes.representations import publish_nodes
 from scheduler.nodes.services.changes import node_event

@@ -21,7 +21,7 @@ from nodeagent.messages import (
     Turn,
     decode,
 )
-from scheduler.attempts.models import Attempt, AttemptPart, PartState, ProgressPoint
+from scheduler.attempts.models import Attempt, AttemptPart, ProgressPoint
 from scheduler.attempts.selectors import time_slices_of
 from scheduler.attempts.services import lifecycle as attempts
 from scheduler.attempts.services.lost_work import settle_lost_work
@@ -29,7 +29,7 @@ from scheduler.attempts.services.pacing import pace_note
 from scheduler.attempts.services.steps import lock_jobs
 from scheduler.attempts.services.training import training_note
 from scheduler.attempts.services.trials import TRIAL_VARIABLE
-from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState, PartState
 from scheduler.metrics.services.storing import readings_store
 from scheduler.nodes.models import Gpu, GpuModel, Node, NodeState
 from scheduler.nodes.representations import publish_nodes

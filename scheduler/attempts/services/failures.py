@@ -4,12 +4,12 @@ the node."""
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from scheduler.attempts.models import Attempt, AttemptPart, StopCause
+from scheduler.attempts.models import Attempt, AttemptPart
 from scheduler.core.failures.losses import AfterLoss, after_loss
 from scheduler.core.failures.retrying import Failed, RetryRules, Verdict, judge
 from scheduler.core.failures.site_rules import class_in, to_match
 from scheduler.core.failures.taxonomy import IDLE_GPUS, STUCK, class_of
-from scheduler.core.model.lifecycle import AttemptState, Outcome
+from scheduler.core.model.lifecycle import AttemptState, Outcome, StopCause
 from scheduler.failures.services import rule_for
 from scheduler.jobs.models import Job
 from scheduler.nodes.models import Node, NodeState

@@ -6,12 +6,12 @@ from django.db import transaction
 from django.db.models import F, Max
 from django.db.models.functions import Coalesce
 
-from scheduler.attempts.models import Attempt, StopCause
+from scheduler.attempts.models import Attempt
 from scheduler.attempts.services.lifecycle import attempt_stop
 from scheduler.attempts.services.steps import attempt_event, lock_jobs
 from scheduler.clock import database_now
 from scheduler.cluster.selectors import cluster_settings
-from scheduler.core.model.lifecycle import AttemptState
+from scheduler.core.model.lifecycle import AttemptState, StopCause
 from scheduler.events.models import Event
 from scheduler.metrics.selectors.idleness import idle_gpu_seconds
 from scheduler.nodes.selectors import served_since

@@ -1,6 +1,7 @@
 """What becomes of a job when an attempt of it has ended: its row."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from scheduler.attempts.models import Attempt
 from scheduler.attempts.services.backing_off import backed_off
@@ -21,7 +22,12 @@ from scheduler.jobs.models import Job
 def job_step_after(job: Job, attempt: Attempt, end: EndJob, *, at: datetime, actor: str) -> None:
     """Take the step of the job that follows from the end of its attempt, which is written already."""
     received = _received(job, attempt, was_live=end.was_live, at=at)
-    done = {"service": received, "cancelling": False, "ended_at": at, "exit_code": attempt.exit_code}
+    done: dict[str, Any] = {
+        "service": received,
+        "cancelling": False,
+        "ended_at": at,
+        "exit_code": attempt.exit_code,
+    }
     match job_after(end, is_trial=attempt.is_trial, cancelling=job.cancelling):
         case JobAfter.CANCELLED:
             step_job(job, JobEvent.CANCELLED, at=at, actor=actor, **done)
@@ -50,15 +56,15 @@ def _received(job: Job, attempt: Attempt, *, was_live: bool, at: datetime) -> di
     return received
 
 
-def _after_preemption(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict, str]:
+def _after_preemption(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict[str, Any], str]:
     """Return the columns of a job that change when it is preempted, and why it was."""
-    columns: dict = {"preemptions": job.preemptions + 1}
+    columns: dict[str, Any] = {"preemptions": job.preemptions + 1}
     if attempt.stop_cause == StopCause.PREEMPTED:
         columns |= backed_off(job, attempt, at=at)
     return columns, attempt.stop_message or attempt.message
 
 
-def _after_loss(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict, str]:
+def _after_loss(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict[str, Any], str]:
     """Return the columns of a job that change when an attempt of it is lost, and what that means."""
     loss, why = verdict_on_loss(job, attempt, at=at), attempt.stop_message or attempt.message
     if loss.is_held:
@@ -71,7 +77,7 @@ def _after_loss(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict, str]
 
 
 def _after_failure(
-    job: Job, attempt: Attempt, received: dict, *, was_live: bool, at: datetime, actor: str
+    job: Job, attempt: Attempt, received: dict[str, float], *, was_live: bool, at: datetime, actor: str
 ) -> None:
     """Try a job that failed again where that is worth while, later and perhaps elsewhere."""
     message = attempt.message or attempt.stop_message
@@ -84,7 +90,7 @@ def _after_failure(
         attempt.failure = verdict.name
         Attempt.objects.filter(id=attempt.id).update(failure=verdict.name)
     cordon_if_suspect(attempt, at=at)
-    columns: dict = {"service": received, "failures": job.failures + 1}
+    columns: dict[str, Any] = {"service": received, "failures": job.failures + 1}
     if was_live and verdict is not None and verdict.retry:
         columns["eligible_at"] = at + timedelta(seconds=verdict.after_seconds)
         if verdict.avoid_node:
@@ -93,7 +99,7 @@ def _after_failure(
         step_job(job, JobEvent.REQUEUED, at=at, actor=actor, why=why, **columns)
     else:
         why = message if verdict is None else _sentence(message, attempt, verdict)
-        final = {"ended_at": at, "exit_code": attempt.exit_code, "message": message}
+        final: dict[str, Any] = {"ended_at": at, "exit_code": attempt.exit_code, "message": message}
         step_job(job, JobEvent.FAILED, at=at, actor=actor, why=why, **columns, **final)
 
 

@@ -158,7 +158,9 @@ class _Writer:
             case machine.EndJob():
                 self._end_job(effect)
 
-    def _step(self, event: AttemptEvent, *, why: str = "", data: dict | None = None, **columns: Any) -> None:
+    def _step(
+        self, event: AttemptEvent, *, why: str = "", data: dict[str, Any] | None = None, **columns: Any
+    ) -> None:
         step_attempt(self._attempt, event, at=self._at, actor=self._actor, why=why, data=data, **columns)
 
     def _cause(self) -> dict[str, Any]:
@@ -196,7 +198,7 @@ class _Writer:
 
     def _start_job(self) -> None:
         job = self._attempt.job
-        first = {} if job.started_at else {"started_at": self._at}
+        first: dict[str, Any] = {} if job.started_at else {"started_at": self._at}
         data = {"is_trial": True} if self._attempt.is_trial else None
         step_job(job, JobEvent.STARTED, at=self._at, actor=self._actor, data=data, **first)
         if job.preemptions:

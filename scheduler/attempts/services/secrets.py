@@ -3,10 +3,10 @@
 from django.db import transaction
 
 from nodeagent.messages import HandedSecret, MessageError, SecretsAnswer, SecretsRequest
-from scheduler.attempts.models import AttemptPart, PartState
+from scheduler.attempts.models import AttemptPart
 from scheduler.attempts.services.steps import attempt_event
 from scheduler.clock import database_now
-from scheduler.core.model.lifecycle import AttemptState
+from scheduler.core.model.lifecycle import AttemptState, PartState
 from scheduler.nodes.models import Node
 from tenants.secrets import secret_values
 

@@ -111,10 +111,10 @@ def owners_of(layout: Layout) -> Owners:
     """Return who has which cell; what the rounds remember of a specification that is no more is left out."""
     owners = Owners()
     row = PolicyMemory.objects.filter(view=MEMORY).first()
-    bound: Mapping[str, Sequence[Sequence[object]]] = (row.memory if row else {}).get("bound", {})
+    bound: Mapping[str, Sequence[tuple[str, int, int]]] = (row.memory if row else {}).get("bound", {})
     for virtual_cluster, cells in bound.items():
         for name, level, number in cells:
-            chain = layout.chains.get(str(name))
+            chain = layout.chains.get(name)
             if chain is not None and level in range(chain.top + 1) and number in range(chain.count(level)):
                 owners.virtual_cluster[Cell(chain.name, level, number)] = virtual_cluster
     for virtual_cluster, pinned in layout.pinned.items():

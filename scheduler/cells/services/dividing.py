@@ -140,7 +140,8 @@ def _problems_with_counts(layout: Layout, before: Layout) -> Iterator[Problem]:
 
 def _set_guarantees(before: Layout, after: Layout, *, actor: str) -> dict[str, dict[str, Mapping[str, int]]]:
     """Let the guarantees of the divided models be what the cells come to; return what changed."""
-    divided, changed = after.gpu_models, {}
+    divided = after.gpu_models
+    changed: dict[str, dict[str, Mapping[str, int]]] = {}
     rows = VirtualCluster.objects.select_for_update(no_key=True).order_by("id")
     for row in rows:
         guaranteed = dict(row.guarantees.filter(gpu_model__in=divided).values_list("gpu_model", "gpus"))

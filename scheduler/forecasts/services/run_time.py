@@ -35,7 +35,7 @@ def run_time_of(job: Job) -> RunTime:
     stated = job.shape.get("throughput") or {}
     kind = kind_of(job.tenant.name, job.shape.get("application") or "", job.name)
     throughput = speeds.of(kind, job.gpus, stated, (job.gpus, *sorted(stated.items()))).throughput
-    measured = pace and measured_seconds(pace, job.gpus, throughput)
+    measured = None if pace is None else measured_seconds(pace, job.gpus, throughput)
     return RunTime(
         declared_seconds=declared,
         measured_seconds=measured,

@@ -8,11 +8,18 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import QuerySet
 
-from scheduler.attempts.models import Attempt, StopCause
+from scheduler.attempts.models import Attempt
 from scheduler.attempts.services.lifecycle import attempt_stop
 from scheduler.attempts.services.steps import cancel_waiting_jobs, job_event, lock_jobs, step_job, touch_job
 from scheduler.clock import database_now
-from scheduler.core.model.lifecycle import ATTEMPT_LIVE, JOB_FINAL, AttemptState, JobEvent, JobState
+from scheduler.core.model.lifecycle import (
+    ATTEMPT_LIVE,
+    JOB_FINAL,
+    AttemptState,
+    JobEvent,
+    JobState,
+    StopCause,
+)
 from scheduler.deadlocks import repeated_on_deadlock
 from scheduler.jobs.models import Job
 from scheduler.jobs.representations import publish_jobs, publish_new_jobs

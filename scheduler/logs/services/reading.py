@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, groupby
 from operator import itemgetter
+from typing import Any
 
 from django.db import connection
 from django.db.models import Func, IntegerField, Sum
@@ -115,7 +116,7 @@ def next_chunks(
     `seen` has the newest known sequence of each wanted rank. Of a rank of which there is more than fits, what
     the others wrote after it waits for the next page.
     """
-    given = {
+    given: dict[str, Any] = {
         "attempt": attempt.id,
         "ranks": list(seen),
         "sequences": list(seen.values()),

@@ -65,7 +65,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, step: str, **options: Any) -> None:
         if step == "prepare":
-            home = options["home"] or Path(os.environ.get("ALLOT_HOME", settings.PROJECT_ROOT / ".allot"))
+            home = options["home"] or settings.ALLOT_HOME
             self._prepare(home.absolute() / "demo", options["server_url"], options["unsafe_jobs"])
         elif step == "isolation":
             self._isolation()

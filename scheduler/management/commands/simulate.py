@@ -3,7 +3,6 @@
 Without --celery a simulation needs no settings; `manage.py` then does not come here.
 """
 
-import os
 import sys
 import tempfile
 import time
@@ -36,7 +35,7 @@ def run_on_workers(cases: Sequence[Case]) -> Iterator[tuple[int, Result]]:
 
     Raises InputError with a worker's words when it could not run a case.
     """
-    home = Path(os.environ.get("ALLOT_HOME", settings.PROJECT_ROOT / ".allot"))
+    home = settings.ALLOT_HOME
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="sweep-", dir=home.absolute()) as name:
         folder = Path(name)

@@ -79,7 +79,7 @@ def balance_of(virtual_cluster: VirtualCluster) -> int:
 
 
 def _too_little(account: CreditAccount, amount: int) -> Conflict:
-    name = account.virtual_cluster.name
+    name = account.holder
     has, needs = in_credits(account.balance), in_credits(amount)
     problem = FieldError("credits", f"{needs:,.12g} are more than {name} has", f"at most {has:,.12g}")
     return Conflict(f"This takes {needs:,.12g} credits and {name} has {has:,.12g}.", [problem])
@@ -88,7 +88,7 @@ def _too_little(account: CreditAccount, amount: int) -> Conflict:
 def _too_much(account: CreditAccount) -> Conflict:
     most = in_credits(MOST_MILLICREDITS)
     problem = FieldError("credits", "would be too many in one account", f"at most {most:,.0f} together")
-    return Conflict(f"{account.virtual_cluster.name} would have more than {most:,.0f} credits.", [problem])
+    return Conflict(f"{account.holder} would have more than {most:,.0f} credits.", [problem])
 
 
 # -- what operators do -------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ from typing import Any
 from scheduler.attempts.models import Attempt, AttemptPart
 from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE
+from scheduler.jobspec.parts import IDLE_BELOW_PERCENT
 from scheduler.metrics.models import NodeMetrics, Resolution
 from scheduler.metrics.selectors.buckets import GPU_MEASURES, REPLICA_MEASURES, Group, told
-from scheduler.metrics.selectors.idleness import GAP, IDLE_BELOW_PERCENT, idle_gpu_seconds
+from scheduler.metrics.selectors.idleness import GAP, idle_gpu_seconds
 from scheduler.metrics.selectors.reading import COLUMNS, Row, part_row
 
 

@@ -7,13 +7,13 @@ are now is made anew, from all of them. So readings that come late, after an out
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import DateTimeField, Func, Max, Min, QuerySet, Sum
 
 from scheduler.attempts.models import AttemptPart
 from scheduler.clock import database_now
-from scheduler.metrics.models import Metrics, NodeMetrics, PartMetrics, Resolution
+from scheduler.metrics.models import NodeMetrics, PartMetrics, Resolution
 from scheduler.metrics.selectors.buckets import merged_group, merged_table
 from scheduler.metrics.selectors.reading import COLUMNS, KEPT, Row, part_row
 from scheduler.metrics.services.storing import OLDEST
@@ -122,9 +122,12 @@ def _merged(rows: list[Row], resolution: Resolution, at: datetime) -> dict[str, 
     }
 
 
-def _write(rows: list[Any]) -> None:
+_Row = TypeVar("_Row", NodeMetrics, PartMetrics)
+
+
+def _write(rows: list[_Row]) -> None:
     if rows:
-        model: type[Metrics] = type(rows[0])
+        model = type(rows[0])
         owner, *_ = model._meta.pk_fields
         model.objects.bulk_create(
             rows,

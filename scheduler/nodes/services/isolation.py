@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import cast
 
 from django.conf import settings
 from django.db.models import QuerySet
 
-from nodeagent.messages import Finding, Inventory, runs_unisolated
+from nodeagent.messages import Finding, Inventory, Verdict, runs_unisolated
 from scheduler.clock import database_now
 from scheduler.nodes.models import Node, NodeState
 from scheduler.nodes.services.health import findings_apply
@@ -56,7 +57,8 @@ def unisolated_warning(gpu_models: Sequence[str]) -> str:
 
 def _note(node: Node, message: str, *, at: datetime) -> None:
     others = [
-        Finding(name=check.name, verdict=check.verdict, message=check.message, gpu=check.gpu)
+        # The column has these choices alone.
+        Finding(name=check.name, verdict=cast(Verdict, check.verdict), message=check.message, gpu=check.gpu)
         for check in node.checks.exclude(name=CHECK)
     ]
     findings_apply(node, [*others, Finding(name=CHECK, verdict="failed", message=message)], at=at)

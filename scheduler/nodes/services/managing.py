@@ -1,11 +1,13 @@
 """Nodes as an operator manages them. What an agent reports is in `agents.services.reports`."""
 
+import re
 from dataclasses import dataclass
 
 from django.db import IntegrityError, transaction
 
-from scheduler.attempts.models import AttemptPart, PartState
+from scheduler.attempts.models import AttemptPart
 from scheduler.clock import database_now
+from scheduler.core.model.lifecycle import PartState
 from scheduler.nodes.models import NODE_NAME, Node, NodeState
 from scheduler.nodes.services.changes import (
     change_node,
@@ -103,7 +105,7 @@ def node_remove(*, node: Node, actor: str) -> None:
 
 
 def _check_name(field: str, value: str) -> None:
-    if not NODE_NAME.regex.fullmatch(value):
+    if not re.fullmatch(NODE_NAME.regex, value):
         problem = f"{value[:80]!r} can not be used"
         expected = "1 to 63 lower-case letters, digits, '.' and '-', with a letter or digit at both ends"
         raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])

@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from scheduler.notifications.services.invitations import invite
 from tenants.api.session import Me, MeTenant, me
-from tenants.api.strict import StrictSerializer
+from tenants.api.strict import NO_AUTHENTICATION, StrictSerializer
 from tenants.api.users import USERNAME
 from tenants.audit.entries import record
 from tenants.audit.source import source
@@ -133,7 +133,7 @@ class _ForAnybody(APIView):
 
 
 class InvitationLook(_ForAnybody):
-    @extend_schema(request=InvitationSecret, responses={200: InvitationOffer}, auth=[{}])
+    @extend_schema(request=InvitationSecret, responses={200: InvitationOffer}, auth=NO_AUTHENTICATION)
     def post(self, request: Request) -> Response:
         """What one is invited to by a link."""
         given = InvitationSecret(data=request.data)
@@ -162,7 +162,7 @@ class InvitationAccept(APIView):
 
 
 class InvitationJoin(_ForAnybody):
-    @extend_schema(request=NewAccount, responses={201: Me}, auth=[{}])
+    @extend_schema(request=NewAccount, responses={201: Me}, auth=NO_AUTHENTICATION)
     def post(self, request: Request) -> Response:
         """Make an account by an invitation, become a member with it, and be signed in."""
         given = NewAccount(data=request.data)

@@ -10,10 +10,11 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from email.utils import parseaddr
+from typing import Any
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
-from django.db.models import F, Min, Q
+from django.db.models import F, Min, Q, QuerySet
 
 from scheduler.clock import database_now
 from scheduler.notifications.models import EmailNotice, NotificationSettings
@@ -61,7 +62,8 @@ def send_one(user_email: str, subject: str, text: str, *, message: uuid.UUID) ->
     ).send()
 
 
-def _due(now: datetime) -> "Sequence[int]":  # type: ignore[valid-type]
+def _due(now: datetime) -> QuerySet[EmailNotice, Any]:
+    """Return whom there is something to tell now, as (user id, time of the oldest notice)."""
     may = Q(user__notifications=None) | Q(user__notifications__mail_not_before=None)
     may |= Q(user__notifications__mail_not_before__lte=now)
     rows = EmailNotice.objects.filter(may).order_by().values_list("user_id")

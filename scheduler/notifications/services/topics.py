@@ -88,7 +88,7 @@ def notices_of(events: Sequence[Event]) -> list[Notice]:
     attempts = Attempt.objects.select_related("allocation").in_bulk(
         {event.subject_id for event in events if event.subject == "attempt"}
     )
-    failed = [event.job_id for event in events if event.kind == "job.failed"]
+    failed = [event.job_id for event in events if event.kind == "job.failed" and event.job_id is not None]
     last = Attempt.objects.filter(job_id__in=failed).order_by("job_id", "-number").distinct("job_id")
     failures = dict(last.values_list("job_id", "failure"))
     nodes = Node.objects.in_bulk({event.node_id for event in events if event.node_id is not None})

@@ -15,10 +15,10 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from nodeagent.messages import SessionOffer, encode
-from scheduler.attempts.models import Attempt, AttemptPart, PartState
+from scheduler.attempts.models import Attempt, AttemptPart
 from scheduler.attempts.services.steps import job_event
 from scheduler.clock import database_now
-from scheduler.core.model.lifecycle import AttemptState
+from scheduler.core.model.lifecycle import AttemptState, PartState
 from scheduler.jobs.models import Job
 from scheduler.jobs.selectors import job_get
 from scheduler.nodes.models import Node

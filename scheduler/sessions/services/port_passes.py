@@ -77,13 +77,13 @@ def ticket_exchange(text: str, *, job_id: int, port: str) -> str | None:
 def pass_held(text: str, *, job_id: int, port: str) -> PassHeld | None:
     """Return what a cookie is good for; None when it is for nothing (any more)."""
     found = _find(text, job_id=job_id, port=port, is_ticket=False)
-    return found and _held(found)
+    return None if found is None else _held(found)
 
 
 def pass_held_still(pass_id: int) -> PassHeld | None:
     """Return the same of a pass that was good a while ago."""
     found = PortPass.objects.select_related("attempt__job__tenant").filter(id=pass_id).first()
-    return found and _held(found)
+    return None if found is None else _held(found)
 
 
 def _held(found: PortPass) -> PassHeld | None:

@@ -110,7 +110,8 @@ def _with_known_models(table: Table, tenant: Tenant) -> Table:
 
 def _misfits(table: Table, tenant: Tenant) -> list[FieldError]:
     """Return what is beyond belief beside what is on record and is not in the table itself."""
-    knowledge, problems = read_knowledge(), []
+    knowledge = read_knowledge()
+    problems: list[FieldError] = []
     replaced: dict[str, set[Setting]] = {}
     for application, setting in table.speeds:
         replaced.setdefault(application, set()).add(setting)

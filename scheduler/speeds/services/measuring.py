@@ -90,7 +90,9 @@ def partners(attempt: Attempt, since: datetime) -> list[Job] | None:
         for other in others.exclude(id=attempt.id).select_related("job__tenant")
         if other.ended_at is None or other.ended_at > since
     ]
-    if any(other.ended_at is not None or other.running_at > since for other in beside):
+    if any(
+        other.ended_at is not None or other.running_at is None or other.running_at > since for other in beside
+    ):
         return None
     return [other.job for other in beside]
 
@@ -107,7 +109,7 @@ def _record(attempt: Attempt, rate: float, partners: list[Job], now: datetime) -
             return
         rate = min(1.0, rate / alone.value)
         setting = setting._replace(partner=_kind(partners[0]).application)
-    row, created = SpeedMeasurement.objects.get_or_create(
+    there, created = SpeedMeasurement.objects.get_or_create(
         tenant_id=job.tenant_id,
         application=kind.application,
         **setting._asdict(),
@@ -116,7 +118,7 @@ def _record(attempt: Attempt, rate: float, partners: list[Job], now: datetime) -
     if created:
         _make_room(job.tenant_id)
         return
-    row = SpeedMeasurement.objects.select_for_update().filter(id=row.id).first()
+    row = SpeedMeasurement.objects.select_for_update().filter(id=there.id).first()
     if row is None:
         return
     if too_far_apart([rate, row.average]):

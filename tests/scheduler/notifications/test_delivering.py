@@ -169,7 +169,7 @@ def test_what_an_answer_may_not_do(receiver: Receiver, again: Callable[[], None]
     for delivery in (redirected, long, gone, old):
         delivery.refresh_from_db()
     assert (redirected.state, redirected.status) == ("waiting", 302)
-    assert (long.state, len(long.reply)) == ("delivered", delivery.REPLY_BYTES)
+    assert (long.state, len(long.reply)) == ("delivered", http_delivery.REPLY_BYTES)
     assert (gone.webhook.active, old.webhook.active) == (False, False)
     assert (old.state, old.status) == ("given_up", None)
     switched_off = Event.objects.filter(kind="webhook.disabled").values_list("subject_id", flat=True)
