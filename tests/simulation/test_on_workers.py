@@ -24,7 +24,7 @@ def worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         tasks.simulate_case(*json.loads(json.dumps(arguments)))
 
     monkeypatch.setattr(simulate.current_app, "send_task", send_task)
-    monkeypatch.setenv("ALLOT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(simulate.settings, "ALLOT_HOME", tmp_path / "home")
 
 
 def untimed(result: Result) -> Result:
