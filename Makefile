@@ -70,10 +70,11 @@ bench: setup-dev ## Run every benchmark and print its raw numbers
 
 dashboard: frontend/dist/index.html ## Build the dashboard
 
-schema: setup-dev ## Write what is made of declarations: the job specification's files, the API's schema, the front end's types
+schema: setup-dev ## Write what is made of declarations: the job specification's files, the API's schema, the clients' types
 	@mkdir -p $(dir $(API_SCHEMA))
 	$(NOWHERE) $(VENV)/python manage.py spectacular --fail-on-warn --file $(API_SCHEMA)
 	$(VENV)/python -m scheduler.jobspec
+	$(VENV)/datamodel-codegen
 	$(NPM) run types
 
 constraints: ## Take the newest versions that pyproject.toml allows into constraints.txt

@@ -1,5 +1,7 @@
 """What is generated and committed is what would be generated now."""
 
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -29,3 +31,10 @@ def test_the_api_schema_is_current(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
 def test_the_files_of_the_job_specification_are_current(path: Path) -> None:
     assert path.read_text() == files()[path], "run make schema"
+
+
+def test_the_clients_types_are_those_of_the_schema(tmp_path: Path) -> None:
+    generator = Path(sys.executable).parent / "datamodel-codegen"
+    subprocess.run([generator, "--output", tmp_path / "schema.py"], cwd=ROOT, check=True)
+    committed = ROOT / "platform" / "allot" / "schema.py"
+    assert committed.read_text() == (tmp_path / "schema.py").read_text(), "run make schema"

@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE_FOLDERS = ("platform", "tenants", "scheduler", "frontend/src", "examples", "benchmarks", "scripts")
 SUFFIXES = {".py", ".ts", ".tsx", ".css", ".sh", ""}
 SOURCE_LINES, TEST_LINES = 500, 1000
-# Written by tools: Django's migrations, and the API's types in TypeScript.
-GENERATED = ("/migrations/", "frontend/src/api/schema.d.ts")
+# Written by tools: Django's migrations, and the API's types in TypeScript and Python.
+GENERATED = ("/migrations/", "frontend/src/api/schema.d.ts", "platform/allot/schema.py")
 # Names that say nothing gather everything.
 SAYING_NOTHING = {"utils", "util", "common", "helpers", "helper", "base", "misc", "shared", "lib"}
 # Words that were given up, and what stands for them.

@@ -5,30 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, cast
 
-
-class AuditEntry(TypedDict):
-    id: int
-    at: str
-    #: "user", "token", "node", "system", "database" or "nobody".
-    kind: str
-    actor: str
-    #: Key of the token that was used; empty: none was.
-    token: str
-    address: str | None
-    #: Method and route.
-    request: str
-    action: str
-    #: "done" or "refused".
-    outcome: str
-    object: str
-    object_id: str
-    subject: str
-    tenant: str | None
-    sentence: str
-    before: Any
-    after: Any
+if TYPE_CHECKING:
+    from allot.schema import AuditEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,4 +30,4 @@ class Audit:
 
     def after(self, filters: Mapping[str, Any], last: int) -> Iterator[AuditEntry]:
         """The entries behind one, the oldest first."""
-        return (cast(AuditEntry, json.loads(line)) for line in self.lines(filters, last))
+        return (cast("AuditEntry", json.loads(line)) for line in self.lines(filters, last))

@@ -12,42 +12,58 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from allot.advice_objects import Advice, Anomalies
 from allot.audit_client import Audit
-from allot.cell_objects import CellDocument, CellNode, Cells, CellsCheck, VirtualClusterCells
 from allot.credentials import find_account
-from allot.ledger_objects import Fairness, Line, Replay, Violation
 from allot.log_client import Logs
 from allot.market_client import Market
 from allot.notice_client import Notices
-from allot.objects import (
-    Attempt,
-    Check,
-    ClusterSettings,
-    Event,
-    FailureRule,
-    FailureRuleFound,
-    GpuModel,
-    Job,
-    JobPreemptions,
-    JobRunTime,
-    JobSpec,
-    Me,
-    Node,
-    Plugins,
-    Secret,
-    SubmittedJob,
-    VirtualCluster,
-    WhatIf,
-    Why,
-)
-from allot.speed_objects import JobSpeeds, SpeedImport, SpeedRow
 from allot.token_client import Tokens
 from allot.transport import Transport
-from allot.usage_objects import JobMetrics, JobUsage, Metrics
+
+if TYPE_CHECKING:
+    from allot.schema import (
+        Anomalies,
+        Attempt,
+        CellDocument,
+        CellNode,
+        Cells,
+        CellsCheck,
+        CheckAnswer,
+        ClusterSettings,
+        Event,
+        FailureRule,
+        FailureRulesFound,
+        Fairness,
+        GpuModel,
+        Job,
+        JobMetricsAnswer,
+        JobPreemptions,
+        JobRunTime,
+        JobSpeeds,
+        JobUsage,
+        Line,
+        Me,
+        Node,
+        NodeMetricsAnswer,
+        Plugins,
+        Replay,
+        Secret,
+        ShortJob,
+        SpeedImport,
+        SpeedRow,
+        Violation,
+        VirtualCluster,
+        VirtualClusterCells,
+        WhatIf,
+        WholeAdvice,
+        Why,
+    )
+
+#: A job specification as it was written: the server checks it, and names what is wrong.
+JobSpec = dict[str, Any]
 
 LARGEST_PAGE = 200
 MOST_JOBS_AT_ONCE = 1000
@@ -108,7 +124,7 @@ class Client:
     # Who one is
 
     def me(self) -> Me:
-        return cast(Me, self._read("/session"))
+        return cast("Me", self._read("/session"))
 
     def change_password(self, current: str, new: str, *, end_tokens: bool = True) -> None:
         """Change one's own password; all tokens end with it, this one too, unless they are kept."""
@@ -122,17 +138,17 @@ class Client:
 
         Safe to repeat with the same `idempotency_key`: the job is created once.
         """
-        return cast(Job, self._write("/jobs", _with_tenant(spec, tenant), idempotency_key))
+        return cast("Job", self._write("/jobs", _with_tenant(spec, tenant), idempotency_key))
 
     def submit_many(
         self, specs: Sequence[JobSpec], *, tenant: str | None = None, idempotency_key: str | None = None
-    ) -> list[SubmittedJob]:
+    ) -> list[ShortJob]:
         """Submit up to 1,000 jobs, all or none. Field errors are prefixed with `jobs.<index>.`."""
         body = _with_tenant({"jobs": list(specs)}, tenant)
         answer = self._write("/jobs/bulk", body, idempotency_key)
-        return cast("list[SubmittedJob]", answer["jobs"])
+        return cast("list[ShortJob]", answer["jobs"])
 
-    def check(self, spec: JobSpec, *, tenant: str | None = None) -> Check:
+    def check(self, spec: JobSpec, *, tenant: str | None = None) -> CheckAnswer:
         """What submitting would do; creates nothing."""
         answer = self._transport.request(
             "POST",
@@ -140,7 +156,7 @@ class Client:
             body=_with_tenant(spec, tenant),
             retry_for_seconds=self.read_retry_seconds,
         )
-        return cast(Check, answer)
+        return cast("CheckAnswer", answer)
 
     # Jobs
 
@@ -149,13 +165,13 @@ class Client:
         return cast("Iterator[Job]", self._pages("/jobs", filters, limit))
 
     def job(self, job_id: int) -> Job:
-        return cast(Job, self._read(f"/jobs/{job_id}"))
+        return cast("Job", self._read(f"/jobs/{job_id}"))
 
     def attempts(self, job_id: int) -> list[Attempt]:
         return cast("list[Attempt]", list(self._pages(f"/jobs/{job_id}/attempts", {}, None)))
 
     def why(self, job_id: int) -> Why:
-        return cast(Why, self._read(f"/jobs/{job_id}/why"))
+        return cast("Why", self._read(f"/jobs/{job_id}/why"))
 
     def what_if(
         self, question: Mapping[str, Any], *, patience_seconds: float = 90.0, pause_seconds: float = 0.3
@@ -164,10 +180,10 @@ class Client:
         patience is over."""
         asked = self._write("/what-if", dict(question))
         path = f"/what-if/{asked['id']}"
-        return cast(WhatIf, self._when_done(asked, path, patience_seconds, pause_seconds))
+        return cast("WhatIf", self._when_done(asked, path, patience_seconds, pause_seconds))
 
     def cancel(self, job_id: int) -> Job:
-        return cast(Job, self._write(f"/jobs/{job_id}/cancel"))
+        return cast("Job", self._write(f"/jobs/{job_id}/cancel"))
 
     def cancel_many(
         self, chosen: Mapping[str, str], *, dry_run: bool = False, most: int | None = None
@@ -180,10 +196,10 @@ class Client:
         return cast("dict[str, Any]", self._write("/jobs/cancel", body))
 
     def hold(self, job_id: int) -> Job:
-        return cast(Job, self._write(f"/jobs/{job_id}/hold"))
+        return cast("Job", self._write(f"/jobs/{job_id}/hold"))
 
     def release(self, job_id: int) -> Job:
-        return cast(Job, self._write(f"/jobs/{job_id}/release"))
+        return cast("Job", self._write(f"/jobs/{job_id}/release"))
 
     def page_address(self, job_id: int, port: str) -> str:
         """Where a browser sees the pages at a port that the job names; good for once, within a minute."""
@@ -200,20 +216,20 @@ class Client:
     def set_secret(self, name: str, value: str, *, tenant: str | None = None) -> Secret:
         """Keep a secret for jobs: of a tenant's, for its admins, or of one's own."""
         path = f"{_secrets(tenant)}/{quote(name, safe='')}"
-        return cast(Secret, self._transport.request("PUT", path, body={"value": value}))
+        return cast("Secret", self._transport.request("PUT", path, body={"value": value}))
 
     def delete_secret(self, name: str, *, tenant: str | None = None) -> None:
         self._transport.request("DELETE", f"{_secrets(tenant)}/{quote(name, safe='')}")
 
     # Use
 
-    def job_metrics(self, job_id: int, **parameters: str | int | None) -> JobMetrics:
+    def job_metrics(self, job_id: int, **parameters: str | int | None) -> JobMetricsAnswer:
         """What a job used over time. Parameters are those of GET /jobs/ID/metrics."""
-        return cast(JobMetrics, self._read(f"/jobs/{job_id}/metrics", parameters))
+        return cast("JobMetricsAnswer", self._read(f"/jobs/{job_id}/metrics", parameters))
 
-    def node_metrics(self, name: str, **parameters: str | int | None) -> Metrics:
+    def node_metrics(self, name: str, **parameters: str | int | None) -> NodeMetricsAnswer:
         """What a node used over time. Parameters: since, until, resolution, by."""
-        return cast(Metrics, self._read(f"/nodes/{quote(name, safe='')}/metrics", parameters))
+        return cast("NodeMetricsAnswer", self._read(f"/nodes/{quote(name, safe='')}/metrics", parameters))
 
     def jobs_usage(self, *, limit: int | None = None, tenant: str | None = None) -> Iterator[JobUsage]:
         """What running jobs use now, the newest first."""
@@ -227,22 +243,22 @@ class Client:
 
     def job_run_time(self, job_id: int) -> JobRunTime:
         """How long it runs in all, as declared and as its own steps tell."""
-        return cast(JobRunTime, self._read(f"/jobs/{job_id}/run-time"))
+        return cast("JobRunTime", self._read(f"/jobs/{job_id}/run-time"))
 
     def job_preemptions(self, job_id: int) -> JobPreemptions:
         """How often a job was preempted, and what that cost."""
-        return cast(JobPreemptions, self._read(f"/jobs/{job_id}/preemptions"))
+        return cast("JobPreemptions", self._read(f"/jobs/{job_id}/preemptions"))
 
     def nodes(self) -> list[Node]:
         return cast("list[Node]", list(self._pages("/nodes", {}, None)))
 
     def node(self, name: str) -> Node:
-        return cast(Node, self._read(f"/nodes/{quote(name, safe='')}"))
+        return cast("Node", self._read(f"/nodes/{quote(name, safe='')}"))
 
     def drain_node(self, name: str, *, until: datetime | None = None, why: str = "") -> Node:
         """Move the node's jobs away, at once or at an instant until which they go on."""
         body = {"why": why} if until is None else {"why": why, "until": until.isoformat()}
-        return cast(Node, self._write(f"/nodes/{quote(name, safe='')}/drain", body))
+        return cast("Node", self._write(f"/nodes/{quote(name, safe='')}/drain", body))
 
     def cordon_node(self, name: str, *, why: str = "") -> Node:
         """Let nothing new start on the node."""
@@ -254,34 +270,34 @@ class Client:
 
     def _set_cordoned(self, name: str, cordoned: bool, why: str) -> Node:
         body = {"cordoned": cordoned, "why": why}
-        return cast(Node, self._transport.request("PATCH", f"/nodes/{quote(name, safe='')}", body=body))
+        return cast("Node", self._transport.request("PATCH", f"/nodes/{quote(name, safe='')}", body=body))
 
     def virtual_clusters(self) -> list[VirtualCluster]:
         return cast("list[VirtualCluster]", list(self._pages("/virtual-clusters", {}, None)))
 
     def virtual_cluster(self, name: str) -> VirtualCluster:
-        return cast(VirtualCluster, self._read(f"/virtual-clusters/{quote(name, safe='')}"))
+        return cast("VirtualCluster", self._read(f"/virtual-clusters/{quote(name, safe='')}"))
 
     def set_virtual_cluster(self, name: str, changes: Mapping[str, Any]) -> VirtualCluster:
         """Change what is named (the body of PUT /virtual-clusters/NAME); the rest stays as it is."""
         path = f"/virtual-clusters/{quote(name, safe='')}"
-        return cast(VirtualCluster, self._transport.request("PUT", path, body=dict(changes)))
+        return cast("VirtualCluster", self._transport.request("PUT", path, body=dict(changes)))
 
     def plugins(self) -> Plugins:
         """The policies and placers that there are, with their parameters."""
-        return cast(Plugins, self._read("/policies"))
+        return cast("Plugins", self._read("/policies"))
 
     def gpu_models(self) -> list[GpuModel]:
         return cast("list[GpuModel]", list(self._pages("/gpu-models", {}, None)))
 
     def cluster_settings(self) -> ClusterSettings:
         """How the spare GPUs are handed out."""
-        return cast(ClusterSettings, self._read("/cluster/settings"))
+        return cast("ClusterSettings", self._read("/cluster/settings"))
 
     def set_cluster_settings(self, changes: Mapping[str, Any]) -> ClusterSettings:
         """Change how the spare GPUs are handed out; what is not named stays as it is."""
         answer = self._transport.request("PATCH", "/cluster/settings", body=dict(changes))
-        return cast(ClusterSettings, answer)
+        return cast("ClusterSettings", answer)
 
     # Failures
 
@@ -294,16 +310,16 @@ class Client:
         answer = self._transport.request("PUT", "/failure-rules", body={"rules": rules})
         return cast("list[FailureRule]", answer["rules"])
 
-    def try_failure_rules(self, rules: object, log: str, exit_code: int) -> FailureRuleFound:
+    def try_failure_rules(self, rules: object, log: str, exit_code: int) -> FailureRulesFound:
         """Which of these rules an attempt would match that wrote this last. For operators."""
         asked = {"rules": rules, "log": log, "exit_code": exit_code}
-        return cast(FailureRuleFound, self._write("/failure-rules/test", asked))
+        return cast("FailureRulesFound", self._write("/failure-rules/test", asked))
 
     # Cells
 
     def cells(self) -> Cells:
         """How the cluster is divided by cells."""
-        return cast(Cells, self._read("/cells"))
+        return cast("Cells", self._read("/cells"))
 
     def cell_tree(self, *, at: str | None = None, chain: str | None = None) -> Iterator[CellNode]:
         """The cells inside the one at an address, or the topmost ones."""
@@ -311,27 +327,27 @@ class Client:
 
     def cells_of(self, virtual_cluster: str) -> VirtualClusterCells:
         path = f"/virtual-clusters/{quote(virtual_cluster, safe='')}/cells"
-        return cast(VirtualClusterCells, self._read(path))
+        return cast("VirtualClusterCells", self._read(path))
 
-    def check_cells(self, specification: CellDocument) -> CellsCheck:
+    def check_cells(self, specification: Mapping[str, Any]) -> CellsCheck:
         """What is wrong with a specification, and what it would change; changes nothing."""
-        return cast(CellsCheck, self._write("/cells/check", {"specification": specification}))
+        return cast("CellsCheck", self._write("/cells/check", {"specification": specification}))
 
     def propose_cells(self) -> CellDocument:
         """Today's hardware and guarantees as a specification."""
         return cast("CellDocument", self._write("/cells/proposal")["specification"])
 
-    def set_cells(self, specification: CellDocument, *, version: int) -> Cells:
+    def set_cells(self, specification: Mapping[str, Any], *, version: int) -> Cells:
         """Put a specification in force in place of `version`; Refused when that is not in force any more."""
         body = {"specification": specification, "version": version}
         # Not repeated: a second try after a lost answer would find the version changed, by itself.
-        return cast(Cells, self._transport.request("PUT", "/cells", body=body))
+        return cast("Cells", self._transport.request("PUT", "/cells", body=body))
 
     # Private clusters and advice
 
     def anomalies(self, virtual_cluster: str) -> Anomalies:
         """The newest comparison with the private cluster."""
-        return cast(Anomalies, self._read(self._anomalies(virtual_cluster)))
+        return cast("Anomalies", self._read(self._anomalies(virtual_cluster)))
 
     def compare(
         self,
@@ -344,19 +360,19 @@ class Client:
         """Have it compared anew, and wait so long for that."""
         path = self._anomalies(virtual_cluster)
         found = self._write(path, {} if hours is None else {"hours": hours})
-        return cast(Anomalies, self._when_done(found, path, patience_seconds, pause_seconds))
+        return cast("Anomalies", self._when_done(found, path, patience_seconds, pause_seconds))
 
     def advise(
         self, question: Mapping[str, Any], *, patience_seconds: float, pause_seconds: float = 0.5
-    ) -> Advice:
+    ) -> WholeAdvice:
         """Ask which cells each virtual cluster should get, and wait so long for the answer."""
         found = self._write("/cells/advice", dict(question))
         path = f"/cells/advice/{found['id']}"
-        return cast(Advice, self._when_done(found, path, patience_seconds, pause_seconds))
+        return cast("WholeAdvice", self._when_done(found, path, patience_seconds, pause_seconds))
 
     def apply_advice(self, advice_id: str) -> Cells:
         """Put advised cells in force; Refused when the cells have changed since."""
-        return cast(Cells, self._write(f"/cells/advice/{quote(advice_id, safe='')}/apply"))
+        return cast("Cells", self._write(f"/cells/advice/{quote(advice_id, safe='')}/apply"))
 
     # How fast jobs are
 
@@ -366,12 +382,12 @@ class Client:
 
     def job_speeds(self, job_id: int) -> JobSpeeds:
         """How fast a job is on each GPU model, what its policy aims at, and what it received."""
-        return cast(JobSpeeds, self._read(f"/jobs/{job_id}/speeds"))
+        return cast("JobSpeeds", self._read(f"/jobs/{job_id}/speeds"))
 
     def correct_speed(self, setting: Mapping[str, Any], value: float, *, reason: str = "") -> SpeedRow:
         """Say what a speed is. `setting`: tenant, application, gpu_model, gpus, and spread and partner."""
         body = {**setting, "value": value, "reason": reason}
-        return cast(SpeedRow, self._transport.request("PUT", "/speeds/correction", body=body))
+        return cast("SpeedRow", self._transport.request("PUT", "/speeds/correction", body=body))
 
     def uncorrect_speed(self, setting: Mapping[str, Any]) -> None:
         """Take a correction back."""
@@ -386,12 +402,14 @@ class Client:
     ) -> SpeedImport:
         """Take the text of a file over, whole or not at all; Refused names every wrong line."""
         body = {"tenant": tenant, "content": content, "dry_run": dry_run, "reason": reason}
-        return cast(SpeedImport, self._write("/speeds/import", body))
+        return cast("SpeedImport", self._write("/speeds/import", body))
 
     def set_price(self, gpu_model: str, price_per_hour: float) -> GpuModel:
         """Say what a GPU of a model costs for an hour."""
         path = f"/gpu-models/{quote(gpu_model, safe='')}"
-        return cast(GpuModel, self._transport.request("PATCH", path, body={"price_per_hour": price_per_hour}))
+        return cast(
+            "GpuModel", self._transport.request("PATCH", path, body={"price_per_hour": price_per_hour})
+        )
 
     # The ledger and fairness
 
@@ -405,11 +423,11 @@ class Client:
 
     def replay_line(self, line_id: int) -> Replay:
         """Decide a line's round again, and compare."""
-        return cast(Replay, self._read(f"/ledger/{line_id}/replay"))
+        return cast("Replay", self._read(f"/ledger/{line_id}/replay"))
 
     def fairness(self, virtual_cluster: str) -> Fairness:
         """How a virtual cluster is divided among its tenants."""
-        return cast(Fairness, self._read(f"/virtual-clusters/{quote(virtual_cluster, safe='')}/fairness"))
+        return cast("Fairness", self._read(f"/virtual-clusters/{quote(virtual_cluster, safe='')}/fairness"))
 
     def violations(self, *, limit: int | None = None, **filters: str | None) -> Iterator[Violation]:
         """Who would be better off alone, the newest first. Filters: virtual_cluster, tenant, open."""

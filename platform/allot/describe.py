@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allot.errors import FieldProblem
-from allot.market_objects import Lot
-from allot.objects import (
-    ENDED,
-    Attempt,
-    AttemptTurn,
-    ClusterSettings,
-    Job,
-    JobPreemptions,
-    JobRunTime,
-    Reason,
-    VirtualCluster,
-)
 from allot.output import duration, plural, since
+
+if TYPE_CHECKING:
+    from allot.schema import (
+        Attempt,
+        AttemptTurn,
+        ClusterSettings,
+        Job,
+        JobPreemptions,
+        JobRunTime,
+        Lot,
+        Reason,
+        VirtualCluster,
+    )
+
+
+#: Jobs in these states never change again.
+ENDED: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
 
 
 def state_word(job: Job) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from allot.client import Client
-from allot.describe import latest_attempt
+from allot.describe import ENDED, latest_attempt
 from allot.log_streams import RankStream, Stream
-from allot.objects import ENDED, Job
+
+if TYPE_CHECKING:
+    from allot.schema import Job
 
 SHORTEST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 2.0

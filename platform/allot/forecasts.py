@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from allot.objects import Foreseen, Prediction, WhatIf, WhatIfEffect
 from allot.output import duration, parse_time, plural
+
+if TYPE_CHECKING:
+    from allot.schema import Foreseen, Prediction, WhatIf, WhatIfEffect
 
 #: Nearer than this, a start is said to be at once.
 AT_ONCE_SECONDS = 10.0

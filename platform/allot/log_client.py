@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from allot.log_objects import LogPage, LogSearch, MergedLogPage
+if TYPE_CHECKING:
+    from allot.schema import LogPage, LogSearch, MergedLogPage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +30,14 @@ class Logs:
     ) -> LogPage:
         """Chunks of one rank's output with a sequence greater than `after`."""
         parameters = {"attempt": attempt, "task": task, "rank": rank, "after": after, "limit": limit}
-        return cast(LogPage, self.read(f"/jobs/{job_id}/logs", parameters))
+        return cast("LogPage", self.read(f"/jobs/{job_id}/logs", parameters))
 
     def merged(
         self, job_id: int, *, attempt: int | None = None, task: str | None = None, after: str = ""
     ) -> MergedLogPage:
         """What all ranks, or those of a task, wrote after the place `after`, by time."""
         parameters = {"attempt": attempt, "task": task, "after": after or None}
-        return cast(MergedLogPage, self.read(f"/jobs/{job_id}/logs/merged", parameters))
+        return cast("MergedLogPage", self.read(f"/jobs/{job_id}/logs/merged", parameters))
 
     def search(
         self,
@@ -65,7 +66,7 @@ class Logs:
         after: str | None = None
         while after != "":
             path = f"/jobs/{job_id}/logs/search"
-            found = cast(LogSearch, self.read(path, {**parameters, "after": after}))
+            found = cast("LogSearch", self.read(path, {**parameters, "after": after}))
             yield found
             after = found["next_after"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from allot.log_objects import LogHit
+    from allot.schema import LogHit
 
 BETWEEN_GROUPS = "--"
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from allot.client import Client
 from allot.errors import WrongUse
-from allot.log_objects import LogPage, MergedLogPage
+
+if TYPE_CHECKING:
+    from allot.schema import LogPage, MergedLogPage
 
 #: The sequence before the first.
 NONE_SEEN = -1

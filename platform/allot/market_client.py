@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from allot.market_objects import Account, Loan, Offer, Rule, Transfer
+if TYPE_CHECKING:
+    from allot.schema import CreditAccount, CreditTransfer, Loan, MarketRule, Offer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,15 +27,15 @@ class Market:
     def offer(self, wanted: Mapping[str, Any]) -> Offer:
         """Offer what a virtual cluster owns: virtual_cluster, lot, ends_at, starts_at, price_per_gpu_hour,
         in_return."""
-        return cast(Offer, self.write("/market/offers", dict(wanted)))
+        return cast("Offer", self.write("/market/offers", dict(wanted)))
 
     def withdraw(self, offer: int) -> Offer:
-        return cast(Offer, self.write(f"/market/offers/{offer}/withdraw"))
+        return cast("Offer", self.write(f"/market/offers/{offer}/withdraw"))
 
     def take(self, offer: int, virtual_cluster: str) -> Loan:
         """Borrow what is offered, and pay for its whole time."""
         body = {"virtual_cluster": virtual_cluster}
-        return cast(Loan, self.write(f"/market/offers/{offer}/take", body))
+        return cast("Loan", self.write(f"/market/offers/{offer}/take", body))
 
     def loans(self, *, limit: int | None = None, **filters: str | None) -> Iterator[Loan]:
         """Loans, the newest first. Filters are those of GET /market/loans: state, virtual_cluster."""
@@ -42,40 +43,40 @@ class Market:
 
     def end(self, loan: int) -> Loan:
         """Give back what is borrowed, or as an operator end the loan of others."""
-        return cast(Loan, self.write(f"/market/loans/{loan}/end"))
+        return cast("Loan", self.write(f"/market/loans/{loan}/end"))
 
-    def rules(self, virtual_cluster: str | None = None) -> Iterator[Rule]:
+    def rules(self, virtual_cluster: str | None = None) -> Iterator[MarketRule]:
         filters = {"virtual_cluster": virtual_cluster}
-        return cast("Iterator[Rule]", self.pages("/market/rules", filters, None))
+        return cast("Iterator[MarketRule]", self.pages("/market/rules", filters, None))
 
-    def add_rule(self, wanted: Mapping[str, Any]) -> Rule:
+    def add_rule(self, wanted: Mapping[str, Any]) -> MarketRule:
         """Let a virtual cluster lend or borrow by itself; the fields of POST /market/rules."""
-        return cast(Rule, self.write("/market/rules", dict(wanted)))
+        return cast("MarketRule", self.write("/market/rules", dict(wanted)))
 
     def remove_rule(self, rule: int) -> None:
         self.send("DELETE", f"/market/rules/{rule}")
 
-    def accounts(self) -> Iterator[Account]:
-        return cast("Iterator[Account]", self.pages("/market/accounts", {}, None))
+    def accounts(self) -> Iterator[CreditAccount]:
+        return cast("Iterator[CreditAccount]", self.pages("/market/accounts", {}, None))
 
-    def grant(self, virtual_cluster: str, credits: float, *, reason: str = "") -> Account:
+    def grant(self, virtual_cluster: str, credits: float, *, reason: str = "") -> CreditAccount:
         """Grant credits; less than 0 takes some back."""
         body = {"credits": credits, "reason": reason}
-        return cast(Account, self.write(f"{_account(virtual_cluster)}/grant", body))
+        return cast("CreditAccount", self.write(f"{_account(virtual_cluster)}/grant", body))
 
-    def set_allowance(self, virtual_cluster: str, credits: float, *, every_seconds: int) -> Account:
+    def set_allowance(self, virtual_cluster: str, credits: float, *, every_seconds: int) -> CreditAccount:
         body = {"credits": credits, "every_seconds": every_seconds}
-        return cast(Account, self.send("PUT", f"{_account(virtual_cluster)}/allowance", body=body))
+        return cast("CreditAccount", self.send("PUT", f"{_account(virtual_cluster)}/allowance", body=body))
 
     def remove_allowance(self, virtual_cluster: str) -> None:
         self.send("DELETE", f"{_account(virtual_cluster)}/allowance")
 
     def transfers(
         self, *, virtual_cluster: str | None = None, limit: int | None = None
-    ) -> Iterator[Transfer]:
+    ) -> Iterator[CreditTransfer]:
         """What moved between accounts, the newest first."""
         filters = {"virtual_cluster": virtual_cluster}
-        return cast("Iterator[Transfer]", self.pages("/market/transfers", filters, limit))
+        return cast("Iterator[CreditTransfer]", self.pages("/market/transfers", filters, limit))
 
     def export_transfers(self, virtual_cluster: str | None = None) -> str:
         """The same as the text of a CSV file, the oldest first."""

@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Literal
 
+from allot.errors import AllotError
+
 #: A table in a terminal narrower than this wraps instead of losing its last column.
 NARROWEST_LAST_COLUMN = 16
 #: Blanks between columns.
@@ -136,3 +138,10 @@ def gibibytes(count: int) -> str:
 
 def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def shown_once(text: str | None) -> str:
+    """Return the text of a new token or secret. An answer that was lost and asked for again has none."""
+    if text is None:
+        raise AllotError("It was made, but its text was lost with the answer. Revoke it, and make another.")
+    return text

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from allot.errors import Unreachable
-from allot.objects import CreatedToken, Me
 from allot.transport import Transport
+
+if TYPE_CHECKING:
+    from allot.schema import Me, NewToken
 
 
 def token_name() -> str:
@@ -28,7 +30,7 @@ def create_token(
     scopes: Sequence[str] | None = None,
     expires_in_days: int | None = None,
     insecure: bool = False,
-) -> tuple[Me, CreatedToken]:
+) -> tuple[Me, NewToken]:
     """Sign in, create a token, sign out. The token is the only thing left on the server.
 
     Without `scopes` it may do whatever the user may: it stands for the person at this machine.
@@ -36,7 +38,7 @@ def create_token(
     with Transport(url, token=None, insecure=insecure) as transport:
         # No retries: each try counts against the limit on wrong passwords.
         me = cast(
-            Me, transport.request("POST", "/session", body={"username": username, "password": password})
+            "Me", transport.request("POST", "/session", body={"username": username, "password": password})
         )
         # A session needs the CSRF token, and over https Django also wants to know the page's origin.
         headers = {"X-CSRFToken": me["csrf_token"], "Origin": url, "Referer": url + "/"}
@@ -45,7 +47,7 @@ def create_token(
         if expires_in_days is not None:
             body["expires_in_days"] = expires_in_days
         try:
-            created = cast(CreatedToken, transport.request("POST", "/tokens", body=body, headers=headers))
+            created = cast("NewToken", transport.request("POST", "/tokens", body=body, headers=headers))
         finally:
             # The session ends by itself; failing to end it early must not hide the outcome.
             with contextlib.suppress(Unreachable):

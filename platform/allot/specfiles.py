@@ -12,10 +12,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allot.errors import WrongUse
-from allot.objects import JobSpec
+
+if TYPE_CHECKING:
+    from allot.client import JobSpec
 
 #: The server takes requests of at most 1 MB, so a larger file cannot be submitted.
 LARGEST_FILE_BYTES = 1_000_000

@@ -4,29 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-
-class Token(TypedDict):
-    key: str
-    user: str
-    name: str
-    #: Of "read", "submit", "manage" and "operate".
-    scopes: list[str]
-    created_at: str
-    first_used_at: str | None
-    first_used_from: str | None
-    last_used_at: str | None
-    last_used_from: str | None
-    expires_at: str | None
-    #: The key of the token that takes its place; it works until it expires.
-    replaced_by: str | None
-
-
-class NewToken(Token):
-    #: The whole token, which is not told again.
-    token: str
+if TYPE_CHECKING:
+    from allot.schema import NewToken, Token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +25,11 @@ class Tokens:
 
     def create(self, wanted: Mapping[str, Any]) -> NewToken:
         """Make a token: name, scopes, expires_in_days, your_password. The answer alone has its text."""
-        return cast(NewToken, self.send("POST", "/tokens", body=dict(wanted)))
+        return cast("NewToken", self.send("POST", "/tokens", body=dict(wanted)))
 
     def rotate(self, key: str, wanted: Mapping[str, Any]) -> NewToken:
         """Make one in the place of one's own: overlap_seconds, your_password."""
-        return cast(NewToken, self.send("POST", f"/tokens/{quote(key, safe='')}/rotate", body=dict(wanted)))
+        return cast("NewToken", self.send("POST", f"/tokens/{quote(key, safe='')}/rotate", body=dict(wanted)))
 
     def revoke(self, key: str) -> None:
         self.send("DELETE", f"/tokens/{quote(key, safe='')}")

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from allot import objects
+from allot import schema
 from allot.client import Client
 from scheduler.models import ClusterSettings, ViewComputing
 from tenants.models import VirtualCluster
@@ -151,10 +151,10 @@ def test_answers_are_what_their_types_promise(allot: Allot) -> None:
     ViewComputing.objects.create(view="spare", since=datetime.now(UTC), message="slow")
     with Client.from_environment() as client:
         answers = [
-            (client.plugins(), objects.Plugins),
-            (client.cluster_settings(), objects.ClusterSettings),
-            (client.gpu_models(), list[objects.GpuModel]),
-            (client.set_virtual_cluster("shared", {}), objects.VirtualCluster),
+            (client.plugins(), schema.Plugins),
+            (client.cluster_settings(), schema.ClusterSettings),
+            (client.gpu_models(), list[schema.GpuModel]),
+            (client.set_virtual_cluster("shared", {}), schema.VirtualCluster),
         ]
     for answer, kind in answers:
         assert answer

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from allot.advice_objects import Advice, AdviceFigures, Anomalies
 from allot.commands.options import OutputOption, connect
 from allot.commands.vc import Name, group
 from allot.describe import problem_lines
 from allot.errors import AllotError, FieldProblem, WrongUse
 from allot.output import Format, duration, local_time, plural, print_line, print_objects, print_table, say
 from allot.specfiles import pairs
+
+if TYPE_CHECKING:
+    from allot.schema import AdviceFigures, Anomalies, WholeAdvice
 
 #: How long an answer is waited for.
 PATIENCE_SECONDS = 180.0
@@ -143,7 +145,7 @@ def _minimum(words: list[str]) -> dict[str, dict[str, int]]:
     return minimum
 
 
-def _print_advice(found: Advice) -> None:
+def _print_advice(found: WholeAdvice) -> None:
     rows = [[row["virtual_cluster"], *_change(row["today"], row["advised"])] for row in found["rows"]]
     print_table(["VC", "CELLS", "GPUS", "WAITS (MEAN)", "P95", "USED", "A DAY"], rows)
     for row in found["rows"]:

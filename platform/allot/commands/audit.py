@@ -15,8 +15,8 @@ from allot.output import Format, local_time, print_line, print_objects, print_ta
 from allot.times import instant
 
 if TYPE_CHECKING:
-    from allot.audit_client import AuditEntry
     from allot.client import Client
+    from allot.schema import AuditEntry
 
 #: Between two looks of --follow.
 LOOK_AGAIN_SECONDS = 2.0

@@ -12,7 +12,7 @@ from allot.output import Format, local_time, print_line, print_objects
 from allot.times import instant
 
 if TYPE_CHECKING:
-    from allot.notice_objects import BudgetState
+    from allot.schema import BudgetState
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from allot.commands.options import OutputOption, QuietOption, connect
 from allot.describe import least_words, limit_words, lot_words
-from allot.market_objects import Borrowed, Lent
-from allot.objects import Overrun, VirtualCluster
 from allot.output import Format, local_time, plural, print_line, print_objects, print_table, say, since
+
+if TYPE_CHECKING:
+    from allot.schema import Borrowed, Lent, Overrun, VirtualCluster
 
 
 def vcs(

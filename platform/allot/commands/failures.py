@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from allot.commands.options import OutputOption, connect
-from allot.objects import ClusterSettings, FailureRule
 from allot.output import Format, duration, print_line, print_objects, print_table, say
 from allot.specfiles import read_document, read_text
 from allot.times import span_seconds
+
+if TYPE_CHECKING:
+    from allot.schema import ClusterSettings, FailureRule
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

@@ -11,7 +11,7 @@ from allot.commands.options import OutputOption, connect
 from allot.output import Format, duration, local_time, plural, print_objects, print_table, say, since
 
 if TYPE_CHECKING:
-    from allot.ledger_objects import Fairness, TenantFairness, Violation
+    from allot.schema import Fairness, TenantFairness, Violation
 
 #: What is asked for instead of a virtual cluster.
 VIOLATIONS = "violations"

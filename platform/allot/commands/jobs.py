@@ -31,7 +31,6 @@ from allot.describe import (
 )
 from allot.errors import Refused, WrongUse
 from allot.forecasts import prediction_line
-from allot.objects import Attempt, Job, JobPreemptions, JobRunTime
 from allot.output import (
     Format,
     local_time,
@@ -46,6 +45,7 @@ from allot.specfiles import pairs
 
 if TYPE_CHECKING:
     from allot.client import Client
+    from allot.schema import Attempt, Job, JobPreemptions, JobRunTime
 
 DEFAULT_ROWS = 50
 

@@ -14,7 +14,7 @@ from allot.output import Format, local_time, print_line, print_objects, print_ta
 
 if TYPE_CHECKING:
     from allot.client import Client
-    from allot.ledger_objects import Line
+    from allot.schema import Line
 
 #: Between two looks of --follow.
 LOOK_AGAIN_SECONDS = 2.0

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allot.commands.options import JobId, JobIds, OutputOption, connect
-from allot.describe import change_line, detail, latest_attempt, nodes_of
+from allot.describe import ENDED, change_line, detail, latest_attempt, nodes_of
 from allot.errors import WrongUse
-from allot.objects import ENDED, Job
 from allot.output import Format, print_line, print_objects, say
 
 if TYPE_CHECKING:
     from allot.client import Client
     from allot.following import Note
-    from allot.log_objects import LogHit
     from allot.log_streams import Stream
+    from allot.schema import Job, LogHit
 
 INTERRUPTED = 130
 #: With --timeout: what the `timeout` program of the shell also uses.

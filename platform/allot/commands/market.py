@@ -15,7 +15,7 @@ from allot.output import Format, duration, local_time, plural, print_line, print
 from allot.times import instant, span_seconds
 
 if TYPE_CHECKING:
-    from allot.market_objects import Account, Loan, Offer, Rule, Transfer
+    from allot.schema import CreditAccount, CreditTransfer, Loan, MarketRule, Offer
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 rule_group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -243,7 +243,7 @@ def rules(vc: VcOption = None, output: OutputOption = Format.table) -> None:
     print_table(["RULE", "VC", "KIND", "DOES"], rows, right=["RULE"])
 
 
-def rule_words(row: Rule) -> str:
+def rule_words(row: MarketRule) -> str:
     """Say in words what a rule does."""
     price = f"{credits_words(row['price_per_gpu_hour'])} credits a GPU-hour"
     if row["kind"] == "lend":
@@ -318,7 +318,7 @@ def accounts(output: OutputOption = Format.table) -> None:
     print_table(headings, [_account(row) for row in found], right=headings[1:5])
 
 
-def _account(row: Account) -> list[object]:
+def _account(row: CreditAccount) -> list[object]:
     allowance = "-"
     if said := row["allowance"]:
         next_at = local_time(said["next_at"])
@@ -384,7 +384,7 @@ def transfers(
     print_table(headings, [_transfer(row) for row in found], right=["TRANSFER", "AGO", "CREDITS", "LOAN"])
 
 
-def _transfer(row: Transfer) -> list[object]:
+def _transfer(row: CreditTransfer) -> list[object]:
     return [
         row["id"],
         since(row["at"]),

@@ -15,10 +15,10 @@ from allot.errors import WrongUse
 from allot.output import Format, duration, parse_time, plural, print_line, print_objects, print_table, say
 from allot.sparkline import sparkline
 from allot.times import span_seconds
-from allot.usage_objects import JobMetrics, JobUsage, Metrics, Series
 
 if TYPE_CHECKING:
     from allot.client import Client
+    from allot.schema import JobMetricsAnswer, JobUsage, NodeMetricsAnswer, Series
 
 COLUMNS_MOST = 48
 REFRESH_SECONDS = 10.0
@@ -76,7 +76,7 @@ def metrics(
         _print_metrics(found)
 
 
-def _print_metrics(found: Metrics | JobMetrics) -> None:
+def _print_metrics(found: NodeMetricsAnswer | JobMetricsAnswer) -> None:
     since, until = (parse_time(found[end]).timestamp() for end in ("since", "until"))
     # No narrower than a point, so that a blank is always a gap.
     columns_wide = max(min(COLUMNS_MOST, int((until - since) // found["resolution_seconds"])), 1)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from allot.commands.options import OutputOption, QuietOption, connect
-from allot.objects import Node
 from allot.output import (
     Format,
     duration,
@@ -22,6 +21,9 @@ from allot.output import (
     since,
 )
 from allot.times import instant
+
+if TYPE_CHECKING:
+    from allot.schema import Node
 
 Name = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.", show_default=False)]
 Why = Annotated[str, typer.Option("--why", "-m", help="What everybody is told.", show_default=False)]

@@ -9,10 +9,10 @@ import typer
 
 from allot.commands.options import OutputOption, connect
 from allot.errors import WrongUse
-from allot.output import Format, local_time, print_line, print_objects, print_table, say, since
+from allot.output import Format, local_time, print_line, print_objects, print_table, say, shown_once, since
 
 if TYPE_CHECKING:
-    from allot.notice_objects import Delivery, NewWebhook, NotificationSettings, Webhook
+    from allot.schema import Delivery, NewWebhook, NotificationSettings, Webhook
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -180,7 +180,7 @@ def _print_secret(made: NewWebhook, output: Format) -> None:
         print_objects(made, output)
         return
     say(f"webhook {made['id']}: its secret, which is not shown again:")
-    print_line(made["secret"])
+    print_line(shown_once(made["secret"]))
 
 
 @group.command()

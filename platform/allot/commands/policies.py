@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allot.cell_objects import Chain
 from allot.commands.cluster import amounts, overrun_lines
 from allot.commands.options import OutputOption, connect
 from allot.commands.vc import Name
 from allot.commands.vc import group as virtual_clusters
 from allot.describe import settings_lines
 from allot.errors import AllotError
-from allot.objects import Plugin, VirtualCluster
 from allot.output import Format, plural, print_line, print_objects, print_table
+
+if TYPE_CHECKING:
+    from allot.schema import ChainSummary, Plugin, VirtualCluster
 
 spare_pool = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -139,7 +140,7 @@ def whole(
     print_line(f"Its members, who can submit to it: {members}.")
 
 
-def _topmost(chains: Sequence[Chain]) -> dict[str, int]:
+def _topmost(chains: Sequence[ChainSummary]) -> dict[str, int]:
     """Return all cells of all hardware that is divided, as a virtual cluster owns them in a specification."""
     of_types = Counter(kind["name"] for chain in chains for kind in chain["types"])
     every = {}

@@ -12,7 +12,7 @@ from allot import credentials
 from allot.commands.options import OutputOption, connect
 from allot.commands.tokens import ScopeOption
 from allot.errors import NotAllowed, NotSignedIn, Refused, Unreachable, WrongUse
-from allot.output import Format, print_line, print_objects, say
+from allot.output import Format, print_line, print_objects, say, shown_once
 from allot.passwords import typed_password
 
 
@@ -75,7 +75,7 @@ def login(
         except NotSignedIn as error:
             # Not to be answered with advice to sign in.
             raise NotAllowed(str(error), status=error.status, code=error.code) from None
-        token = created["token"]
+        token = shown_once(created["token"])
     else:
         with Client(chosen, token=token, insecure=insecure) as client:
             me = client.me()
@@ -150,7 +150,7 @@ def password(
     kept = credentials.load(path)
     if account.url in kept.servers:
         _, created = create_token(account.url, username=username, password=new, insecure=account.insecure)
-        kept.servers[account.url] |= {"token": created["token"], "made_here": True}
+        kept.servers[account.url] |= {"token": shown_once(created["token"]), "made_here": True}
         credentials.save(path, kept)
     say("Your password is changed, and your tokens have ended; this machine has a new one.")
 

@@ -15,7 +15,7 @@ from allot.specfiles import read_text
 
 if TYPE_CHECKING:
     from allot.client import Client
-    from allot.speed_objects import JobModelSpeed, JobSpeeds, SpeedCell, SpeedImport, SpeedRow
+    from allot.schema import JobModelSpeed, JobSpeeds, SpeedCell, SpeedImport, SpeedRow
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 import typer.core
@@ -12,13 +12,13 @@ from allot.commands.logs import INTERRUPTED, exit_code_of, say_goes_on, show_log
 from allot.commands.options import OutputOption, QuietOption, connect
 from allot.describe import gpus_wanted, problem_lines, task_line
 from allot.errors import FieldProblem, Refused, WrongUse
-from allot.objects import Check, Job, SubmittedJob
 from allot.output import Format, plural, print_line, print_objects, say
 from allot.spec_flags import spec_flags, values_of
 from allot.specfiles import Over, Source, name_from, read_sources
 
 if TYPE_CHECKING:
     from allot.client import Client
+    from allot.schema import CheckAnswer, Job, ShortJob
 
 MOST_JOBS = 1000
 #: Where the words after `--` are kept between parsing and running.
@@ -106,7 +106,7 @@ def take_tenant(sources: list[Source]) -> str | None:
     return named.pop() if named else None
 
 
-def _submit(client: Client, sources: list[Source], tenant: str | None) -> list[Job] | list[SubmittedJob]:
+def _submit(client: Client, sources: list[Source], tenant: str | None) -> list[Job] | list[ShortJob]:
     if len(sources) == 1:
         return [client.submit(sources[0].spec, tenant=tenant)]
     try:
@@ -131,17 +131,18 @@ def _located(problem: FieldProblem, sources: list[Source]) -> FieldProblem:
     return FieldProblem(f"{sources[int(number)].where}: {field}", problem.problem, problem.expected)
 
 
-def _summary(submitted: list[Job] | list[SubmittedJob]) -> str:
+def _summary(submitted: list[Job] | list[ShortJob]) -> str:
     if len(submitted) == 1:
         job = submitted[0]
         facts = ""
         if "gpus" in job:
-            facts = f": {gpus_wanted(job)} in {job['virtual_cluster']}"
+            whole = cast("Job", job)
+            facts = f": {gpus_wanted(whole)} in {whole['virtual_cluster']}"
         return f"Submitted job {job['id']} {job['name']}{facts}."
     return f"Submitted {len(submitted):,} jobs: {submitted[0]['id']} to {submitted[-1]['id']}."
 
 
-def _report(submitted: list[Job] | list[SubmittedJob], output: Format, *, quiet: bool) -> None:
+def _report(submitted: list[Job] | list[ShortJob], output: Format, *, quiet: bool) -> None:
     if quiet:
         for job in submitted:
             print_line(str(job["id"]))
@@ -189,11 +190,11 @@ def _dry_run(client: Client, sources: list[Source], tenant: str | None, output: 
     return 0 if all(check["ok"] for check in checks) else 1
 
 
-def _print_check(source: Source, check: Check) -> None:
+def _print_check(source: Source, check: CheckAnswer) -> None:
     name = source.spec.get("name", source.where)
     if check["ok"]:
         print_line(f"{name}: would be taken, {plural(check['gpus'], 'GPU')}. {check['message']}")
-        for task in (check["normalised"] or {}).get("tasks", []):
+        for task in check["normalised"]["tasks"] if check["normalised"] else []:
             print_line(f"  {task_line(task)}")
     else:
         fields = [FieldProblem(**problem) for problem in check["fields"]]

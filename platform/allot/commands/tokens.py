@@ -9,15 +9,14 @@ import typer
 
 from allot.commands.options import OutputOption, connect
 from allot.errors import NotAllowed
-from allot.output import Format, local_time, print_line, print_objects, print_table, say, since
+from allot.output import Format, local_time, print_line, print_objects, print_table, say, shown_once, since
 from allot.passwords import typed_password
 from allot.times import span_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from allot.objects import Me
-    from allot.token_client import NewToken, Token
+    from allot.schema import Me, NewToken, Token
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -153,7 +152,7 @@ def _print_new(made: NewToken, output: Format) -> None:
     if output is not Format.table:
         print_objects(made, output)
         return
-    print_line(made["token"])
+    print_line(shown_once(made["token"]))
     until = f"until {local_time(made['expires_at'])}" if made["expires_at"] else "for ever"
     say(f"It works {until}, for: {', '.join(made['scopes'])}. It is not shown again.")
 

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allot.cell_objects import (
-    CellDocument,
-    CellNode,
-    CellsCheck,
-    ChainCells,
-    OwnedCells,
-    VirtualClusterCells,
-)
 from allot.commands.cluster import vcs
 from allot.commands.options import OutputOption, QuietOption, connect
 from allot.describe import problem_lines
@@ -23,6 +15,7 @@ from allot.specfiles import read_document
 
 if TYPE_CHECKING:
     from allot.client import Client
+    from allot.schema import CellNode, CellsCheck, ChainCells, OwnedCells, VirtualClusterCells
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -188,7 +181,7 @@ def propose(output: Annotated[Format, typer.Option("--output", "-o")] = Format.y
     print_objects(proposed, Format.yaml if output is Format.table else output)
 
 
-def _read(file: str) -> CellDocument:
+def _read(file: str) -> dict[str, Any]:
     return read_document(file, "a specification of cells, such as `allot vc propose` prints")
 
 

@@ -1,0 +1,2611 @@
+"""What the REST API answers and takes, as types: made from docs/api/openapi.yaml by `make schema`.
+
+Plain dictionaries at run time: a field that a newer server adds is kept and printed by `-o json`, not
+dropped. Times are ISO 8601 strings in UTC.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+
+ActionEnum: TypeAlias = Literal['warn', 'hold']
+
+
+class AddressAnswer(TypedDict):
+    address: str
+    confirmation_sent: bool
+
+
+class AddressInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    address: str
+
+
+class AddressTokenRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    token: str
+
+
+class AdviceCurvePoint(TypedDict):
+    """An assignment that was tried."""
+
+    cells: dict[str, int]
+    gpus: int
+    delay_mean_seconds: float
+
+
+class AdviceFigures(TypedDict):
+    """Delays are those of the private cluster: with cells, sharing can only shorten them."""
+
+    gpus: int
+    delay_mean_seconds: float
+    utilisation: float
+    cost_per_day: float | None
+    cells: dict[str, int]
+    delay_p95_seconds: float
+
+
+KeepItem: TypeAlias = str
+
+
+class AdviceQuestionRequest(TypedDict):
+    """What is left out is not demanded."""
+
+    days: NotRequired[float]
+    budget_gpus: NotRequired[dict[str, int]]
+    price_per_gpu_hour: NotRequired[dict[str, float]]
+    minimum: NotRequired[dict[str, dict[str, int]]]
+    keep: NotRequired[list[KeepItem]]
+
+
+class AdviceRow(TypedDict):
+    virtual_cluster: str
+    jobs: int
+    today: AdviceFigures
+    advised: AdviceFigures
+    why: str
+
+
+class AdviceTotals(TypedDict):
+    gpus: int
+    delay_mean_seconds: float
+    utilisation: float
+    cost_per_day: float | None
+
+
+class AdviceTotalsBoth(TypedDict):
+    today: AdviceTotals
+    advised: AdviceTotals
+
+
+class AllowanceInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    credits: float
+    every_seconds: int
+
+
+AnomaliesStateEnum: TypeAlias = Literal['never', 'waiting', 'done', 'failed']
+
+
+AttemptOutcomeEnum: TypeAlias = Literal['succeeded', 'failed', 'preempted', 'cancelled', 'lost']
+
+
+AttemptState: TypeAlias = Literal['planned', 'starting', 'running', 'stopping', 'ended']
+
+
+class AttemptTurn(TypedDict):
+    index: int
+    count: int
+    seconds: float
+
+
+AuditEntryKindEnum: TypeAlias = Literal['user', 'token', 'node', 'system', 'database', 'nobody']
+
+
+AuditEntryOutcomeEnum: TypeAlias = Literal['done', 'refused']
+
+
+BlankEnum: TypeAlias = Literal['']
+
+
+class BulkCancelRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    filter: dict[str, str]
+    dry_run: NotRequired[bool]
+    most: NotRequired[int | None]
+
+
+class BulkCancelled(TypedDict):
+    jobs: int
+    remaining: int
+    queued: int | None
+    running: int | None
+
+
+CauseEnum: TypeAlias = Literal['fragmentation', 'hardware', 'reclaim', 'order', 'quota', 'lent', 'other']
+
+
+class CellEffect(TypedDict):
+    virtual_cluster: str
+    running: int
+    lapsing: int
+    jobs: list[int]
+
+
+CellNodeStateEnum: TypeAlias = Literal['free', 'used', 'opportunistic', 'bad', 'mixed']
+
+
+CellOnLoan = TypedDict(
+    'CellOnLoan',
+    {
+        'until': str,
+        'from': str,
+    },
+)
+
+
+class CellType(TypedDict):
+    of: str
+    count: int
+    node: NotRequired[bool]
+
+
+class CellTypeRequest(TypedDict):
+    of: str
+    count: int
+    node: NotRequired[bool]
+
+
+class ChainCells(TypedDict):
+    """Cells of one level: total = free + used + bad."""
+
+    level: int
+    type: str
+    total: int
+    free: int
+    used: int
+    bad: int
+    owned: int
+    doomed: int
+
+
+class ChainType(TypedDict):
+    name: str
+    level: int
+    gpus: int
+    is_node: bool
+
+
+class Checkpoint(TypedDict):
+    """What a job may do before it is stopped."""
+
+    grace_seconds: NotRequired[int]
+
+
+class CheckpointRequest(TypedDict):
+    """What a job may do before it is stopped."""
+
+    grace_seconds: NotRequired[int | None]
+
+
+class ComparisonQuestionRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    hours: NotRequired[float]
+
+
+class CorrectionInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    tenant: str
+    application: str
+    gpu_model: str
+    gpus: int
+    spread: NotRequired[bool]
+    partner: NotRequired[str]
+    value: float
+    reason: NotRequired[str]
+
+
+class CreditAllowance(TypedDict):
+    credits: float
+    every_seconds: int
+    next_at: str
+
+
+class DelayPoint(TypedDict):
+    """Mean delays of the jobs submitted from then until the next point."""
+
+    at: str
+    real_seconds: float
+    private_seconds: float
+
+
+class Delays(TypedDict):
+    """Queueing delays: from submission to the first GPU."""
+
+    real_mean_seconds: float
+    private_mean_seconds: float
+    real_p95_seconds: float
+    private_p95_seconds: float
+
+
+DeliveryState: TypeAlias = Literal['waiting', 'delivered', 'given_up']
+
+
+class DrainInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    deadline_seconds: NotRequired[float]
+    until: NotRequired[str]
+    why: NotRequired[str]
+
+
+class Dropped(TypedDict):
+    kind: str
+    jobs: list[int]
+    why: str
+    position: NotRequired[int]
+
+
+class Elastic(TypedDict):
+    """A job that can run on fewer GPUs."""
+
+    min_gpus: NotRequired[int | None]
+
+
+class ElasticRequest(TypedDict):
+    """A job that can run on fewer GPUs."""
+
+    min_gpus: NotRequired[int | None]
+
+
+EmailEnum: TypeAlias = Literal['start', 'end', 'failure', 'preemption']
+
+
+Event = TypedDict(
+    'Event',
+    {
+        'id': int,
+        'at': str,
+        'kind': str,
+        'subject': str,
+        'subject_id': int,
+        'to': str,
+        'actor': str,
+        'message': str,
+        'data': dict[str, Any],
+        'job': int | None,
+        'node': int | None,
+        'tenant': str | None,
+        'from': str,
+    },
+)
+
+
+class FailureRulesTrialRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    rules: NotRequired[Any]
+    log: str
+    exit_code: NotRequired[int]
+
+
+class FairnessMinute(TypedDict):
+    at: str
+    tenant: str
+    entitled: float
+    received: float
+    rho_worst: float | None
+    rho_mean: float | None
+    envy: float
+    borrowed: float
+    lent: float
+    traded: float
+    paid: float
+    gain: float | None
+
+
+class FieldError(TypedDict):
+    field: str
+    problem: str
+    expected: str
+
+
+class FieldProblem(TypedDict):
+    field: str
+    problem: str
+    expected: str
+
+
+class Foreseen(TypedDict):
+    starts_at: str | None
+    earliest: str | None
+    latest: str | None
+    position: int | None
+    why_not: str
+
+
+class GpuCounts(TypedDict):
+    total: int
+    healthy: int
+    held: int
+    planned: int
+    free: int
+
+
+class GpuModel(TypedDict):
+    name: str
+    memory_bytes: int
+    gpus: int
+    gpus_free: int
+    nodes: int
+    price_per_hour: float
+
+
+class GpuModels(TypedDict):
+    results: list[GpuModel]
+
+
+GpuState: TypeAlias = Literal['free', 'held', 'planned']
+
+
+class GrantInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    credits: float
+    reason: NotRequired[str]
+
+
+GuaranteeEnum: TypeAlias = Literal['guaranteed', 'opportunistic']
+
+
+class IdleGpus(TypedDict):
+    """Or when its GPUs did nothing; null: as is usual here."""
+
+    seconds: NotRequired[float | None]
+    below_percent: NotRequired[float]
+
+
+class IdleGpusRequest(TypedDict):
+    """Or when its GPUs did nothing; null: as is usual here."""
+
+    seconds: NotRequired[str | float | None]
+    below_percent: NotRequired[float | None]
+
+
+class ImportInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    tenant: str
+    content: str
+    dry_run: NotRequired[bool]
+    reason: NotRequired[str]
+
+
+class InvitationSecretRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    invitation: str
+
+
+IsolationLevelEnum: TypeAlias = Literal['sandbox', 'landlock', 'none', 'unknown']
+
+
+class JobChangesRequest(TypedDict):
+    """What is left out stays as it is."""
+
+    gpus: NotRequired[int]
+    replicas: NotRequired[int]
+    gpu_models: NotRequired[Any]
+    time_limit: NotRequired[Any]
+    guarantee: NotRequired[GuaranteeEnum]
+    priority: NotRequired[int]
+    virtual_cluster: NotRequired[str]
+
+
+class JobCounts(TypedDict):
+    queued: int
+    running: int
+    succeeded: int
+    failed: int
+    cancelled: int
+
+
+JobNotices: TypeAlias = Literal['all', 'failures', 'none']
+
+
+class JobPreemptions(TypedDict):
+    times: int
+    lost_seconds: float
+    overhead_seconds: float
+    cost_seconds: float | None
+    short_runs: int
+    may_borrow_at: str | None
+
+
+class JobRunTime(TypedDict):
+    declared_seconds: float | None
+    measured_seconds: float | None
+    gpu_model: str
+    differs: bool
+    outlasts_limit: bool
+
+
+GpuModelItem: TypeAlias = str
+
+
+JobState: TypeAlias = Literal['queued', 'running', 'succeeded', 'failed', 'cancelled']
+
+
+class JobTargets(TypedDict):
+    job: int
+    name: str
+    tenant: str
+    application: str
+    gpus: int
+    gpu_model: str | None
+    targets: dict[str, float]
+    received: dict[str, float]
+
+
+class JobUsage(TypedDict):
+    """Sums over the job's GPUs or replicas, as newly read; null: not known."""
+
+    job: int
+    name: str
+    tenant: str
+    virtual_cluster: str
+    attempt: int
+    gpus: int
+    gpu_model: str
+    nodes: list[str]
+    running_at: str | None
+    utilisation_percent: float | None
+    least_busy_percent: float | None
+    gpu_memory_used_bytes: float | None
+    power_watts: float | None
+    cpus_used: float | None
+    memory_used_bytes: float | None
+    idle_seconds: float | None
+    simulated: bool
+
+
+class LargerGuaranteeRequest(TypedDict):
+    virtual_cluster: str
+    gpu_model: str
+    more_gpus: int
+
+
+LayerEnum: TypeAlias = Literal['user', 'engine', 'platform', 'unknown']
+
+
+LayoutEnum: TypeAlias = Literal['csv', 'gavel']
+
+
+LevelEnum: TypeAlias = Literal['rack', 'node', 'socket', 'switch']
+
+
+class Line(TypedDict):
+    """A line of the ledger; docs/ledger.md says what each kind has."""
+
+    id: int
+    at: str
+    round_number: int | None
+    view: str
+    position: int
+    kind: str
+    party: str
+    counterparty: str
+    jobs: list[int]
+    gpus: dict[str, float]
+    given: dict[str, float]
+    price: float | None
+    seconds: float | None
+    rho_before: float | None
+    rho_after: float | None
+    message: str
+    details: dict[str, Any]
+    person: str
+
+
+LoanState: TypeAlias = Literal['coming', 'active', 'ended']
+
+
+class LogChunk(TypedDict):
+    sequence: int
+    at: str
+    text: str
+
+
+class LogHit(TypedDict):
+    rank: int
+    task: str
+    line: int
+    sequence: int
+    chunk_line: int
+    text: str
+    start: int
+    end: int
+    before: list[str]
+    after: list[str]
+
+
+class LogRemoved(TypedDict):
+    at: str
+    bytes: int
+    message: str
+
+
+class LogSearch(TypedDict):
+    attempt: int | None
+    hits: list[LogHit]
+    lines_searched: int
+    next_after: str
+    removed: LogRemoved | None
+
+
+class Lot(TypedDict):
+    gpus: dict[str, int]
+    cells: dict[str, int]
+
+
+class LotInputRequest(TypedDict):
+    """GPUs of models that are divided by counts, and cells of all others."""
+
+    gpus: NotRequired[dict[str, int]]
+    cells: NotRequired[dict[str, int]]
+
+
+class MeUser(TypedDict):
+    username: str
+    email: str
+
+
+class MeasuredAttempt(TypedDict):
+    number: int
+    started_at: str
+    ended_at: str | None
+    outcome: str
+
+
+class NewAccountRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    invitation: str
+    username: str
+    password: str
+
+
+class NewUser(TypedDict):
+    username: str
+    email: str
+    is_operator: bool
+    is_active: bool
+    date_joined: str
+    last_login: str | None
+    password: str | None
+
+
+class NewestRound(TypedDict):
+    number: int
+    at: str
+
+
+class NodeCounts(TypedDict):
+    ready: int
+    lost: int
+    cordoned: int
+
+
+class NodeInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    name: str
+    rack: NotRequired[str]
+
+
+NodeState: TypeAlias = Literal['new', 'ready', 'lost']
+
+
+class NodeWithdrawn(TypedDict):
+    by: str
+    why: str
+    since: str | None
+    returns_itself: bool
+
+
+OnlyItem: TypeAlias = str
+
+
+AvoidItem: TypeAlias = str
+
+
+class Nodes(TypedDict):
+    """Nodes, by name, on which alone a job is started (HiveD's suggested nodes)."""
+
+    only: NotRequired[list[OnlyItem]]
+    avoid: NotRequired[list[AvoidItem]]
+
+
+class NodesRequest(TypedDict):
+    """Nodes, by name, on which alone a job is started (HiveD's suggested nodes)."""
+
+    only: NotRequired[list[OnlyItem] | None]
+    avoid: NotRequired[list[AvoidItem] | None]
+
+
+class NotificationSettings(TypedDict):
+    address: str
+    can_send: bool
+    jobs: JobNotices
+    tenants: bool
+    cluster: bool
+    problem: str
+
+
+class Notify(TypedDict):
+    """What its owner is told of the job."""
+
+    email: NotRequired[list[EmailEnum] | None]
+
+
+class NotifyRequest(TypedDict):
+    """What its owner is told of the job."""
+
+    email: NotRequired[list[EmailEnum] | None]
+
+
+NullEnum: TypeAlias = None
+
+
+class OfferInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    virtual_cluster: str
+    lot: LotInputRequest
+    starts_at: NotRequired[str | None]
+    ends_at: str
+    price_per_gpu_hour: NotRequired[float]
+    in_return: NotRequired[LotInputRequest | None]
+
+
+OfferState: TypeAlias = Literal['open', 'taken', 'withdrawn', 'expired']
+
+
+OnReclaimEnum: TypeAlias = Literal['preempt', 'downgrade']
+
+
+class Overrun(TypedDict):
+    since: str
+    message: str
+
+
+class OwnedCells(TypedDict):
+    chain: str
+    type: str
+    level: int
+    gpus: int
+    owned: int
+    bound: int
+    free: int
+    doomed: int
+    pinned: bool
+    name: str
+    addresses: list[str]
+
+
+class PageAddress(TypedDict):
+    url: str
+
+
+class PaginatedEventList(TypedDict):
+    results: list[Event]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedFairnessMinuteList(TypedDict):
+    results: list[FairnessMinute]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedJobTargetsList(TypedDict):
+    results: list[JobTargets]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedJobUsageList(TypedDict):
+    results: list[JobUsage]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedLineList(TypedDict):
+    results: list[Line]
+    next: str | None
+    previous: str | None
+
+
+class PasswordChangeRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    current: str
+    new: str
+    end_tokens: NotRequired[bool]
+
+
+class PatchedNodeChangeRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    cordoned: NotRequired[bool]
+    why: NotRequired[str]
+    rack: NotRequired[str]
+
+
+class PatchedNotificationChangeRequest(TypedDict):
+    """What is left out stays as it is."""
+
+    jobs: NotRequired[JobNotices]
+    tenants: NotRequired[bool]
+    cluster: NotRequired[bool]
+
+
+class PatchedPriceInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    price_per_hour: NotRequired[float]
+
+
+class PatchedTenantChangeRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    title: NotRequired[str]
+    most_unfinished_jobs: NotRequired[int | None]
+
+
+class PatchedUserChangeRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    email: NotRequired[str]
+    is_active: NotRequired[bool]
+    is_operator: NotRequired[bool]
+    password: NotRequired[str]
+    end_tokens: NotRequired[bool]
+    your_password: NotRequired[str]
+
+
+PeriodEnum: TypeAlias = Literal['month', 'week', 'none']
+
+
+PhaseEnum: TypeAlias = Literal['waiting', 'held', 'planned', 'starting', 'running', 'stopping', 'ended']
+
+
+class PhysicalCell(TypedDict):
+    type: str
+    name: NotRequired[str]
+    nodes: list[str]
+    gpus: NotRequired[dict[str, list[int]]]
+
+
+class PhysicalCellRequest(TypedDict):
+    type: str
+    name: NotRequired[str]
+    nodes: list[str]
+    gpus: NotRequired[dict[str, list[int]]]
+
+
+class PlacedGpu(TypedDict):
+    id: int
+    index: int
+
+
+class PlacementPart(TypedDict):
+    node: str
+    node_id: int
+    gpus: list[PlacedGpu]
+    ranks: list[int]
+    state: str
+
+
+class PluginParameter(TypedDict):
+    name: str
+    type: str
+    default: Any | None
+    choices: list[str]
+
+
+class Port(TypedDict):
+    """Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>."""
+
+    name: str
+    port: NotRequired[int | None]
+
+
+class PortRequest(TypedDict):
+    """Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>."""
+
+    name: str
+    port: NotRequired[int | None]
+
+
+class Prediction(TypedDict):
+    starts_at: str
+    earliest: str
+    latest: str | None
+    assumption: str
+    position: int | None
+    made_at: str
+    round: int
+
+
+class ProgressPoint(TypedDict):
+    attempt: int
+    at: str
+    step: int
+    samples: float | None
+    values: dict[str, float]
+
+
+class Quota(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    limits: dict[str, int]
+
+
+class QuotaRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    limits: dict[str, int]
+
+
+class RankedLogChunk(TypedDict):
+    sequence: int
+    at: str
+    text: str
+    rank: int
+    task: str
+
+
+class Receiver(TypedDict):
+    address: str
+    sent_id: int
+    sent_at: str | None
+    behind: int
+    failures: int
+    failing_since: str | None
+    problem: str
+
+
+class Replay(TypedDict):
+    same: bool
+    line: Line | None
+    round_number: int
+    seconds: float
+
+
+class Resources(TypedDict):
+    """What each replica gets, all of it on one node."""
+
+    gpu: int
+    gpu_model: NotRequired[str | list[GpuModelItem]]
+    cpu: NotRequired[float]
+    memory: NotRequired[int]
+
+
+class ResourcesRequest(TypedDict):
+    """What each replica gets, all of it on one node."""
+
+    gpu: int
+    gpu_model: NotRequired[str | list[GpuModelItem] | None]
+    cpu: NotRequired[float | None]
+    memory: NotRequired[str | int | None]
+
+
+class Retry(TypedDict):
+    """What a job's owner wants. Attempts count the first one."""
+
+    max_attempts: NotRequired[int]
+    attempts: NotRequired[dict[str, int]]
+    matching: NotRequired[dict[str, int]]
+
+
+RetryEnum: TypeAlias = Literal['never', 'again', 'elsewhere']
+
+
+class RetryRequest(TypedDict):
+    """What a job's owner wants. Attempts count the first one."""
+
+    max_attempts: NotRequired[int | None]
+    attempts: NotRequired[dict[str, int] | None]
+    matching: NotRequired[dict[str, int] | None]
+
+
+Role: TypeAlias = Literal['viewer', 'member', 'admin']
+
+
+class RotationRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    overlap_seconds: NotRequired[int]
+    your_password: NotRequired[str]
+
+
+class RoundAction(TypedDict):
+    kind: str
+    jobs: list[int]
+    virtual_cluster: str
+    guaranteed: bool
+    gpu_model: str | None
+    gpus: list[int]
+    cause: str
+    preempted_by: list[int]
+    message: str
+
+
+RoundState: TypeAlias = Literal['applied', 'fenced', 'failed']
+
+
+class RoundTimings(TypedDict):
+    snapshot: float
+    decide: float
+    apply: float
+
+
+GpuModel1: TypeAlias = str
+
+
+RuleKind: TypeAlias = Literal['lend', 'borrow']
+
+
+Scope: TypeAlias = Literal['read', 'submit', 'manage', 'operate']
+
+
+class SecretInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    value: str
+
+
+SecretScope: TypeAlias = Literal['user', 'tenant']
+
+
+class SecretUse(TypedDict):
+    """A secret that all processes of the job get, by its name. As text alone: the variable of that name."""
+
+    name: str
+    env: NotRequired[str | None]
+    file: NotRequired[str | None]
+    scope: NotRequired[SecretScope | None]
+
+
+class SecretUseRequest(TypedDict):
+    """A secret that all processes of the job get, by its name. As text alone: the variable of that name."""
+
+    name: str
+    env: NotRequired[str | None]
+    file: NotRequired[str | None]
+    scope: NotRequired[SecretScope | None]
+
+
+SeriesKindEnum: TypeAlias = Literal['gpu', 'host', 'replica']
+
+
+class Session(TypedDict):
+    id: str
+    user: str
+    attempt: int
+    rank: int
+    node: str
+    port: str
+    command: str
+    opened_at: str
+    ended_at: str | None
+    exit_code: int | None
+
+
+SeverityEnum: TypeAlias = Literal['info', 'warning', 'error']
+
+
+class ShortJob(TypedDict):
+    id: int
+    name: str
+    virtual_cluster: str
+    gpus: int
+    state: JobState
+
+
+class ShortResourcesRequest(TypedDict):
+    """What each replica gets, all of it on one node."""
+
+    gpu: NotRequired[int]
+    gpu_model: NotRequired[str | list[GpuModelItem] | None]
+    cpu: NotRequired[float | None]
+    memory: NotRequired[str | int | None]
+
+
+class SignInRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    username: str
+    password: str
+
+
+SourceEnum: TypeAlias = Literal['corrected', 'measured', 'declared', 'estimated', 'assumed']
+
+
+class SpeedChange(TypedDict):
+    application: str
+    gpu_model: str
+    gpus: int
+    spread: bool
+    partner: str
+    before: float | None
+    after: float
+
+
+class SpeedCorrected(TypedDict):
+    value: float
+    reason: str
+    by: str
+    at: str
+
+
+class SpeedMeasured(TypedDict):
+    average: float
+    deviation: float
+    samples: int
+    updated_at: str
+
+
+SpeedRenamed = TypedDict(
+    'SpeedRenamed',
+    {
+        'from': str,
+        'to': str,
+    },
+)
+
+
+class TakeInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    virtual_cluster: str
+
+
+class Task(TypedDict):
+    """One role in the gang: `replicas` processes that run `command`, each on `gpus` GPUs of one node."""
+
+    name: NotRequired[str | None]
+    replicas: NotRequired[int]
+    resources: Resources
+    command: list[str]
+    env: NotRequired[dict[str, str]]
+
+
+class TaskRequest(TypedDict):
+    """One role in the gang: `replicas` processes that run `command`, each on `gpus` GPUs of one node."""
+
+    name: NotRequired[str | None]
+    replicas: NotRequired[int | None]
+    resources: ResourcesRequest
+    command: str | list[str]
+    env: NotRequired[dict[str, str | float] | None]
+
+
+class Tenant(TypedDict):
+    name: str
+    title: str
+    role: Role
+    members: int
+    most_unfinished_jobs: int | None
+    created_at: str
+    version: int
+
+
+class TenantFairness(TypedDict):
+    tenant: str
+    weight: float
+    jobs_running: int
+    jobs_waiting: int
+    demand_gpus: float
+    own_part: dict[str, float]
+    entitled: dict[str, float]
+    received: dict[str, float]
+    received_mean: float
+    entitled_mean: float
+    rho_worst: float | None
+    rho_mean: float | None
+    envy: float
+    envies: str | None
+    borrowed: float
+    lent: float
+    traded_in: dict[str, float]
+    traded_out: dict[str, float]
+    paid: float
+    speed_here: float
+    speed_alone: float
+    gain: float | None
+    better_off_alone: bool
+
+
+class TenantInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    name: str
+    title: NotRequired[str]
+
+
+class TenantTargets(TypedDict):
+    tenant: str
+    jobs: int
+    gpus: dict[str, float]
+
+
+TierEnum: TypeAlias = Literal['never', 'held', 'quota', 'guarantee', 'capacity', 'topology', 'order', 'preparing']
+
+
+class Token(TypedDict):
+    key: str
+    user: str
+    name: str
+    scopes: list[Scope]
+    created_at: str
+    first_used_at: str | None
+    first_used_from: str | None
+    last_used_at: str | None
+    last_used_from: str | None
+    expires_at: str | None
+    replaced_by: str | None
+
+
+class TokenInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    name: str
+    scopes: NotRequired[list[Scope]]
+    expires_in_days: NotRequired[int | None]
+    your_password: NotRequired[str]
+
+
+class TokenTerms(TypedDict):
+    default_days: int
+    most_days: int
+    may_never_expire: bool
+
+
+TopicsEnum: TypeAlias = Literal['job.started', 'job.finished', 'job.failed', 'job.preempted', 'job.stuck', 'job.trial_failed', 'budget.reached', 'webhook.disabled', 'node.lost', 'node.cordoned']
+
+
+class Topology(TypedDict):
+    """Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish."""
+
+    level: LevelEnum
+    required: NotRequired[bool]
+
+
+class TopologyRequest(TypedDict):
+    """Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish."""
+
+    level: LevelEnum
+    required: NotRequired[bool | None]
+
+
+TransferKind: TypeAlias = Literal['grant', 'allowance', 'taken_back', 'payment', 'refund']
+
+
+class Trial(TypedDict):
+    """Rank 0 alone runs first, and must do well, before the whole gang is started."""
+
+    seconds: float
+    gpus: NotRequired[int]
+
+
+class TrialRequest(TypedDict):
+    """Rank 0 alone runs first, and must do well, before the whole gang is started."""
+
+    seconds: str | float
+    gpus: NotRequired[int | None]
+
+
+class UnfinishedCounts(TypedDict):
+    queued: int
+    running: int
+
+
+UnitEnum: TypeAlias = Literal['gpu_hours', 'cost']
+
+
+class UsagePoint(TypedDict):
+    at: str
+    total: int
+    held: int
+    by_tenant: dict[str, int]
+
+
+class User(TypedDict):
+    username: str
+    email: str
+    is_operator: bool
+    is_active: bool
+    date_joined: str
+    last_login: str | None
+
+
+class UserInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    username: str
+    email: NotRequired[str]
+    password: NotRequired[str | None]
+    is_operator: NotRequired[bool]
+    your_password: NotRequired[str]
+
+
+VerdictEnum: TypeAlias = Literal['ok', 'warning', 'failed']
+
+
+class Violation(TypedDict):
+    id: int
+    virtual_cluster: str
+    tenant: str
+    began_at: str
+    ended_at: str | None
+    worst: float
+    lost_gpu_seconds: float
+    cause: str
+    message: str
+    round_number: int
+
+
+class VirtualCells(TypedDict):
+    cells: NotRequired[dict[str, int]]
+    pinned: NotRequired[dict[str, str]]
+
+
+class VirtualCellsRequest(TypedDict):
+    cells: NotRequired[dict[str, int]]
+    pinned: NotRequired[dict[str, str]]
+
+
+class VirtualClusterCells(TypedDict):
+    virtual_cluster: str
+    cells: list[OwnedCells]
+    guaranteed: dict[str, int]
+
+
+class VirtualClusterMember(TypedDict):
+    tenant: str
+    weight: float
+
+
+class VirtualClusterPreemptions(TypedDict):
+    hours: int
+    preemptions: int
+    jobs: int
+    preemptions_per_hour: float
+    lost_gpu_hours: float
+    overhead_gpu_hours: float
+
+
+class VirtualClusterUsage(TypedDict):
+    guaranteed_in_use: int
+    opportunistic_in_use: int
+
+
+WatchedThen: TypeAlias = Literal['warn', 'stop']
+
+
+class Webhook(TypedDict):
+    id: int
+    tenant: str | None
+    url: str
+    title: str
+    topics: list[TopicsEnum]
+    active: bool
+    created_at: str
+    created_by: str
+    failures: int
+    failing_since: str | None
+    held_until: str | None
+    old_secret_ends_at: str | None
+    problem: str
+
+
+class WebhookInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    tenant: NotRequired[str | None]
+    url: str
+    title: NotRequired[str]
+    topics: list[TopicsEnum]
+    active: NotRequired[bool]
+
+
+class WeightedTenantRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    tenant: str
+    weight: NotRequired[float]
+
+
+class WhatIfEffect(TypedDict):
+    job: int | None
+    name: str
+    runs_now: bool
+    before: Foreseen | None
+    after: Foreseen | None
+
+
+WhatIfState: TypeAlias = Literal['waiting', 'running', 'done', 'failed']
+
+
+class Advice(TypedDict):
+    """Which cells each virtual cluster should get, by what its jobs would have waited with them."""
+
+    id: str
+    state: WhatIfState
+    problem: str
+    fields: list[FieldProblem]
+    asked_at: str
+    asked_by: str
+    days: float
+    jobs: int
+    made_at: str | None
+    assumption: str
+    rows: list[AdviceRow]
+    totals: AdviceTotalsBoth | None
+    curves: dict[str, list[AdviceCurvePoint]]
+    based_on_version: int
+    applied_at: str | None
+
+
+class Anomaly(TypedDict):
+    """A job that waited longer here than it would have in the private cluster."""
+
+    job: int
+    name: str
+    tenant: str | None
+    gpus: int
+    submitted_at: str
+    real_delay_seconds: float
+    private_delay_seconds: float
+    extra_seconds: float
+    hard_affinity: bool
+    cause: CauseEnum
+    message: str
+    round: int | None
+
+
+class AuditEntry(TypedDict):
+    id: int
+    at: str
+    kind: AuditEntryKindEnum
+    actor: str
+    token: str
+    address: str | None
+    request: str
+    action: str
+    outcome: AuditEntryOutcomeEnum
+    object: str
+    object_id: str
+    subject: str
+    tenant: str | None
+    sentence: str
+    before: Any | None
+    after: Any | None
+
+
+class AuditStatus(TypedDict):
+    days_kept: int
+    is_complete: bool
+    receivers: list[Receiver]
+
+
+Borrowed = TypedDict(
+    'Borrowed',
+    {
+        'loan': int,
+        'lot': Lot,
+        'ends_at': str,
+        'from': str,
+    },
+)
+
+
+class BudgetInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    amount: float
+    unit: NotRequired[UnitEnum]
+    period: NotRequired[PeriodEnum]
+    action: NotRequired[ActionEnum]
+    starts_at: NotRequired[str]
+
+
+class BudgetTerms(TypedDict):
+    amount: float
+    unit: UnitEnum
+    period: PeriodEnum
+    action: ActionEnum
+    starts_at: str
+
+
+class BuiltInClass(TypedDict):
+    name: str
+    layer: LayerEnum
+    says: str
+
+
+class BuiltInClassRequest(TypedDict):
+    name: str
+    layer: LayerEnum
+    says: str
+
+
+class BulkSubmitted(TypedDict):
+    jobs: list[ShortJob]
+
+
+class CellDocument(TypedDict):
+    """What a YAML file of cells holds; docs/cells.md describes it."""
+
+    types: NotRequired[dict[str, CellType]]
+    physical: NotRequired[list[PhysicalCell]]
+    virtual_clusters: NotRequired[dict[str, VirtualCells]]
+
+
+class CellDocumentRequest(TypedDict):
+    """What a YAML file of cells holds; docs/cells.md describes it."""
+
+    types: NotRequired[dict[str, CellTypeRequest]]
+    physical: NotRequired[list[PhysicalCellRequest]]
+    virtual_clusters: NotRequired[dict[str, VirtualCellsRequest]]
+
+
+class CellNode(TypedDict):
+    """In GPUs: gpus = free + used + opportunistic + bad."""
+
+    gpus: int
+    free: int
+    used: int
+    opportunistic: int
+    bad: int
+    address: str
+    chain: str
+    type: str
+    level: int
+    level_is_node: bool
+    virtual_cluster: str | None
+    pinned: str
+    on_loan: CellOnLoan | None
+    node: str
+    gpu: int | None
+    state: CellNodeStateEnum
+    children: int
+
+
+class CellsBodyRequest(TypedDict):
+    specification: CellDocumentRequest
+    version: int
+
+
+class CellsCheck(TypedDict):
+    valid: bool
+    problems: list[FieldProblem]
+    guaranteed: dict[str, dict[str, int]]
+    effects: list[CellEffect]
+
+
+class CellsProposal(TypedDict):
+    specification: CellDocument
+
+
+class ChainSummary(TypedDict):
+    """In GPUs: gpus = free + used + opportunistic + bad."""
+
+    gpus: int
+    free: int
+    used: int
+    opportunistic: int
+    bad: int
+    name: str
+    gpu_model: str
+    types: list[ChainType]
+    cells: list[ChainCells]
+
+
+class Cluster(TypedDict):
+    gpus: GpuCounts
+    by_model: dict[str, GpuCounts]
+    jobs: UnfinishedCounts
+    nodes: NodeCounts
+    round: NewestRound | None
+
+
+class ClusterChangesRequest(TypedDict):
+    drain: NotRequired[list[str]]
+    add_back: NotRequired[list[str]]
+    enlarge: NotRequired[list[LargerGuaranteeRequest]]
+
+
+class ClusterSettings(TypedDict):
+    spare_policy: str
+    spare_placer: str
+    preemptions_per_round: int | None
+    backoff_seconds: float
+    most_backoff_seconds: float
+    idle_gpus_seconds: float | None
+    idle_gpus_below_percent: float
+    idle_gpus_then: WatchedThen
+    overrun: Overrun | None
+
+
+class CreditAccount(TypedDict):
+    id: int
+    virtual_cluster: str
+    version: int
+    balance: float
+    earned: float
+    spent: float
+    granted: float
+    allowance: CreditAllowance | None
+    may_act: bool
+
+
+CreditTransfer = TypedDict(
+    'CreditTransfer',
+    {
+        'id': int,
+        'at': str,
+        'kind': TransferKind,
+        'to': str,
+        'credits': float,
+        'loan': int | None,
+        'reason': str,
+        'by': str,
+        'round_number': int | None,
+        'from': str,
+    },
+)
+
+
+class Delivery(TypedDict):
+    id: int
+    message: str
+    topic: str
+    body: str
+    created_at: str
+    state: DeliveryState
+    tries: int
+    tried_at: str | None
+    next_at: str
+    until: str
+    status: int | None
+    reply: str
+    seconds: float | None
+    problem: str
+
+
+class Error(TypedDict):
+    error: str
+    message: str
+    fields: list[FieldError]
+
+
+FailureRule = TypedDict(
+    'FailureRule',
+    {
+        'name': str,
+        'retry': RetryEnum | NullEnum | None,
+        'says': str,
+        'pattern': str,
+        'exit_codes': list[int],
+        'signals': list[int],
+        'severity': SeverityEnum,
+        'advice': str,
+        'class': str,
+    },
+)
+
+
+class FailureRuleList(TypedDict):
+    rules: list[FailureRule]
+    classes: list[BuiltInClass]
+
+
+FailureRuleRequest = TypedDict(
+    'FailureRuleRequest',
+    {
+        'name': str,
+        'retry': NotRequired[RetryEnum | NullEnum | None],
+        'says': NotRequired[str],
+        'pattern': NotRequired[str],
+        'exit_codes': NotRequired[list[int]],
+        'signals': NotRequired[list[int]],
+        'severity': NotRequired[SeverityEnum],
+        'advice': NotRequired[str],
+        'class': str,
+    },
+)
+
+
+class FailureRulesFound(TypedDict):
+    rule: FailureRule | None
+    layer: str
+    tried_again: bool | None
+
+
+class Fairness(TypedDict):
+    at: str | None
+    window_seconds: float
+    policy: str
+    tenants: list[TenantFairness]
+    open_violations: int
+
+
+class Gpu(TypedDict):
+    id: int
+    index: int
+    socket: int
+    switch: int
+    memory_bytes: int
+    healthy: bool
+    problem: str
+    state: GpuState
+
+
+class Invitation(TypedDict):
+    key: str
+    role: Role
+    email: str
+    mailed: bool
+    invited_by: str
+    created_at: str
+    expires_at: str
+
+
+class InvitationInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    role: Role
+    email: NotRequired[str]
+    expires_in_days: NotRequired[int]
+
+
+class InvitationOffer(TypedDict):
+    tenant: str
+    title: str
+    role: Role
+    invited_by: str
+    expires_at: str
+
+
+class JobModelSpeed(TypedDict):
+    gpu_model: str
+    price_per_hour: float
+    accepted: bool
+    speed: float | None
+    relative: float | None
+    source: SourceEnum | NullEnum | None
+    samples: int
+    confidence: float
+    target_share: float | None
+    received_seconds: float | None
+    received_share: float | None
+    attained_gpu_seconds: float
+    attained_share: float | None
+    runs_now: bool
+
+
+class JobSpeeds(TypedDict):
+    job: int
+    tenant: str
+    application: str
+    gpus: int
+    view: str
+    policy: str
+    objective: str | None
+    decided_at: str | None
+    models: list[JobModelSpeed]
+
+
+class Lent(TypedDict):
+    loan: int
+    to: str
+    lot: Lot
+    ends_at: str
+
+
+class Loan(TypedDict):
+    id: int
+    version: int
+    offer: int
+    lender: str
+    borrower: str
+    lot: Lot
+    in_return: Lot | None
+    gpus: int
+    gpu_models: list[str]
+    starts_at: str
+    ends_at: str
+    state: LoanState
+    ended_by: str
+    price_per_gpu_hour: float
+    paid: float
+    refunded: float
+    taken_by: str
+    taken_at: str
+    round_number: int | None
+    may_end: bool
+
+
+class LogPage(TypedDict):
+    attempt: int | None
+    rank: int
+    ranks: list[int]
+    tasks: list[str]
+    chunks: list[LogChunk]
+    next_after: int
+    complete: bool
+    truncated: bool
+    removed: LogRemoved | None
+
+
+class MarketRule(TypedDict):
+    id: int
+    virtual_cluster: str
+    kind: RuleKind
+    lot: Lot | None
+    idle_seconds: float | None
+    lend_seconds: float | None
+    gpu_models: list[str]
+    most_gpus: int | None
+    waiting_seconds: float | None
+    price_per_gpu_hour: float
+    made_by: str
+    made_at: str
+    may_delete: bool
+
+
+class MatchedRule(TypedDict):
+    name: str
+    severity: SeverityEnum
+    advice: str
+
+
+class MeTenant(TypedDict):
+    name: str
+    role: Role
+
+
+class Member(TypedDict):
+    username: str
+    email: str
+    role: Role
+
+
+class MemberInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    role: Role
+
+
+class MergedLogPage(TypedDict):
+    attempt: int | None
+    ranks: list[int]
+    chunks: list[RankedLogChunk]
+    next_after: str
+    complete: bool
+    removed: LogRemoved | None
+
+
+class NewInvitation(TypedDict):
+    key: str
+    role: Role
+    email: str
+    mailed: bool
+    invited_by: str
+    created_at: str
+    expires_at: str
+    link: str | None
+
+
+class NewToken(TypedDict):
+    key: str
+    user: str
+    name: str
+    scopes: list[Scope]
+    created_at: str
+    first_used_at: str | None
+    first_used_from: str | None
+    last_used_at: str | None
+    last_used_from: str | None
+    expires_at: str | None
+    replaced_by: str | None
+    token: str | None
+
+
+class NewWebhook(TypedDict):
+    id: int
+    tenant: str | None
+    url: str
+    title: str
+    topics: list[TopicsEnum]
+    active: bool
+    created_at: str
+    created_by: str
+    failures: int
+    failing_since: str | None
+    held_until: str | None
+    old_secret_ends_at: str | None
+    problem: str
+    secret: str | None
+
+
+class NodeCheck(TypedDict):
+    name: str
+    verdict: VerdictEnum
+    message: str
+    gpu: int | None
+    since: str
+
+
+class NodeWithToken(TypedDict):
+    id: int
+    name: str
+    rack: str
+    gpu_model: str | None
+    address: str
+    state: NodeState
+    cordoned: bool
+    draining: bool
+    drained: bool
+    drain_deadline: str | None
+    withdrawn: NodeWithdrawn | None
+    health: list[NodeCheck]
+    isolation: dict[str, bool]
+    isolation_level: IsolationLevelEnum
+    cpus: float
+    memory_bytes: int
+    agent_version: str
+    lease_expires_at: str | None
+    gpus: list[Gpu]
+    version: int
+    token: str
+
+
+class Offer(TypedDict):
+    id: int
+    version: int
+    lender: str
+    lot: Lot
+    gpus: int
+    gpu_models: list[str]
+    starts_at: str | None
+    ends_at: str
+    price_per_gpu_hour: float
+    in_return: Lot | None
+    state: OfferState
+    rule: int | None
+    made_by: str
+    made_at: str
+    loan: int | None
+    cost_now: float
+    may_withdraw: bool
+
+
+class PaginatedAdviceList(TypedDict):
+    results: list[Advice]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedAuditEntryList(TypedDict):
+    results: list[AuditEntry]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedCellNodeList(TypedDict):
+    results: list[CellNode]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedCreditAccountList(TypedDict):
+    results: list[CreditAccount]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedCreditTransferList(TypedDict):
+    results: list[CreditTransfer]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedDeliveryList(TypedDict):
+    results: list[Delivery]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedInvitationList(TypedDict):
+    results: list[Invitation]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedLoanList(TypedDict):
+    results: list[Loan]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedMarketRuleList(TypedDict):
+    results: list[MarketRule]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedMemberList(TypedDict):
+    results: list[Member]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedOfferList(TypedDict):
+    results: list[Offer]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedSessionList(TypedDict):
+    results: list[Session]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedTenantList(TypedDict):
+    results: list[Tenant]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedTokenList(TypedDict):
+    results: list[Token]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedUserList(TypedDict):
+    results: list[User]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedViolationList(TypedDict):
+    results: list[Violation]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedWebhookList(TypedDict):
+    results: list[Webhook]
+    next: str | None
+    previous: str | None
+
+
+class PatchedClusterSettingsChangeRequest(TypedDict):
+    """What is left out stays as it is."""
+
+    spare_policy: NotRequired[str]
+    spare_placer: NotRequired[str]
+    preemptions_per_round: NotRequired[int | None]
+    backoff_seconds: NotRequired[float]
+    most_backoff_seconds: NotRequired[float]
+    idle_gpus_seconds: NotRequired[float | None]
+    idle_gpus_below_percent: NotRequired[float]
+    idle_gpus_then: NotRequired[WatchedThen]
+
+
+class PatchedWebhookChangeRequest(TypedDict):
+    """What is left out stays as it is."""
+
+    url: NotRequired[str]
+    title: NotRequired[str]
+    topics: NotRequired[list[TopicsEnum]]
+    active: NotRequired[bool]
+
+
+class Plugin(TypedDict):
+    name: str
+    summary: str
+    parameters: list[PluginParameter]
+
+
+class Plugins(TypedDict):
+    policies: list[Plugin]
+    placers: list[Plugin]
+
+
+class Progress(TypedDict):
+    points: list[ProgressPoint]
+
+
+class Reason(TypedDict):
+    code: str
+    tier: TierEnum
+    message: str
+    blocking: dict[str, Any]
+    needed: int | None
+    available: int | None
+    hint: str
+
+
+class Round(TypedDict):
+    number: int
+    started_at: str
+    state: RoundState
+    degraded: dict[str, str]
+    timings_ms: RoundTimings
+    started: int
+    kept: int
+    stopped: int
+    dropped: list[Dropped]
+    waiting: int
+    error: str
+
+
+class RoundDetail(TypedDict):
+    number: int
+    started_at: str
+    state: RoundState
+    degraded: dict[str, str]
+    timings_ms: RoundTimings
+    started: int
+    kept: int
+    stopped: int
+    dropped: list[Dropped]
+    waiting: int
+    error: str
+    actions: list[RoundAction]
+    overran: list[str]
+
+
+class RuleInputRequest(TypedDict):
+    """To lend: lot, idle_seconds and lend_seconds. To borrow: most_gpus, waiting_seconds, gpu_models."""
+
+    virtual_cluster: str
+    kind: RuleKind
+    lot: NotRequired[LotInputRequest | None]
+    idle_seconds: NotRequired[float | None]
+    lend_seconds: NotRequired[float | None]
+    gpu_models: NotRequired[list[GpuModel1] | None]
+    most_gpus: NotRequired[int | None]
+    waiting_seconds: NotRequired[float | None]
+    price_per_gpu_hour: NotRequired[float]
+
+
+class Secret(TypedDict):
+    name: str
+    scope: SecretScope
+    created_at: str
+    changed_at: str
+    changed_by: str
+    last_used_at: str | None
+
+
+class Series(TypedDict):
+    kind: SeriesKindEnum
+    attempt: int | None
+    node: str | None
+    gpu: int | None
+    rank: int | None
+    measure: str
+    points: list[list[float]]
+
+
+class SpecificationBodyRequest(TypedDict):
+    specification: CellDocumentRequest
+
+
+class SpeedCell(TypedDict):
+    gpu_model: str
+    value: float | None
+    source: SourceEnum | NullEnum | None
+    samples: int
+    confidence: float
+    relative: float | None
+    measured: SpeedMeasured | None
+    declared: float | None
+    correction: SpeedCorrected | None
+
+
+class SpeedImport(TypedDict):
+    dry_run: bool
+    layout: LayoutEnum
+    added: int
+    changed: int
+    unchanged: int
+    unknown_models: list[str]
+    renamed: list[SpeedRenamed]
+    changes: list[SpeedChange]
+
+
+class SpeedRow(TypedDict):
+    tenant: str
+    application: str
+    gpus: int
+    spread: bool
+    partner: str
+    may_correct: bool
+    speeds: list[SpeedCell]
+
+
+class Targets(TypedDict):
+    objective: str | None
+    decided_at: str | None
+    tenants: list[TenantTargets]
+
+
+class Usage(TypedDict):
+    points: list[UsagePoint]
+
+
+class VirtualCluster(TypedDict):
+    id: int
+    name: str
+    title: str
+    policy: str
+    policy_parameters: dict[str, Any]
+    placer: str
+    default_time_limit_seconds: float
+    min_run_seconds: float
+    reclaim_min_run_seconds: float
+    guaranteed: dict[str, int]
+    own_guaranteed: dict[str, int]
+    lent: list[Lent]
+    borrowed: list[Borrowed]
+    cells: dict[str, int]
+    pinned: dict[str, str]
+    members: list[VirtualClusterMember]
+    other_members: int
+    usage: dict[str, VirtualClusterUsage]
+    queued: int
+    running: int
+    has_targets: bool
+    overrun: Overrun | None
+    version: int
+
+
+class VirtualClusterChangeRequest(TypedDict):
+    """What is left out stays as it is."""
+
+    title: NotRequired[str]
+    policy: NotRequired[str]
+    policy_parameters: NotRequired[dict[str, Any]]
+    placer: NotRequired[str]
+    default_time_limit_seconds: NotRequired[float]
+    min_run_seconds: NotRequired[float]
+    reclaim_min_run_seconds: NotRequired[float]
+    guaranteed: NotRequired[dict[str, int]]
+    members: NotRequired[list[WeightedTenantRequest]]
+    version: NotRequired[int]
+
+
+class VirtualClusterInputRequest(TypedDict):
+    """What is left out takes its default."""
+
+    title: NotRequired[str]
+    policy: NotRequired[str]
+    policy_parameters: NotRequired[dict[str, Any]]
+    placer: NotRequired[str]
+    default_time_limit_seconds: NotRequired[float]
+    min_run_seconds: NotRequired[float]
+    reclaim_min_run_seconds: NotRequired[float]
+    guaranteed: NotRequired[dict[str, int]]
+    members: NotRequired[list[WeightedTenantRequest]]
+    name: str
+
+
+class Watch(TypedDict):
+    """When a job counts as stuck, by either of two signs, and what is done then."""
+
+    silent: NotRequired[float | None]
+    then: NotRequired[WatchedThen]
+    idle_gpus: NotRequired[IdleGpus | None]
+
+
+class WatchRequest(TypedDict):
+    """When a job counts as stuck, by either of two signs, and what is done then."""
+
+    silent: NotRequired[str | float | None]
+    then: NotRequired[WatchedThen | None]
+    idle_gpus: NotRequired[IdleGpusRequest | None]
+
+
+class WhatIf(TypedDict):
+    id: str
+    state: WhatIfState
+    problem: str
+    fields: list[FieldProblem]
+    asked_at: str
+    expires_at: str
+    made_at: str | None
+    round: int | None
+    assumption: str
+    subjects: list[WhatIfEffect]
+    later: list[WhatIfEffect]
+    sooner: list[WhatIfEffect]
+    later_count: int
+    sooner_count: int
+    others_later: int
+    others_sooner: int
+
+
+class WholeAdvice(TypedDict):
+    """The same with what could be put in force."""
+
+    id: str
+    state: WhatIfState
+    problem: str
+    fields: list[FieldProblem]
+    asked_at: str
+    asked_by: str
+    days: float
+    jobs: int
+    made_at: str | None
+    assumption: str
+    rows: list[AdviceRow]
+    totals: AdviceTotalsBoth | None
+    curves: dict[str, list[AdviceCurvePoint]]
+    based_on_version: int
+    applied_at: str | None
+    specification: CellDocument | None
+
+
+class Why(TypedDict):
+    state: JobState
+    reasons: list[Reason]
+    position: int | None
+    queue_length: int | None
+    round: int | None
+    decided_at: str | None
+    prediction: Prediction | None
+    no_prediction: str
+
+
+class Anomalies(TypedDict):
+    """A virtual cluster's guaranteed jobs here, and in a private cluster of what it is promised."""
+
+    virtual_cluster: str
+    state: AnomaliesStateEnum
+    problem: str
+    made_at: str | None
+    since: str | None
+    until: str | None
+    jobs: int
+    never: int
+    delay: Delays | None
+    series: list[DelayPoint]
+    tolerance_seconds: float
+    count: int
+    total_extra_seconds: float
+    hard_affinity_count: int
+    anomalies: list[Anomaly]
+    assumption: str
+
+
+class Attempt(TypedDict):
+    id: int
+    number: int
+    is_trial: bool
+    state: AttemptState
+    outcome: AttemptOutcomeEnum | BlankEnum
+    gpu_model: str
+    placement: list[PlacementPart]
+    turn: AttemptTurn | None
+    exit_code: int | None
+    category: str
+    failure: str
+    matched_rule: MatchedRule | None
+    message: str
+    stop_cause: str
+    preempted_by: list[int]
+    lost_seconds: float | None
+    planned_at: str
+    starting_at: str | None
+    running_at: str | None
+    stopping_at: str | None
+    ended_at: str | None
+    throughput: float | None
+    step: int | None
+    total_steps: int | None
+
+
+class BudgetState(TypedDict):
+    budget: BudgetTerms | None
+    used: float
+    counts_from: str
+    ends_at: str | None
+    used_last_day: float
+    expected: float | None
+    reached_at: str | None
+    is_holding: bool
+
+
+class Cells(TypedDict):
+    version: int
+    specification: CellDocument
+    changed_at: str | None
+    changed_by: str | None
+    gpu_models: list[str]
+    chains: list[ChainSummary]
+    problems: list[FieldProblem]
+
+
+class FailureRuleListRequest(TypedDict):
+    rules: list[FailureRuleRequest]
+
+
+class JobMetricsAnswer(TypedDict):
+    since: str
+    until: str
+    resolution_seconds: int
+    simulated: bool
+    left_out: int
+    series: list[Series]
+    attempts: list[MeasuredAttempt]
+
+
+class JobSpec(TypedDict):
+    """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`."""
+
+    name: str
+    virtual_cluster: NotRequired[str | None]
+    priority: NotRequired[int]
+    guarantee: NotRequired[GuaranteeEnum]
+    tasks: list[Task]
+    elastic: NotRequired[Elastic | None]
+    image: NotRequired[str | None]
+    topology: NotRequired[Topology | None]
+    time_limit: NotRequired[float | None]
+    estimate: NotRequired[float | None]
+    deadline: NotRequired[float | None]
+    application: NotRequired[str | None]
+    search: NotRequired[str | None]
+    skew: NotRequired[float | None]
+    nodes: NotRequired[Nodes | None]
+    pinned_cell: NotRequired[str | None]
+    on_reclaim: NotRequired[OnReclaimEnum | None]
+    retry: NotRequired[Retry]
+    watch: NotRequired[Watch | None]
+    trial: NotRequired[Trial | None]
+    notify: NotRequired[Notify | None]
+    ports: NotRequired[list[Port]]
+    secrets: NotRequired[list[SecretUse]]
+    checkpoint: NotRequired[Checkpoint]
+    throughput: NotRequired[dict[str, float]]
+    labels: NotRequired[dict[str, str]]
+
+
+class JobSpecRequest(TypedDict):
+    """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`."""
+
+    name: str
+    virtual_cluster: NotRequired[str | None]
+    priority: NotRequired[int | None]
+    guarantee: NotRequired[GuaranteeEnum | None]
+    tasks: NotRequired[list[TaskRequest]]
+    elastic: NotRequired[ElasticRequest | None]
+    image: NotRequired[str | None]
+    topology: NotRequired[TopologyRequest | None]
+    time_limit: NotRequired[str | float | None]
+    estimate: NotRequired[str | float | None]
+    deadline: NotRequired[str | float | None]
+    application: NotRequired[str | None]
+    search: NotRequired[str | None]
+    skew: NotRequired[float | None]
+    nodes: NotRequired[NodesRequest | None]
+    pinned_cell: NotRequired[str | None]
+    on_reclaim: NotRequired[OnReclaimEnum | None]
+    retry: NotRequired[RetryRequest | None]
+    watch: NotRequired[WatchRequest | None]
+    trial: NotRequired[TrialRequest | None]
+    notify: NotRequired[NotifyRequest | None]
+    ports: NotRequired[list[str | PortRequest] | None]
+    secrets: NotRequired[list[str | SecretUseRequest] | None]
+    checkpoint: NotRequired[CheckpointRequest | None]
+    throughput: NotRequired[dict[str, float] | None]
+    labels: NotRequired[dict[str, str] | None]
+    command: NotRequired[str | list[str] | None]
+    gpus: NotRequired[int | None]
+    gpu_model: NotRequired[str | list[GpuModelItem] | None]
+    resources: NotRequired[ShortResourcesRequest | None]
+    replicas: NotRequired[int | None]
+    env: NotRequired[dict[str, str | float] | None]
+    notebook: NotRequired[bool | None]
+
+
+class JobSubmitRequest(TypedDict):
+    """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`."""
+
+    tenant: NotRequired[str]
+    name: str
+    virtual_cluster: NotRequired[str | None]
+    priority: NotRequired[int | None]
+    guarantee: NotRequired[GuaranteeEnum | None]
+    tasks: NotRequired[list[TaskRequest]]
+    elastic: NotRequired[ElasticRequest | None]
+    image: NotRequired[str | None]
+    topology: NotRequired[TopologyRequest | None]
+    time_limit: NotRequired[str | float | None]
+    estimate: NotRequired[str | float | None]
+    deadline: NotRequired[str | float | None]
+    application: NotRequired[str | None]
+    search: NotRequired[str | None]
+    skew: NotRequired[float | None]
+    nodes: NotRequired[NodesRequest | None]
+    pinned_cell: NotRequired[str | None]
+    on_reclaim: NotRequired[OnReclaimEnum | None]
+    retry: NotRequired[RetryRequest | None]
+    watch: NotRequired[WatchRequest | None]
+    trial: NotRequired[TrialRequest | None]
+    notify: NotRequired[NotifyRequest | None]
+    ports: NotRequired[list[str | PortRequest] | None]
+    secrets: NotRequired[list[str | SecretUseRequest] | None]
+    checkpoint: NotRequired[CheckpointRequest | None]
+    throughput: NotRequired[dict[str, float] | None]
+    labels: NotRequired[dict[str, str] | None]
+    command: NotRequired[str | list[str] | None]
+    gpus: NotRequired[int | None]
+    gpu_model: NotRequired[str | list[GpuModelItem] | None]
+    resources: NotRequired[ShortResourcesRequest | None]
+    replicas: NotRequired[int | None]
+    env: NotRequired[dict[str, str | float] | None]
+    notebook: NotRequired[bool | None]
+
+
+class Me(TypedDict):
+    user: MeUser
+    is_operator: bool
+    tenants: list[MeTenant]
+    csrf_token: str
+
+
+class Node(TypedDict):
+    id: int
+    name: str
+    rack: str
+    gpu_model: str | None
+    address: str
+    state: NodeState
+    cordoned: bool
+    draining: bool
+    drained: bool
+    drain_deadline: str | None
+    withdrawn: NodeWithdrawn | None
+    health: list[NodeCheck]
+    isolation: dict[str, bool]
+    isolation_level: IsolationLevelEnum
+    cpus: float
+    memory_bytes: int
+    agent_version: str
+    lease_expires_at: str | None
+    gpus: list[Gpu]
+    version: int
+
+
+class NodeMetricsAnswer(TypedDict):
+    since: str
+    until: str
+    resolution_seconds: int
+    simulated: bool
+    left_out: int
+    series: list[Series]
+
+
+class PaginatedAttemptList(TypedDict):
+    results: list[Attempt]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedNodeList(TypedDict):
+    results: list[Node]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedRoundList(TypedDict):
+    results: list[Round]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedSecretList(TypedDict):
+    results: list[Secret]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedSpeedRowList(TypedDict):
+    results: list[SpeedRow]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedVirtualClusterList(TypedDict):
+    results: list[VirtualCluster]
+    next: str | None
+    previous: str | None
+
+
+class WhatIfQuestionRequest(TypedDict):
+    """One or more of: a waiting job with changes, the specification of a new job, changes of the cluster."""
+
+    job: NotRequired[int]
+    changes: NotRequired[JobChangesRequest]
+    tenant: NotRequired[str]
+    spec: NotRequired[JobSpecRequest]
+    cluster: NotRequired[ClusterChangesRequest]
+
+
+class BulkSubmitRequest(TypedDict):
+    tenant: NotRequired[str]
+    jobs: list[JobSpecRequest]
+
+
+class CheckAnswer(TypedDict):
+    ok: bool
+    fields: list[FieldProblem]
+    warnings: list[str]
+    normalised: JobSpec | None
+    gpus: int
+    message: str
+
+
+class Job(TypedDict):
+    id: int
+    name: str
+    tenant: str
+    virtual_cluster: str
+    submitted_by: str
+    state: JobState
+    phase: PhaseEnum
+    guarantee: GuaranteeEnum
+    priority: int
+    gpus: int
+    gpu_models: list[str]
+    spec: JobSpec
+    submitted_at: str
+    started_at: str | None
+    ended_at: str | None
+    deadline_at: str | None
+    attempts: int
+    attempt: Attempt | None
+    guarantee_lapsed: bool
+    reasons: list[Reason]
+    position: int | None
+    exit_code: int | None
+    message: str
+    preemptions: int
+    service_gpu_seconds: float
+    labels: dict[str, str]
+    cancelling: bool
+    held: bool
+    version: int
+
+
+class PaginatedJobList(TypedDict):
+    results: list[Job]
+    next: str | None
+    previous: str | None
