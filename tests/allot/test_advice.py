@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from django.utils import timezone
 
-from allot import advice_objects
+from allot import schema
 from allot.client import Client
 from scheduler.adviser.services import advising, comparisons
 from scheduler.forecasts.services import history
@@ -115,8 +115,8 @@ def test_wrong_demands_are_told(allot: Allot) -> None:
 def test_answers_are_what_their_types_promise(allot: Allot) -> None:
     with Client.from_environment() as client:
         found = client.compare("shared", hours=12.0, patience_seconds=10.0, pause_seconds=0.01)
-        msgspec.convert(found, type=advice_objects.Anomalies)
+        msgspec.convert(found, type=schema.Anomalies)
         assert found["anomalies"]
         advice = client.advise({"days": 1}, patience_seconds=10.0, pause_seconds=0.01)
-        msgspec.convert(advice, type=advice_objects.Advice)
+        msgspec.convert(advice, type=schema.WholeAdvice)
         assert advice["rows"]

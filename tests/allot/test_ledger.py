@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from allot import ledger_objects
+from allot import schema
 from allot.client import Client
 from allot.commands.ledger import new_lines
 from scheduler.clock import database_now
@@ -101,9 +101,9 @@ def test_answers_are_what_their_types_say(token: str, live_server: Any) -> None:
     with Client(str(live_server.url), token=token) as client:
         lines = list(client.ledger())
         for line in lines:
-            msgspec.convert(line, ledger_objects.Line, strict=True)
+            msgspec.convert(line, schema.Line, strict=True)
         again = client.replay_line(next(line["id"] for line in lines if line["round_number"]))
-        msgspec.convert(again, ledger_objects.Replay, strict=True)
-        msgspec.convert(client.fairness("shared"), ledger_objects.Fairness, strict=True)
+        msgspec.convert(again, schema.Replay, strict=True)
+        msgspec.convert(client.fairness("shared"), schema.Fairness, strict=True)
         for violation in client.violations():
-            msgspec.convert(violation, ledger_objects.Violation, strict=True)
+            msgspec.convert(violation, schema.Violation, strict=True)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from allot import market_objects
+from allot import schema
 from allot.client import Client
 from allot.errors import WrongUse
 from allot.times import instant, span_seconds
@@ -158,13 +158,13 @@ def test_the_types_are_what_the_api_answers(live_server: Any, tokens: dict[str, 
         )
         client.market.set_allowance("speech", 1, every_seconds=3_600)
         for value, kind in (
-            (offer, market_objects.Offer),
-            (client.market.take(offer["id"], "vision"), market_objects.Loan),
-            (rule, market_objects.Rule),
-            (list(client.market.accounts()), list[market_objects.Account]),
-            (list(client.market.transfers()), list[market_objects.Transfer]),
-            (client.virtual_cluster("vision")["borrowed"], list[market_objects.Borrowed]),
-            (client.virtual_cluster("speech")["lent"], list[market_objects.Lent]),
+            (offer, schema.Offer),
+            (client.market.take(offer["id"], "vision"), schema.Loan),
+            (rule, schema.MarketRule),
+            (list(client.market.accounts()), list[schema.CreditAccount]),
+            (list(client.market.transfers()), list[schema.CreditTransfer]),
+            (client.virtual_cluster("vision")["borrowed"], list[schema.Borrowed]),
+            (client.virtual_cluster("speech")["lent"], list[schema.Lent]),
         ):
             msgspec.convert(value, kind, strict=True)
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from django.utils import timezone
 
-from allot import usage_objects
+from allot import schema
 from allot.commands.metrics import figure
 from allot.sparkline import sparkline
 from scheduler.models import NodeMetrics
@@ -71,7 +71,7 @@ def test_what_jobs_use_is_shown(live_server: Any, redis_url: str, monkeypatch: p
     assert allot("top", "-q").stdout.split() == [str(idle.job_id), str(busy.job_id)]
     assert "No job runs" in allot("top", "--tenant", "other").stderr
     found = json.loads(allot("top", "-o", "json").stdout)
-    assert msgspec.convert(found, list[usage_objects.JobUsage], strict=True)[1]["power_watts"] == 250.0
+    assert msgspec.convert(found, list[schema.JobUsage], strict=True)[1]["power_watts"] == 250.0
 
     shown = allot("metrics", str(busy.job_id))
     assert "simulated" in shown.stderr
@@ -80,7 +80,7 @@ def test_what_jobs_use_is_shown(live_server: Any, redis_url: str, monkeypatch: p
     assert "▇▇▇" in lines[1]
     assert any(line.split()[2:6] == ["CPUs", "used", "1.5", "1.5"] for line in lines)
     found = json.loads(allot("metrics", str(busy.job_id), "--by", "rank", "-o", "json").stdout)
-    assert msgspec.convert(found, usage_objects.JobMetrics, strict=True)["series"][0]["rank"] == 0
+    assert msgspec.convert(found, schema.JobMetricsAnswer, strict=True)["series"][0]["rank"] == 0
     lines = allot("metrics", "--node", "node-a", "--by", "gpu", "--last", "10m").stdout.splitlines()
     assert lines[1].split()[:3] == ["machine", "CPU", "25"]
     assert sum("GPU 1" in line for line in lines) == 3

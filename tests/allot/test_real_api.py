@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from django.utils import timezone
 
-from allot import log_objects, objects
+from allot import schema
 from allot.client import Client
 from allot.errors import NotSignedIn, Refused
 from scheduler.core.model.lifecycle import AttemptState, HoldPhase, JobState
@@ -236,7 +236,7 @@ def test_secrets_are_set_from_standard_input_listed_and_deleted(allot: Allot) ->
     assert "is not masked" in run("secret", "set", "short", stdin="abc").stderr
     (short, token) = json.loads(allot("secret", "list", "-o", "json").stdout)
     assert (token["name"], token["scope"], token["changed_by"]) == ("HF_TOKEN", "user", "ann")
-    assert set(short) == {*objects.Secret.__annotations__, "tenant"}
+    assert set(short) == {*schema.Secret.__annotations__, "tenant"}
     assert "hf_a-value" not in allot("secret", "list").stdout
     number = run(
         "submit", "-q", "-", stdin='{"name": "a", "gpus": 1, "command": "true", "secrets": ["HF_TOKEN"]}'
@@ -269,7 +269,7 @@ def test_an_operator_takes_a_node_out_of_service_and_back(allot: Allot, client: 
     assert told.stderr.endswith("; 0 of its 4 GPUs are in use.\n")
     assert " CLOSING " in allot("nodes").stdout
     assert "by ann: new fans; emptied in 2h\n" in allot("nodes", "v100-1").stdout
-    msgspec.convert(client.node("v100-1"), type=objects.Node)
+    msgspec.convert(client.node("v100-1"), type=schema.Node)
     assert allot("resume", "v100-1").stderr == "Node v100-1 accepts jobs again.\n"
     assert allot("cordon", "v100-1", "--why", "smoke").exit_code == 0
     assert " CORDONED " in allot("nodes").stdout
@@ -282,21 +282,21 @@ def test_answers_are_what_their_types_promise(allot: Allot, client: Client) -> N
     ran = ended_job(job_of("true"), JobState.SUCCEEDED, 0)
     spec = {"name": "a", "gpus": 1, "command": "true"}
     answers: list[tuple[Any, Any]] = [
-        (client.me(), objects.Me),
-        (list(client.jobs()), list[objects.Job]),
-        (client.attempts(ran.id), list[objects.Attempt]),
-        (client.why(number), objects.Why),
-        (client.what_if({"spec": spec}, patience_seconds=0), objects.WhatIf),
-        (client.check(spec), objects.Check),
-        (client.check({**spec, "gpus": 99}), objects.Check),
-        (client.submit_many([spec]), list[objects.SubmittedJob]),
-        (client.logs.page(ran.id), log_objects.LogPage),
-        (client.logs.page(number), log_objects.LogPage),
-        (client.logs.merged(ran.id), log_objects.MergedLogPage),
-        (list(client.logs.search(ran.id, "t")), list[log_objects.LogSearch]),
-        (client.nodes(), list[objects.Node]),
-        (client.virtual_clusters(), list[objects.VirtualCluster]),
-        (list(client.events()), list[objects.Event]),
+        (client.me(), schema.Me),
+        (list(client.jobs()), list[schema.Job]),
+        (client.attempts(ran.id), list[schema.Attempt]),
+        (client.why(number), schema.Why),
+        (client.what_if({"spec": spec}, patience_seconds=0), schema.WhatIf),
+        (client.check(spec), schema.CheckAnswer),
+        (client.check({**spec, "gpus": 99}), schema.CheckAnswer),
+        (client.submit_many([spec]), list[schema.ShortJob]),
+        (client.logs.page(ran.id), schema.LogPage),
+        (client.logs.page(number), schema.LogPage),
+        (client.logs.merged(ran.id), schema.MergedLogPage),
+        (list(client.logs.search(ran.id, "t")), list[schema.LogSearch]),
+        (client.nodes(), list[schema.Node]),
+        (client.virtual_clusters(), list[schema.VirtualCluster]),
+        (list(client.events()), list[schema.Event]),
     ]
     for answer, kind in answers:
         assert answer

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from allot import speed_objects
+from allot import schema
 from allot.client import Client
 from scheduler.models import GpuModel, PolicyMemory, SpeedCorrection
 from tenants.models import Tenant
@@ -120,10 +120,10 @@ def test_answers_are_what_their_types_promise(allot: Allot) -> None:
     setting = {"tenant": "vision", "application": "bert", "gpu_model": "V100", "gpus": 4}
     with Client.from_environment() as client:
         answers = [
-            (client.correct_speed(setting, 5.0), speed_objects.SpeedRow),
-            (list(client.speeds()), list[speed_objects.SpeedRow]),
-            (client.import_speeds("vision", text), speed_objects.SpeedImport),
-            (client.job_speeds(job.id), speed_objects.JobSpeeds),
+            (client.correct_speed(setting, 5.0), schema.SpeedRow),
+            (list(client.speeds()), list[schema.SpeedRow]),
+            (client.import_speeds("vision", text), schema.SpeedImport),
+            (client.job_speeds(job.id), schema.JobSpeeds),
         ]
     for answer, kind in answers:
         assert answer

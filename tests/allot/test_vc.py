@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from allot import cell_objects
+from allot import schema
 from allot.client import Client
 from scheduler.models import CellSpecification
 from scheduler.rounds.run import run_round
@@ -106,10 +106,10 @@ def test_answers_are_what_their_types_promise(allot: Allot) -> None:
     with Client.from_environment() as client:
         proposed = client.propose_cells()
         answers = [
-            (client.check_cells(proposed), cell_objects.CellsCheck),
-            (client.set_cells(proposed, version=0), cell_objects.Cells),
-            (list(client.cell_tree()), list[cell_objects.CellNode]),
-            (client.cells_of("shared"), cell_objects.VirtualClusterCells),
+            (client.check_cells(proposed), schema.CellsCheck),
+            (client.set_cells(proposed, version=0), schema.Cells),
+            (list(client.cell_tree()), list[schema.CellNode]),
+            (client.cells_of("shared"), schema.VirtualClusterCells),
         ]
     for answer, kind in answers:
         assert answer
