@@ -152,7 +152,7 @@ def job_spec(
     memory_bytes: int = 0,
     max_attempts: int = 3,
     retry: Mapping[str, Any] | None = None,
-    grace_seconds: float = 30.0,
+    grace_seconds: int = 30,
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return a normalised specification of one task with `gpus` GPUs in each of its replicas."""
