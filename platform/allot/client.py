@@ -24,43 +24,7 @@ from allot.token_client import Tokens
 from allot.transport import Transport
 
 if TYPE_CHECKING:
-    from allot.schema import (
-        Anomalies,
-        Attempt,
-        CellDocument,
-        CellNode,
-        Cells,
-        CellsCheck,
-        CheckAnswer,
-        ClusterSettings,
-        Event,
-        FailureRule,
-        FailureRulesFound,
-        Fairness,
-        GpuModel,
-        Job,
-        JobMetricsAnswer,
-        JobPreemptions,
-        JobRunTime,
-        JobSpeeds,
-        JobUsage,
-        Line,
-        Me,
-        Node,
-        NodeMetricsAnswer,
-        Plugins,
-        Replay,
-        Secret,
-        ShortJob,
-        SpeedImport,
-        SpeedRow,
-        Violation,
-        VirtualCluster,
-        VirtualClusterCells,
-        WhatIf,
-        WholeAdvice,
-        Why,
-    )
+    from allot import schema
 
 #: A job specification as it was written: the server checks it, and names what is wrong.
 JobSpec = dict[str, Any]
@@ -123,8 +87,8 @@ class Client:
 
     # Who one is
 
-    def me(self) -> Me:
-        return cast("Me", self._read("/session"))
+    def me(self) -> schema.Me:
+        return cast("schema.Me", self._read("/session"))
 
     def change_password(self, current: str, new: str, *, end_tokens: bool = True) -> None:
         """Change one's own password; all tokens end with it, this one too, unless they are kept."""
@@ -133,22 +97,24 @@ class Client:
 
     # Submitting
 
-    def submit(self, spec: JobSpec, *, tenant: str | None = None, idempotency_key: str | None = None) -> Job:
+    def submit(
+        self, spec: JobSpec, *, tenant: str | None = None, idempotency_key: str | None = None
+    ) -> schema.Job:
         """Submit one job. `tenant` is needed only by members of several.
 
         Safe to repeat with the same `idempotency_key`: the job is created once.
         """
-        return cast("Job", self._write("/jobs", _with_tenant(spec, tenant), idempotency_key))
+        return cast("schema.Job", self._write("/jobs", _with_tenant(spec, tenant), idempotency_key))
 
     def submit_many(
         self, specs: Sequence[JobSpec], *, tenant: str | None = None, idempotency_key: str | None = None
-    ) -> list[ShortJob]:
+    ) -> list[schema.ShortJob]:
         """Submit up to 1,000 jobs, all or none. Field errors are prefixed with `jobs.<index>.`."""
         body = _with_tenant({"jobs": list(specs)}, tenant)
         answer = self._write("/jobs/bulk", body, idempotency_key)
-        return cast("list[ShortJob]", answer["jobs"])
+        return cast("list[schema.ShortJob]", answer["jobs"])
 
-    def check(self, spec: JobSpec, *, tenant: str | None = None) -> CheckAnswer:
+    def check(self, spec: JobSpec, *, tenant: str | None = None) -> schema.CheckAnswer:
         """What submitting would do; creates nothing."""
         answer = self._transport.request(
             "POST",
@@ -156,34 +122,34 @@ class Client:
             body=_with_tenant(spec, tenant),
             retry_for_seconds=self.read_retry_seconds,
         )
-        return cast("CheckAnswer", answer)
+        return cast("schema.CheckAnswer", answer)
 
     # Jobs
 
-    def jobs(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[Job]:
+    def jobs(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[schema.Job]:
         """Jobs, newest first. Filters are those of GET /jobs."""
-        return cast("Iterator[Job]", self._pages("/jobs", filters, limit))
+        return cast("Iterator[schema.Job]", self._pages("/jobs", filters, limit))
 
-    def job(self, job_id: int) -> Job:
-        return cast("Job", self._read(f"/jobs/{job_id}"))
+    def job(self, job_id: int) -> schema.Job:
+        return cast("schema.Job", self._read(f"/jobs/{job_id}"))
 
-    def attempts(self, job_id: int) -> list[Attempt]:
-        return cast("list[Attempt]", list(self._pages(f"/jobs/{job_id}/attempts", {}, None)))
+    def attempts(self, job_id: int) -> list[schema.Attempt]:
+        return cast("list[schema.Attempt]", list(self._pages(f"/jobs/{job_id}/attempts", {}, None)))
 
-    def why(self, job_id: int) -> Why:
-        return cast("Why", self._read(f"/jobs/{job_id}/why"))
+    def why(self, job_id: int) -> schema.Why:
+        return cast("schema.Why", self._read(f"/jobs/{job_id}/why"))
 
     def what_if(
         self, question: Mapping[str, Any], *, patience_seconds: float = 90.0, pause_seconds: float = 0.3
-    ) -> WhatIf:
+    ) -> schema.WhatIf:
         """Ask a what-if question (the body of POST /what-if) and return it answered, or as it is when the
         patience is over."""
         asked = self._write("/what-if", dict(question))
         path = f"/what-if/{asked['id']}"
-        return cast("WhatIf", self._when_done(asked, path, patience_seconds, pause_seconds))
+        return cast("schema.WhatIf", self._when_done(asked, path, patience_seconds, pause_seconds))
 
-    def cancel(self, job_id: int) -> Job:
-        return cast("Job", self._write(f"/jobs/{job_id}/cancel"))
+    def cancel(self, job_id: int) -> schema.Job:
+        return cast("schema.Job", self._write(f"/jobs/{job_id}/cancel"))
 
     def cancel_many(
         self, chosen: Mapping[str, str], *, dry_run: bool = False, most: int | None = None
@@ -195,11 +161,11 @@ class Client:
         body = {"filter": dict(chosen), "dry_run": dry_run, "most": most}
         return cast("dict[str, Any]", self._write("/jobs/cancel", body))
 
-    def hold(self, job_id: int) -> Job:
-        return cast("Job", self._write(f"/jobs/{job_id}/hold"))
+    def hold(self, job_id: int) -> schema.Job:
+        return cast("schema.Job", self._write(f"/jobs/{job_id}/hold"))
 
-    def release(self, job_id: int) -> Job:
-        return cast("Job", self._write(f"/jobs/{job_id}/release"))
+    def release(self, job_id: int) -> schema.Job:
+        return cast("schema.Job", self._write(f"/jobs/{job_id}/release"))
 
     def page_address(self, job_id: int, port: str) -> str:
         """Where a browser sees the pages at a port that the job names; good for once, within a minute."""
@@ -209,145 +175,149 @@ class Client:
 
     # Secrets
 
-    def secrets(self, tenant: str | None = None) -> list[Secret]:
+    def secrets(self, tenant: str | None = None) -> list[schema.Secret]:
         """A tenant's secrets, or one's own: which there are, not what they are."""
-        return cast("list[Secret]", list(self._pages(_secrets(tenant), {}, None)))
+        return cast("list[schema.Secret]", list(self._pages(_secrets(tenant), {}, None)))
 
-    def set_secret(self, name: str, value: str, *, tenant: str | None = None) -> Secret:
+    def set_secret(self, name: str, value: str, *, tenant: str | None = None) -> schema.Secret:
         """Keep a secret for jobs: of a tenant's, for its admins, or of one's own."""
         path = f"{_secrets(tenant)}/{quote(name, safe='')}"
-        return cast("Secret", self._transport.request("PUT", path, body={"value": value}))
+        return cast("schema.Secret", self._transport.request("PUT", path, body={"value": value}))
 
     def delete_secret(self, name: str, *, tenant: str | None = None) -> None:
         self._transport.request("DELETE", f"{_secrets(tenant)}/{quote(name, safe='')}")
 
     # Use
 
-    def job_metrics(self, job_id: int, **parameters: str | int | None) -> JobMetricsAnswer:
+    def job_metrics(self, job_id: int, **parameters: str | int | None) -> schema.JobMetricsAnswer:
         """What a job used over time. Parameters are those of GET /jobs/ID/metrics."""
-        return cast("JobMetricsAnswer", self._read(f"/jobs/{job_id}/metrics", parameters))
+        return cast("schema.JobMetricsAnswer", self._read(f"/jobs/{job_id}/metrics", parameters))
 
-    def node_metrics(self, name: str, **parameters: str | int | None) -> NodeMetricsAnswer:
+    def node_metrics(self, name: str, **parameters: str | int | None) -> schema.NodeMetricsAnswer:
         """What a node used over time. Parameters: since, until, resolution, by."""
-        return cast("NodeMetricsAnswer", self._read(f"/nodes/{quote(name, safe='')}/metrics", parameters))
+        return cast(
+            "schema.NodeMetricsAnswer", self._read(f"/nodes/{quote(name, safe='')}/metrics", parameters)
+        )
 
-    def jobs_usage(self, *, limit: int | None = None, tenant: str | None = None) -> Iterator[JobUsage]:
+    def jobs_usage(self, *, limit: int | None = None, tenant: str | None = None) -> Iterator[schema.JobUsage]:
         """What running jobs use now, the newest first."""
-        return cast("Iterator[JobUsage]", self._pages("/jobs/usage", {"tenant": tenant}, limit))
+        return cast("Iterator[schema.JobUsage]", self._pages("/jobs/usage", {"tenant": tenant}, limit))
 
     # The cluster
 
-    def events(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[Event]:
+    def events(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[schema.Event]:
         """What happened, newest first. Filters: job, node, tenant, kind."""
-        return cast("Iterator[Event]", self._pages("/events", filters, limit))
+        return cast("Iterator[schema.Event]", self._pages("/events", filters, limit))
 
-    def job_run_time(self, job_id: int) -> JobRunTime:
+    def job_run_time(self, job_id: int) -> schema.JobRunTime:
         """How long it runs in all, as declared and as its own steps tell."""
-        return cast("JobRunTime", self._read(f"/jobs/{job_id}/run-time"))
+        return cast("schema.JobRunTime", self._read(f"/jobs/{job_id}/run-time"))
 
-    def job_preemptions(self, job_id: int) -> JobPreemptions:
+    def job_preemptions(self, job_id: int) -> schema.JobPreemptions:
         """How often a job was preempted, and what that cost."""
-        return cast("JobPreemptions", self._read(f"/jobs/{job_id}/preemptions"))
+        return cast("schema.JobPreemptions", self._read(f"/jobs/{job_id}/preemptions"))
 
-    def nodes(self) -> list[Node]:
-        return cast("list[Node]", list(self._pages("/nodes", {}, None)))
+    def nodes(self) -> list[schema.Node]:
+        return cast("list[schema.Node]", list(self._pages("/nodes", {}, None)))
 
-    def node(self, name: str) -> Node:
-        return cast("Node", self._read(f"/nodes/{quote(name, safe='')}"))
+    def node(self, name: str) -> schema.Node:
+        return cast("schema.Node", self._read(f"/nodes/{quote(name, safe='')}"))
 
-    def drain_node(self, name: str, *, until: datetime | None = None, why: str = "") -> Node:
+    def drain_node(self, name: str, *, until: datetime | None = None, why: str = "") -> schema.Node:
         """Move the node's jobs away, at once or at an instant until which they go on."""
         body = {"why": why} if until is None else {"why": why, "until": until.isoformat()}
-        return cast("Node", self._write(f"/nodes/{quote(name, safe='')}/drain", body))
+        return cast("schema.Node", self._write(f"/nodes/{quote(name, safe='')}/drain", body))
 
-    def cordon_node(self, name: str, *, why: str = "") -> Node:
+    def cordon_node(self, name: str, *, why: str = "") -> schema.Node:
         """Let nothing new start on the node."""
         return self._set_cordoned(name, True, why)
 
-    def resume_node(self, name: str, *, why: str = "") -> Node:
+    def resume_node(self, name: str, *, why: str = "") -> schema.Node:
         """Return the node to service."""
         return self._set_cordoned(name, False, why)
 
-    def _set_cordoned(self, name: str, cordoned: bool, why: str) -> Node:
+    def _set_cordoned(self, name: str, cordoned: bool, why: str) -> schema.Node:
         body = {"cordoned": cordoned, "why": why}
-        return cast("Node", self._transport.request("PATCH", f"/nodes/{quote(name, safe='')}", body=body))
+        return cast(
+            "schema.Node", self._transport.request("PATCH", f"/nodes/{quote(name, safe='')}", body=body)
+        )
 
-    def virtual_clusters(self) -> list[VirtualCluster]:
-        return cast("list[VirtualCluster]", list(self._pages("/virtual-clusters", {}, None)))
+    def virtual_clusters(self) -> list[schema.VirtualCluster]:
+        return cast("list[schema.VirtualCluster]", list(self._pages("/virtual-clusters", {}, None)))
 
-    def virtual_cluster(self, name: str) -> VirtualCluster:
-        return cast("VirtualCluster", self._read(f"/virtual-clusters/{quote(name, safe='')}"))
+    def virtual_cluster(self, name: str) -> schema.VirtualCluster:
+        return cast("schema.VirtualCluster", self._read(f"/virtual-clusters/{quote(name, safe='')}"))
 
-    def set_virtual_cluster(self, name: str, changes: Mapping[str, Any]) -> VirtualCluster:
+    def set_virtual_cluster(self, name: str, changes: Mapping[str, Any]) -> schema.VirtualCluster:
         """Change what is named (the body of PUT /virtual-clusters/NAME); the rest stays as it is."""
         path = f"/virtual-clusters/{quote(name, safe='')}"
-        return cast("VirtualCluster", self._transport.request("PUT", path, body=dict(changes)))
+        return cast("schema.VirtualCluster", self._transport.request("PUT", path, body=dict(changes)))
 
-    def plugins(self) -> Plugins:
+    def plugins(self) -> schema.Plugins:
         """The policies and placers that there are, with their parameters."""
-        return cast("Plugins", self._read("/policies"))
+        return cast("schema.Plugins", self._read("/policies"))
 
-    def gpu_models(self) -> list[GpuModel]:
-        return cast("list[GpuModel]", list(self._pages("/gpu-models", {}, None)))
+    def gpu_models(self) -> list[schema.GpuModel]:
+        return cast("list[schema.GpuModel]", list(self._pages("/gpu-models", {}, None)))
 
-    def cluster_settings(self) -> ClusterSettings:
+    def cluster_settings(self) -> schema.ClusterSettings:
         """How the spare GPUs are handed out."""
-        return cast("ClusterSettings", self._read("/cluster/settings"))
+        return cast("schema.ClusterSettings", self._read("/cluster/settings"))
 
-    def set_cluster_settings(self, changes: Mapping[str, Any]) -> ClusterSettings:
+    def set_cluster_settings(self, changes: Mapping[str, Any]) -> schema.ClusterSettings:
         """Change how the spare GPUs are handed out; what is not named stays as it is."""
         answer = self._transport.request("PATCH", "/cluster/settings", body=dict(changes))
-        return cast("ClusterSettings", answer)
+        return cast("schema.ClusterSettings", answer)
 
     # Failures
 
-    def failure_rules(self) -> list[FailureRule]:
+    def failure_rules(self) -> list[schema.FailureRule]:
         """The site's rules for failures, in the order in which they are tried."""
-        return cast("list[FailureRule]", self._read("/failure-rules")["rules"])
+        return cast("list[schema.FailureRule]", self._read("/failure-rules")["rules"])
 
-    def set_failure_rules(self, rules: object) -> list[FailureRule]:
+    def set_failure_rules(self, rules: object) -> list[schema.FailureRule]:
         """Put other rules in the place of all there are. For operators."""
         answer = self._transport.request("PUT", "/failure-rules", body={"rules": rules})
-        return cast("list[FailureRule]", answer["rules"])
+        return cast("list[schema.FailureRule]", answer["rules"])
 
-    def try_failure_rules(self, rules: object, log: str, exit_code: int) -> FailureRulesFound:
+    def try_failure_rules(self, rules: object, log: str, exit_code: int) -> schema.FailureRulesFound:
         """Which of these rules an attempt would match that wrote this last. For operators."""
         asked = {"rules": rules, "log": log, "exit_code": exit_code}
-        return cast("FailureRulesFound", self._write("/failure-rules/test", asked))
+        return cast("schema.FailureRulesFound", self._write("/failure-rules/test", asked))
 
     # Cells
 
-    def cells(self) -> Cells:
+    def cells(self) -> schema.Cells:
         """How the cluster is divided by cells."""
-        return cast("Cells", self._read("/cells"))
+        return cast("schema.Cells", self._read("/cells"))
 
-    def cell_tree(self, *, at: str | None = None, chain: str | None = None) -> Iterator[CellNode]:
+    def cell_tree(self, *, at: str | None = None, chain: str | None = None) -> Iterator[schema.CellNode]:
         """The cells inside the one at an address, or the topmost ones."""
-        return cast("Iterator[CellNode]", self._pages("/cells/tree", {"at": at, "chain": chain}, None))
+        return cast("Iterator[schema.CellNode]", self._pages("/cells/tree", {"at": at, "chain": chain}, None))
 
-    def cells_of(self, virtual_cluster: str) -> VirtualClusterCells:
+    def cells_of(self, virtual_cluster: str) -> schema.VirtualClusterCells:
         path = f"/virtual-clusters/{quote(virtual_cluster, safe='')}/cells"
-        return cast("VirtualClusterCells", self._read(path))
+        return cast("schema.VirtualClusterCells", self._read(path))
 
-    def check_cells(self, specification: Mapping[str, Any]) -> CellsCheck:
+    def check_cells(self, specification: Mapping[str, Any]) -> schema.CellsCheck:
         """What is wrong with a specification, and what it would change; changes nothing."""
-        return cast("CellsCheck", self._write("/cells/check", {"specification": specification}))
+        return cast("schema.CellsCheck", self._write("/cells/check", {"specification": specification}))
 
-    def propose_cells(self) -> CellDocument:
+    def propose_cells(self) -> schema.CellDocument:
         """Today's hardware and guarantees as a specification."""
-        return cast("CellDocument", self._write("/cells/proposal")["specification"])
+        return cast("schema.CellDocument", self._write("/cells/proposal")["specification"])
 
-    def set_cells(self, specification: Mapping[str, Any], *, version: int) -> Cells:
+    def set_cells(self, specification: Mapping[str, Any], *, version: int) -> schema.Cells:
         """Put a specification in force in place of `version`; Refused when that is not in force any more."""
         body = {"specification": specification, "version": version}
         # Not repeated: a second try after a lost answer would find the version changed, by itself.
-        return cast("Cells", self._transport.request("PUT", "/cells", body=body))
+        return cast("schema.Cells", self._transport.request("PUT", "/cells", body=body))
 
     # Private clusters and advice
 
-    def anomalies(self, virtual_cluster: str) -> Anomalies:
+    def anomalies(self, virtual_cluster: str) -> schema.Anomalies:
         """The newest comparison with the private cluster."""
-        return cast("Anomalies", self._read(self._anomalies(virtual_cluster)))
+        return cast("schema.Anomalies", self._read(self._anomalies(virtual_cluster)))
 
     def compare(
         self,
@@ -356,38 +326,40 @@ class Client:
         hours: float | None = None,
         patience_seconds: float,
         pause_seconds: float = 0.5,
-    ) -> Anomalies:
+    ) -> schema.Anomalies:
         """Have it compared anew, and wait so long for that."""
         path = self._anomalies(virtual_cluster)
         found = self._write(path, {} if hours is None else {"hours": hours})
-        return cast("Anomalies", self._when_done(found, path, patience_seconds, pause_seconds))
+        return cast("schema.Anomalies", self._when_done(found, path, patience_seconds, pause_seconds))
 
     def advise(
         self, question: Mapping[str, Any], *, patience_seconds: float, pause_seconds: float = 0.5
-    ) -> WholeAdvice:
+    ) -> schema.WholeAdvice:
         """Ask which cells each virtual cluster should get, and wait so long for the answer."""
         found = self._write("/cells/advice", dict(question))
         path = f"/cells/advice/{found['id']}"
-        return cast("WholeAdvice", self._when_done(found, path, patience_seconds, pause_seconds))
+        return cast("schema.WholeAdvice", self._when_done(found, path, patience_seconds, pause_seconds))
 
-    def apply_advice(self, advice_id: str) -> Cells:
+    def apply_advice(self, advice_id: str) -> schema.Cells:
         """Put advised cells in force; Refused when the cells have changed since."""
-        return cast("Cells", self._write(f"/cells/advice/{quote(advice_id, safe='')}/apply"))
+        return cast("schema.Cells", self._write(f"/cells/advice/{quote(advice_id, safe='')}/apply"))
 
     # How fast jobs are
 
-    def speeds(self, *, limit: int | None = None, **filters: str | int | bool | None) -> Iterator[SpeedRow]:
+    def speeds(
+        self, *, limit: int | None = None, **filters: str | int | bool | None
+    ) -> Iterator[schema.SpeedRow]:
         """What is known of speeds. Filters are those of GET /speeds."""
-        return cast("Iterator[SpeedRow]", self._pages("/speeds", filters, limit))
+        return cast("Iterator[schema.SpeedRow]", self._pages("/speeds", filters, limit))
 
-    def job_speeds(self, job_id: int) -> JobSpeeds:
+    def job_speeds(self, job_id: int) -> schema.JobSpeeds:
         """How fast a job is on each GPU model, what its policy aims at, and what it received."""
-        return cast("JobSpeeds", self._read(f"/jobs/{job_id}/speeds"))
+        return cast("schema.JobSpeeds", self._read(f"/jobs/{job_id}/speeds"))
 
-    def correct_speed(self, setting: Mapping[str, Any], value: float, *, reason: str = "") -> SpeedRow:
+    def correct_speed(self, setting: Mapping[str, Any], value: float, *, reason: str = "") -> schema.SpeedRow:
         """Say what a speed is. `setting`: tenant, application, gpu_model, gpus, and spread and partner."""
         body = {**setting, "value": value, "reason": reason}
-        return cast("SpeedRow", self._transport.request("PUT", "/speeds/correction", body=body))
+        return cast("schema.SpeedRow", self._transport.request("PUT", "/speeds/correction", body=body))
 
     def uncorrect_speed(self, setting: Mapping[str, Any]) -> None:
         """Take a correction back."""
@@ -399,39 +371,41 @@ class Client:
 
     def import_speeds(
         self, tenant: str, content: str, *, dry_run: bool = False, reason: str = ""
-    ) -> SpeedImport:
+    ) -> schema.SpeedImport:
         """Take the text of a file over, whole or not at all; Refused names every wrong line."""
         body = {"tenant": tenant, "content": content, "dry_run": dry_run, "reason": reason}
-        return cast("SpeedImport", self._write("/speeds/import", body))
+        return cast("schema.SpeedImport", self._write("/speeds/import", body))
 
-    def set_price(self, gpu_model: str, price_per_hour: float) -> GpuModel:
+    def set_price(self, gpu_model: str, price_per_hour: float) -> schema.GpuModel:
         """Say what a GPU of a model costs for an hour."""
         path = f"/gpu-models/{quote(gpu_model, safe='')}"
         return cast(
-            "GpuModel", self._transport.request("PATCH", path, body={"price_per_hour": price_per_hour})
+            "schema.GpuModel", self._transport.request("PATCH", path, body={"price_per_hour": price_per_hour})
         )
 
     # The ledger and fairness
 
-    def ledger(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[Line]:
+    def ledger(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[schema.Line]:
         """The ledger, the newest line first. Filters are those of GET /ledger."""
-        return cast("Iterator[Line]", self._pages("/ledger", filters, limit))
+        return cast("Iterator[schema.Line]", self._pages("/ledger", filters, limit))
 
     def export_ledger(self, **filters: str | int | None) -> str:
         """The text of the ledger as a CSV file."""
         return cast(str, self._read("/ledger/export", filters))
 
-    def replay_line(self, line_id: int) -> Replay:
+    def replay_line(self, line_id: int) -> schema.Replay:
         """Decide a line's round again, and compare."""
-        return cast("Replay", self._read(f"/ledger/{line_id}/replay"))
+        return cast("schema.Replay", self._read(f"/ledger/{line_id}/replay"))
 
-    def fairness(self, virtual_cluster: str) -> Fairness:
+    def fairness(self, virtual_cluster: str) -> schema.Fairness:
         """How a virtual cluster is divided among its tenants."""
-        return cast("Fairness", self._read(f"/virtual-clusters/{quote(virtual_cluster, safe='')}/fairness"))
+        return cast(
+            "schema.Fairness", self._read(f"/virtual-clusters/{quote(virtual_cluster, safe='')}/fairness")
+        )
 
-    def violations(self, *, limit: int | None = None, **filters: str | None) -> Iterator[Violation]:
+    def violations(self, *, limit: int | None = None, **filters: str | None) -> Iterator[schema.Violation]:
         """Who would be better off alone, the newest first. Filters: virtual_cluster, tenant, open."""
-        return cast("Iterator[Violation]", self._pages("/fairness/violations", filters, limit))
+        return cast("Iterator[schema.Violation]", self._pages("/fairness/violations", filters, limit))
 
     # The market between virtual clusters
 

@@ -2370,6 +2370,7 @@ class JobSpec(TypedDict):
     """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`."""
 
     name: str
+    description: NotRequired[str | None]
     virtual_cluster: NotRequired[str | None]
     priority: NotRequired[int]
     guarantee: NotRequired[GuaranteeEnum]
@@ -2401,6 +2402,7 @@ class JobSpecRequest(TypedDict):
     """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`."""
 
     name: str
+    description: NotRequired[str | None]
     virtual_cluster: NotRequired[str | None]
     priority: NotRequired[int | None]
     guarantee: NotRequired[GuaranteeEnum | None]
@@ -2440,6 +2442,7 @@ class JobSubmitRequest(TypedDict):
 
     tenant: NotRequired[str]
     name: str
+    description: NotRequired[str | None]
     virtual_cluster: NotRequired[str | None]
     priority: NotRequired[int | None]
     guarantee: NotRequired[GuaranteeEnum | None]
