@@ -1,7 +1,7 @@
 """What a round needs of a specification: the form of `Job.shape`, written and read here alone.
 
 It is small, and thousands of jobs share a few. Beside it a job has its whole normal form (`spec`), which
-people see and nodes run, and as columns what queries look for (decision 0035).
+people see and nodes run, and as columns what queries look for (decision 0039).
 """
 
 import json
