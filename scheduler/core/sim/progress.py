@@ -8,6 +8,7 @@ from scheduler.core.model.attempts import (
     LOST,
     EndJob,
     Event,
+    Part,
     PartExited,
     PartRunning,
     Promoted,
@@ -48,9 +49,10 @@ def _begun() -> State:
 
 
 _BEGUN = _begun()
-#: What events made of states. All attempts go the same few ways from `_BEGUN`, so it stays small, and every
-#: state in it stays: none can take the identity of another.
-_TAKEN: dict[tuple[int, Event], tuple[State, EndJob | None]] = {}
+
+
+#: What events made of states, by all that tells the simulator's states apart: the outcome follows from it.
+_TAKEN: dict[tuple[AttemptState, Part, bool, StopCause, Event], tuple[State, EndJob | None]] = {}
 
 
 @dataclass(slots=True)
@@ -77,11 +79,11 @@ class Attempt:
 
     def take(self, event: Event) -> EndJob | None:
         """Let something happen to it; return what its job is to know when that is its end."""
-        key = id(self.known), event
+        known = self.known
+        key = known.state, known.parts[GANG], known.go, known.stop_cause, event
         if key not in _TAKEN:
-            known, effects = step(self.known, event)
-            end = next((effect for effect in effects if isinstance(effect, EndJob)), None)
-            _TAKEN[key] = known, end
+            after, effects = step(known, event)
+            _TAKEN[key] = after, next((effect for effect in effects if isinstance(effect, EndJob)), None)
         self.known, end = _TAKEN[key]
         return end
 
