@@ -21,7 +21,7 @@ API_SCHEMA := docs/api/openapi.yaml
 FRONTEND_SOURCES := $(shell find frontend \
 	\( -name node_modules -o -name dist -o -name test-results \) -prune -o -type f -print)
 
-.PHONY: help up test test-slow test-gpu chaos check format bench dashboard schema constraints clean setup setup-dev
+.PHONY: help up test test-slow test-user test-gpu chaos check format bench dashboard schema constraints clean setup setup-dev
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ test: ## Run all tests but the slow ones, browser tests included (ARGS="-k name"
 test-slow: ## Run the exhaustive tests
 	@$(MAKE) --no-print-directory -j2 setup-dev
 	$(PYTEST) -m slow $(ARGS) || [ $$? -eq $(NO_TESTS) ]
+
+test-user: ## As root: run the tests of agents and jobs as an ordinary user
+	@scripts/ordinary-user-tests
 
 test-gpu: ## Run the tests that need a real NVIDIA GPU
 	@$(MAKE) --no-print-directory setup-dev
