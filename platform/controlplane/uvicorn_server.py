@@ -29,7 +29,7 @@ BACKLOG = 2_048
 STUCK_SECONDS = 60
 
 
-class Settings(uvicorn.Config):
+class ServerConfig(uvicorn.Config):
     """uvicorn's, and what is to be set in each process that serves."""
 
     def load(self) -> None:
@@ -56,7 +56,7 @@ def main() -> None:
             listeners.append(listen(options.host, pages_port))
         except OSError as error:
             log.warning("The pages of jobs cannot be seen: port %d: %s", pages_port, error.strerror)
-    settings = Settings(
+    server_config = ServerConfig(
         "controlplane.asgi:application",
         http=BoundedProtocol,
         access_log=False,
@@ -69,10 +69,10 @@ def main() -> None:
         timeout_worker_healthcheck=STUCK_SECONDS,
         **trusting(config().proxies),
     )
-    if settings.workers > 1:
-        Multiprocess(settings, listeners).run()
+    if server_config.workers > 1:
+        Multiprocess(server_config, listeners).run()
     else:
-        uvicorn.Server(settings).run(sockets=listeners)
+        uvicorn.Server(server_config).run(sockets=listeners)
 
 
 def trusting(proxies: list[str]) -> dict[str, Any]:
