@@ -141,6 +141,22 @@ async def test_an_agent_that_comes_back_meanwhile_finds_it_as_it_stands(node: Ru
     await goes_on(node)
 
 
+async def test_it_goes_on_though_its_disk_was_full_when_it_was_frozen(node: RuntimeNode) -> None:
+    deadline = node.renew_lease(LEASE_SECONDS)
+    await node.start(make_part(python(TICKS, interpreter=everybodys_python()), grace_seconds=20.0))
+    await until(lambda: ticks(node, 1, "child"))
+    # Nothing can be written where the shim writes first what it then puts in its place.
+    refused = Path(f"{node.runtime.folder(1).frozen}.{node.status()['pid']}.new")
+    refused.mkdir()
+    await until(lambda: boot_clock_seconds() > deadline)
+    await stands_still(node)
+    assert not node.runtime.is_frozen(1)
+    refused.rmdir()
+    await until(lambda: node.runtime.is_frozen(1))
+    node.renew_lease(60.0, 1)
+    await goes_on(node)
+
+
 async def test_it_can_stand_still_again_and_the_old_word_does_not_let_it_go_on(node: RuntimeNode) -> None:
     await until_frozen(node)
     node.renew_lease(3.0, 1)

@@ -284,10 +284,12 @@ class Shim:
         if self.kill_at is not None or self.go_on_if_allowed():
             return
         is_complete = self.freezer.is_complete()
-        if is_complete and lapse.complete_by is not None:
-            # Without it the agent kills all of this: it would not know that they are frozen.
+        said = {"until": lapse.until}
+        if is_complete and read_json(self.folder.frozen) != said:
+            # Without it the agent does not know that they are frozen: it kills them, or never says that they
+            # may go on. A full disk may refuse it now, and take it at another look.
             with contextlib.suppress(OSError):
-                write_json(self.folder.frozen, {"until": lapse.until})
+                write_json(self.folder.frozen, said)
         lapse.looked(now, is_complete=is_complete)
         if lapse.must_end(now):
             self.stop("lease", 0.0)
