@@ -12,9 +12,6 @@ PYTEST := $(VENV)/python -m pytest
 WHOLE := $(PYTEST) -m "alone and not (slow or gpu)"
 # What pytest returns when no test matched.
 NO_TESTS := 5
-# Writing the schema needs settings, but connects to nothing.
-NOWHERE := DATABASE_URL=postgresql://nobody@127.0.0.1:1/none REDIS_URL=redis://127.0.0.1:1/0 \
-	ALLOT_SECRET_KEY=only-to-look-at-the-code-00000000000
 # The server, and what nodes and users install by itself.
 PROJECTS := pyproject.toml platform/nodeagent/pyproject.toml platform/allot/pyproject.toml
 API_SCHEMA := docs/api/openapi.yaml
@@ -75,7 +72,7 @@ dashboard: frontend/dist/index.html ## Build the dashboard
 
 schema: setup-dev ## Write what is made of declarations: the job specification's files, the API's schema, the clients' types
 	@mkdir -p $(dir $(API_SCHEMA))
-	$(NOWHERE) $(VENV)/python manage.py spectacular --fail-on-warn --file $(API_SCHEMA)
+	DJANGO_SETTINGS_MODULE=controlplane.settings_offline $(VENV)/python manage.py spectacular --fail-on-warn --file $(API_SCHEMA)
 	$(VENV)/python -m scheduler.jobspec
 	$(VENV)/datamodel-codegen
 	$(NPM) run types
