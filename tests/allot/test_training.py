@@ -287,6 +287,14 @@ class TestWhatCounts:
         assert sorted(int(path.name) for path in tmp_path.glob("checkpoints/*/*")) == [3, 4]
         assert sorted(int(path.name[:10]) for path in tmp_path.glob("claims/*")) == [3, 4, 5]
 
+    def test_what_a_killed_removal_left_is_removed_by_the_next(self, alone: Path) -> None:
+        for attempt, step in enumerate((10, 20, 30), start=1):
+            save(keeper_of(alone, attempt), step)
+        for left in ("0000000001-0000/000000000000004/rank-00000/files", "0000000001-0000/000000000000007"):
+            (alone / "checkpoints" / left).mkdir(parents=True)
+        with training.session(save_bytes=lambda: b"x", folder=alone):
+            assert sorted(int(path.name) for path in alone.glob("checkpoints/*/*")) == [20, 30]
+
     def test_a_start_that_fell_back_leaves_what_it_could_not_use_until_it_has_saved(
         self, alone: Path
     ) -> None:

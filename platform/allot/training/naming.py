@@ -73,7 +73,7 @@ def parts_in(names: list[str]) -> dict[Checkpoint, set[str]]:
     for name in names:
         pieces = name.removeprefix(CHECKPOINTS).split("/")
         checkpoint = Checkpoint.parse("/".join(pieces[:2]))
-        if checkpoint is None or len(pieces) < 4:
+        if checkpoint is None or len(pieces) < 3:
             continue
         parts = found.setdefault(checkpoint, set())
         if pieces[3:] == [MANIFEST]:

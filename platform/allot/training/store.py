@@ -19,7 +19,10 @@ class Store(Protocol):
     """What the keeper of checkpoints needs. Anything that fails for good raises StoreError or OSError."""
 
     def names(self, prefix: str) -> list[str]:
-        """Return all names that begin with `prefix`, which ends in `/`, in order."""
+        """Return all names that begin with `prefix`, which ends in `/`, in order.
+
+        A folder that is empty is named too, with a `/` behind it: a removal that was killed leaves such ones.
+        """
 
     def create(self, name: str, content: bytes) -> bool:
         """Create it unless it is there; return whether this call did. Of any number at once, one does."""
@@ -45,8 +48,10 @@ class FolderStore:
 
     def names(self, prefix: str) -> list[str]:
         found = []
-        for parent, _, names in os.walk(self.folder / prefix):
+        for parent, folders, names in os.walk(self.folder / prefix):
             within = Path(parent).relative_to(self.folder).as_posix()
+            if not folders and not names:
+                found.append(f"{within}/")
             # Names with a dot are not finished.
             found += [f"{within}/{name}" for name in names if not name.startswith(".")]
         return sorted(found)
