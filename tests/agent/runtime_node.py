@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from nodeagent.machine import AttemptExited, AttemptPrepared, AttemptStarted, Event, Outcome
 from nodeagent.messages import DesiredPart
@@ -122,12 +123,11 @@ async def until(condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> 
 
 
 def is_alive(pid: int | str) -> bool:
+    """A zombie whose new parent has not waited for it yet is dead enough."""
     try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
+        return psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] != "Z"
 
 
 def number_inside(pid: int) -> str:

@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from controlplane.config import SOURCE_PATH
@@ -37,8 +37,15 @@ class Web:
 
     def processes(self) -> list[int]:
         """Those that serve, and not the one that looks after what they share."""
-        pids = Path(f"/proc/{self.manager.pid}/task/{self.manager.pid}/children").read_text().split()
-        return [int(pid) for pid in pids if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        children = psutil.Process(self.manager.pid).children()
+        return [child.pid for child in children if is_server(child)]
+
+
+def is_server(process: psutil.Process) -> bool:
+    try:
+        return any("spawn_main" in word for word in process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.agent.runtime_node import is_alive
 from tests.up.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,11 +121,3 @@ def test_a_child_that_does_not_listen_is_killed_when_its_time_is_up(tmp_path: Pa
         assert not is_alive(job)
         assert "web did not end within 2 s; killing it" in running.said()
         assert (tmp_path / "ended").read_text().split() == ["database"]
-
-
-def is_alive(pid: int) -> bool:
-    """A zombie whose new parent has not waited for it yet is dead enough."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
