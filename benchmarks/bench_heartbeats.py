@@ -33,8 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 from controlplane.embedded import ports
 from nodeagent.client import Client, Refused, Unreachable, stay_awake
 from nodeagent.configuration import InventoryConfiguration, SimulatedGpu
-from nodeagent.devices.inventory import SimulatedDevices
-from nodeagent.devices.loads import Load
+from nodeagent.devices.inventory import Load, SimulatedDevices
 from nodeagent.messages import PROTOCOL, Desired, Inventory, PartReport, Report
 from tests.e2e.installation import Installation
 

@@ -19,8 +19,7 @@ from nodeagent.client import Backoff, Client, Refused, Unreachable, stay_awake
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import machine_cpus, machine_memory_bytes
 from nodeagent.executor import Executor
-from nodeagent.health.checks import Monitor
-from nodeagent.health.chosen import checks_of
+from nodeagent.health.checks import Monitor, checks_of
 from nodeagent.machine import (
     ALIVE,
     REPORTED,

@@ -229,7 +229,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Number `index` of `count` that take turns of so many seconds by the wall clock (`shim/turns.py`)."""
+    """Number `index` of `count` that take turns of so many seconds by the wall clock (`shim/freezing.py`)."""
 
     index: int
     count: int

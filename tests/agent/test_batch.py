@@ -17,8 +17,7 @@ from nodeagent.batch.remote_runner import AssignedDevices
 from nodeagent.batch.runtime import BatchRuntime
 from nodeagent.batch.system import BatchError, BatchJob, BatchJobStatus, BatchNode, BatchSystem
 from nodeagent.batch.watch import BatchWatch
-from nodeagent.devices.inventory import find_devices
-from nodeagent.devices.loads import Load
+from nodeagent.devices.inventory import Load, find_devices
 from nodeagent.folder import read_json
 from nodeagent.machine import AttemptExited, AttemptPrepared, AttemptStarted, Event, Outcome
 from nodeagent.messages import DesiredPart

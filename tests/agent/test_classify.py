@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from nodeagent.process.classify import MESSAGE_CHARACTERS, Ending, classify
+from nodeagent.process.outcome import MESSAGE_CHARACTERS, Ending, classify
 
 TRACEBACK = """Traceback (most recent call last):
   File "train.py", line 8, in <module>

@@ -14,7 +14,7 @@ from nodeagent.messages import Desired, DesiredPart, Turn
 from nodeagent.process import runtime
 from nodeagent.procfs import boot_clock_seconds, is_stopped
 from nodeagent.shim.cgroups import Cgroups
-from nodeagent.shim.turns import Turns
+from nodeagent.shim.freezing import Turns
 from tests.agent.builders import make_part, python
 from tests.agent.runtime_node import RuntimeNode, until
 

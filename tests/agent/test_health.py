@@ -19,9 +19,8 @@ from nodeagent.client import _clock_ahead
 from nodeagent.configuration import Health
 from nodeagent.devices.nvml import NvmlDevices
 from nodeagent.health.checks import Monitor
-from nodeagent.health.clock import ClockCheck
-from nodeagent.health.folders import FolderCheck
 from nodeagent.health.gpus import WARNED_SECONDS, GpuCheck
+from nodeagent.health.node import ClockCheck, FolderCheck
 from nodeagent.health.script import ScriptCheck
 from nodeagent.messages import Finding, InventoryGpu
 from nodeagent.procfs import processes_with_setting

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from nodeagent.devices import nvml
-from nodeagent.devices.inventory import SimulatedDevices, find_devices
-from nodeagent.devices.loads import Load
+from nodeagent.devices.inventory import Load, SimulatedDevices, find_devices
 from nodeagent.devices.nvml import NoDriver, NvmlDevices, model_name
 from tests.agent.builders import GPU_BYTES, make_configuration
 

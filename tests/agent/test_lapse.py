@@ -16,7 +16,7 @@ from nodeagent.messages import isolation_level
 from nodeagent.process import runtime, sandbox
 from nodeagent.procfs import boot_clock_seconds, is_stopped
 from nodeagent.shim.cgroups import Cgroups
-from nodeagent.shim.lapse import LOOK_SECONDS, Lapse
+from nodeagent.shim.freezing import LOOK_SECONDS, Lapse
 from nodeagent.shim.main import SHORT_SECONDS
 from tests.agent.builders import everybodys_python, make_part, python, shell
 from tests.agent.runtime_node import RuntimeNode, is_alive, until

@@ -15,7 +15,7 @@ import pytest
 
 from nodeagent.folder import AttemptFolder, read_json
 from nodeagent.messages import DesiredPart, HandedSecret, SecretsAnswer
-from nodeagent.process.memory import memory_folder
+from nodeagent.process.shim_process import memory_folder
 from nodeagent.shim.secrets import MASK, Mask
 from tests.agent.builders import make_part, shell
 from tests.agent.fake_server import FakeServer

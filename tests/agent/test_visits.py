@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nodeagent.frames import ERRORS, OUTPUT
-from nodeagent.sessions.listening import is_listened_at_by
+from nodeagent.sessions.serving import is_listened_at_by
 from nodeagent.sessions.visit import Command, NoVisit, connect
 from tests.agent.builders import make_part, python, shell
 from tests.agent.runtime_node import RuntimeNode, is_alive, until

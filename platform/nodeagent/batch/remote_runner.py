@@ -21,11 +21,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from nodeagent.batch.job_folder import BatchJobFolder, read
-from nodeagent.batch.sealing import RunnerKey
+from nodeagent.batch.job_folder import BatchJobFolder, RunnerKey, read
 from nodeagent.configuration import Configuration
-from nodeagent.devices.inventory import Devices, find_devices
-from nodeagent.devices.loads import Load
+from nodeagent.devices.inventory import Devices, Load, find_devices
 from nodeagent.folder import write_json
 from nodeagent.machine import (
     NEVER_STARTED,

@@ -21,9 +21,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nodeagent.batch.job_folder import BatchJobFolder, read
+from nodeagent.batch.job_folder import BatchJobFolder, read, seal
 from nodeagent.batch.remote_runner import Stage, lost
-from nodeagent.batch.sealing import seal
 from nodeagent.batch.system import BatchError, BatchJob, BatchJobStatus
 from nodeagent.batch.watch import JOB_LISTS_PER_NODE_LIST, BatchDevices, BatchWatch
 from nodeagent.configuration import Configuration

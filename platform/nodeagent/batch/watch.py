@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from nodeagent.batch.system import BatchError, BatchJobStatus, BatchNode, BatchSystem
-from nodeagent.devices.loads import Load
+from nodeagent.devices.inventory import Load
 from nodeagent.messages import GpuSample, InventoryGpu
 from nodeagent.procfs import boot_clock_seconds
 

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from nodeagent.configuration import Configuration, InventoryConfiguration
-from nodeagent.devices.loads import Load
 from nodeagent.messages import GpuSample, InventoryGpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What the processes of the jobs on one device do: what simulated devices show is made of it."""
+
+    #: The part of the CPUs they asked for that they use, 0 to 1; 1 while they report progress.
+    busy: float
+    memory_bytes: int
+
+    def __add__(self, other: Load) -> Load:
+        busy = min(self.busy + other.busy, 1.0)
+        return Load(busy=busy, memory_bytes=self.memory_bytes + other.memory_bytes)
 
 
 class Devices(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nodeagent.devices.loads import Load
+from nodeagent.devices.inventory import Load
 from nodeagent.messages import GpuSample, InventoryGpu
 
 #: What every CUDA program opens beside the files of its devices.

@@ -1,4 +1,4 @@
-"""What a health check is, and the monitor that asks all of them again and again without ever waiting.
+"""What a health check is, which a node has, and the monitor that asks them again and again without waiting.
 
 A broken disk or driver blocks whoever asks it anything, so each look runs in a thread of its own. A check
 that does not answer in time has failed, and is not asked again before it answers.
@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from nodeagent.configuration import Configuration
+from nodeagent.devices.inventory import Devices
+from nodeagent.devices.nvml import NvmlDevices
+from nodeagent.health.gpus import GpuCheck
+from nodeagent.health.node import ClockCheck, FolderCheck, IsolationCheck
+from nodeagent.health.script import ScriptCheck
 from nodeagent.messages import Finding, InventoryGpu
 
 log = logging.getLogger(__name__)
@@ -113,3 +119,27 @@ class Monitor:
                 for gpu in gpus
             ]
         )
+
+
+def checks_of(
+    configuration: Configuration,
+    devices: Devices,
+    clock_ahead_seconds: Callable[[], float | None],
+    problem: str = "",
+) -> list[Check]:
+    """Return the checks that the configuration asks for and the devices allow.
+
+    `problem`: why the runtime starts no job; "" when it does.
+    """
+    least, node = configuration.health.least_free_bytes, configuration.node
+    checks: list[Check] = [
+        FolderCheck("work_folder", configuration.work_folder, node, least),
+        FolderCheck("checkpoint_folder", configuration.checkpoint_folder, node, least),
+        ClockCheck(clock_ahead_seconds),
+        IsolationCheck(problem),
+    ]
+    if isinstance(devices, NvmlDevices):
+        checks.append(GpuCheck(devices))
+    if configuration.health.script:
+        checks.append(ScriptCheck(configuration))
+    return checks

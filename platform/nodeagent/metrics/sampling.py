@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from nodeagent.configuration import Configuration
-from nodeagent.devices.inventory import Devices
-from nodeagent.devices.loads import Load
+from nodeagent.devices.inventory import Devices, Load
 from nodeagent.folder import AttemptFolder
 from nodeagent.machine import Part
 from nodeagent.messages import READINGS_PER_REPORT, GpuSample, HostSample, Reading, ReplicaSample

@@ -16,7 +16,7 @@ from typing import Any
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder
 from nodeagent.messages import DesiredPart, Replica
-from nodeagent.process.trial import problem_found
+from nodeagent.programs import problem_found
 
 #: Looked for in this order.
 ENGINES = ("podman", "docker")

@@ -16,8 +16,7 @@ from typing import Any
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder
 from nodeagent.process.sandbox import NOT_ASKED_FOR, RESOLVER, SYSTEM, is_below, readable_folders
-from nodeagent.process.trial import problem_found
-from nodeagent.programs import program
+from nodeagent.programs import problem_found, program
 from nodeagent.shim.landlock import SCOPES_SINCE, interface_version
 from nodeagent.shim.seccomp import is_known_processor
 

@@ -1,18 +1,167 @@
-"""How an attempt ended, from what its shim wrote and the end of its output."""
+"""How and why an attempt ended, from what its shim wrote and the end of its output.
+
+The category decides whether the job is tried again: a user's error is not, a broken device is, elsewhere.
+`classify` is pure; one table, first match wins.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import signal
+from dataclasses import dataclass
 from typing import Any
 
 from nodeagent.folder import AttemptFolder
 from nodeagent.machine import Outcome
-from nodeagent.process.classify import TAIL_BYTES, Ending, classify
+from nodeagent.messages import Category
 
+#: How much of the end of a log is looked at.
+TAIL_BYTES = 8 * 1024
+MESSAGE_CHARACTERS = 500
 #: What podman and docker exit with when they themselves fail, before anything ran.
 ENGINE_FAILED = 125
 #: As if SIGKILL had ended it.
 KILLED = 137
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Text in the last lines that tells a category; `says` is put before the matching line."""
+
+    category: Category
+    says: str
+    expression: re.Pattern[str]
+
+
+def _pattern(category: Category, says: str, *texts: str) -> Pattern:
+    return Pattern(category, says, re.compile("|".join(texts), re.IGNORECASE))
+
+
+#: Hardware before memory and network: a broken device makes all kinds of noise afterwards.
+PATTERNS = (
+    _pattern(
+        "hardware",
+        "The device or driver failed",
+        r"\bXid\b",
+        r"uncorrectable (NVLink )?(ECC|error)",
+        r"CUDA error: (uncorrectable|hardware stack error|an? hardware|.*device.*(lost|unavailable))",
+        r"cudaError(ECCUncorrectable|HardwareStackError|DevicesUnavailable)",
+        r"GPU (has fallen off the bus|is lost)",
+        r"CUDA driver (initialization|initialisation) failed",
+        r"NVML: Driver/library version mismatch",
+        r"Input/output error.*/dev/nvidia",
+    ),
+    _pattern(
+        "out_of_memory",
+        "Out of memory",
+        r"CUDA out of memory",
+        r"OutOfMemoryError",
+        r"CUDA error: out of memory",
+        r"CUBLAS_STATUS_ALLOC_FAILED",
+        r"CUDNN_STATUS_ALLOC_FAILED",
+        r"RESOURCE_EXHAUSTED: Out of memory",
+        r"^(numpy\..*)?_?(Array)?MemoryError\b",
+        r"Cannot allocate memory",
+        r"std::bad_alloc",
+    ),
+    _pattern(
+        "network",
+        "The processes lost each other",
+        r"\bNCCL\b.*(error|timed? ?out|timeout|unhandled|abort)",
+        r"ncclSystemError|ncclRemoteError|ncclInternalError",
+        r"Watchdog caught collective operation timeout",
+        r"(Gloo|TCPStore|c10d).*(timed? ?out|timeout|reset|refused|closed by peer)",
+        r"DistNetworkError|DistStoreError|RendezvousConnectionError|RendezvousTimeoutError",
+        r"ConnectionRefusedError|ConnectionResetError|ConnectionAbortedError|BrokenPipeError",
+        r"Connection (refused|reset by peer|timed out|closed by peer)",
+        r"No route to host|Network is unreachable|Name or service not known",
+        r"Temporary failure in name resolution",
+        r"^(socket\.timeout|TimeoutError)\b",
+    ),
+)
+#: The last line of a Python traceback: a dotted exception class, and usually what it says.
+PYTHON_ERROR = re.compile(
+    r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Failure)\b.*$"
+)
+START_FAILED_CODES = {126: "cannot be executed", 127: "command not found"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """What is known of how an attempt ended on this node."""
+
+    #: Why the shim ended it: "" by itself, stopped, leaving, lease, disk (it filled it), replica (one
+    #: failed), shim (it died).
+    reason: str
+    #: Of the first replica that failed; all as when it succeeded when none did.
+    exit_code: int = 0
+    signal: int = 0
+    was_out_of_memory: bool = False
+    #: The kernel killed some process for want of memory meanwhile; it need not have been this one.
+    kernel_killed_for_memory: bool = False
+    #: Why the command could not be started.
+    problem: str = ""
+    last_lines: str = ""
+
+
+def classify(ending: Ending) -> tuple[Category, str]:
+    """Return the category and one line for people; ("", "") when it ended well."""
+    category, message = _classify(ending)
+    # A log may hold anything; a message is one line of text.
+    printable = "".join(character if character.isprintable() else " " for character in message)
+    return category, printable[:MESSAGE_CHARACTERS]
+
+
+def _classify(ending: Ending) -> tuple[Category, str]:
+    match ending.reason:
+        case "stopped":
+            return "stopped", "It was asked to stop."
+        case "leaving":
+            return "lost", "The node agent was stopped and took its attempts with it."
+        case "lease":
+            return "lost", "The node lost contact with the control plane, so it stopped the attempt."
+        case "shim" | "minder":  # As agents of earlier versions wrote it down.
+            return "lost", "The process that watches over the attempt died, so the attempt was killed."
+        case "disk":
+            return (
+                "out_of_disk",
+                "It was stopped because it wrote more to the node's disk than an attempt may.",
+            )
+    if ending.problem:
+        return "start_failed", ending.problem
+    if ending.exit_code == 0:
+        return "", ""
+    if ending.was_out_of_memory:
+        return "out_of_memory", "It was killed because it used more memory than it asked for."
+    lines = [line.strip() for line in ending.last_lines.splitlines() if line.strip()]
+    for pattern in PATTERNS:
+        for line in reversed(lines):
+            if pattern.expression.search(line):
+                return pattern.category, f"{pattern.says}: {line}"
+    if ending.signal == signal.SIGKILL and ending.kernel_killed_for_memory:
+        return "out_of_memory", "The kernel ran out of memory and killed it."
+    for line in reversed(lines):
+        if PYTHON_ERROR.match(line):
+            return "user_error", line
+    if ending.signal:
+        return (
+            "user_error",
+            f"It was ended by {_signal_name(ending.signal)}, which the platform did not send.",
+        )
+    if ending.exit_code in START_FAILED_CODES and len(lines) <= 1:
+        # What a shell says of a command it cannot start; a job that did work says more than that.
+        what = lines[0] if lines else START_FAILED_CODES[ending.exit_code]
+        return "start_failed", what
+    last = f": {lines[-1]}" if lines else "."
+    return "user_error", f"It ended with exit code {ending.exit_code}{last}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def read_outcome(folder: AttemptFolder, status: dict[str, Any]) -> Outcome:

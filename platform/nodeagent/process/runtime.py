@@ -44,11 +44,10 @@ from nodeagent.messages import (
 from nodeagent.process.container import Containers
 from nodeagent.process.environment import NodeGrants, checkpoint_folder, replica_spec, stray_mark
 from nodeagent.process.isolation import Isolation
-from nodeagent.process.memory import folder_for_secrets, forget_abandoned
 from nodeagent.process.mps import Mps
 from nodeagent.process.outcome import read_outcome
 from nodeagent.process.ports import HeldPorts
-from nodeagent.process.shim_process import ShimProcess
+from nodeagent.process.shim_process import ShimProcess, folder_for_secrets, forget_abandoned
 from nodeagent.process.users import make_file, make_folder
 from nodeagent.procfs import boot_clock_seconds, is_same_process, process_identity, processes_with_setting
 from nodeagent.shim.cgroups import Cgroups, find_cgroups

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder
-from nodeagent.process.trial import problem_found
-from nodeagent.programs import CODE_FOLDER, program
+from nodeagent.programs import CODE_FOLDER, problem_found, program
 
 #: Programs, libraries and settings. Where /bin and its like are links into /usr, they stay links.
 SYSTEM = (

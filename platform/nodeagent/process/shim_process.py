@@ -1,4 +1,7 @@
-"""A shim as the agent holds it: started or found, watched, signalled."""
+"""A shim as the agent holds it: started or found, watched, signalled; and where it lays out secrets.
+
+That is a folder of a tmpfs, so that they lie in memory only.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from secrets import token_hex
 from typing import IO
 
 from nodeagent.folder import AttemptFolder
 from nodeagent.messages import HandedSecret, encode
 from nodeagent.programs import program
 from nodeagent.shim.main import RUNNING
+from nodeagent.shim.secrets import FOLDER_PREFIX, remove_abandoned
 
 #: Without site packages it is up in 20 ms.
 SHIM = program("nodeagent.shim.main")
+#: Where a tmpfs is looked for, in this order; root alone may write into the first.
+PLACES = ("/run", "/dev/shm")
+MOUNTS = "/proc/self/mounts"
 
 
 class ShimProcess:
@@ -90,3 +98,26 @@ class ShimProcess:
         asyncio.get_running_loop().remove_reader(self.said)
         if said == RUNNING:
             running()
+
+
+def memory_folder() -> str:
+    """Return the first tmpfs that can be written to and passed by all users; "" when there is none."""
+    try:
+        with open(MOUNTS, encoding="utf-8", errors="replace") as file:
+            mounts = {words[1]: words[2] for words in map(str.split, file)}
+    except OSError:
+        return ""
+    usable = (path for path in PLACES if mounts.get(path) == "tmpfs" and os.access(path, os.W_OK | os.X_OK))
+    return next(usable, "")
+
+
+def folder_for_secrets(folder: AttemptFolder) -> str:
+    """Return a path at which nothing is yet. Without a tmpfs it is in the attempt's own folder, on a disk."""
+    parent = memory_folder() or folder.path
+    return os.path.join(parent, f"{FOLDER_PREFIX}{token_hex(16)}")
+
+
+def forget_abandoned() -> None:
+    """Remove what was left behind by shims that were killed together with their agents."""
+    if parent := memory_folder():
+        remove_abandoned(parent)

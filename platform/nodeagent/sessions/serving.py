@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,8 +32,9 @@ from nodeagent.frames import (
 )
 from nodeagent.machine import Part, Phase
 from nodeagent.messages import MessageError, SessionOffer, decode
+from nodeagent.process.environment import stray_mark
 from nodeagent.process.ports import port_variable
-from nodeagent.sessions.listening import is_listened_at_by
+from nodeagent.procfs import descendants, is_same_process, processes_with_setting
 from nodeagent.sessions.visit import Command, NoVisit, Reached, connect
 
 log = logging.getLogger(__name__)
@@ -40,6 +42,9 @@ log = logging.getLogger(__name__)
 MOST_SESSIONS = 256
 #: Phases in which somebody may come in.
 OPEN_TO_VISITS = frozenset({Phase.RUNNING, Phase.STOPPING})
+#: The kernel's, of who listens where, and the state in them that says so.
+TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+LISTENING = "0A"
 
 
 class Sessions:
@@ -208,3 +213,44 @@ def _number_of(folder: AttemptFolder, offer: SessionOffer) -> int:
         if replica["rank"] == offer.rank and (number := replica.get("ports", {}).get(offer.port)):
             return int(number)
     raise NoVisit(f"The job has no port {offer.port!r} on its node: {port_variable(offer.port)} is not set.")
+
+
+def is_listened_at_by(port: int, folder: AttemptFolder, rank: int) -> bool:
+    """Whether a process of the attempt listens at the port, so that nobody else can stand in for it."""
+    sockets = {f"socket:[{inode}]" for inode in _listeners(port)}
+    return bool(sockets) and any(_holds(pid, sockets) for pid in _processes_of(folder, rank))
+
+
+def _listeners(port: int) -> set[str]:
+    """Return the inodes of sockets that listen at the port, whatever address they are bound to."""
+    found = set()
+    for table in TABLES:
+        try:
+            with open(table, encoding="ascii") as file:
+                lines = file.read().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                found.add(fields[9])
+    return found
+
+
+def _processes_of(folder: AttemptFolder, rank: int) -> list[int]:
+    """Return those below the shim, and those in containers, which are the engine's children."""
+    status = read_json(folder.status) or {}
+    found = []
+    if is_same_process(status.get("pid", 0), status.get("identity", "")):
+        found = descendants(status["pid"])
+    if any(replica["is_container"] for replica in status.get("replicas", [])):
+        found += processes_with_setting(stray_mark(folder, rank))
+    return found
+
+
+def _holds(pid: int, sockets: set[str]) -> bool:
+    folder = f"/proc/{pid}/fd"
+    try:
+        return any(os.readlink(f"{folder}/{name}") in sockets for name in os.listdir(folder))
+    except OSError:
+        return False  # It has ended meanwhile, or opened and closed something.

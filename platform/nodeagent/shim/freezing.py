@@ -1,8 +1,19 @@
-"""Stops replicas where they are, and lets them go on, by their control groups or else by signals.
+"""Stops replicas where they are, and lets them go on: how, and when (a lease ends, others have their turn).
 
 What is frozen keeps its memory, that of its GPUs included. Signals wait until it goes on, and in control
 groups of version 1 even SIGKILL does: whoever ends a replica has to thaw it. Imported by the shim, so it
 imports nearly nothing.
+
+`Freezer` stops them by their control groups or else by signals.
+
+`Lapse` is what follows the end of a lease: the attempt stands still until the server says that it is still
+its own. Nobody can tell from a node whether the server is down or the node is cut off. What is frozen neither
+computes nor writes, so that both are safe: in the first case it goes on where it was, in the second a
+successor runs elsewhere and this one is killed as it stands.
+
+`Turns` are those of jobs that share GPUs one at a time: whose it is follows from the wall clock alone. So the
+nodes of a gang take turns at the same instants without a word between them, as far as their clocks agree, and
+a shim goes on taking turns while its agent is away.
 """
 
 from __future__ import annotations
@@ -14,8 +25,19 @@ import signal
 from nodeagent.procfs import descendants, is_stopped
 from nodeagent.shim.replica import RunningReplica
 
+TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
+if TYPE_CHECKING:
+    from typing import Any
+
 #: Passes over the processes: each stops what those before it saw no more of than its parent.
 MOST_PASSES = 20
+#: How long freezing may take, before everything is killed instead.
+FREEZE_SECONDS = 1.0
+#: Of containers, which their engine freezes.
+CONTAINER_FREEZE_SECONDS = 2.0
+#: How often it is looked whether all is frozen: until it is, and afterwards.
+LOOK_FIRST_SECONDS = 0.05
+LOOK_SECONDS = 1.0
 
 
 class Freezer:
@@ -92,3 +114,60 @@ class Freezer:
 def _signal(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+class Lapse:
+    """One time of standing still. All times are seconds of the boot clock."""
+
+    def __init__(self, *, deadline: float, complete_by: float, until: float, now: float) -> None:
+        #: Of the lease that ended.
+        self.deadline = deadline
+        #: When everything has to be frozen; None: it is.
+        self.complete_by: float | None = complete_by
+        #: When it is killed at the latest.
+        self.until = until
+        self.began_at = now
+
+    def is_over(self, resume: float, now: float, margin_seconds: float) -> bool:
+        """Whether a newer lease, which ends at `resume`, names the attempt and lasts a while."""
+        return resume > self.deadline and now < resume - margin_seconds
+
+    def must_end(self, now: float) -> bool:
+        """Whether it has stood still for as long as it may, or could not be frozen in time."""
+        return now >= self.until or (self.complete_by is not None and now >= self.complete_by)
+
+    def looked(self, now: float, *, is_complete: bool) -> None:
+        """Take in whether everything was seen to stand still."""
+        if is_complete:
+            self.complete_by = None
+        elif self.complete_by is None:
+            # Somebody let a process go on.
+            self.complete_by = now + FREEZE_SECONDS
+
+    def look_again_seconds(self, now: float) -> float:
+        look_seconds = LOOK_SECONDS if self.complete_by is None else LOOK_FIRST_SECONDS
+        return min(look_seconds, self.until - now)
+
+
+class Turns:
+    """The turns of one attempt: number `index` of `count`, each of so many seconds."""
+
+    def __init__(self, index: int, count: int, seconds: float) -> None:
+        self.index, self.count, self.seconds = index, count, seconds
+
+    @classmethod
+    def read(cls, value: Any) -> Turns | None:
+        """Return what was written down as JSON; None when it is nothing that one could go by."""
+        try:
+            turns = cls(int(value["index"]), int(value["count"]), float(value["seconds"]))
+        except (KeyError, TypeError, ValueError):
+            return None
+        return turns if turns.count > 1 and turns.seconds > 0 and 0 <= turns.index < turns.count else None
+
+    def is_on(self, now: float) -> bool:
+        """Whether it is this attempt's turn at that instant (Unix seconds)."""
+        return int(now // self.seconds) % self.count == self.index
+
+    def changes_at(self, now: float) -> float:
+        """Return when a turn ends or begins next, whoever's it is (Unix seconds)."""
+        return (now // self.seconds + 1) * self.seconds

@@ -34,13 +34,11 @@ from nodeagent.procfs import (
 )
 from nodeagent.shim.disk import DiskWatch
 from nodeagent.shim.enclosure import Enclosure, EnclosureError
-from nodeagent.shim.freezing import Freezer
+from nodeagent.shim.freezing import CONTAINER_FREEZE_SECONDS, FREEZE_SECONDS, Freezer, Lapse, Turns
 from nodeagent.shim.guest import Guests
 from nodeagent.shim.landlock import Confinement, ConfinementError
-from nodeagent.shim.lapse import CONTAINER_FREEZE_SECONDS, FREEZE_SECONDS, Lapse
 from nodeagent.shim.replica import CommandNotStarted, OutputFile, RunningReplica
 from nodeagent.shim.secrets import Mask, Secrets
-from nodeagent.shim.turns import Turns
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
 if TYPE_CHECKING:

@@ -1,9 +1,10 @@
-"""The folders that jobs write to: space, inodes, and whether they can be written to at all."""
+"""Checks of the node itself: the folders that jobs write to, its clock, whether jobs can be kept apart."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 
 from nodeagent.messages import Finding, Verdict
 
@@ -12,10 +13,12 @@ GIBIBYTE = 2**30
 FAILED_INODES, WARNING_INODES = 0.01, 0.05
 #: A warning comes when this many times the least free space is left.
 WARNING_TIMES = 5
+#: By which the clock may differ from the server's.
+WARNING_SECONDS = 5.0
 
 
 class FolderCheck:
-    """Writes and deletes a small file, and looks at what is free.
+    """A folder that jobs write to: whether it can be written to, and what is free of space and inodes.
 
     A folder of a network file system whose server is gone makes this hang, which the monitor notices.
     """
@@ -67,3 +70,44 @@ class FolderCheck:
 
 def _gibibytes(count: int) -> str:
     return f"{count / GIBIBYTE:.1f} GiB"
+
+
+class ClockCheck:
+    """The node's clock beside the server's.
+
+    Never fails: leases are counted by a clock that nobody sets, so only times that are shown are wrong.
+    """
+
+    name = "clock"
+    every_seconds = 30.0
+    patience_seconds = 20.0
+
+    def __init__(self, ahead_seconds: Callable[[], float | None]) -> None:
+        """`ahead_seconds`: of the server's clock; None while there was no answer."""
+        self.ahead_seconds = ahead_seconds
+
+    def look(self) -> tuple[Finding, ...]:
+        ahead = self.ahead_seconds()
+        if ahead is None or abs(ahead) < WARNING_SECONDS:
+            return (Finding(name=self.name, verdict="ok"),)
+        relation = "ahead of" if ahead > 0 else "behind"
+        message = f"The clock is {abs(ahead):.0f} s {relation} the server's."
+        return (Finding(name=self.name, verdict="warning", message=message),)
+
+
+class IsolationCheck:
+    """Whether jobs can be kept apart here, without which none starts.
+
+    Tells what the runtime found out when it began; nothing of that changes while it lives.
+    """
+
+    name = "isolation"
+    every_seconds = 3600.0
+    patience_seconds = 20.0
+
+    def __init__(self, problem: str) -> None:
+        """`problem`: why no job starts here; "" when they do."""
+        self.problem = problem
+
+    def look(self) -> tuple[Finding, ...]:
+        return (Finding(name=self.name, verdict="failed" if self.problem else "ok", message=self.problem),)
