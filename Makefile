@@ -79,7 +79,7 @@ schema: setup-dev ## Write what is made of declarations: the job specification's
 
 constraints: ## Take the newest versions that pyproject.toml allows into constraints.txt
 	$(PYTHON) -m venv --clear .venv-newest
-	.venv-newest/bin/python -m pip install --quiet --editable platform/nodeagent --editable platform/allot --editable ".[embedded,simulator,examples,dev,bench]"
+	.venv-newest/bin/python -m pip install --quiet --editable platform/nodeagent --editable platform/allot --editable ".[embedded,simulator,dev,bench]"
 	{ head -1 constraints.txt; .venv-newest/bin/python -m pip freeze --exclude-editable; } > constraints.new
 	mv constraints.new constraints.txt
 	rm -rf .venv-newest
@@ -94,11 +94,11 @@ setup-dev: .venv/.installed-dev frontend/dist/index.html
 	@:
 
 .venv/.installed: $(PROJECTS) constraints.txt scripts/python-environment
-	@scripts/python-environment "$(PYTHON)" embedded,simulator,examples
+	@scripts/python-environment "$(PYTHON)" embedded,simulator
 	@touch $@
 
 .venv/.installed-dev: $(PROJECTS) constraints.txt scripts/python-environment
-	@scripts/python-environment "$(PYTHON)" embedded,simulator,examples,dev
+	@scripts/python-environment "$(PYTHON)" embedded,simulator,dev
 	@touch .venv/.installed $@
 
 # Without a recent Node.js its wheel is installed into .venv, which must be there first.

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from controlplane.embedded import ports
+from tests.e2e.installation import until
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECTS = {
@@ -123,42 +124,51 @@ def server(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Environmen
 
 
 @pytest.fixture
-def platform(server: Environment) -> Iterator[str]:
-    """The address of a platform that runs from wheels alone."""
+def platform(server: Environment) -> Iterator[httpx.Client]:
+    """One that runs from wheels alone, demonstration and all; the client is signed in as its operator."""
     port = ports.pick()
-    argv = [server.bin / "allotment-server", "up", "--no-demo", "--port", str(port)]
-    with subprocess.Popen(
-        argv,
-        cwd=server.folder,
-        env=server.variables,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        said = []
-        for line in process.stdout:
-            said.append(line)
-            if "everything works" in line:
-                break
-        else:
-            pytest.fail("".join(said))
-        yield f"http://127.0.0.1:{port}"
-        process.terminate()
-        process.communicate(timeout=60)
+    argv = [server.bin / "allotment-server", "up", "--port", str(port)]
+    log = server.folder / "up.log"
+    with (
+        log.open("w") as output,
+        subprocess.Popen(
+            argv, cwd=server.folder, env=server.variables, stdout=output, stderr=output
+        ) as process,
+    ):
+
+        def operator_password() -> str | None:
+            assert process.poll() is None, log.read_text()
+            found = re.search(r"operator +operator +(\S+)", log.read_text())
+            return found[1] if found else None
+
+        try:
+            password = until(operator_password, 180, "the platform to start")
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+                account = {"username": "operator", "password": password}
+                client.post("/api/v1/session", json=account).raise_for_status()
+                yield client
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
 
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_a_server_runs_from_its_wheels(platform: str, server: Environment) -> None:
-    assert httpx.get(f"{platform}/readyz").status_code == 200
-    page = httpx.get(platform)
+def test_a_server_runs_from_its_wheels(platform: httpx.Client, server: Environment) -> None:
+    assert platform.get("/readyz").status_code == 200
+    page = platform.get("/")
     assert page.status_code == 200
     script = re.search(r'src="(/static/[^"]+\.js)"', page.text)
     assert script is not None
-    assert httpx.get(platform + script[1]).status_code == 200
+    assert platform.get(script[1]).status_code == 200
     assert (server.folder / ".allot" / "env").is_file()
     assert server.run("allotment-server", "check").returncode == 0
+
+    def a_job_of_the_demonstration_has_trained() -> bool:
+        jobs = platform.get("/api/v1/jobs", params={"q": "digits-quick"}).json()["results"]
+        return [job["state"] for job in jobs] == ["succeeded"]
+
+    until(a_job_of_the_demonstration_has_trained, 180, "a job of the demonstration to train")
 
 
 @pytest.mark.slow
