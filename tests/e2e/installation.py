@@ -106,6 +106,8 @@ class Installation:
 
     home: Path
     port: int
+    #: The checkout whose platform that is.
+    root: Path = ROOT
     supervisor: subprocess.Popen | None = None
     output: list[str] = field(default_factory=list)
     agents: list[Agent] = field(default_factory=list)
@@ -120,12 +122,14 @@ class Installation:
 
     def start(self, *arguments: str) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in SERVER_VARIABLES}
-        command = [sys.executable, str(ROOT / "manage.py"), "up", "--home", str(self.home)]
+        command = [sys.executable, str(self.root / "manage.py"), "up", "--home", str(self.home)]
         command += ["--host", self.host, "--port", str(self.port), *arguments]
         with (self.home.parent / "up.log").open("ab") as log:
             start = log.tell()
             # Ends with the test run, even when that is killed.
-            self.supervisor = Spawn(command, ROOT, environment | self.settings).popen(output=log.fileno())
+            self.supervisor = Spawn(command, self.root, environment | self.settings).popen(
+                output=log.fileno()
+            )
 
         def says_ready() -> str | None:
             text = (self.home.parent / "up.log").read_bytes()[start:].decode()
@@ -137,13 +141,14 @@ class Installation:
         if found := re.search(r"operator\s+operator\s+(\S+)", text):
             self.password = self.password or found.group(1)
 
-    def sign_in(self) -> None:
+    def sign_in(self, scopes: Sequence[str] = ("read", "submit", "manage", "operate")) -> None:
+        """Speak as the operator from now on, by a token; without scopes where tokens have none yet."""
         self.api = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=30)
         answer = self.api.post("session", json={"username": "operator", "password": self.password})
         answer.raise_for_status()
         self.api.headers["X-CSRFToken"] = answer.json()["csrf_token"]
-        scopes = ["read", "submit", "manage", "operate"]
-        token = self.call("POST", "tokens", {"name": "tests", "scopes": scopes})["token"]
+        fields = {"scopes": scopes} if scopes else {}
+        token = self.call("POST", "tokens", {"name": "tests", **fields})["token"]
         self.api = httpx.Client(
             base_url=f"{self.url}/api/v1/", timeout=30, headers={"Authorization": f"Bearer {token}"}
         )
@@ -162,11 +167,12 @@ class Installation:
         gpu_model: str = "V100",
         rack: str = "rack-1",
         program: Sequence[str] = Agent.program,
+        root: Path = ROOT,
         **fields: Any,
     ) -> Agent:
         """Register a node as an operator does, and run an agent with that many simulated GPUs.
 
-        `program` starts the agent; `fields` are more, or others, of its configuration.
+        `program` starts the agent of the checkout `root`; `fields` are more, or others, of its configuration.
         """
         token = self.call("POST", "nodes", {"name": name, "rack": rack})["token"]
         folder = self.home.parent / "nodes"
@@ -199,7 +205,7 @@ class Installation:
             )
         )
         configuration.chmod(0o600)
-        agent = Agent(name, configuration, folder / f"{name}.log", program=program)
+        agent = Agent(name, configuration, folder / f"{name}.log", program=program, root=root)
         agent.start()
         self.agents.append(agent)
         until(lambda: self.call("GET", f"nodes/{name}")["state"] == "ready", 60, f"node {name} to be ready")
@@ -245,11 +251,11 @@ class Installation:
     def manage(self, *arguments: str) -> str:
         environment = {name: value for name, value in os.environ.items() if name not in SERVER_VARIABLES}
         done = subprocess.run(
-            [sys.executable, str(ROOT / "manage.py"), *arguments],
+            [sys.executable, str(self.root / "manage.py"), *arguments],
             env=environment | self.settings | {"ALLOT_HOME": str(self.home)},
             capture_output=True,
             text=True,
-            cwd=ROOT,
+            cwd=self.root,
             timeout=60,
             check=False,
         )
