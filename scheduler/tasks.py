@@ -10,7 +10,7 @@ from celery import shared_task
 from celery.signals import worker_process_shutdown
 
 from scheduler import pruning, wakeups
-from scheduler.adviser.services import advising, anomalies, comparisons
+from scheduler.adviser.services import advice, comparisons
 from scheduler.agents.services import draining, leases
 from scheduler.attempts.services import hang_detection
 from scheduler.budgets import services as budget_services
@@ -156,17 +156,17 @@ def compare_with_private(virtual_cluster: str) -> None:
 @shared_task(time_limit=_FORECAST_SECONDS + 10)
 def renew_comparisons() -> None:
     """Ask for the comparisons that are old, one after another, as far as there is time."""
-    for place, name in enumerate(anomalies.outdated()[:_RENEWED_AT_ONCE]):
+    for place, name in enumerate(comparisons.outdated()[:_RENEWED_AT_ONCE]):
         wakeups.request_comparison(name, after_seconds=float(place))
 
 
 @shared_task(soft_time_limit=_ADVICE_SECONDS, time_limit=_ADVICE_SECONDS + 10)
-def advise(advice: str) -> None:
+def advise(advice_id: str) -> None:
     with wakeups.forecasting(most_ms=(_ADVICE_SECONDS + 15) * 1_000) as is_mine:
         if is_mine:
-            _answered_or_given_up(advice, advising.work_out, advising.give_up, advising.TOO_LONG)
+            _answered_or_given_up(advice_id, advice.work_out, advice.give_up, advice.TOO_LONG)
         else:
-            wakeups.request_advice(advice, after_seconds=1.0)
+            wakeups.request_advice(advice_id, after_seconds=1.0)
 
 
 def _answered_or_given_up(

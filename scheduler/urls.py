@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from scheduler.adviser.api import advice, anomalies
+from scheduler.adviser import api as adviser_api
 from scheduler.attempts import api as attempt_api
 from scheduler.budgets import api as budget_api
 from scheduler.cells import api as cell_api
@@ -91,12 +91,12 @@ urlpatterns = [
     path("cells/check", cell_api.CellsCheck.as_view(), name="cells-check"),
     path("cells/proposal", cell_api.CellsProposal.as_view(), name="cells-proposal"),
     path("cells/tree", cell_api.CellTree.as_view(), name="cell-tree"),
-    path("cells/advice", advice.Advices.as_view(), name="advices"),
-    path("cells/advice/<uuid:advice_id>", advice.AdviceDetail.as_view(), name="advice"),
-    path("cells/advice/<uuid:advice_id>/apply", advice.AdviceApply.as_view(), name="advice-apply"),
+    path("cells/advice", adviser_api.Advices.as_view(), name="advices"),
+    path("cells/advice/<uuid:advice_id>", adviser_api.AdviceDetail.as_view(), name="advice"),
+    path("cells/advice/<uuid:advice_id>/apply", adviser_api.AdviceApply.as_view(), name="advice-apply"),
     path(
         "virtual-clusters/<str:name>/anomalies",
-        anomalies.Anomalies.as_view(),
+        adviser_api.Anomalies.as_view(),
         name="virtual-cluster-anomalies",
     ),
     path("market/offers", market_api.Offers.as_view(), name="offers"),

@@ -15,7 +15,7 @@ from scheduler.cells.models import CellSpecification
 from scheduler.cells.selectors.in_force import InForce, cells_in_force
 from scheduler.cells.selectors.tree import cell_nodes, chain_summaries, children_of, virtual_cluster_cells
 from scheduler.cells.services.dividing import cells_apply, cells_check, hardware_problems
-from scheduler.cells.services.proposal import cells_proposal
+from scheduler.cells.services.inventory import cells_proposal
 from scheduler.clock import database_now
 from scheduler.core.cells.chains import Cell, Layout
 from scheduler.core.cells.document import to_document
@@ -23,7 +23,7 @@ from scheduler.core.cells.errors import Problem
 from scheduler.market.selectors import market_now
 from scheduler.representation import iso
 from scheduler.rest.queries import checked
-from scheduler.rounds.cell_effects import effects_of
+from scheduler.rounds.preview import effects_of
 from scheduler.virtual_clusters.selectors import virtual_cluster_get
 from tenants.api.strict import StrictSerializer
 from tenants.errors import NotFound

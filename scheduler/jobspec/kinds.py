@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scheduler.jobspec.fields import Fields, described, is_storable
-from scheduler.jobspec.quantities import bytes_of
+from scheduler.jobspec.fields import Fields, bytes_of, described, is_storable
 
 if TYPE_CHECKING:
     from scheduler.jobspec.declaring import Declared

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.jobspec.declaring import Object, stated
 from scheduler.jobspec.fields import Fields, described
 from scheduler.jobspec.kinds import Choice, Kind, Schema, Word
-from scheduler.jobspec.variables import VARIABLE, is_variable
+from scheduler.jobspec.tables import VARIABLE, is_variable
 from tenants import SECRET_SCOPES
 
 if TYPE_CHECKING:

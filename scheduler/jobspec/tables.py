@@ -1,5 +1,6 @@
-"""What may stand in the tables of a specification: objects with names of the user's own."""
+"""What may stand in the tables of a specification: objects with names of the user's own, such as `env`."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,24 @@ from scheduler.jobspec.kinds import NAME, NAME_EXPECTED
 MAX_LABELS = 20
 MAX_RETRY_LINES = 20
 MAX_ATTEMPTS = 20
+MAX_VARIABLES = 200
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_VARIABLE_EXPECTED = "letters, digits and '_', not beginning with a digit"
+#: What the node agent sets last, whatever the user says (DESIGN section 6).
+_PLATFORM_VARIABLES = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "NVIDIA_VISIBLE_DEVICES",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "NODE_RANK",
+        "NNODES",
+        "LOCAL_WORLD_SIZE",
+    }
+)
 
 
 def attempts_by_class(fields: Fields, where: str, key: object, count: object) -> int:
@@ -65,4 +84,26 @@ def label(fields: Fields, where: str, name: object, text: object) -> str:
         fields.refuse(where, "is not a valid name", NAME_EXPECTED)
     elif not isinstance(text, str) or len(text) > 200 or not is_storable(text):
         fields.refuse(where, f"{described(text)} is not a label's value", "text of at most 200 characters")
+    return str(text)
+
+
+def is_variable(fields: Fields, where: str, name: object) -> bool:
+    """Whether a user may give a variable this name; noted where he may not."""
+    if not isinstance(name, str) or not VARIABLE.fullmatch(name):
+        fields.refuse(where, "is not a name of a variable", _VARIABLE_EXPECTED)
+    elif name in _PLATFORM_VARIABLES or name.startswith("ALLOT_"):
+        fields.refuse(where, "is set by the platform", "another name")
+    else:
+        return True
+    return False
+
+
+def env_entry(fields: Fields, where: str, name: object, text: object) -> str:
+    """Return one variable of `env` as text; note at `where` what is wrong with it."""
+    if not is_variable(fields, where, name):
+        return ""
+    if isinstance(text, bool) or not isinstance(text, str | int | float):
+        fields.refuse(where, f"{described(text)} is not text", "text; put it in quotes")
+    elif not is_storable(str(text)):
+        fields.refuse(where, "has a NUL or a broken character", "plain text")
     return str(text)

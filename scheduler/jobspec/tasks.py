@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.jobspec.declaring import Declared, Flag, Group, Listed, Object, stated
 from scheduler.jobspec.fields import Fields, described, is_storable
 from scheduler.jobspec.kinds import NAME, NAME_EXPECTED, Kind, Number, Schema, Size, Table, Whole, Word
-from scheduler.jobspec.variables import MAX_VARIABLES, env_entry
+from scheduler.jobspec.tables import MAX_VARIABLES, env_entry
 from tenants.errors import FieldError
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from scheduler.market.services.loans import loan_end, offer_take
 from scheduler.market.services.offers import offer_make, offer_withdraw
 from scheduler.market.services.rules import Borrowing, Lending, rule_make, rule_remove
 from scheduler.market.services.terms import Terms
-from scheduler.rest.exports import exported
+from scheduler.rest.lists import exported
 from scheduler.rest.queries import checked
-from scheduler.rounds.market_use import require_unused
+from scheduler.rounds.preview import require_unused
 from scheduler.virtual_clusters.selectors import virtual_cluster_get
 from tenants.errors import NotFound
 from tenants.models import Scope, VirtualCluster

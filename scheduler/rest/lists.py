@@ -1,11 +1,25 @@
-"""Lists of whole objects: a page of ids by cursor, then their representation in a few queries."""
+"""Lists: pages of whole objects (ids by cursor, then their representation in a few queries); CSV files."""
 
-from collections.abc import Iterable
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol
 
+from django.db.models import QuerySet
+from django.http import StreamingHttpResponse
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
+
+#: Of more lines than this an export has the newest.
+MOST_EXPORTED = 100_000
+_AT_ONCE = 1_000
+#: With one of these a spreadsheet would take a text for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+#: Rows as the objects whose fields become the columns.
+Shown = Callable[[Sequence[Any]], Iterable[dict[str, Any]]]
 
 
 class Represent(Protocol):
@@ -14,7 +28,7 @@ class Represent(Protocol):
     def __call__(self, ids: Iterable[int], /) -> list[dict[str, Any]]: ...
 
 
-class RepresentedList(ListAPIView):
+class RepresentedList(ListAPIView[Any]):
     """A list view whose objects come from one of the functions of a slice's `representations`.
 
     `serializer_class` only describes them to the schema.
@@ -25,3 +39,44 @@ class RepresentedList(ListAPIView):
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
         return self.get_paginated_response(type(self).represent([row.pk for row in page or ()]))
+
+
+def exported(name: str, lines: QuerySet[Any], fields: Sequence[str], shown: Shown) -> StreamingHttpResponse:
+    """Answer with the rows by id, the oldest first; of too many the newest, as the last line then says."""
+    return StreamingHttpResponse(
+        _csv(lines.order_by(), fields, shown),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}.csv"'},
+    )
+
+
+def _csv(lines: QuerySet[Any], fields: Sequence[str], shown: Shown) -> Iterator[bytes]:
+    """Yield the file piece by piece, so that no line waits for the others."""
+    newest = list(lines.order_by("-id").values_list("id", flat=True)[: MOST_EXPORTED + 1])
+    is_cut = len(newest) > MOST_EXPORTED
+    last, until = (newest[-1] if is_cut else 0), (newest[0] if newest else 0)
+    yield _rows([fields])
+    while last < until:
+        page = lines.filter(id__gt=last, id__lte=until).order_by("id")[:_AT_ONCE]
+        rows = list(page)
+        if not rows:
+            break
+        last = rows[-1].id
+        yield _rows([_cell(line[name]) for name in fields] for line in shown(rows))
+    if is_cut:
+        yield _rows([[f"Older lines were left out: these are the newest {MOST_EXPORTED:,}."]])
+
+
+def _rows(rows: Any) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def _cell(value: Any) -> object:
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        # Spreadsheets show what follows an apostrophe as it is.
+        return f"'{value}"
+    return "" if value is None else value

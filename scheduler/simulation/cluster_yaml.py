@@ -12,7 +12,7 @@ from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.snapshot import Member, Tenant, VirtualCluster
 from scheduler.core.round.registry import make_placer, make_policy
-from scheduler.jobspec.quantities import bytes_of, seconds_of
+from scheduler.jobspec.fields import bytes_of, seconds_of
 from scheduler.simulation.division import declared_cells
 from scheduler.simulation.errors import ClusterError
 from scheduler.simulation.inventory import (

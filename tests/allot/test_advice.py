@@ -12,8 +12,9 @@ from django.utils import timezone
 
 from allot import schema
 from allot.client import Client
-from scheduler.adviser.services import advising, comparisons
-from scheduler.forecasts.services import history
+from scheduler.adviser.services.advice import work_out
+from scheduler.adviser.services.comparisons import run_comparison
+from scheduler.forecasts.services import facts
 from scheduler.models import Allocation, CellSpecification, Event
 from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
@@ -59,9 +60,9 @@ def allot(live_server: Any, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> 
             message="Too scattered.",
             data={"code": "fragmented"},
         )
-    monkeypatch.setattr(history, "_read", None)
-    monkeypatch.setattr("scheduler.adviser.services.advice.request_advice", advising.work_out)
-    monkeypatch.setattr("scheduler.adviser.services.anomalies.request_comparison", comparisons.run_comparison)
+    monkeypatch.setattr(facts, "_read", None)
+    monkeypatch.setattr("scheduler.adviser.services.advice.request_advice", work_out)
+    monkeypatch.setattr("scheduler.adviser.services.comparisons.request_comparison", run_comparison)
     monkeypatch.setattr("allot.commands.advice.PAUSE_SECONDS", 0.01)
 
     return signed_in(monkeypatch, str(live_server.url), make_token(make_user("olga", operator=True)), "vc")

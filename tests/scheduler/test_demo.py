@@ -24,7 +24,7 @@ from scheduler.core.round.decide import decide
 from scheduler.management import closed_folders
 from scheduler.management import demonstration as demo
 from scheduler.management.commands import demo as command
-from scheduler.management.isolation_words import isolation_words
+from scheduler.management.commands.demo import isolation_words
 from scheduler.models import CreditAccount, Job, MarketRule, Node, Offer
 from scheduler.nodes.services.managing import node_of_token
 from scheduler.rounds.snapshot import read_snapshot

@@ -1,24 +1,73 @@
-"""Keep what the comparisons with private clusters found, and show each reader what he may see of it."""
+"""Comparisons of virtual clusters with their private clusters: asked for, kept when `private` has made them,
+and shown to each reader as far as he may see them."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import F
 
 from scheduler.adviser.models import AnomalyReport, WorkState
-from scheduler.adviser.services.anomalies import HOURS, is_given_up
 from scheduler.adviser.services.private import MOST_JOBS, Compared, compare_with_private, evidence_for
 from scheduler.clock import database_now
 from scheduler.core.sim.anomalies import with_evidence
 from scheduler.core.sim.delays import Anomaly, Comparison
 from scheduler.forecasts.services.forecasting import instant
-from tenants.models import VirtualCluster
+from scheduler.jobs.models import Job
+from scheduler.wakeups import request_comparison
+from tenants.errors import FieldError, Invalid, NotAllowed
+from tenants.models import Role, VirtualCluster
 from tenants.selectors import Viewer
 
+HOURS = 24.0
+MOST_HOURS = 24.0 * 31
+#: A comparison that nobody has made after so long never will be.
+PATIENCE = timedelta(minutes=5)
+#: Each virtual cluster is compared again by itself after so long.
+RENEWED_AFTER = timedelta(minutes=10)
 #: Of more anomalies than this, the worst are named; all are counted.
 NAMED = 200
 TOO_LONG = "It took too long to work out; ask for fewer hours."
+
+
+@transaction.atomic
+def comparison_ask(*, viewer: Viewer, virtual_cluster: VirtualCluster, hours: float = HOURS) -> AnomalyReport:
+    """Have a virtual cluster compared with its private cluster soon, by one of its members or an operator."""
+    members = virtual_cluster.members.values_list("tenant_id", flat=True)
+    if not viewer.is_operator and not any(viewer.may(tenant, Role.MEMBER) for tenant in members):
+        raise NotAllowed(
+            f"This is for members of tenants of virtual cluster {virtual_cluster.name}, and for operators."
+        )
+    if not 0 < hours <= MOST_HOURS:
+        raise Invalid(
+            "hours is out of range.",
+            [FieldError("hours", f"{hours:g} does not fit", f"more than 0, at most {MOST_HOURS:g}")],
+        )
+    report, _ = AnomalyReport.objects.update_or_create(
+        virtual_cluster=virtual_cluster,
+        defaults={"state": WorkState.WAITING, "asked_at": database_now(), "hours": hours, "problem": ""},
+    )
+    transaction.on_commit(lambda: request_comparison(virtual_cluster.name))
+    return report
+
+
+def is_given_up(report: AnomalyReport) -> bool:
+    """Whether the worker that had it must have died."""
+    unanswered = report.state in (WorkState.WAITING, WorkState.RUNNING)
+    return unanswered and report.asked_at < database_now() - PATIENCE
+
+
+def outdated() -> list[str]:
+    """Return the virtual clusters that should be compared anew: first those that never were."""
+    now = database_now()
+    lately = Job.objects.filter(guaranteed=True, submitted_at__gt=now - timedelta(hours=HOURS))
+    rows = (
+        VirtualCluster.objects.filter(id__in=lately.values("virtual_cluster_id"))
+        .exclude(anomaly_report__made_at__gt=now - RENEWED_AFTER)
+        .order_by(F("anomaly_report__made_at").asc(nulls_first=True), "name")
+    )
+    return list(rows.values_list("name", flat=True))
 
 
 def run_comparison(name: str) -> None:
@@ -50,7 +99,7 @@ def give_up(name: str, problem: str) -> None:
     rows.update(state=WorkState.FAILED, problem=problem, made_at=database_now())
 
 
-def represented(
+def comparison_represented(
     virtual_cluster: VirtualCluster, report: AnomalyReport | None, viewer: Viewer
 ) -> dict[str, Any]:
     """Return a report as the viewer may see it: of others' jobs, no names and no reasons."""

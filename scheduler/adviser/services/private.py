@@ -12,7 +12,7 @@ from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.private import private_cluster
 from scheduler.core.sim.workload import Arrival, Truth
 from scheduler.events.models import Event
-from scheduler.forecasts.services.history import known_run_times
+from scheduler.forecasts.services.facts import known_run_times
 from scheduler.rounds.snapshot import read_snapshot
 
 #: The newest jobs of the hours asked for; older ones are left out.

@@ -24,11 +24,10 @@ from nodeagent.messages import (
 from scheduler.attempts.models import Attempt, AttemptPart, ProgressPoint
 from scheduler.attempts.selectors import time_slices_of
 from scheduler.attempts.services import lifecycle as attempts
-from scheduler.attempts.services.lost_work import settle_lost_work
 from scheduler.attempts.services.pacing import pace_note
+from scheduler.attempts.services.preemption_cost import settle_lost_work
 from scheduler.attempts.services.steps import lock_jobs
 from scheduler.attempts.services.training import training_note
-from scheduler.attempts.services.trials import TRIAL_VARIABLE
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState, PartState
 from scheduler.metrics.services.storing import readings_store
 from scheduler.nodes.models import Gpu, GpuModel, Node, NodeState
@@ -44,6 +43,8 @@ from scheduler.wakeups import request_round_on_commit
 _REPORTS_PER_LEASE = 6
 #: As if SIGTERM had ended it.
 _NEVER_STARTED = 143
+#: What the replica of a trial run finds in its environment; its value is 1.
+_TRIAL_VARIABLE = "ALLOT_TRIAL"
 #: More than this no job counts, and the database holds no more than 2^63.
 _STEPS_MOST = 2**53
 
@@ -311,7 +312,7 @@ def _desired_part(part: AttemptPart, turn: Turn | None) -> DesiredPart:
 
 def _replica(placed: dict, task: dict, image: str, *, is_trial: bool) -> Replica:
     resources = task["resources"]
-    variables = {TRIAL_VARIABLE: "1"} if is_trial else {}
+    variables = {_TRIAL_VARIABLE: "1"} if is_trial else {}
     return Replica(
         rank=placed["rank"],
         task=placed["task"],

@@ -1,10 +1,16 @@
-"""What becomes of a job when an attempt of it has ended: its row."""
+"""What becomes of a job when an attempt of it has ended: its row.
+
+The attempt may be a trial run: one replica of a job on a few GPUs, before the whole gang is given what it
+asks for. Most jobs that fail do so soon and by their own doing; a large gang that waited a day, and for which
+others had to leave, should not be the one that finds out. While a trial is due, `Job.shape` tells rounds what
+the trial needs, so that they know of nothing but a small job. A trial is over when it has told of a step, has
+run for as long as its job says, or has ended well. One that fails is a failure of the job like any other.
+"""
 
 from datetime import datetime, timedelta
 from typing import Any
 
 from scheduler.attempts.models import Attempt
-from scheduler.attempts.services.backing_off import backed_off
 from scheduler.attempts.services.failures import (
     cordon_if_suspect,
     nodes_to_avoid,
@@ -12,11 +18,13 @@ from scheduler.attempts.services.failures import (
     verdict_on_loss,
 )
 from scheduler.attempts.services.steps import attempt_event, step_job, touch_job
-from scheduler.attempts.services.trials import trial_passed
+from scheduler.cluster.models import ClusterSettings
 from scheduler.core.failures.retrying import Verdict
 from scheduler.core.model.attempts import EndJob, JobAfter, job_after
 from scheduler.core.model.lifecycle import JobEvent, StopCause
+from scheduler.core.round.preemption_limits.backoff import after_preemption
 from scheduler.jobs.models import Job
+from scheduler.virtual_clusters.models import Restraint
 
 
 def job_step_after(job: Job, attempt: Attempt, end: EndJob, *, at: datetime, actor: str) -> None:
@@ -34,7 +42,7 @@ def job_step_after(job: Job, attempt: Attempt, end: EndJob, *, at: datetime, act
         case JobAfter.SUCCEEDED:
             step_job(job, JobEvent.SUCCEEDED, at=at, actor=actor, **done)
         case JobAfter.TRIAL_PASSED:
-            trial_passed(job, attempt, received, at=at, actor=actor)
+            _trial_passed(job, attempt, received, at=at, actor=actor)
         case JobAfter.FAILED:
             _after_failure(job, attempt, received, was_live=end.was_live, at=at, actor=actor)
         case JobAfter.PREEMPTED | JobAfter.LOST as after:
@@ -56,12 +64,49 @@ def _received(job: Job, attempt: Attempt, *, was_live: bool, at: datetime) -> di
     return received
 
 
+def _trial_passed(
+    job: Job, attempt: Attempt, received: dict[str, float], *, at: datetime, actor: str
+) -> None:
+    """Queue the job as what it is, its trial being over. `received`: its service until now."""
+    ran = (at - (attempt.running_at or at)).total_seconds()
+    step_job(
+        job,
+        JobEvent.REQUEUED,
+        at=at,
+        actor=actor,
+        why=f"Its trial run of {ran:.0f} s went well: now it waits for all of its {job.gpus} GPUs.",
+        shape=job.shape["after_trial"],
+        service=received,
+    )
+
+
 def _after_preemption(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict[str, Any], str]:
     """Return the columns of a job that change when it is preempted, and why it was."""
     columns: dict[str, Any] = {"preemptions": job.preemptions + 1}
     if attempt.stop_cause == StopCause.PREEMPTED:
-        columns |= backed_off(job, attempt, at=at)
+        columns |= _backed_off(job, attempt, at=at)
     return columns, attempt.stop_message or attempt.message
+
+
+def _backed_off(job: Job, attempt: Attempt, *, at: datetime) -> dict[str, Any]:
+    """Return the columns that say from when on a preempted job may borrow again.
+
+    One that had not run for long enough waits for a while.
+    """
+    chosen = Restraint.objects.filter(virtual_cluster_id=job.virtual_cluster_id).first() or Restraint()
+    bounds = ClusterSettings.objects.filter(id=1).first() or ClusterSettings()
+    ran = (attempt.stopping_at or at) - (attempt.starting_at or at)
+    short_runs, waits = after_preemption(
+        job.short_runs,
+        ran_seconds=ran.total_seconds(),
+        least_seconds=chosen.min_run_seconds,
+        first_wait=bounds.backoff_seconds,
+        longest_wait=bounds.most_backoff_seconds,
+    )
+    return {
+        "short_runs": short_runs,
+        "may_borrow_at": at + timedelta(seconds=waits) if short_runs else None,
+    }
 
 
 def _after_loss(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict[str, Any], str]:

@@ -18,8 +18,7 @@ from scheduler.attempts.models import Allocation, Attempt, AttemptPart
 from scheduler.attempts.services import gpu_holds
 from scheduler.attempts.services.failures import match_site_rules
 from scheduler.attempts.services.job_steps import job_step_after
-from scheduler.attempts.services.lost_work import lost_seconds_at_end
-from scheduler.attempts.services.preemption_cost import settle_preemption_cost
+from scheduler.attempts.services.preemption_cost import lost_seconds_at_end, settle_preemption_cost
 from scheduler.attempts.services.steps import lock_jobs, step_attempt, step_job, touch_job
 from scheduler.clock import database_now
 from scheduler.core.model import attempts as machine

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from scheduler.cells.selectors.doomed import Whole, owed
-from scheduler.cells.selectors.use import Owners, Use, owners_of, use_of
+from scheduler.cells.selectors.use import Owners, Use, Whole, owed, owners_of, use_of
 from scheduler.core.cells.chains import Cell, Chain, Layout
 
 Representation = dict[str, Any]

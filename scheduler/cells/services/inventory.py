@@ -1,4 +1,5 @@
-"""A specification of cells against what there is: nodes, their GPUs, GPU models, virtual clusters."""
+"""A specification of cells beside what there is (nodes, their GPUs, GPU models, virtual clusters): what does
+not fit, and one to begin with."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -6,10 +7,11 @@ from dataclasses import dataclass
 
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.errors import Problem
+from scheduler.core.cells.proposal import Machine, proposed
 from scheduler.core.model.cell_specification import PhysicalCell, Specification
 from scheduler.jobspec import did_you_mean
 from scheduler.nodes.models import Gpu, GpuModel, Node
-from tenants.models import VirtualCluster
+from tenants.models import Guarantee, VirtualCluster
 
 #: What is wrong with a thousand nodes is told of so many.
 MOST_PROBLEMS = 50
@@ -79,3 +81,25 @@ def _problem_with_node(
         has_indices = ", ".join(map(str, sorted(there.gpus.get(node, ()))[:16])) or "none"
         return Problem(where, f"node {node} has no GPU {listed}", f"it has: {has_indices}")
     return None
+
+
+def cells_proposal() -> Specification:
+    """Return the inventory as a specification, every guarantee turned into the largest cells it fills."""
+    guarantees: dict[str, dict[str, int]] = defaultdict(dict)
+    for name, model, gpus in Guarantee.objects.values_list("virtual_cluster__name", "gpu_model", "gpus"):
+        guarantees[name][model] = gpus
+    return proposed(_machines(), guarantees)
+
+
+def _machines() -> list[Machine]:
+    gpus: dict[tuple[str, str, str], list[tuple[str, str, int]]] = defaultdict(list)
+    rows = Gpu.objects.filter(present=True).exclude(node__gpu_model=None)
+    columns = ("node__name", "node__rack", "node__gpu_model__name", "socket", "switch", "index")
+    for name, rack, model, socket, switch, index in rows.order_by(
+        "node__name", "socket", "switch", "index"
+    ).values_list(*columns):
+        gpus[name, rack, model].append((str(socket), str(switch), index))
+    return [
+        Machine(name=name, rack=rack, gpu_model=model, gpus=tuple(places))
+        for (name, rack, model), places in gpus.items()
+    ]

@@ -22,9 +22,8 @@ from scheduler.core.sim.what_if import (
     what_if,
 )
 from scheduler.forecasts.models import WhatIf, WhatIfState
+from scheduler.forecasts.services.facts import facts_ahead, known_run_times
 from scheduler.forecasts.services.forecasting import instant
-from scheduler.forecasts.services.history import known_run_times
-from scheduler.forecasts.services.looking_ahead import facts_ahead
 from scheduler.forecasts.services.questions import expires_at, is_given_up
 from scheduler.jobs.models import Job
 from scheduler.jobspec import parse

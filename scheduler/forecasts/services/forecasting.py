@@ -13,8 +13,7 @@ from scheduler.core.model.snapshot import JobId
 from scheduler.core.sim.forecast import Forecast as Foreseen
 from scheduler.core.sim.forecast import Prediction, forecast, waiting_jobs
 from scheduler.forecasts.models import Forecast
-from scheduler.forecasts.services.history import known_run_times
-from scheduler.forecasts.services.looking_ahead import facts_ahead
+from scheduler.forecasts.services.facts import facts_ahead, known_run_times
 from scheduler.jobs.models import Job
 from scheduler.jobs.representations import publish_explanations
 from scheduler.rounds.models import Leadership

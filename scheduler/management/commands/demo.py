@@ -8,6 +8,7 @@ import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
+from nodeagent.messages import IsolationLevel, isolation_level
 from scheduler.cells.selectors.in_force import cells_in_force
 from scheduler.cells.services.dividing import cells_apply
 from scheduler.clock import database_now
@@ -24,7 +26,6 @@ from scheduler.jobs.models import Job
 from scheduler.jobs.services.control import job_hold, job_submit
 from scheduler.management import demonstration as demo
 from scheduler.management.closed_folders import JobFolders, reachable_folders, usual_folders
-from scheduler.management.isolation_words import isolation_words
 from scheduler.market.models import MarketRule
 from scheduler.market.services.credits import allowance_set
 from scheduler.market.services.offers import offer_make
@@ -43,6 +44,14 @@ LABELS = {"demo": "digits"}
 READY_PATIENCE_SECONDS = 60
 START_PATIENCE_SECONDS = 15
 POLL_SECONDS = 0.1
+#: What keeps jobs apart on some nodes, in words for a console.
+_SUMMARIES: Mapping[IsolationLevel, str] = {
+    "sandbox": "in a sandbox",
+    "landlock": "kept to their files by Landlock",
+    "none": "with NOTHING that keeps them apart",
+    "unknown": "as their nodes have not said yet",
+}
+_READ_ON = "docs/isolation.md says what that leaves open."
 
 
 class Command(BaseCommand):
@@ -268,3 +277,39 @@ def _spec(job: demo.DemoJob) -> dict[str, Any]:
     task["command"] = ["sh", "-c", f"{script} {shlex.join(options)}"]
     labels = {**LABELS, demo.EMULATED_LABEL: job.like, **job.fields.get("labels", {})}
     return {**spec, **job.fields, "name": job.name, "labels": labels}
+
+
+@dataclass(frozen=True, slots=True)
+class IsolationWords:
+    """One line, and what somebody should know beside it."""
+
+    summary: str
+    warnings: tuple[str, ...] = ()
+
+
+def isolation_words(isolations: Sequence[Mapping[str, bool]]) -> IsolationWords:
+    """Return the words for the least isolated of the nodes; there is at least one."""
+    order: list[IsolationLevel] = ["sandbox", "landlock", "unknown", "none"]
+    worst = max(isolations, key=lambda one: (order.index(isolation_level(one)), not one.get("user")))
+    level, has_users = isolation_level(worst), bool(worst.get("user"))
+    if level == "none" and worst.get("required"):
+        summary = "do not run: nothing keeps them apart here"
+        warning = (
+            "No job starts: neither bubblewrap nor Landlock works on this machine. The page of each node says"
+            " why. To run jobs that you trust all the same, start with --unsafe-jobs."
+        )
+        return IsolationWords(summary, (warning,))
+    if level == "unknown":
+        return IsolationWords(_SUMMARIES[level])
+    who = "as users of their tenants'" if has_users else "as the user who started this"
+    summary = f"{_SUMMARIES[level]}, {who}"
+    if level == "none":
+        can = (
+            "read each other's files" if has_users else "read and change whatever you can, passwords included"
+        )
+        return IsolationWords(summary, (f"Nothing isolates jobs: they can {can}. {_READ_ON}",))
+    if level == "landlock" and not has_users:
+        return IsolationWords(
+            summary, (f"All tenants' jobs run as your user, without a sandbox around them. {_READ_ON}",)
+        )
+    return IsolationWords(summary)

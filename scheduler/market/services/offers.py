@@ -19,7 +19,7 @@ from tenants.errors import Conflict, NotFound
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
 
-#: Raises Conflict naming the jobs that use a lot of a virtual cluster (`rounds.market_use`).
+#: Raises Conflict naming the jobs that use a lot of a virtual cluster (`rounds.preview`).
 RequireUnused = Callable[[VirtualCluster, Lot], None]
 
 _CLOSED_WORDS = {

@@ -1,17 +1,28 @@
-"""The tick: what happened becomes notices, and what is due sets out."""
+"""The tick: what happened becomes notices, and what is due is sent.
 
+It is sent in a thread, beside the worker's own work: a receiver that is slow to answer keeps no round, lease
+or forecast waiting for a free process. The thread ends when nothing is due, or with its process; what it had
+in hand is then taken up again.
+"""
+
+import logging
+import threading
 from datetime import timedelta
+
+from django.db import OperationalError, connection
 
 from scheduler.clock import database_now
 from scheduler.notifications.models import Delivery, DeliveryState
-from scheduler.notifications.services.audit_forwarding import forwarding_is_due
+from scheduler.notifications.services.audit_forwarding import forward, forwarding_is_due
 from scheduler.notifications.services.fan_out import write_notifications
-from scheduler.notifications.services.mail import is_mail_configured, mail_is_due
-from scheduler.notifications.services.sender import start_sender
-from scheduler.notifications.services.webhook_queue import deliveries_are_due
+from scheduler.notifications.services.mail import is_mail_configured, mail_is_due, send_due
+from scheduler.notifications.services.webhook_queue import deliver_due, deliveries_are_due
+
+log = logging.getLogger(__name__)
 
 #: Deliveries are listed for so long.
 DELIVERIES_KEPT = timedelta(days=30)
+_SENDERS = {"mail": send_due, "webhooks": deliver_due, "audit": forward}
 
 
 def dispatch() -> None:
@@ -31,3 +42,31 @@ def prune_deliveries() -> None:
     late.update(state=DeliveryState.GIVEN_UP)
     ended = Delivery.objects.exclude(state=DeliveryState.WAITING)
     ended.filter(created_at__lt=now - DELIVERIES_KEPT).delete()
+
+
+def start_sender(name: str) -> None:
+    """Start the sender "mail", "webhooks" or "audit", unless one of this process is on the way already."""
+    if not any(thread.name == name for thread in threading.enumerate()):
+        threading.Thread(target=_work, args=[name], name=name, daemon=True).start()
+
+
+def _work(name: str) -> None:
+    try:
+        _connect()
+        _SENDERS[name]()
+    except Exception:
+        # The next one takes up what this one left.
+        log.exception("the sender of %s broke down", name)
+    finally:
+        connection.close()
+
+
+def _connect() -> None:
+    """Take a connection, which stays this thread's until it ends.
+
+    The worker closes its pool of connections after each task, which may be this very moment.
+    """
+    try:
+        connection.ensure_connection()
+    except OperationalError:
+        connection.ensure_connection()

@@ -6,8 +6,8 @@ import pytest
 from django.utils import timezone
 
 from scheduler import tasks
-from scheduler.adviser.services import advising
-from scheduler.forecasts.services import history
+from scheduler.adviser.services.advice import work_out
+from scheduler.forecasts.services import facts
 from scheduler.models import Advice, Allocation, CellSpecification
 from tenants.models import Guarantee
 from tests.api.caller import caller
@@ -28,7 +28,7 @@ DAY = 86_400.0
 
 @pytest.fixture(autouse=True)
 def _no_history(monkeypatch):
-    monkeypatch.setattr(history, "_read", None)
+    monkeypatch.setattr(facts, "_read", None)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def advice(operator, asked, django_capture_on_commit_callbacks, **question):
         response = operator.post("/cells/advice", question)
     assert response.status_code == 202, response.content
     assert response.json()["state"] == "waiting"
-    advising.work_out(asked[-1])
+    work_out(asked[-1])
     return operator.get(f"/cells/advice/{response.json()['id']}").json()
 
 
@@ -191,8 +191,8 @@ def test_wrong_questions_are_refused_at_once(operator, cluster, asked, question,
 
 def test_one_worker_answers_it(operator, cluster, asked, django_capture_on_commit_callbacks, monkeypatch):
     found = advice(operator, asked, django_capture_on_commit_callbacks, days=1)
-    monkeypatch.setattr(advising, "advise", None)
-    advising.work_out(found["id"])
+    monkeypatch.setattr("scheduler.adviser.services.advice.advise", None)
+    work_out(found["id"])
     assert operator.get(f"/cells/advice/{found['id']}").json() == found
 
 
@@ -203,7 +203,7 @@ def test_a_failure_is_told(operator, cluster, asked, django_capture_on_commit_ca
     def broken(*arguments, **more):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(advising, "advise", broken)
+    monkeypatch.setattr("scheduler.adviser.services.advice.advise", broken)
     with pytest.raises(RuntimeError):
         tasks.advise(row["id"])
     failed = operator.get(f"/cells/advice/{row['id']}").json()
@@ -220,7 +220,7 @@ def test_what_nobody_works_out_is_given_up(operator):
 
 def test_members_have_their_virtual_cluster_compared(asked, monkeypatch, django_capture_on_commit_callbacks):
     names = []
-    monkeypatch.setattr("scheduler.adviser.services.anomalies.request_comparison", names.append)
+    monkeypatch.setattr("scheduler.adviser.services.comparisons.request_comparison", names.append)
     member, viewer = make_user("mia"), make_user("val")
     tenant = make_tenant("vision", members={member: "member", viewer: "viewer"})
     make_vc("research", members=[tenant])

@@ -7,10 +7,10 @@ from django.utils import timezone
 
 from scheduler import tasks, wakeups
 from scheduler.adviser.services import comparisons
-from scheduler.adviser.services.anomalies import outdated
+from scheduler.adviser.services.comparisons import outdated
 from scheduler.adviser.services.past import read_past
 from scheduler.adviser.services.private import compare_with_private
-from scheduler.forecasts.services import history
+from scheduler.forecasts.services import facts
 from scheduler.models import Allocation, AnomalyReport, Event, Job
 from tenants.selectors import viewer_of
 from tests.scheduler.builders import (
@@ -31,7 +31,7 @@ HOUR = 3_600.0
 
 @pytest.fixture(autouse=True)
 def _no_history(monkeypatch):
-    monkeypatch.setattr(history, "_read", None)
+    monkeypatch.setattr(facts, "_read", None)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def asked(monkeypatch, django_capture_on_commit_callbacks):
     names = []
     monkeypatch.setattr(wakeups, "request_comparison", lambda name, **_: names.append(name))
     monkeypatch.setattr(
-        "scheduler.adviser.services.anomalies.request_comparison", lambda name: names.append(name)
+        "scheduler.adviser.services.comparisons.request_comparison", lambda name: names.append(name)
     )
     return names
 
@@ -214,20 +214,20 @@ class TestReaders:
         own, other = make_member(vision), make_user()
 
         def anomaly(user):
-            return comparisons.represented(vc, report, viewer_of(user))["anomalies"][0]
+            return comparisons.comparison_represented(vc, report, viewer_of(user))["anomalies"][0]
 
         assert (anomaly(own)["name"], anomaly(own)["tenant"]) == (job.name, "vision")
         assert (anomaly(other)["name"], anomaly(other)["tenant"], anomaly(other)["message"]) == ("", None, "")
         assert anomaly(other)["extra_seconds"] == anomaly(own)["extra_seconds"]
 
     def test_never_compared(self, research):
-        shown = comparisons.represented(research[0], None, viewer_of(make_user()))
+        shown = comparisons.comparison_represented(research[0], None, viewer_of(make_user()))
         assert (shown["state"], shown["jobs"], shown["anomalies"]) == ("never", 0, [])
 
     def test_what_nobody_works_out_is_given_up(self, research):
         long_ago = timezone.now() - timedelta(hours=1)
         report = AnomalyReport.objects.create(virtual_cluster=research[0], asked_at=long_ago, hours=24)
-        shown = comparisons.represented(research[0], report, viewer_of(make_user()))
+        shown = comparisons.comparison_represented(research[0], report, viewer_of(make_user()))
         assert (shown["state"], shown["problem"]) == ("failed", "Nobody has worked it out; ask again.")
 
 

@@ -19,7 +19,7 @@ from scheduler.budgets.services import (
     watch_budgets,
 )
 from scheduler.core.model import snapshot as core
-from scheduler.forecasts.services.looking_ahead import facts_ahead
+from scheduler.forecasts.services.facts import facts_ahead
 from scheduler.models import AllocatedGpu, Allocation, Attempt, Budget, Event, GpuModel
 from scheduler.rounds.snapshot import read_snapshot
 from tenants.models import Tenant

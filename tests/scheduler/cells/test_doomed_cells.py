@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.cells.selectors.doomed import Whole
-from scheduler.cells.selectors.use import Owners, Use
+from scheduler.cells.selectors.use import Owners, Use, Whole
 from scheduler.core.cells.chains import Cell, Chain
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.model.cell_specification import CellType, PhysicalCell, Specification

@@ -7,7 +7,7 @@ from billiard.exceptions import SoftTimeLimitExceeded
 from django.utils import timezone
 
 from scheduler import pruning, tasks, wakeups
-from scheduler.forecasts.services import forecasting, history
+from scheduler.forecasts.services import facts, forecasting
 from scheduler.forecasts.services.forecasting import prediction_of, run_forecast, steadied
 from scheduler.models import Attempt, Forecast, Leadership
 from scheduler.rounds.run import run_round
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def _no_history(monkeypatch):
-    monkeypatch.setattr(history, "_read", None)
+    monkeypatch.setattr(facts, "_read", None)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ class TestHistory:
             Attempt.objects.filter(id=ended.id).update(
                 running_at=now - timedelta(minutes=minutes), ended_at=now
             )
-        parts = history.read_run_times().parts
+        parts = facts.read_run_times().parts
         assert parts["vision", "bert"] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
         assert parts["vision", ""] == parts["", ""] == parts["vision", "bert"]
 
@@ -133,12 +133,12 @@ class TestHistory:
             running_at=timezone.now() - timedelta(minutes=1),
             ended_at=timezone.now(),
         )
-        assert history.read_run_times().parts == {}
+        assert facts.read_run_times().parts == {}
 
     def test_it_is_read_once_a_minute(self, vision, django_assert_num_queries):
-        history.known_run_times()
+        facts.known_run_times()
         with django_assert_num_queries(0):
-            history.known_run_times()
+            facts.known_run_times()
 
 
 class TestSteadiness:

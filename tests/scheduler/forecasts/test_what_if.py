@@ -4,7 +4,7 @@ import pytest
 import redis
 from django.conf import settings
 
-from scheduler.forecasts.services import answers, history, questions
+from scheduler.forecasts.services import answers, facts, questions
 from scheduler.forecasts.services.forecasting import run_forecast
 from scheduler.models import WhatIf
 from tests.api.caller import Caller, caller, is_error
@@ -14,7 +14,7 @@ from tests.scheduler.conftest import World, spec
 
 @pytest.fixture(autouse=True)
 def _afresh(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "_read", None)
+    monkeypatch.setattr(facts, "_read", None)
     with redis.Redis.from_url(settings.REDIS_URL) as client:
         for key in client.scan_iter("allot:what-if:*"):
             client.delete(key)

@@ -29,7 +29,7 @@ def spec(**fields: object) -> dict:
 def test_a_submit_costs_few_statements_and_a_thousand_cost_no_more(
     member: Viewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scheduler.jobs.services.queue_room.COUNT_KEPT_SECONDS", 1e9)
+    monkeypatch.setattr("scheduler.jobs.services.submission.COUNT_KEPT_SECONDS", 1e9)
     job_submit(viewer=member, tenant=None, spec=spec())
 
     def statements(count: int) -> int:

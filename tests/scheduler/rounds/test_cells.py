@@ -12,7 +12,7 @@ from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.document import from_document
 from scheduler.jobs import representations as job_representations
 from scheduler.models import Attempt, Event, Job, Node, PolicyMemory, Round
-from scheduler.rounds.cell_effects import effects_of
+from scheduler.rounds.preview import effects_of
 from scheduler.rounds.run import run_round
 from tenants.models import Tenant, VirtualCluster
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc

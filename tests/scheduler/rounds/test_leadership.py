@@ -1,7 +1,7 @@
 import pytest
 from django.db import connection, transaction
 
-from scheduler.rounds.leadership import Fenced, give_up, hold_fence, take_number
+from scheduler.rounds.run import Fenced, give_up, hold_fence, take_number
 
 pytestmark = pytest.mark.django_db
 

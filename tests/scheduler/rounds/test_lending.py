@@ -11,7 +11,7 @@ from scheduler.core.model import loan_terms as core
 from scheduler.core.model.cell_specification import VirtualCells
 from scheduler.core.round.guarantees.reliance import owned
 from scheduler.models import PolicyMemory
-from scheduler.rounds.cell_effects import effects
+from scheduler.rounds.preview import effects
 from scheduler.rounds.snapshot import read_snapshot
 from tests import builders as facts_of
 from tests.core.lending.test_stories import NODE, lent_node

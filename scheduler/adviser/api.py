@@ -1,4 +1,8 @@
-"""Advice on which cells each virtual cluster should get. For operators: it tells of all tenants' jobs."""
+"""Advice on which cells each virtual cluster should get, and who waits longer here than in a private cluster.
+
+Advice is for operators: it tells of all tenants' jobs. Who waits longer everybody signed in sees; members
+it anew.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,12 +16,13 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from scheduler.adviser import schemas
-from scheduler.adviser.models import Advice
-from scheduler.adviser.services.advice import DAYS, advice_apply, advice_ask, advice_get
-from scheduler.adviser.services.advising import represented
+from scheduler.adviser.models import Advice, AnomalyReport
+from scheduler.adviser.services.advice import DAYS, advice_apply, advice_ask, advice_get, advice_represented
+from scheduler.adviser.services.comparisons import HOURS, MOST_HOURS, comparison_ask, comparison_represented
 from scheduler.cells import schemas as cell_schemas
 from scheduler.cells.api import cells_answer
 from scheduler.rest.lists import RepresentedList
+from scheduler.virtual_clusters.selectors import virtual_cluster_get
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import Viewer, viewer
@@ -63,7 +68,7 @@ class AdviceQuestion(StrictSerializer):
 
 def _represented(numbers: Iterable[int]) -> list[dict[str, Any]]:
     rows = Advice.objects.select_related("asked_by").in_bulk(list(numbers))
-    return represented([rows[number] for number in numbers if number in rows], whole=False)
+    return advice_represented([rows[number] for number in numbers if number in rows], whole=False)
 
 
 class Advices(RepresentedList):
@@ -87,7 +92,7 @@ class Advices(RepresentedList):
         given = AdviceQuestion(data=request.data)
         given.is_valid(raise_exception=True)
         row = advice_ask(viewer=by, question=given.validated_data)
-        return Response(represented([row], whole=True)[0], status=202)
+        return Response(advice_represented([row], whole=True)[0], status=202)
 
 
 class AdviceDetail(APIView):
@@ -95,7 +100,7 @@ class AdviceDetail(APIView):
     def get(self, request: Request, advice_id: UUID) -> Response:
         """Advice with the specification that could be applied. For operators."""
         _operator(request)
-        return Response(represented([advice_get(advice_id)], whole=True)[0])
+        return Response(advice_represented([advice_get(advice_id)], whole=True)[0])
 
 
 class AdviceApply(APIView):
@@ -111,3 +116,34 @@ def _operator(request: Request) -> Viewer:
     by = viewer(request)
     by.require_operator()
     return by
+
+
+class ComparisonQuestion(StrictSerializer):
+    hours = serializers.FloatField(
+        required=False, min_value=0.1, max_value=MOST_HOURS, default=HOURS, help_text="Up to now."
+    )
+
+
+class Anomalies(APIView):
+    scope = Scope.SUBMIT
+    is_heavy = True
+
+    @extend_schema(responses=schemas.Anomalies)
+    def get(self, request: Request, name: str) -> Response:
+        """The guaranteed jobs of a virtual cluster here and in its private cluster, as compared last. It is
+        compared anew every ten minutes. Of others' jobs, names and reasons are left out."""
+        virtual_cluster = virtual_cluster_get(name)
+        report = AnomalyReport.objects.filter(virtual_cluster=virtual_cluster).first()
+        return Response(comparison_represented(virtual_cluster, report, viewer(request)))
+
+    @extend_schema(request=ComparisonQuestion, responses={202: schemas.Anomalies})
+    def post(self, request: Request, name: str) -> Response:
+        """Compare anew, over so many hours. For members of the virtual cluster's tenants, and operators."""
+        by = viewer(request)
+        virtual_cluster = virtual_cluster_get(name)
+        given = ComparisonQuestion(data=request.data)
+        given.is_valid(raise_exception=True)
+        report = comparison_ask(
+            viewer=by, virtual_cluster=virtual_cluster, hours=given.validated_data["hours"]
+        )
+        return Response(comparison_represented(virtual_cluster, report, by), status=202)
