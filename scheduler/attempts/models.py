@@ -42,7 +42,7 @@ class Attempt(models.Model):
     #: Which of the site's rules it matched, and what that said then (`core.failures.site_rules`).
     matched_rule = models.JSONField(null=True)
     message = models.CharField(max_length=500, blank=True)
-    #: Work that was thrown away when it was stopped before its job was done (`attempts.services.preemption_cost`).
+    #: Work that was thrown away when it was stopped before its job was done (`services.preemption_cost`).
     lost_seconds = models.FloatField(null=True)
 
     planned_at = models.DateTimeField()
