@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import connection
 
 from tests.servers import started
@@ -13,6 +14,11 @@ from tests.servers import started
 #: Folders whose tests run whole platforms, or a whole Slurm: they need the machine alone, for they take all
 #: the processors there are. `make test` runs them after the others, as two processes; -m alone names them.
 ALONE = ("browser", "e2e", "slurm", "up")
+
+
+def pytest_configure() -> None:
+    """Each client of a test makes its middleware anew; that must not read every file of the dashboard."""
+    settings.WHITENOISE_AUTOREFRESH = True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -54,6 +54,8 @@ os.environ["ALLOT_TEST_SETTLED"] = " ".join(
     {"postgres": "DATABASE_URL", "redis": "REDIS_URL"}[name] for name in SERVERS
 )
 os.environ["ALLOT_HOME"] = str(HOME)
+# On a busy machine a process takes its time to start, and a round that does not wait for it has no plan.
+os.environ.setdefault("ALLOT_SOLVER_START_SECONDS", "60")
 os.environ["ALLOT_SECRET_KEY"] = "only-for-tests-" + secrets.token_urlsafe(32)
 os.environ["ALLOT_SECRETS_KEYS"] = new_key()
 

@@ -114,7 +114,7 @@ class AgentProcess:
         assert self.process is not None
         if self.process.returncode is None:
             self.process.send_signal(number)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await self.process.wait()
 
     async def clean_up(self) -> None:
@@ -125,7 +125,7 @@ class AgentProcess:
             lambda event: ended.add(event.attempt) if isinstance(event, AttemptExited) else None,
         )
         alive = {found.part.wish.attempt for found in runtime.recover() if found.part.phase in ALIVE}
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while alive - ended:
                 for attempt in alive - ended:
                     runtime.kill(attempt)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -19,10 +21,11 @@ from nodeagent.shim.cgroups import Cgroups
 from nodeagent.shim.freezing import LOOK_SECONDS, Lapse
 from nodeagent.shim.main import SHORT_SECONDS
 from tests.agent.builders import everybodys_python, make_part, python, shell
-from tests.agent.runtime_node import RuntimeNode, is_alive, until
+from tests.agent.runtime_node import RuntimeNode, until
 from tests.agent.test_freezing import TICKS, ticks
 
-LEASE_SECONDS = 4.0
+#: Little more than the time for freezing and killing, which is taken off its end.
+LEASE_SECONDS = 2.5
 #: Long enough for many ticks of something that runs.
 MOMENT_SECONDS = 0.5
 LEVELS_AND_WAYS = [
@@ -76,35 +79,54 @@ async def impatient(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         yield node
 
 
-async def until_frozen(node: RuntimeNode) -> None:
-    """Start a job that ticks, also in a process that left its session, and wait for its lease to end."""
-    deadline = node.renew_lease(LEASE_SECONDS)
-    await node.start(make_part(python(TICKS, interpreter=everybodys_python()), grace_seconds=20.0))
-    await until(lambda: all(ticks(node, 1, who) for who in ("parent", "child")))
+async def until_it_ticks(node: RuntimeNode) -> float:
+    """Start a job that ticks, also in a process that left its session; return when its lease ends.
+
+    However long it takes to start, a whole lease is left of it then.
+    """
+    return await node.start_leased(
+        make_part(python(TICKS, interpreter=everybodys_python()), grace_seconds=20.0),
+        LEASE_SECONDS,
+        lambda: all(ticks(node, 1, who) for who in ("parent", "child")),
+    )
+
+
+async def until_frozen(node: RuntimeNode) -> float:
+    """Have a job outlive its lease; return since when it stands still, by the clock of its ticks."""
+    deadline = await until_it_ticks(node)
     await until(lambda: node.runtime.is_frozen(1) or node.outcomes)
+    since = time.time()
     assert node.outcomes == {}
     assert boot_clock_seconds() < deadline
+    return since
 
 
-async def stands_still(node: RuntimeNode) -> None:
-    before = ticks(node, 1)
+async def stands_still(node: RuntimeNode, since: float) -> None:
+    """Wait a moment; what the job wrote before may still be on its way to the file."""
     await asyncio.sleep(MOMENT_SECONDS)
-    assert ticks(node, 1) == before
+    assert max(ticks(node, 1)) <= since
 
 
-async def goes_on(node: RuntimeNode) -> None:
-    for who in ("parent", "child"):
-        before = len(ticks(node, 1, who))
-        await until(lambda who=who, before=before: len(ticks(node, 1, who)) > before)
+async def goes_on(node: RuntimeNode, since: float, lease_seconds: float = 60.0) -> None:
+    """Have a new lease name it, and wait for it to tick again."""
+    await node.leased_until(
+        lease_seconds,
+        lambda: all(max(ticks(node, 1, who)) > since for who in ("parent", "child")),
+        1,
+    )
+
+
+def by_the_clock_of_ticks(deadline: float) -> float:
+    return time.time() + deadline - boot_clock_seconds()
 
 
 async def test_a_job_goes_on_where_it_was_when_the_server_still_names_it(node: RuntimeNode) -> None:
-    await until_frozen(node)
-    await stands_still(node)
-    await asyncio.sleep(SHORT_SECONDS - MOMENT_SECONDS)
+    since = await until_frozen(node)
+    await stands_still(node, since)
+    # For long enough to be worth a word.
+    await until(lambda: time.time() > since + SHORT_SECONDS)
     processes = set(node.alive(1))
-    node.renew_lease(60.0, 1)
-    await goes_on(node)
+    await goes_on(node, since)
     assert set(node.alive(1)) == processes
     assert not node.runtime.is_frozen(1)
     assert "[allotment] It stood still for " in node.text(1)
@@ -112,16 +134,15 @@ async def test_a_job_goes_on_where_it_was_when_the_server_still_names_it(node: R
 
 
 async def test_what_the_server_has_given_up_is_killed_where_it_stands(node: RuntimeNode) -> None:
-    await until_frozen(node)
+    since = await until_frozen(node)
     # The answer makes the node's lease longer, and does not name this attempt.
     node.renew_lease(60.0)
-    await stands_still(node)
-    before = ticks(node, 1)
+    await stands_still(node, since)
     node.runtime.stop(1, 20.0)
     assert (await node.end_of(1)).category == "stopped"
     assert node.alive(1) == []
     assert "asked" not in node.text(1)
-    assert ticks(node, 1) == before
+    assert max(ticks(node, 1)) <= since
 
 
 async def test_what_is_named_and_to_be_stopped_has_its_grace(node: RuntimeNode) -> None:
@@ -133,57 +154,49 @@ async def test_what_is_named_and_to_be_stopped_has_its_grace(node: RuntimeNode) 
 
 
 async def test_an_agent_that_comes_back_meanwhile_finds_it_as_it_stands(node: RuntimeNode) -> None:
-    await until_frozen(node)
+    since = await until_frozen(node)
     node.restart()
     assert node.runtime.is_frozen(1)
-    await stands_still(node)
-    node.renew_lease(60.0, 1)
-    await goes_on(node)
+    await stands_still(node, since)
+    await goes_on(node, since)
 
 
 async def test_it_goes_on_though_its_disk_was_full_when_it_was_frozen(node: RuntimeNode) -> None:
-    deadline = node.renew_lease(LEASE_SECONDS)
-    await node.start(make_part(python(TICKS, interpreter=everybodys_python()), grace_seconds=20.0))
-    await until(lambda: ticks(node, 1, "child"))
+    deadline = await until_it_ticks(node)
     # Nothing can be written where the shim writes first what it then puts in its place.
     refused = Path(f"{node.runtime.folder(1).frozen}.{node.status()['pid']}.new")
     refused.mkdir()
     await until(lambda: boot_clock_seconds() > deadline)
-    await stands_still(node)
+    await stands_still(node, since := time.time())
     assert not node.runtime.is_frozen(1)
     refused.rmdir()
     await until(lambda: node.runtime.is_frozen(1))
-    node.renew_lease(60.0, 1)
-    await goes_on(node)
+    await goes_on(node, since)
 
 
 async def test_it_can_stand_still_again_and_the_old_word_does_not_let_it_go_on(node: RuntimeNode) -> None:
-    await until_frozen(node)
-    node.renew_lease(3.0, 1)
-    await goes_on(node)
+    since = await until_frozen(node)
+    await goes_on(node, since, LEASE_SECONDS)
     await until(lambda: node.runtime.is_frozen(1) or node.outcomes)
-    await stands_still(node)
-    node.renew_lease(60.0, 1)
-    await goes_on(node)
+    await stands_still(node, since := time.time())
+    await goes_on(node, since)
 
 
 async def test_a_killed_shim_takes_what_stands_still_with_it(node: RuntimeNode) -> None:
-    await until_frozen(node)
-    before = ticks(node, 1)
+    since = await until_frozen(node)
     os.kill(node.status()["pid"], signal.SIGKILL)
     assert (await node.end_of(1)).category == "lost"
     assert node.alive(1) == []
-    assert ticks(node, 1) == before
+    assert max(ticks(node, 1)) <= since
 
 
 async def test_it_stands_still_for_so_long_and_no_longer(impatient: RuntimeNode) -> None:
-    await until_frozen(impatient)
-    before = ticks(impatient, 1)
+    since = await until_frozen(impatient)
     outcome = await impatient.end_of(1)
     assert (outcome.category, "lost contact" in outcome.message) == ("lost", True)
     assert impatient.alive(1) == []
     assert "asked" not in impatient.text(1)
-    assert ticks(impatient, 1) == before
+    assert max(ticks(impatient, 1)) <= since
 
 
 async def test_what_somebody_else_lets_go_on_is_stopped_again(node: RuntimeNode) -> None:
@@ -193,28 +206,25 @@ async def test_what_somebody_else_lets_go_on_is_stopped_again(node: RuntimeNode)
     await asyncio.sleep(LOOK_SECONDS)
     if not node.runtime.cgroups.folders:
         await until(lambda: all(map(is_stopped, node.alive(1))))
-    await stands_still(node)
+    await stands_still(node, time.time())
     assert node.outcomes == {}
 
 
 async def test_without_an_agent_it_may_save_its_work_and_is_dead_by_the_deadline(node: RuntimeNode) -> None:
-    deadline = node.renew_lease(LEASE_SECONDS)
-    await node.start(make_part(python(TICKS, interpreter=everybodys_python()), grace_seconds=20.0))
+    deadline = by_the_clock_of_ticks(await until_it_ticks(node))
     write_json(node.runtime.agent, {"pid": 2**22 + 1, "identity": "a process that ended"})
     assert (await node.end_of(1)).category == "lost"
-    assert boot_clock_seconds() <= deadline + MOMENT_SECONDS  # The end is told a moment after it.
+    assert max(ticks(node, 1)) <= deadline
     assert "asked\n" in node.text(1)
 
 
 async def test_one_that_is_being_stopped_is_not_frozen_but_dead_by_the_deadline(node: RuntimeNode) -> None:
-    deadline = node.renew_lease(LEASE_SECONDS)
-    await node.start(make_part(shell("trap '' TERM; echo up; while :; do sleep 0.1; done")))
-    await node.line("up")
-    (pid, *_) = node.alive(1)
+    part = make_part(shell("trap '' TERM; while :; do echo deaf $(date +%s.%N); sleep 0.05; done"))
+    leased = await node.start_leased(part, LEASE_SECONDS, lambda: "deaf" in node.text(1))
+    deadline = by_the_clock_of_ticks(leased)
     node.runtime.stop(1, 60.0)
-    await until(lambda: not is_alive(pid))
-    assert boot_clock_seconds() <= deadline
     assert (await node.end_of(1)).category == "stopped"
+    assert max(float(at) for at in re.findall(r"deaf (\S+)\n", node.text(1))) <= deadline
 
 
 async def test_what_an_earlier_version_wrote_down_is_stopped_with_its_grace(
@@ -229,6 +239,7 @@ async def test_what_an_earlier_version_wrote_down_is_stopped_with_its_grace(
     monkeypatch.setattr(runtime, "write_json", without_freezing)
     node.runtime.start(make_part(python(TICKS, interpreter=everybodys_python())))
     monkeypatch.undo()
+    await node.leased_until(LEASE_SECONDS, lambda: ticks(node, 1))
     assert (await node.end_of(1)).category == "lost"
     assert "asked\n" in node.text(1)
 

@@ -21,6 +21,7 @@ def built(settings, tmp_path: Path) -> Path:
     (tmp_path / "assets" / "index-BkQ3x_8Z.js").write_text("export {}")
     settings.FRONTEND_DIST = tmp_path
     settings.STATICFILES_DIRS = [tmp_path]
+    settings.WHITENOISE_AUTOREFRESH = False  # As in an installation.
     return tmp_path
 
 

@@ -23,7 +23,7 @@ NODES = ("n1", "n2")
 GPUS = 4
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
 #: Only a failing test waits so long; a busy machine may need some of it.
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 LOOK_SECONDS = 0.02
 #: major 1, minor 3: /dev/null.
 NULL_DEVICE = os.makedev(1, 3)

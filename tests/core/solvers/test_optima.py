@@ -19,7 +19,7 @@ from scheduler.core.solvers.solution import Solution
 from scheduler.core.solvers.solving import OBJECTIVES, solve
 from tests.core.solvers import optimality
 from tests.core.solvers.exact import Exact, exact
-from tests.core.solvers.instances import large_instance, random_instance
+from tests.core.solvers.instances import FLAVOURS, large_instance, random_instance
 from tests.core.solvers.optimality import Case
 
 #: Aware, agnostic and with pairs in turn.
@@ -65,7 +65,8 @@ def check_shares(case: Case) -> None:
 
 @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
 def test_is_the_optimum(objective: str) -> None:
-    getattr(optimality, objective)(cases(objective, range(201)))
+    """On instances of every flavour in every mode, three of each."""
+    getattr(optimality, objective)(cases(objective, range(3 * len(FLAVOURS) * len(MODES))))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_a_height_worth_too_little_is_noticed(objective: str, monkeypatch: pytes
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(1000, 5000, 500))
+@pytest.mark.parametrize("start", range(0, 5000, 500))
 @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
 def test_is_the_optimum_on_many_more(objective: str, start: int) -> None:
     getattr(optimality, objective)(cases(objective, range(start, start + 500), jobs=6))
