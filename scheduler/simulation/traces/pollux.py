@@ -22,7 +22,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 
+from scheduler.core.goodput.fit import Measurement
 from scheduler.core.model import wording
 from scheduler.simulation.errors import Problem, TraceError
 from scheduler.simulation.traces.fields import BadField, count, named, positive, seconds, shown
@@ -145,7 +147,7 @@ def read(source: Source) -> None:
         if application not in profiles:
             if not (folder / application).is_dir() or application not in _EPOCHS:
                 raise BadField("application", f"{shown(kind)} has no profile; there are {_listed(folder)}")
-            profiles[application] = _read_profile(folder / application)
+            profiles[application] = read_profile(folder / application)
         gpus = count("num_replicas", replicas, "replicas")
         return TracedJob(
             seconds("time", time),
@@ -161,7 +163,31 @@ def _listed(folder: Path) -> str:
     return wording.listed(sorted(path.name for path in folder.iterdir() if path.name in _EPOCHS), 20)
 
 
-def _read_profile(folder: Path) -> Profile:
+def read_measurements(folder: Path) -> list[Measurement]:
+    """Return every measured iteration of an application; placements on as many nodes are one, their mean."""
+    steps: dict[tuple[int, int, float], list[Step]] = {}
+    for row, line in _rows(folder / "placements.csv"):
+        step, digits = _step(folder / "placements.csv", line, row), row["placement"] or ""
+        steps.setdefault((len(digits), sum(map(int, digits)), step.batch_per_gpu), []).append(step)
+    for row, line in _rows(folder / "scalability.csv"):
+        step = _step(folder / "scalability.csv", line, row)
+        nodes, replicas = int(row["num_nodes"] or 0), int(row["num_replicas"] or 0)
+        steps.setdefault((nodes, replicas, step.batch_per_gpu), []).append(step)
+    return [
+        Measurement(
+            nodes=nodes,
+            replicas=replicas,
+            local_batch=int(batch),
+            accumulation=0,
+            gradient_seconds=mean(step.step_seconds - step.sync_seconds for step in found),
+            iteration_seconds=mean(step.step_seconds for step in found),
+        )
+        for (nodes, replicas, batch), found in sorted(steps.items())
+    ]
+
+
+def read_profile(folder: Path) -> Profile:
+    """Return what was measured of the application that the folder is named after; raise TraceError."""
     steps: dict[tuple[int, int], list[Step]] = {}
     for row, line in _rows(folder / "placements.csv"):
         digits = row["placement"] or ""

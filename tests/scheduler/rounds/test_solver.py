@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from scheduler.core.building_blocks.computing import Overrun, of_view
+from scheduler.core.goodput.fit import Measurement, fit
 from scheduler.core.model.errors import InvalidTransition
 from scheduler.core.model.lifecycle import JobEvent, JobState, job_step
 from scheduler.core.solvers.checking import checked_instance
@@ -49,6 +50,11 @@ def is_gone(process: int) -> bool:
         return psutil.Process(process).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def test_what_a_fit_takes_and_returns_is_handed_over(solver: Solver) -> None:
+    measured = [Measurement(1, replicas, 8, 0, 0.1, 0.1 * replicas) for replicas in (1, 2, 3)]
+    assert solver.run(within(10), fit, measured) == fit(measured)
 
 
 def test_the_answer_is_the_one_that_is_computed_here(solver: Solver) -> None:

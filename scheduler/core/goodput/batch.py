@@ -1,0 +1,229 @@
+"""What a batch is worth, and the best one for an allocation (Pollux, OSDI'21, section 3).
+
+The larger the batch, the less each sample in it advances training. With the squared norm sqr of the gradient
+and its variance var at the initial batch M0, φ = M0·var/sqr is the gradient noise scale, and
+
+    efficiency(M) = (φ + M0) / (φ + M)      1 at M0, then falling
+    goodput = throughput · efficiency       samples per second, in samples at the initial batch
+
+For an allocation 50 batches are tried, from the smallest that is allowed to the largest, each larger than the
+one before by the same factor; each is divided into as few gradients as fit. One rule is stricter than in the
+published code: where equal parts have to be rounded up, the batch is still no larger than allowed. Where none
+of them can be, as when the batch must not change, the smallest batch is divided into more and more gradients,
+64 ways. What then is impossible has goodput 0: a batch of 128 on three GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler.core.goodput.throughput import (
+    Floats,
+    GoodputError,
+    Ints,
+    Numbers,
+    Parameters,
+    iteration_seconds,
+    throughput,
+)
+
+#: Batches that are tried for an allocation.
+_BATCHES = 50
+#: Ways to divide a batch that hardly may change.
+_DIVISIONS = 64
+#: What is less than this beyond a whole number is that number.
+_ROUNDING = 1e-8
+#: Allocations looked at together: so many fit into the processor's cache.
+_TOGETHER = 1024
+
+
+class Noise(NamedTuple):
+    """Squared norm and variance of the gradient at the initial batch, in one unit; below 0 counts as 0."""
+
+    squared_norm: float
+    variance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Batches that a job may have: whole ones, from the initial one on; those of one gradient of a GPU."""
+
+    initial_batch: int
+    max_batch: int
+    min_local_batch: int = 1
+    max_local_batch: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.initial_batch <= self.max_batch:
+            raise GoodputError(
+                f"max_batch: {self.max_batch} with an initial batch of {self.initial_batch}; "
+                "it must be at least that, and that at least 1"
+            )
+        if not 1 <= self.min_local_batch <= self.max_local_batch:
+            raise GoodputError(
+                f"max_local_batch: {self.max_local_batch} with at least {self.min_local_batch}; "
+                "it must be at least that, and that at least 1"
+            )
+
+
+def efficiency(noise: Noise | tuple[Floats, Floats], initial_batch: Numbers, batch: Numbers) -> Numbers:
+    """Return what a sample is worth in such a batch, in samples at the initial one: above 0, at most 1."""
+    sqr, var = (np.maximum(estimate, 0.0) for estimate in noise)
+    # Where gradients are too small to be told from nothing, an iteration is an iteration.
+    sqr = np.where(sqr + var > 0, sqr, 1.0)
+    return (var + sqr) / (var + sqr * (np.asarray(batch) / initial_batch))
+
+
+class Best(NamedTuple):
+    """The best batch for allocations: arrays of one shape. Where none is possible all three are 0."""
+
+    goodput: Floats
+    local_batch: Ints
+    accumulation: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class GoodputModel:
+    """How a job's progress follows from its GPUs: speed, noise, and the batches that it may have."""
+
+    parameters: Parameters
+    noise: Noise
+    limits: Limits
+
+    def __post_init__(self) -> None:
+        for name, values in (("parameters", self.parameters), ("noise", self.noise)):
+            if not np.isfinite(values).all():
+                raise GoodputError(f"{name}: {tuple(values)}; they must be finite numbers")
+
+    def goodput(
+        self, nodes: Numbers, replicas: Numbers, local_batch: Numbers, accumulation: Numbers
+    ) -> Numbers:
+        """Return samples per second, in samples at the initial batch; no batch may be smaller than that."""
+        batch = np.asarray(replicas) * local_batch * (np.asarray(accumulation) + 1)
+        speed = throughput(self.parameters, nodes, replicas, local_batch, accumulation)
+        return speed * efficiency(self.noise, self.limits.initial_batch, batch)
+
+    def best(self, nodes: Numbers, replicas: Numbers) -> Best:
+        """Return the best batch for each allocation, of the shape that the arguments have together."""
+        nodes, replicas = np.broadcast_arrays(nodes, replicas)
+        flat = best_batches([self], np.zeros(nodes.size, dtype=np.int64), nodes.ravel(), replicas.ravel())
+        return Best(*(values.reshape(nodes.shape) for values in flat))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Allocations and whose they are, as columns: n × 1, to stand beside n × batches."""
+
+    theta: Floats
+    noise: tuple[Floats, Floats]
+    initial: Floats
+    largest: Floats
+    min_local: Floats
+    max_local: Floats
+    nodes: Floats
+    replicas: Floats
+
+    def part(self, rows: slice | Ints) -> _Asked:
+        sqr, var = self.noise
+        return _Asked(
+            self.theta[:, rows],
+            (sqr[rows], var[rows]),
+            self.initial[rows],
+            self.largest[rows],
+            self.min_local[rows],
+            self.max_local[rows],
+            self.nodes[rows],
+            self.replicas[rows],
+        )
+
+
+def best_batches(models: Sequence[GoodputModel], job: Ints, nodes: Ints, replicas: Ints) -> Best:
+    """Return the best batch for each allocation: of `job[i]`, by its place in `models`, on so many nodes and
+    replicas; raise GoodputError where there are fewer replicas than nodes."""
+    if not np.all((nodes >= 1) & (replicas >= nodes)):
+        raise GoodputError("nodes: each allocation must have at least one, and as many replicas or more")
+    found = Best(np.zeros(job.size), np.zeros(job.size, dtype=np.int64), np.zeros(job.size, dtype=np.int64))
+    if not job.size:
+        return found
+    asked = _columns(models, job, nodes, replicas)
+    for begin in range(0, job.size, _TOGETHER):
+        rows = slice(begin, begin + _TOGETHER)
+        for all_of_them, some in zip(found, _best_of(asked.part(rows)), strict=True):
+            all_of_them[rows] = some
+    return found
+
+
+def _columns(models: Sequence[GoodputModel], job: Ints, nodes: Ints, replicas: Ints) -> _Asked:
+    theta = np.array([model.parameters for model in models]).T[:, job, None]
+    sqr, var = np.array([model.noise for model in models]).T[:, job, None]
+    limits = [
+        (each.initial_batch, each.max_batch, each.min_local_batch, each.max_local_batch)
+        for each in (model.limits for model in models)
+    ]
+    initial, largest, min_local, max_local = np.array(limits, dtype=np.float64).T[:, job, None]
+    return _Asked(
+        theta,
+        (sqr, var),
+        initial,
+        largest,
+        min_local,
+        max_local,
+        nodes[:, None].astype(np.float64),
+        replicas[:, None].astype(np.float64),
+    )
+
+
+def _best_of(asked: _Asked) -> Best:
+    best = _choose(asked, *_growing(asked))
+    narrow = np.flatnonzero(best.goodput == 0)
+    if narrow.size:
+        some = asked.part(narrow)
+        for all_of_them, found in zip(best, _choose(some, *_dividing(some)), strict=True):
+            all_of_them[narrow] = found
+    return best
+
+
+def _growing(asked: _Asked) -> tuple[Floats, Floats]:
+    """Return per-GPU batch and accumulation of batches of growing size."""
+    smallest: Floats = np.maximum(asked.initial, asked.min_local * asked.replicas)
+    factor = np.maximum(asked.largest / smallest, 1.0)
+    local = smallest * factor ** np.linspace(0.0, 1.0, _BATCHES) / asked.replicas
+    gradients: Floats = np.maximum(np.ceil(local / asked.max_local - _ROUNDING), 1.0)
+    # One gradient alone does not tell the noise, so that a larger batch on one GPU takes two or more.
+    alone = (asked.replicas == 1) & (local > asked.initial + _ROUNDING)
+    gradients = np.where(alone, np.maximum(gradients, 2.0), gradients)
+    rounded_up = np.ceil(local / gradients - _ROUNDING)
+    local_batch: Floats = np.minimum(rounded_up, asked.largest // (asked.replicas * gradients))
+    return local_batch, gradients - 1.0
+
+
+def _dividing(asked: _Asked) -> tuple[Floats, Floats]:
+    """Return the same for the smallest batches that so many gradients make, the limits being narrow."""
+    local = np.maximum(asked.initial / asked.replicas, asked.min_local)
+    gradients: Floats = np.ceil(local / asked.max_local - _ROUNDING) + np.arange(_DIVISIONS)
+    smallest = np.ceil(asked.initial / (asked.replicas * gradients))
+    local_batch: Floats = np.maximum(smallest, asked.min_local)
+    larger_alone = (asked.replicas == 1) & (gradients == 1) & (local_batch > asked.initial)
+    local_batch[larger_alone] = 0.0
+    return local_batch, gradients - 1.0
+
+
+def _choose(asked: _Asked, local_batch: Floats, accumulation: Floats) -> Best:
+    """Return the best of n × c batches for each allocation, the smallest of those that are as good."""
+    batch = asked.replicas * local_batch * (accumulation + 1.0)
+    possible = (asked.initial <= batch) & (batch <= asked.largest)
+    possible &= (asked.min_local <= local_batch) & (local_batch <= asked.max_local)
+    seconds = iteration_seconds(asked.theta, asked.nodes, asked.replicas, local_batch, accumulation)
+    worth = efficiency(asked.noise, asked.initial, np.maximum(batch, asked.initial))
+    goodput = np.where(possible, batch / seconds * worth, 0.0)
+    rows, chosen = np.arange(len(goodput)), goodput.argmax(axis=1)
+    found = goodput[rows, chosen]
+    return Best(
+        found,
+        np.where(found > 0, local_batch[rows, chosen], 0).astype(np.int64),
+        np.where(found > 0, accumulation[rows, chosen], 0).astype(np.int64),
+    )

@@ -1,0 +1,234 @@
+"""The seven parameters of a job from what was measured of it (Pollux, OSDI'21, section 4.1).
+
+They minimise the root of the mean squared difference of logarithms (RMSLE) between predicted and measured
+gradient times, plus the same of iterations, plus
+
+    0.001·(γ-1)² + 0.01·((β_n/α_n)² + (β_r/α_r)²)
+
+Of what nothing was measured the job is believed to be as good as can be, so that somebody tries it:
+
+- synchronising, over nodes or on one, costs nothing until it was seen with two replicas, and nothing for each
+  further replica until it was seen with three; over nodes it costs at least 1.1 times what it does on one;
+- with a single per-GPU batch half the gradient's time is taken for constant (α_c);
+- a job may therefore have at most twice the replicas that it ever had (`most_replicas`).
+
+The published code starts L-BFGS-B at one point in seconds, with the roots as they are. These have no slope
+where the fit is perfect, and synchronising that computing hides has none either, so that it stops early. Here
+the search is in units of what was measured, starts where synchronising shows, and has the roots rounded off,
+less and less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from scheduler.core.goodput.throughput import (
+    FULL_OVERLAP,
+    LEAST_SECONDS,
+    NO_OVERLAP,
+    Floats,
+    GoodputError,
+    Parameters,
+    iteration_seconds,
+)
+
+Flags = NDArray[np.bool_]
+
+#: What a larger overlap, and replicas beyond the second, have to explain before they are believed in.
+_OVERLAP_WEIGHT, _REPLICAS_WEIGHT = 1e-3, 1e-2
+#: By how much more replicas on several nodes synchronise than on one, as long as nobody has tried.
+_OVER_NODES = 1.1
+#: How the roots are rounded off, one after the other.
+_ROUNDINGS = (1e-1, 1e-3, 1e-5)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Mean times of one way in which a job ran; each counts once in a fit."""
+
+    nodes: int
+    replicas: int
+    #: Samples of one gradient of one replica.
+    local_batch: int
+    #: Gradients added up before the one that synchronises.
+    accumulation: int
+    #: Of one gradient, without synchronising.
+    gradient_seconds: float
+    #: Of a whole iteration: gradients, synchronising, update.
+    iteration_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Measurements, an array for each of their fields."""
+
+    nodes: Floats
+    replicas: Floats
+    local_batch: Floats
+    accumulation: Floats
+    gradient: Floats
+    iteration: Floats
+
+    @property
+    def over_nodes(self) -> Flags:
+        found: Flags = (self.replicas > 1) & (self.nodes > 1)
+        return found
+
+    @property
+    def on_node(self) -> Flags:
+        found: Flags = (self.replicas > 1) & (self.nodes == 1)
+        return found
+
+
+def fit(measurements: Sequence[Measurement]) -> Parameters:
+    """Return the parameters that explain the measurements best; raise GoodputError for what cannot be.
+
+    The same measurements give the same parameters. It takes some hundredths of a second: many at once are for
+    a process that can be ended (`building_blocks.computing`).
+    """
+    seen = _checked(measurements)
+    units = np.array([seen.gradient.mean(), seen.gradient.mean() / seen.local_batch.mean()])
+    point, least, free = _start(seen, units)
+    most = np.where(np.arange(7) == 6, FULL_OVERLAP, np.inf)
+    bounds = list(zip(least[free], most[free], strict=True))
+    for rounding in _ROUNDINGS:
+        found = minimize(
+            _objective,
+            point[free],
+            args=(point.copy(), free, units, rounding, seen),
+            jac=True,
+            bounds=bounds,
+            method="L-BFGS-B",
+            options={"maxiter": 1000, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-9},
+        )
+        point[free] = found.x
+    theta = np.maximum(_parameters(point, units), LEAST_SECONDS)
+    if not seen.over_nodes.any():
+        theta[2:4] = np.maximum(theta[2:4], _OVER_NODES * theta[4:6])
+    return Parameters(*theta.tolist())
+
+
+def log_error(parameters: Parameters, measurements: Sequence[Measurement]) -> float:
+    """Return the RMSLE of predicted iterations: 0.1 is a tenth more or less, typically."""
+    seen = _checked(measurements)
+    predicted = iteration_seconds(parameters, seen.nodes, seen.replicas, seen.local_batch, seen.accumulation)
+    return math.sqrt(((np.log(predicted) - np.log(seen.iteration)) ** 2).mean())
+
+
+def most_replicas(measurements: Sequence[Measurement]) -> int:
+    """Return how many replicas a job may have: twice as many as it had, one where it never ran."""
+    return 2 * max((measurement.replicas for measurement in measurements), default=0) or 1
+
+
+def _checked(measurements: Sequence[Measurement]) -> _Columns:
+    if not measurements:
+        raise GoodputError("measurements: there are none, and a fit needs at least one")
+    for number, measured in enumerate(measurements):
+        wrong = _problem(measured)
+        if wrong:
+            raise GoodputError(f"measurements[{number}].{wrong}")
+    columns = np.array([astuple(measured) for measured in measurements], dtype=np.float64).T
+    return _Columns(*columns)
+
+
+def _problem(measured: Measurement) -> str | None:
+    """Return which field is wrong, how, and what would be right."""
+    if not 1 <= measured.nodes <= measured.replicas:
+        return f"nodes: {measured.nodes} with {measured.replicas} replicas; it must be from 1 to their number"
+    if measured.local_batch < 1:
+        return f"local_batch: {measured.local_batch}; it must be at least 1"
+    if measured.accumulation < 0:
+        return f"accumulation: {measured.accumulation}; it must not be negative"
+    for field in ("gradient_seconds", "iteration_seconds"):
+        seconds = getattr(measured, field)
+        if not LEAST_SECONDS <= seconds < math.inf:
+            return f"{field}: {seconds}; it must be a number of seconds, at least {LEAST_SECONDS:g}"
+    return None
+
+
+def _start(seen: _Columns, units: Floats) -> tuple[Floats, Floats, Flags]:
+    """Return where the search starts, the least that each may be, and which of the seven are searched for.
+
+    A point holds α_c and β_c in units, then ln α and β/α over nodes and on one node, then γ.
+    """
+    lowest = math.log(LEAST_SECONDS)
+    least = np.array([*LEAST_SECONDS / units, lowest, 0.0, lowest, 0.0, NO_OVERLAP])
+    point = np.array([0.5, 0.5, lowest, 0.0, lowest, 0.0, NO_OVERLAP])
+    free = np.ones(7, dtype=np.bool_)
+    free[0] = np.unique(seen.local_batch).size > 1
+    for place, link in ((2, seen.over_nodes), (4, seen.on_node)):
+        free[place], free[place + 1] = link.any(), (link & (seen.replicas > 2)).any()
+        if free[place]:
+            point[place] = math.log(0.5 * seen.iteration[link].mean())
+        if free[place + 1]:
+            point[place + 1] = 0.1
+    free[6] = free[2] or free[4]
+    return point, least, free
+
+
+def _parameters(point: Floats, units: Floats) -> Floats:
+    over_nodes, on_node = np.exp(point[[2, 4]])
+    return np.array(
+        [*point[:2] * units, over_nodes, over_nodes * point[3], on_node, on_node * point[5], point[6]]
+    )
+
+
+def _objective(
+    values: Floats,
+    point: Floats,
+    free: Flags,
+    units: Floats,
+    rounding: float,
+    seen: _Columns,
+) -> tuple[float, Floats]:
+    """Return what is minimised and its slope in those that are searched for."""
+    point[free] = values
+    alpha, beta, over_nodes, over_nodes_each, on_node, on_node_each, overlap = _parameters(point, units)
+    further = np.maximum(seen.replicas - 2, 0)
+    gradient = alpha + beta * seen.local_batch
+    synchronisation = np.where(
+        seen.over_nodes,
+        over_nodes + over_nodes_each * further,
+        np.where(seen.on_node, on_node + on_node_each * further, LEAST_SECONDS),
+    )
+    log_gradient, log_sync = np.log(gradient), np.log(synchronisation)
+    # ln T_step, and the part of the gradient in it: its slope by ln T_grad.
+    shorter = np.exp(-overlap * np.abs(log_gradient - log_sync))
+    log_step = np.maximum(log_gradient, log_sync) + np.log1p(shorter) / overlap
+    part = np.where(log_gradient >= log_sync, 1.0, shorter) / (1.0 + shorter)
+    step = np.exp(log_step)
+    iteration = seen.accumulation * gradient + step
+    # The part of the last gradient in the iteration.
+    last = step / iteration
+    error, by_gradient = _rounded_root(log_gradient - np.log(seen.gradient), rounding)
+    error_of_iterations, by_iteration = _rounded_root(np.log(iteration) - np.log(seen.iteration), rounding)
+    by_gradient = (by_gradient + by_iteration * (1.0 - last + last * part)) / gradient
+    by_sync = by_iteration * last * (1.0 - part)
+    by_overlap = by_iteration * last * (part * log_gradient + (1.0 - part) * log_sync - log_step) / overlap
+    slope = np.array(
+        [
+            by_gradient.sum() * units[0],
+            (by_gradient * seen.local_batch).sum() * units[1],
+            by_sync[seen.over_nodes].sum(),
+            (by_sync * further / (1.0 + point[3] * further))[seen.over_nodes].sum()
+            + 2 * _REPLICAS_WEIGHT * point[3],
+            by_sync[seen.on_node].sum(),
+            (by_sync * further / (1.0 + point[5] * further))[seen.on_node].sum()
+            + 2 * _REPLICAS_WEIGHT * point[5],
+            by_overlap.sum() + 2 * _OVERLAP_WEIGHT * (overlap - 1),
+        ]
+    )
+    penalty = _OVERLAP_WEIGHT * (overlap - 1) ** 2 + _REPLICAS_WEIGHT * (point[3] ** 2 + point[5] ** 2)
+    return error + error_of_iterations + penalty, slope[free]
+
+
+def _rounded_root(differences: Floats, rounding: float) -> tuple[float, Floats]:
+    """Return the root of the mean square and its slope in each difference; at 0 it is smooth."""
+    root = math.sqrt((differences**2).mean() + rounding**2)
+    return root, differences / (differences.size * root)

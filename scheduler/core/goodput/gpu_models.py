@@ -1,0 +1,73 @@
+"""The parameters of a job on each GPU model (Sia, SOSP'23): fitted where it ran, else projected.
+
+A job that has run with several replicas on a model has parameters of its own there. Until then:
+
+- it ran with one replica there: computing is as measured, and synchronising takes as many times as long as on
+  the model where it ran with the most replicas, as computing the same per-GPU batches does. So the throughput
+  of N replicas is that model's throughput of N, times the ratio of what one replica does on each;
+- it ran with several replicas nowhere: as it was measured, and any number of replicas is believed to be as
+  many times as fast (`fit`);
+- it never ran there: everything takes as many times as long as `relative_speed` says, a ratio that was
+  measured or declared in some other way; without such a ratio nothing is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.core.goodput.fit import Measurement, fit
+from scheduler.core.goodput.throughput import GoodputError, Parameters, gradient_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class OnGpuModel:
+    """Parameters of a job on a GPU model. `projected_from`: whose they are in part; empty: its own."""
+
+    parameters: Parameters
+    projected_from: str = ""
+
+
+def fit_gpu_models(
+    measurements: Mapping[str, Sequence[Measurement]], relative_speed: Mapping[str, float] | None = None
+) -> dict[str, OnGpuModel]:
+    """Return parameters by GPU model, of each that something was measured on or that a speed is known of.
+
+    `relative_speed`: how fast the job is on each model, in one unit. Raises GoodputError where that is not
+    above 0.
+    """
+    speeds = relative_speed or {}
+    for model, speed in speeds.items():
+        if not 0 < speed < math.inf:
+            raise GoodputError(f"relative_speed[{model}]: {speed}; it must be a number above 0")
+    ran = {model: rows for model, rows in sorted(measurements.items()) if rows}
+    fitted = {model: fit(rows) for model, rows in ran.items()}
+    found = {model: OnGpuModel(parameters) for model, parameters in fitted.items()}
+    if not ran:
+        return found
+    # Where synchronising is known best; of several the one that was measured in more ways.
+    known_best = max(ran, key=lambda model: (_most(ran[model]), len(ran[model]), model))
+    for model, rows in ran.items():
+        if _most(rows) == 1 and _most(ran[known_best]) > 1:
+            own, other = fitted[model], fitted[known_best]
+            longer = other.times(_ratio(own, other, rows))
+            found[model] = OnGpuModel(Parameters._make(own[:2] + longer[2:]), known_best)
+    for model in sorted(speeds.keys() - ran.keys()):
+        if known_best in speeds:
+            parameters = fitted[known_best].times(speeds[known_best] / speeds[model])
+            found[model] = OnGpuModel(parameters, known_best)
+    return found
+
+
+def _most(rows: Sequence[Measurement]) -> int:
+    return max(measured.replicas for measured in rows)
+
+
+def _ratio(own: Parameters, other: Parameters, rows: Sequence[Measurement]) -> float:
+    """Return how many times as long computing takes, by the per-GPU batches that were measured."""
+    ratios = [
+        gradient_seconds(own, measured.local_batch) / gradient_seconds(other, measured.local_batch)
+        for measured in rows
+    ]
+    return math.exp(math.fsum(map(math.log, ratios)) / len(ratios))

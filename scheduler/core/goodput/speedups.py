@@ -1,0 +1,78 @@
+"""How many times as fast as on one GPU each of many jobs makes progress, computed once for each allocation.
+
+Goodput depends on how many GPUs a job has and on whether they are on one node or on several: there is no more
+to remember. A search asks about the same few allocations again and again, for thousands of candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from scheduler.core.goodput.batch import GoodputModel, best_batches
+from scheduler.core.goodput.throughput import Floats, GoodputError, Ints, Numbers
+
+
+class Speedups:
+    """Speedups of jobs, by their place in `models`; None is a job of which nothing was measured.
+
+    `most_replicas`: about how many at most a job may be asked, by its place. A job that cannot run on one GPU
+    is compared with the fewest that it can run on, on one node: with these its speedup is their number. A job
+    of which nothing was measured is believed to be as many times as fast as it has GPUs.
+    """
+
+    def __init__(self, models: Sequence[GoodputModel | None], most_replicas: Sequence[int]) -> None:
+        if len(models) != len(most_replicas) or min(most_replicas, default=1) < 1:
+            raise GoodputError("most_replicas: it must be a number for each model, at least 1")
+        known = [job for job, model in enumerate(models) if model is not None]
+        self._models = [model for model in models if model is not None]
+        #: Place of a job among those whose model is known.
+        self._place = np.zeros(len(models), dtype=np.int64)
+        self._place[known] = np.arange(len(known))
+        self._most = np.array(most_replicas, dtype=np.int64)
+        # Job after job, on one node and on several, by replicas; what was not computed yet is no number.
+        widths = 2 * (self._most + 1)
+        self._begin = np.cumsum(widths) - widths
+        self._memory = np.full(int(widths.sum()), np.nan)
+        jobs = np.arange(len(models))
+        for nodes in (1, 2):
+            self._memory[self._at(jobs, nodes, 0)] = 0.0
+        for job in set(range(len(models))).difference(known):
+            most = int(self._most[job])
+            for nodes in (1, 2):
+                self._memory[self._at(job, nodes, np.arange(most + 1))] = np.arange(most + 1)
+        self._goodput_of_one = np.ones(len(models))
+        self._measure(np.array(known, dtype=np.int64))
+
+    def __call__(self, job: Numbers, nodes: Numbers, replicas: Numbers) -> Floats:
+        """Return speedups, of the shape that the arguments have together; with no replicas 0."""
+        job, nodes, replicas = np.broadcast_arrays(job, nodes, replicas)
+        if np.any((replicas < 0) | (replicas > self._most[job])):
+            raise GoodputError("replicas: a job must have none, or as many as `most_replicas` allows")
+        at = self._at(job, nodes, replicas)
+        unknown = np.isnan(self._memory[at])
+        if unknown.any():
+            missing, first = np.unique(at[unknown], return_index=True)
+            who, where, count = (each[unknown][first] for each in (job, nodes, replicas))
+            self._memory[missing] = self._goodput(who, where, count) / self._goodput_of_one[who]
+        found: Floats = self._memory[at]
+        return found
+
+    def _at(self, job: Numbers, nodes: Numbers, replicas: Numbers) -> Ints:
+        """Return where in the memory an allocation is."""
+        at: Ints = self._begin[job] + np.where(np.greater(nodes, 1), self._most[job] + 1, 0) + replicas
+        return at
+
+    def _goodput(self, job: Ints, nodes: Ints, replicas: Ints) -> Floats:
+        return best_batches(self._models, self._place[job], nodes, replicas).goodput
+
+    def _measure(self, known: Ints) -> None:
+        """Find out what each job whose model is known does with one GPU, or as a part of the fewest."""
+        self._goodput_of_one[known] = self._goodput(known, np.ones_like(known), np.ones_like(known))
+        for job in known[self._goodput_of_one[known] == 0]:
+            counts = np.arange(1, self._most[job] + 1)
+            goodput = self._goodput(np.full_like(counts, job), np.ones_like(counts), counts)
+            fewest = int((goodput > 0).argmax())
+            # Where it runs on no number of them every speedup is 0, by any measure.
+            self._goodput_of_one[job] = goodput[fewest] / counts[fewest] or 1.0
