@@ -31,10 +31,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
 from controlplane.embedded import ports
-from nodeagent.client import Client, Refused, Unreachable, stay_awake
+from nodeagent.client import Client, Refusal, Unreachable, stay_awake
 from nodeagent.configuration import InventoryConfiguration, SimulatedGpu
 from nodeagent.devices.inventory import Load, SimulatedDevices
-from nodeagent.messages import PROTOCOL, Desired, Inventory, PartReport, Report
+from nodeagent.messages import PROTOCOL, DesiredState, Inventory, PartReport, Report
 from tests.e2e.installation import Installation
 
 GPUS = 8
@@ -52,7 +52,7 @@ class SimulatedAgent:
     client: Client
     seconds: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    desired: Desired | None = None
+    desired: DesiredState | None = None
 
     def __post_init__(self) -> None:
         gpus = tuple(SimulatedGpu(index=index, memory_bytes=MEMORY_BYTES) for index in range(GPUS))
@@ -94,7 +94,7 @@ class SimulatedAgent:
         began = time.perf_counter()
         try:
             answer = await self.client.sync(message)
-        except (Unreachable, Refused) as error:
+        except (Unreachable, Refusal) as error:
             self.errors.append(str(error)[:200])
             await asyncio.sleep(random.random())
             return

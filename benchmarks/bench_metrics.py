@@ -71,9 +71,9 @@ async def measure_sampling(folder: Path, jobs: int) -> None:
     node = RuntimeNode(folder, sandbox="off", users=None)
     parts = []
     for attempt in range(1, jobs + 1):
-        wish = make_part(shell("sleep 600 & sleep 600", gpu_indexes=(attempt % 4,)), attempt=attempt)
-        await node.start(wish)
-        parts.append(Part(wish=wish, phase=Phase.RUNNING))
+        desired = make_part(shell("sleep 600 & sleep 600", gpu_indexes=(attempt % 4,)), attempt=attempt)
+        await node.start(desired)
+        parts.append(Part(desired=desired, phase=Phase.RUNNING))
     for has_groups in (True, False):
         if has_groups and not node.runtime.cgroups.folders:
             continue

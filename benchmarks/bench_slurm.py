@@ -23,9 +23,9 @@ from machine import describe_machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from nodeagent.batch.polling import BatchPoller
 from nodeagent.batch.runtime import BatchRuntime
 from nodeagent.batch.slurm import SlurmSystem
-from nodeagent.batch.watch import BatchWatch
 from nodeagent.configuration import Slurm
 from nodeagent.executor import Executor
 from nodeagent.machine import AttemptExited, AttemptPrepared, AttemptStarted, Event
@@ -61,10 +61,10 @@ class Node:
 
     async def run(self, attempt: int) -> tuple[float, ...]:
         """Return how long each of STEPS took, in seconds."""
-        wish = make_part(shell("exec sleep 600"), attempt=attempt)
+        desired = make_part(shell("exec sleep 600"), attempt=attempt)
         return (
-            await self.seconds(AttemptPrepared, attempt, lambda: self.runtime.prepare(wish)),
-            await self.seconds(AttemptStarted, attempt, lambda: self.runtime.start(wish)),
+            await self.seconds(AttemptPrepared, attempt, lambda: self.runtime.prepare(desired)),
+            await self.seconds(AttemptStarted, attempt, lambda: self.runtime.start(desired)),
             await self.seconds(AttemptExited, attempt, lambda: self.runtime.stop(attempt, 5.0)),
         )
 
@@ -81,9 +81,9 @@ class Node:
 async def measure(folder: Path, cluster: SlurmCluster, runs: int) -> None:
     configuration = Slurm(partition="gpu", nodes=dict.fromkeys(NODES, ""), gpu_memory_bytes=GPU_BYTES)
     system = SlurmSystem(configuration)
-    watch = BatchWatch(system, await system.nodes(), configuration.every_seconds)
-    asking = asyncio.create_task(watch.keep_asking())
-    through = Node(folder / "slurm", partial(BatchRuntime, watch=watch))
+    poller = BatchPoller(system, await system.nodes(), configuration.every_seconds)
+    asking = asyncio.create_task(poller.keep_asking())
+    through = Node(folder / "slurm", partial(BatchRuntime, poller=poller))
     directly = Node(folder / "directly", ProcessRuntime)
     taken: dict[str, list[tuple[float, ...]]] = {"through Slurm": [], "directly": []}
     alone = []

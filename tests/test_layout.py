@@ -56,6 +56,19 @@ GONE = {
         "deed": "mutation",
         "put_off": "gc_paused",
     },
+    "platform/nodeagent": {
+        "BatchWatch": "BatchPoller",
+        "Desired": "DesiredState",
+        "DiskWatch": "DiskMeter",
+        "Reached": "Endpoint",
+        "Refused": "Refusal",
+        "Watch": "CheckState",
+        "is_wanted": "is_desired",
+        "promise": "reserve",
+        "told": "known",
+        "wanted": "desired",
+        "wish": "desired",
+    },
 }
 
 

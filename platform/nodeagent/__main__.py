@@ -89,9 +89,9 @@ async def _run_slurm(
     from nodeagent.batch.agents import batch_agents
     from nodeagent.batch.slurm import SlurmSystem
 
-    agents, watch = await batch_agents(SlurmSystem(slurm), configurations, slurm.every_seconds)
+    agents, poller = await batch_agents(SlurmSystem(slurm), configurations, slurm.every_seconds)
     _leave_on_signals(agents)
-    asking = asyncio.create_task(keep_going(watch.keep_asking))
+    asking = asyncio.create_task(keep_going(poller.keep_asking))
     await asyncio.gather(*(agent.run(stop_jobs_on_exit=stop_jobs_on_exit) for agent in agents))
     asking.cancel()
 

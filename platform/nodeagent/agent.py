@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from nodeagent import VERSION
-from nodeagent.client import Backoff, Client, Refused, Unreachable, stay_awake
+from nodeagent.client import Backoff, Client, Refusal, Unreachable, stay_awake
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import machine_cpus, machine_memory_bytes
 from nodeagent.executor import Executor
@@ -126,7 +126,7 @@ class Agent:
     async def run(self, *, stop_jobs_on_exit: bool) -> None:
         """Work until `leave`; then stop the attempts too if so asked, else let them go on."""
         for adopted in self.runtime.recover():
-            log.info("Attempt %d was found and is watched again.", adopted.part.wish.attempt)
+            log.info("Attempt %d was found and is watched again.", adopted.part.desired.attempt)
             self.shipper.follow(adopted.part)
             self.post(adopted)
         loops = (
@@ -183,16 +183,16 @@ class Agent:
                 deadline, lease_seconds = instruction.deadline, instruction.lease_seconds
                 self.runtime.extend_lease(deadline, lease_seconds, instruction.attempts)
                 return
-            case Prepare(wish=wish):
-                self.runtime.prepare(wish)
+            case Prepare(desired=desired):
+                self.runtime.prepare(desired)
             case Release(attempt=attempt):
                 self.runtime.release(attempt)
-            case Start(wish=wish):
-                if wish.has_secrets:
-                    self.starting[wish.attempt] = asyncio.create_task(self.start_with_secrets(wish))
+            case Start(desired=desired):
+                if desired.has_secrets:
+                    self.starting[desired.attempt] = asyncio.create_task(self.start_with_secrets(desired))
                 else:
-                    self.runtime.start(wish)
-                self.shipper.follow(self.state.parts[wish.attempt])
+                    self.runtime.start(desired)
+                self.shipper.follow(self.state.parts[desired.attempt])
             case Stop():
                 self.runtime.stop(
                     instruction.attempt, instruction.grace_seconds, is_leaving=instruction.is_leaving
@@ -209,25 +209,25 @@ class Agent:
                 return
         log.info("%s", describe(instruction))
 
-    async def start_with_secrets(self, wish: DesiredPart) -> None:
+    async def start_with_secrets(self, desired: DesiredPart) -> None:
         """Ask for the attempt's secrets, for as long as it is to start at all, and start it with them."""
         answer, backoff = NO_SECRETS, Backoff(RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS, random.random)
         # One that is told to stop meanwhile is started too, without them: it ends at once, as every other.
-        while self.state.parts[wish.attempt].phase is Phase.STARTING:
+        while self.state.parts[desired.attempt].phase is Phase.STARTING:
             try:
-                answer = await self.client.secrets(SecretsRequest(attempt=wish.attempt))
+                answer = await self.client.secrets(SecretsRequest(attempt=desired.attempt))
                 break
             except Unreachable as error:
-                log.warning("The secrets of attempt %d are not to be had yet: %s", wish.attempt, error)
+                log.warning("The secrets of attempt %d are not to be had yet: %s", desired.attempt, error)
                 await asyncio.sleep(backoff.failed())
-            except Refused as error:
+            except Refusal as error:
                 answer = SecretsAnswer(problem=f"The server did not hand out its secrets: {error}")
                 break
-        del self.starting[wish.attempt]
+        del self.starting[desired.attempt]
         try:
-            self.runtime.start(wish, answer)
+            self.runtime.start(desired, answer)
         except OSError:
-            log.exception("Not carried out: %s", describe(Start(wish=wish)))
+            log.exception("Not carried out: %s", describe(Start(desired=desired)))
 
     # Reports
 
@@ -247,7 +247,7 @@ class Agent:
                 if not backoff.failures:
                     log.warning("The control plane does not answer: %s", error)
                 wait_seconds = backoff.failed()
-            except Refused as error:
+            except Refusal as error:
                 log.error("The control plane refused the report: %s", error)
                 self.shipper.drop_progress()
                 self.sampler.delivered(self.sampler.next_readings())
@@ -293,7 +293,7 @@ class Agent:
 
     def part_report(self, part: Part) -> PartReport:
         report = PartReport(
-            attempt=part.wish.attempt,
+            attempt=part.desired.attempt,
             state=REPORTED[part.phase],
             master_port=part.master_port,
             started_at=part.started_at,
@@ -393,10 +393,10 @@ class Agent:
 def describe(instruction: Instruction) -> str:
     """Return one line for the agent's log."""
     match instruction:
-        case Prepare(wish=wish) | Start(wish=wish):
-            ranks = ", ".join(str(replica.rank) for replica in wish.replicas)
+        case Prepare(desired=desired) | Start(desired=desired):
+            ranks = ", ".join(str(replica.rank) for replica in desired.replicas)
             verb = type(instruction).__name__
-            return f"{verb} attempt {wish.attempt} of job {wish.job} ({wish.name}), rank {ranks}"
+            return f"{verb} attempt {desired.attempt} of job {desired.job} ({desired.name}), rank {ranks}"
         case Stop():
             return f"Stop attempt {instruction.attempt} within {instruction.grace_seconds:g} s"
         case TakeTurns(attempt=attempt, turn=turn):

@@ -20,7 +20,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
 from nodeagent.messages import (
-    Desired,
+    DesiredState,
     LogAnswer,
     LogBatch,
     MessageError,
@@ -44,7 +44,7 @@ class Unreachable(Exception):
     """No answer came, so it is not known whether the server got the message."""
 
 
-class Refused(Exception):
+class Refusal(Exception):
     """The server answered and said no."""
 
     def __init__(self, status: int, explanation: str) -> None:
@@ -90,16 +90,16 @@ class Client:
         #: By how much this machine's clock is ahead of the server's, to about a second; None: not known.
         self.clock_ahead_seconds: float | None = None
 
-    async def sync(self, report: Report) -> Desired:
-        """Say what is; return what should be. Raise Unreachable or Refused."""
-        return await self._post("/api/agent/v1/sync", report, Desired)
+    async def sync(self, report: Report) -> DesiredState:
+        """Say what is; return what should be. Raise Unreachable or Refusal."""
+        return await self._post("/api/agent/v1/sync", report, DesiredState)
 
     async def send_logs(self, batch: LogBatch) -> LogAnswer:
-        """Hand over numbered output; raise Unreachable or Refused."""
+        """Hand over numbered output; raise Unreachable or Refusal."""
         return await self._post("/api/agent/v1/logs", batch, LogAnswer)
 
     async def secrets(self, request: SecretsRequest) -> SecretsAnswer:
-        """Return what an attempt is to be given; raise Unreachable or Refused."""
+        """Return what an attempt is to be given; raise Unreachable or Refusal."""
         return await self._post("/api/agent/v1/secrets", request, SecretsAnswer)
 
     async def wakes(self, wake: Callable[[], None], hear: Callable[[Any], None]) -> None:
@@ -157,7 +157,7 @@ class Client:
             text = response.content.decode(errors="replace")[:LONGEST_EXPLANATION_CHARACTERS]
             if response.status >= 500:
                 raise Unreachable(f"{response.status}: {text}")
-            raise Refused(response.status, text)
+            raise Refusal(response.status, text)
         try:
             value: Any = json.loads(response.content)
             return decode(answer, value)

@@ -57,7 +57,7 @@ class Runtime(Protocol):
     def lease_deadline(self) -> float:
         """Return the deadline that an earlier life of the agent left behind; 0 when there is none."""
 
-    def prepare(self, wish: DesiredPart) -> None:
+    def prepare(self, desired: DesiredPart) -> None:
         """Take what the attempt needs, so that starting is quick and sure. Posts
         AttemptPrepared or AttemptExited."""
 
@@ -65,7 +65,7 @@ class Runtime(Protocol):
         """Give back what preparing took or takes: it will not be started. One still being prepared is
         posted as AttemptPrepared or AttemptExited as always."""
 
-    def start(self, wish: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
+    def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
         """Start the replicas of a prepared attempt. Posts AttemptStarted, and AttemptExited at the end.
 
         What is secret reaches its processes by way of memory only: nothing of it is written to a disk.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from nodeagent.messages import Category, Desired, DesiredPart, PartState, Turn
+from nodeagent.messages import Category, DesiredPart, DesiredState, PartState, Turn
 
 
 class Phase(StrEnum):
@@ -61,11 +61,11 @@ LEFT = Outcome(exit_code=None, category="lost", message="The node agent was stop
 class Part:
     """What the agent knows of one attempt."""
 
-    #: The newest wish of the server that named this attempt.
-    wish: DesiredPart
+    #: What the newest answer of the server that named this attempt says of it.
+    desired: DesiredPart
     phase: Phase = Phase.PREPARING
-    #: False once a newer Desired no longer names it.
-    is_wanted: bool = True
+    #: False once a newer DesiredState no longer names it.
+    is_desired: bool = True
     #: Not prepared yet: its GPUs are held by what the server has given up and is not dead yet.
     is_waiting: bool = False
     master_port: int | None = None
@@ -103,7 +103,7 @@ class AttemptAdopted:
 class DesiredReceived:
     """The answer to a report sent at `sent_at` that said these attempts had exited."""
 
-    desired: Desired
+    desired: DesiredState
     sent_at: float
     exited: frozenset[int] = frozenset()
 
@@ -173,7 +173,7 @@ class ExtendLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:
-    wish: DesiredPart
+    desired: DesiredPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    wish: DesiredPart
+    desired: DesiredPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,9 +230,9 @@ def step(state: State, event: Event) -> Step:
     """Take in one event; return the new state and what is to be done, in order."""
     match event:
         case AttemptAdopted(part=part):
-            if part.wish.attempt in state.parts:
+            if part.desired.attempt in state.parts:
                 return state, ()
-            return replace(state, parts={**state.parts, part.wish.attempt: part}), (Report(),)
+            return replace(state, parts={**state.parts, part.desired.attempt: part}), (Report(),)
         case DesiredReceived():
             return _desired_received(state, event)
         case LeaseChecked(now=now):
@@ -259,7 +259,7 @@ def _desired_received(state: State, event: DesiredReceived) -> Step:
     deadline = event.sent_at + event.desired.lease_seconds
     if deadline > state.lease_deadline:
         # First of all: what is started below is then already covered.
-        named = {wish.attempt for wish in event.desired.parts}
+        named = {desired.attempt for desired in event.desired.parts}
         is_newest = event.desired.generation >= state.generation
         attempts = frozenset(
             number
@@ -275,20 +275,20 @@ def _desired_received(state: State, event: DesiredReceived) -> Step:
     }
     if event.desired.generation >= state.generation:
         state = replace(state, generation=event.desired.generation)
-        wishes = {wish.attempt: wish for wish in event.desired.parts}
+        newest = {desired.attempt: desired for desired in event.desired.parts}
         for number, part in parts.items():
-            wish = wishes.pop(number, None)
-            if wish is not None and part.phase in ALIVE and wish.turn != part.wish.turn:
-                instructions.append(TakeTurns(attempt=number, turn=wish.turn))
-            parts[number] = replace(part, wish=wish or part.wish, is_wanted=wish is not None)
-        for new in wishes.values() if not state.is_leaving else ():
+            desired = newest.pop(number, None)
+            if desired is not None and part.phase in ALIVE and desired.turn != part.desired.turn:
+                instructions.append(TakeTurns(attempt=number, turn=desired.turn))
+            parts[number] = replace(part, desired=desired or part.desired, is_desired=desired is not None)
+        for new in newest.values() if not state.is_leaving else ():
             if new.stop:
                 # Stopped before this node ever heard of it. Say so, or the server waits for its end for ever.
-                ended = Part(wish=new, phase=Phase.EXITED, outcome=NEVER_STARTED, is_shipped=True)
+                ended = Part(desired=new, phase=Phase.EXITED, outcome=NEVER_STARTED, is_shipped=True)
                 parts[new.attempt] = ended
                 instructions.append(Report())
             else:
-                parts[new.attempt] = Part(wish=new, is_waiting=True)
+                parts[new.attempt] = Part(desired=new, is_waiting=True)
     advanced = [_advance(part, parts, state.is_leaving) for part in parts.values()]
     state, more = _settle(replace(state, parts=parts), advanced)
     return state, (*instructions, *more)
@@ -314,19 +314,19 @@ def _learn(part: Part, event: AttemptPrepared | AttemptStarted | AttemptExited |
 def _advance(
     part: Part, parts: Mapping[int, Part], is_leaving: bool
 ) -> tuple[Part | None, tuple[Instruction, ...]]:
-    """Bring a part one step nearer to what is wanted of it; None when it can be forgotten."""
-    attempt, wish = part.wish.attempt, part.wish
-    must_stop = wish.stop or not part.is_wanted
+    """Bring a part one step nearer to what is desired; None when it can be forgotten."""
+    attempt, desired = part.desired.attempt, part.desired
+    must_stop = desired.stop or not part.is_desired
     match part.phase:
         case Phase.PREPARING | Phase.READY | Phase.STARTING | Phase.RUNNING | Phase.STOPPING if must_stop:
-            return _stop(part, wish.grace_seconds)
+            return _stop(part, desired.grace_seconds)
         case Phase.PREPARING if part.is_waiting and not is_leaving and not _are_gpus_taken(part, parts):
-            return replace(part, is_waiting=False), (Prepare(wish=wish),)
+            return replace(part, is_waiting=False), (Prepare(desired=desired),)
         case Phase.READY if is_leaving:
             return _stop(part, 0.0, is_leaving=True)
-        case Phase.READY if wish.go:
-            return replace(part, phase=Phase.STARTING), (Start(wish=wish),)
-        case Phase.EXITED if part.is_acknowledged and part.is_shipped and not part.is_wanted:
+        case Phase.READY if desired.go:
+            return replace(part, phase=Phase.STARTING), (Start(desired=desired),)
+        case Phase.EXITED if part.is_acknowledged and part.is_shipped and not part.is_desired:
             return None, (Forget(attempt=attempt),)
         case _:
             return part, ()
@@ -340,15 +340,15 @@ def _are_gpus_taken(part: Part, parts: Mapping[int, Part]) -> bool:
     indexes = _gpu_indexes(part)
     return any(
         other.phase in ALIVE
-        and not other.is_wanted
-        and not (other.wish.shares_gpus and part.wish.shares_gpus)
+        and not other.is_desired
+        and not (other.desired.shares_gpus and part.desired.shares_gpus)
         and indexes & _gpu_indexes(other)
         for other in parts.values()
     )
 
 
 def _gpu_indexes(part: Part) -> set[int]:
-    return {index for replica in part.wish.replicas for index in replica.gpu_indexes}
+    return {index for replica in part.desired.replicas for index in replica.gpu_indexes}
 
 
 def _stop(
@@ -358,7 +358,7 @@ def _stop(
         outcome = LEFT if is_leaving else NEVER_STARTED
         return replace(part, phase=Phase.EXITED, outcome=outcome, is_shipped=True), ()
     if part.phase in (Phase.PREPARING, Phase.READY):
-        release = () if part.is_released else (Release(attempt=part.wish.attempt),)
+        release = () if part.is_released else (Release(attempt=part.desired.attempt),)
         part = replace(part, is_released=True)
         # One being prepared is stopped as soon as that is done: `_advance` looks again.
         if part.phase is Phase.READY:
@@ -368,7 +368,7 @@ def _stop(
     if part.phase is Phase.EXITED or (asked is not None and asked <= grace_seconds):
         return part, ()
     part = replace(part, phase=Phase.STOPPING, stop_grace_seconds=grace_seconds)
-    stop = Stop(attempt=part.wish.attempt, grace_seconds=grace_seconds, is_leaving=is_leaving)
+    stop = Stop(attempt=part.desired.attempt, grace_seconds=grace_seconds, is_leaving=is_leaving)
     return part, (stop,)
 
 
@@ -376,12 +376,12 @@ def _settle(state: State, changes: Iterable[tuple[Part | None, tuple[Instruction
     """Put changed parts back, collect their instructions, and report when any looks different now."""
     parts = dict(state.parts)
     instructions: list[Instruction] = []
-    for changed, wanted in changes:
-        instructions += wanted
-        for forgotten in (item for item in wanted if isinstance(item, Forget)):
+    for changed, more in changes:
+        instructions += more
+        for forgotten in (item for item in more if isinstance(item, Forget)):
             del parts[forgotten.attempt]
         if changed is not None:
-            parts[changed.wish.attempt] = changed
+            parts[changed.desired.attempt] = changed
     before = {number: REPORTED[part.phase] for number, part in state.parts.items()}
     if any(REPORTED[part.phase] != before.get(number) for number, part in parts.items()):
         instructions.append(Report())

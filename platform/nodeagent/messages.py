@@ -1,10 +1,10 @@
 """What a node agent and the control plane say to each other. Standard library only; both sides import it.
 
 One exchange carries everything but logs: the agent posts a Report of what *is* and is answered with the
-Desired state of its node. The report renews the node's lease, so a repeated, late or lost exchange is
+DesiredState of its node. The report renews the node's lease, so a repeated, late or lost exchange is
 harmless: there is no command to lose. Log text goes by LogBatch, numbered, and is stored once.
 
-    POST /api/agent/v1/sync   Report   -> Desired
+    POST /api/agent/v1/sync   Report   -> DesiredState
     POST /api/agent/v1/logs   LogBatch -> LogAnswer
     POST /api/agent/v1/secrets   SecretsRequest -> SecretsAnswer
     GET  /ws/agent            WebSocket; the server sends {"type": "wake"} when there is something new,
@@ -197,7 +197,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What is. `boot` names one life of the agent process; `generation` is the newest Desired it obeys."""
+    """What is. `boot` names one life of the agent process; `generation` is of the newest answer it obeys."""
 
     protocol: int
     boot: str
@@ -270,7 +270,7 @@ class DesiredPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desired:
+class DesiredState:
     """What should be on one node. An older `generation` than one already obeyed is ignored."""
 
     generation: int

@@ -1,4 +1,4 @@
-"""Test data for the node agent: wishes of the server, configurations, real agents."""
+"""Test data for the node agent: desired parts, configurations, real agents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make_replica(*command: str, rank: int = 0, **changes: Any) -> Replica:
 
 
 def make_part(*replicas: Replica, attempt: int = 1, **changes: Any) -> DesiredPart:
-    """Return a wish to run the replicas at once; one that does nothing when none are given."""
+    """Return a desired part that runs the replicas at once; one that does nothing when none are given."""
     values: dict[str, Any] = {
         "attempt": attempt,
         "job": 100 + attempt,
@@ -124,7 +124,7 @@ class AgentProcess:
             self.configuration,
             lambda event: ended.add(event.attempt) if isinstance(event, AttemptExited) else None,
         )
-        alive = {found.part.wish.attempt for found in runtime.recover() if found.part.phase in ALIVE}
+        alive = {found.part.desired.attempt for found in runtime.recover() if found.part.phase in ALIVE}
         async with asyncio.timeout(60):
             while alive - ended:
                 for attempt in alive - ended:

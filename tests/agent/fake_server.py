@@ -12,8 +12,8 @@ from typing import Any
 import uvicorn
 
 from nodeagent.messages import (
-    Desired,
     DesiredPart,
+    DesiredState,
     Inventory,
     LogAnswer,
     LogBatch,
@@ -36,7 +36,7 @@ class FakeServer:
     def __init__(self) -> None:
         self.lease_seconds = 5.0
         self.report_seconds = 0.3
-        self.desired: dict[str, Desired] = {}
+        self.desired: dict[str, DesiredState] = {}
         self.reports: dict[str, list[Report]] = {}
         self.inventories: dict[str, Inventory] = {}
         self.chunks: dict[tuple[str, int, int], list[str]] = {}
@@ -87,8 +87,8 @@ class FakeServer:
         if wake and node in self.sockets:
             await self.sockets[node]({"type": "websocket.send", "text": '{"type": "wake"}'})
 
-    def answer(self, generation: int, parts: tuple[DesiredPart, ...] = ()) -> Desired:
-        return Desired(
+    def answer(self, generation: int, parts: tuple[DesiredPart, ...] = ()) -> DesiredState:
+        return DesiredState(
             generation=generation,
             lease_seconds=self.lease_seconds,
             report_seconds=self.report_seconds,
@@ -183,7 +183,7 @@ class FakeServer:
             return 502, {"error": "the answer was lost"}
         return 200, encode(answer)
 
-    def take_report(self, node: str, report: Report) -> Desired:
+    def take_report(self, node: str, report: Report) -> DesiredState:
         self.reports.setdefault(node, []).append(report)
         if report.inventory is not None:
             self.inventories[node] = report.inventory

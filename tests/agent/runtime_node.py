@@ -53,21 +53,21 @@ class RuntimeNode:
         self.runtime.extend_lease(deadline, seconds, attempts)
         return deadline
 
-    async def prepare(self, wish: DesiredPart) -> bool:
+    async def prepare(self, desired: DesiredPart) -> bool:
         """Return whether it is ready to start."""
-        self.runtime.prepare(wish)
-        await until(lambda: wish.attempt in self.ports.keys() | self.outcomes.keys())
-        return wish.attempt in self.ports
+        self.runtime.prepare(desired)
+        await until(lambda: desired.attempt in self.ports.keys() | self.outcomes.keys())
+        return desired.attempt in self.ports
 
-    async def start(self, wish: DesiredPart) -> None:
-        if await self.prepare(wish):
-            self.runtime.start(wish)
-        await until(lambda: wish.attempt in self.started | self.outcomes.keys())
+    async def start(self, desired: DesiredPart) -> None:
+        if await self.prepare(desired):
+            self.runtime.start(desired)
+        await until(lambda: desired.attempt in self.started | self.outcomes.keys())
 
-    async def start_leased(self, wish: DesiredPart, seconds: float, is_up: Callable[[], Any]) -> float:
+    async def start_leased(self, desired: DesiredPart, seconds: float, is_up: Callable[[], Any]) -> float:
         """Start it under leases of so many seconds; see `leased_until`."""
         self.renew_lease(seconds)
-        starting = asyncio.create_task(self.start(wish))
+        starting = asyncio.create_task(self.start(desired))
         deadline = await self.leased_until(seconds, is_up)
         await starting
         return deadline
@@ -84,9 +84,9 @@ class RuntimeNode:
         await until(holds)
         return deadline
 
-    async def run(self, wish: DesiredPart) -> Outcome:
-        await self.start(wish)
-        return await self.end_of(wish.attempt)
+    async def run(self, desired: DesiredPart) -> Outcome:
+        await self.start(desired)
+        return await self.end_of(desired.attempt)
 
     async def end_of(self, attempt: int = 1) -> Outcome:
         await until(lambda: attempt in self.outcomes)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from nodeagent.batch.job_folder import BatchJobFolder
+from nodeagent.batch.polling import BatchPoller
 from nodeagent.batch.remote_runner import AssignedDevices
 from nodeagent.batch.runtime import BatchRuntime
 from nodeagent.batch.system import BatchError, BatchJob, BatchJobStatus, BatchNode, BatchSystem
-from nodeagent.batch.watch import BatchWatch
 from nodeagent.devices.inventory import Load, find_devices
 from nodeagent.folder import read_json
 from nodeagent.machine import AttemptExited, AttemptPrepared, AttemptStarted, Event, Outcome
@@ -83,14 +83,14 @@ class BatchNodeOfTests:
     def __init__(self, folder: Path) -> None:
         self.system = Local()
         system: BatchSystem = self.system  # The seam, as mypy sees it.
-        self.watch = BatchWatch(system, {"node-1": NODE}, 0.05)
+        self.poller = BatchPoller(system, {"node-1": NODE}, 0.05)
         self.configuration = replace(make_configuration(folder), sandbox="off", users=None)
         self.lease_seconds = 5.0
         self.ready: set[int] = set()
         self.started: set[int] = set()
         self.outcomes: dict[int, Outcome] = {}
-        self.runtime = BatchRuntime(self.configuration, self.note, self.watch)
-        self.tasks = [asyncio.create_task(self.watch.keep_asking()), asyncio.create_task(self.keep_lease())]
+        self.runtime = BatchRuntime(self.configuration, self.note, self.poller)
+        self.tasks = [asyncio.create_task(self.poller.keep_asking()), asyncio.create_task(self.keep_lease())]
 
     def note(self, event: Event) -> None:
         match event:
@@ -108,12 +108,12 @@ class BatchNodeOfTests:
             self.runtime.extend_lease(deadline, self.lease_seconds, list(self.runtime.records))
             await asyncio.sleep(0.1)
 
-    async def start(self, wish: DesiredPart) -> str:
+    async def start(self, desired: DesiredPart) -> str:
         """Return the job's name, once the attempt runs."""
-        self.runtime.prepare(wish)
-        await until(lambda: wish.attempt in self.ready)
-        self.runtime.start(wish)
-        await until(lambda: wish.attempt in self.started)
+        self.runtime.prepare(desired)
+        await until(lambda: desired.attempt in self.ready)
+        self.runtime.start(desired)
+        await until(lambda: desired.attempt in self.started)
         return self.system.submitted[-1]
 
     async def end_of(self, attempt: int) -> Outcome:
@@ -150,11 +150,11 @@ async def test_what_was_told_to_be_refused_never_runs(node: BatchNodeOfTests) ->
 async def test_an_agent_that_died_before_it_submitted_does_so_when_it_is_back(
     node: BatchNodeOfTests,
 ) -> None:
-    wish = make_part(SLEEPS, attempt=1)
-    node.runtime.prepare(wish)
+    desired = make_part(SLEEPS, attempt=1)
+    node.runtime.prepare(desired)
     node.runtime.close()  # Before the event loop could do anything.
-    node.runtime = BatchRuntime(node.configuration, node.note, node.watch)
-    assert [adopted.part.wish for adopted in node.runtime.recover()] == [wish]
+    node.runtime = BatchRuntime(node.configuration, node.note, node.poller)
+    assert [adopted.part.desired for adopted in node.runtime.recover()] == [desired]
     await until(lambda: 1 in node.ready)
     assert len(node.system.submitted) == 1
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.machine import ALIVE, DesiredReceived, Part, Phase, State, TakeTurns, step
-from nodeagent.messages import Desired, DesiredPart, Turn
+from nodeagent.messages import DesiredPart, DesiredState, Turn
 from nodeagent.process import runtime
 from nodeagent.procfs import boot_clock_seconds, is_stopped
 from nodeagent.shim.cgroups import Cgroups
@@ -122,7 +122,7 @@ async def test_the_lease_ends_what_is_frozen(node: RuntimeNode) -> None:
 async def test_an_agent_that_comes_back_finds_it_frozen_and_can_let_it_go_on(node: RuntimeNode) -> None:
     await start_and_freeze(node)
     (adopted,) = node.restart()
-    assert adopted.part.wish.turn == FROZEN
+    assert adopted.part.desired.turn == FROZEN
     await until(lambda: is_silent(node))
     before = len(ticks(node, 1))
     node.runtime.take_turns(1, None)
@@ -152,16 +152,16 @@ def test_what_can_not_be_turns_is_none(value: object) -> None:
 
 
 def test_the_machine_tells_of_other_turns_once_and_only_what_is_alive() -> None:
-    wish = make_part()
+    desired = make_part()
     turn = Turn(index=0, count=2, seconds=60.0)
     for phase in Phase:
-        state = State(parts={wish.attempt: Part(wish=wish, phase=phase)})
-        desired = Desired(
-            generation=1, lease_seconds=30.0, report_seconds=1.0, parts=(replace(wish, turn=turn),)
+        state = State(parts={desired.attempt: Part(desired=desired, phase=phase)})
+        desired = DesiredState(
+            generation=1, lease_seconds=30.0, report_seconds=1.0, parts=(replace(desired, turn=turn),)
         )
         state, instructions = step(state, DesiredReceived(desired=desired, sent_at=0.0))
         told = [each for each in instructions if isinstance(each, TakeTurns)]
-        assert told == ([TakeTurns(attempt=wish.attempt, turn=turn)] if phase in ALIVE else [])
+        assert told == ([TakeTurns(attempt=desired.attempt, turn=turn)] if phase in ALIVE else [])
         _, instructions = step(state, DesiredReceived(desired=desired, sent_at=0.0))
         assert not [each for each in instructions if isinstance(each, TakeTurns)]
 

@@ -36,7 +36,7 @@ from nodeagent.machine import (
     Stop,
     step,
 )
-from nodeagent.messages import Desired, DesiredPart
+from nodeagent.messages import DesiredPart, DesiredState
 from tests.agent.builders import make_part, make_replica
 
 SUCCESS = Outcome(exit_code=0, category="", message="", started_at=1.0, ended_at=2.0)
@@ -46,7 +46,7 @@ LEASE_SECONDS = 10.0
 def desired(
     generation: int, *parts: DesiredPart, sent_at: float = 0.0, exited: tuple[int, ...] = ()
 ) -> Event:
-    document = Desired(
+    document = DesiredState(
         generation=generation,
         lease_seconds=LEASE_SECONDS,
         report_seconds=1.0,
@@ -70,12 +70,12 @@ def kinds(instructions: list[Instruction]) -> list[str]:
     return [type(item).__name__ for item in instructions]
 
 
-def test_a_part_of_one_node_runs_from_wish_to_forgotten() -> None:
-    wish = make_part(attempt=7)
-    state, done = feed(desired(1, wish))
-    assert done == [Prepare(wish=wish)]
+def test_a_part_of_one_node_runs_from_desired_to_forgotten() -> None:
+    part = make_part(attempt=7)
+    state, done = feed(desired(1, part))
+    assert done == [Prepare(desired=part)]
     state, done = feed(AttemptPrepared(attempt=7, master_port=2000), state=state)
-    assert done == [Start(wish=wish), Report()]
+    assert done == [Start(desired=part), Report()]
     state, done = feed(AttemptStarted(attempt=7, at=5.0), state=state)
     assert (state.parts[7].phase, done) == (Phase.RUNNING, [Report()])
     state, done = feed(AttemptExited(attempt=7, outcome=SUCCESS), state=state)
@@ -90,7 +90,7 @@ def test_a_gang_waits_for_go() -> None:
     assert kinds(done) == ["Prepare", "Report"]
     going = replace(waiting, go=True, master_address="10.0.0.9", master_port=2000)
     state, done = feed(desired(2, going), state=state)
-    assert done == [Start(wish=going)]
+    assert done == [Start(desired=going)]
 
 
 def test_the_same_document_twice_changes_nothing() -> None:
@@ -233,12 +233,12 @@ def test_gpus_of_what_the_server_has_given_up_are_given_to_others_when_it_is_dea
     state, _ = feed(desired(1, make_part()), AttemptPrepared(attempt=1), AttemptStarted(attempt=1, at=1.0))
     elsewhere = make_part(make_replica(gpu_indexes=(3,)), attempt=3)
     state, done = feed(desired(2, make_part(attempt=2), elsewhere), state=state)
-    assert [one.wish.attempt for one in done if isinstance(one, Prepare)] == [3]
+    assert [one.desired.attempt for one in done if isinstance(one, Prepare)] == [3]
     assert any(one == Stop(attempt=1, grace_seconds=5.0) for one in done)
     _, stopped = feed(desired(3, elsewhere), state=state)
     assert kinds(stopped) == ["Report"]  # It waited, and is over.
     state, done = feed(AttemptExited(attempt=1, outcome=SUCCESS), state=state)
-    assert [one.wish.attempt for one in done if isinstance(one, Prepare)] == [2]
+    assert [one.desired.attempt for one in done if isinstance(one, Prepare)] == [2]
 
 
 def test_the_lease_is_extended_before_anything_starts() -> None:
@@ -248,8 +248,8 @@ def test_the_lease_is_extended_before_anything_starts() -> None:
 
 
 def test_what_was_adopted_is_left_alone_until_the_server_speaks() -> None:
-    ready = Part(wish=make_part(attempt=1), phase=Phase.READY)
-    running = Part(wish=make_part(attempt=2), phase=Phase.RUNNING)
+    ready = Part(desired=make_part(attempt=1), phase=Phase.READY)
+    running = Part(desired=make_part(attempt=2), phase=Phase.RUNNING)
     state, done = feed(AttemptAdopted(part=ready), AttemptAdopted(part=running), AttemptAdopted(part=running))
     assert done == [Report(), Report()]
     state, done = feed(desired(9, make_part(attempt=1)), state=state)
@@ -262,7 +262,7 @@ def test_leaving_stops_everything_and_begins_nothing() -> None:
         AttemptPrepared(attempt=1),
         AttemptPrepared(attempt=2),
         AttemptStarted(attempt=1, at=1.0),
-        AttemptAdopted(part=Part(wish=make_part(attempt=4), phase=Phase.EXITED, outcome=SUCCESS)),
+        AttemptAdopted(part=Part(desired=make_part(attempt=4), phase=Phase.EXITED, outcome=SUCCESS)),
     )
     state, done = feed(AgentLeaving(grace_seconds=2.0), state=state)
     assert done == [
@@ -281,7 +281,7 @@ class World:
 
     def __init__(self) -> None:
         self.state = State()
-        self.newest: Desired | None = None
+        self.newest: DesiredState | None = None
         self.prepared: set[int] = set()
         self.alive: set[int] = set()
         self.ended: set[int] = set()
@@ -310,25 +310,25 @@ class World:
         for instruction in instructions:
             self.obey(instruction)
 
-    def wish(self, attempt: int) -> DesiredPart | None:
+    def desired(self, attempt: int) -> DesiredPart | None:
         parts = self.newest.parts if self.newest else ()
         return next((part for part in parts if part.attempt == attempt), None)
 
     def obey(self, instruction: Instruction) -> None:
         match instruction:
-            case Prepare(wish=wish):
-                assert wish.attempt not in self.prepared, "prepared twice"
-                self.prepared.add(wish.attempt)
-                self.pending.append(AttemptPrepared(attempt=wish.attempt, master_port=2000))
-            case Start(wish=wish):
-                assert wish.attempt in self.prepared
-                assert wish.attempt not in self.alive | self.ended | self.told_to_stop, "started twice"
-                wanted = self.wish(wish.attempt)
-                assert wanted is not None, "nobody wants it"
-                assert wanted.go
-                assert not wanted.stop
-                self.alive.add(wish.attempt)
-                self.pending.append(AttemptStarted(attempt=wish.attempt, at=1.0))
+            case Prepare(desired=desired):
+                assert desired.attempt not in self.prepared, "prepared twice"
+                self.prepared.add(desired.attempt)
+                self.pending.append(AttemptPrepared(attempt=desired.attempt, master_port=2000))
+            case Start(desired=desired):
+                assert desired.attempt in self.prepared
+                assert desired.attempt not in self.alive | self.ended | self.told_to_stop, "started twice"
+                newest = self.desired(desired.attempt)
+                assert newest is not None, "nobody desires it"
+                assert newest.go
+                assert not newest.stop
+                self.alive.add(desired.attempt)
+                self.pending.append(AttemptStarted(attempt=desired.attempt, at=1.0))
             case Stop(attempt=attempt):
                 assert attempt in self.alive | self.ended
                 assert attempt not in self.known, "told to stop though it is known to be over"
@@ -367,9 +367,9 @@ def lives(attempt: int) -> st.SearchStrategy[list[DesiredPart | None]]:
 
 @settings(max_examples=150, deadline=None)
 @given(histories=st.tuples(*(lives(attempt) for attempt in (1, 2, 3))), data=st.data())
-def test_any_order_repetition_and_loss_ends_in_what_is_wanted(histories: Any, data: st.DataObject) -> None:
+def test_any_order_repetition_and_loss_ends_in_what_is_desired(histories: Any, data: st.DataObject) -> None:
     documents = [
-        Desired(
+        DesiredState(
             generation=number,
             lease_seconds=LEASE_SECONDS,
             report_seconds=1.0,
@@ -405,8 +405,8 @@ def test_any_order_repetition_and_loss_ends_in_what_is_wanted(histories: Any, da
         for attempt in world.exited():
             world.post(LogsShipped(attempt=attempt))
 
-    wanted = {part.attempt for part in documents[-1].parts if part.go and not part.stop}
-    assert world.alive == wanted - world.ended
+    going = {part.attempt for part in documents[-1].parts if part.go and not part.stop}
+    assert world.alive == going - world.ended
     alive = {number for number, part in world.state.parts.items() if part.phase in ALIVE}
     assert alive == world.alive
     assert set(world.state.parts) <= {part.attempt for part in documents[-1].parts}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodeagent.messages import (
-    Desired,
+    DesiredState,
     GpuSample,
     Inventory,
     InventoryGpu,
@@ -48,7 +48,7 @@ REPORT = Report(
     ),
     samples=(GpuSample(index=0, utilisation_percent=1.5, memory_used_bytes=2),),
 )
-DESIRED = Desired(
+DESIRED = DesiredState(
     generation=4,
     lease_seconds=20.0,
     report_seconds=3.0,

@@ -86,11 +86,11 @@ async def test_processes_are_measured_and_simulated_gpus_are_as_busy(
         pytest.skip("no control groups here")
     busy = python("import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])")
     still = python("import time; time.sleep(600)", rank=1, gpu_indexes=(1, 2))
-    part = Part(wish=make_part(busy, still), phase=Phase.RUNNING)
+    part = Part(desired=make_part(busy, still), phase=Phase.RUNNING)
     sampler = Sampler(node.configuration, node.runtime.devices, node.runtime.folder)
     sampler.step([part])
     assert sampler.waiting[-1].replicas[0].cpus_used is None  # It has not begun.
-    await node.start(part.wish)
+    await node.start(part.desired)
 
     sampler.every_seconds = 0.2
 

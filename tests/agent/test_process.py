@@ -226,9 +226,9 @@ class TestStop:
 
     async def test_a_stop_right_after_the_start_is_heard(self, node: RuntimeNode) -> None:
         for attempt in range(1, 6):
-            wish = make_part(shell("sleep 60"), attempt=attempt)
-            await node.prepare(wish)
-            node.runtime.start(wish)
+            desired = make_part(shell("sleep 60"), attempt=attempt)
+            await node.prepare(desired)
+            node.runtime.start(desired)
             if attempt > 1:
                 await until(lambda at=attempt: os.path.exists(node.runtime.folder(at).status))
             node.runtime.stop(attempt, 0.0)
@@ -329,7 +329,7 @@ class TestRestart:
         pid = await node.pid("pid")
         (adopted,) = node.restart()
         assert adopted.part.phase == "running"
-        assert adopted.part.wish.attempt == 1
+        assert adopted.part.desired.attempt == 1
         node.runtime.stop(1, 5.0)
         assert (await node.end_of()).category == "stopped"
         assert not is_alive(pid)
@@ -355,22 +355,22 @@ class TestRestart:
         assert not is_alive(escaped)
 
     async def test_a_shim_that_only_just_started_is_not_doubled(self, node: RuntimeNode) -> None:
-        wish = make_part(shell("echo begin; sleep 0.2"))
-        await node.prepare(wish)
-        node.runtime.start(wish)
+        desired = make_part(shell("echo begin; sleep 0.2"))
+        await node.prepare(desired)
+        node.runtime.start(desired)
         node.restart()  # Before the shim has written anything.
         outcome = await node.end_of()
         assert node.text() in ("begin\n", "")
         assert outcome.category == ("" if node.text() else "lost")
 
     async def test_a_second_shim_does_nothing(self, node: RuntimeNode) -> None:
-        wish = make_part(shell("echo begin; sleep 0.2"))
-        await node.start(wish)
+        desired = make_part(shell("echo begin; sleep 0.2"))
+        await node.start(desired)
         node.restart()
         other = RuntimeNode.__new__(RuntimeNode)
         other.__dict__.update(node.__dict__, outcomes={}, started=set())
         other.runtime = ProcessRuntime(node.configuration, other.note)
-        other.runtime.start(wish)
+        other.runtime.start(desired)
         await node.end_of()
         assert (await other.end_of()).exit_code == 0
         assert node.text() == "begin\n"
@@ -381,9 +381,9 @@ class TestRestart:
         await node.line("pid")
         Path(node.runtime.folder(1).part).write_text('{"wish": {"attempt": 1, "of_another_version": true}}')
         (adopted,) = node.restart()
-        wish = adopted.part.wish
-        assert (wish.attempt, wish.grace_seconds, wish.has_rank_zero) == (1, 7.0, True)
-        node.runtime.stop(1, wish.grace_seconds)
+        desired = adopted.part.desired
+        assert (desired.attempt, desired.grace_seconds, desired.has_rank_zero) == (1, 7.0, True)
+        node.runtime.stop(1, desired.grace_seconds)
         assert (await node.end_of()).category == "stopped"
 
     async def test_what_was_ready_still_is(self, node: RuntimeNode) -> None:

@@ -35,7 +35,7 @@ echo "the token is $HF_TOKEN, and the key:"; cat $ALLOT_SECRETS_DIR/s3
 """
 
 
-def wish(script: str, **changes: object) -> DesiredPart:
+def desired(script: str, **changes: object) -> DesiredPart:
     return replace(make_part(shell(script)), has_secrets=True, **changes)
 
 
@@ -127,8 +127,8 @@ async def test_a_job_gets_its_secrets_and_nothing_of_them_is_on_a_disk(
     tmp_path: Path, new_node: Callable[..., RuntimeNode], changes: dict[str, Any]
 ) -> None:
     node = new_node(**changes)
-    assert await node.prepare(wish(""))
-    node.runtime.start(wish(f"{SHOWS}\necho up; exec sleep 60"), GIVEN)
+    assert await node.prepare(desired(""))
+    node.runtime.start(desired(f"{SHOWS}\necho up; exec sleep 60"), GIVEN)
     await node.line("up")
     lines = node.text().splitlines()
     assert [line.split()[0] for line in lines[:3]] == [digest(TOKEN), digest(KEY), "400"]
@@ -145,8 +145,8 @@ async def test_a_job_gets_its_secrets_and_nothing_of_them_is_on_a_disk(
 
 
 async def test_what_a_failure_tells_is_masked(node: RuntimeNode) -> None:
-    assert await node.prepare(wish(""))
-    node.runtime.start(wish('echo "ValueError: bad token $HF_TOKEN"; exit 3'), GIVEN)
+    assert await node.prepare(desired(""))
+    node.runtime.start(desired('echo "ValueError: bad token $HF_TOKEN"; exit 3'), GIVEN)
     outcome = await node.end_of()
     assert outcome.message == "ValueError: bad token ***"
     assert TOKEN not in outcome.last_lines
@@ -155,7 +155,7 @@ async def test_what_a_failure_tells_is_masked(node: RuntimeNode) -> None:
 async def test_files_of_a_shim_that_was_killed_are_removed(tmp_path: Path, node: RuntimeNode) -> None:
     for end in ("by the agent", "by the next agent on the machine"):
         attempt = 1 if end == "by the agent" else 2
-        part = replace(wish("echo up; exec sleep 60"), attempt=attempt)
+        part = replace(desired("echo up; exec sleep 60"), attempt=attempt)
         assert await node.prepare(part)
         node.runtime.start(part, GIVEN)
         await node.line("up", attempt)
@@ -174,9 +174,9 @@ async def test_files_of_a_shim_that_was_killed_are_removed(tmp_path: Path, node:
 
 
 async def test_an_attempt_whose_secret_is_gone_does_not_start(node: RuntimeNode) -> None:
-    assert await node.prepare(wish(""))
+    assert await node.prepare(desired(""))
     gone = "It was not started, because the secret hf-token of tenant vision was deleted."
-    node.runtime.start(wish("echo up"), SecretsAnswer(problem=gone))
+    node.runtime.start(desired("echo up"), SecretsAnswer(problem=gone))
     outcome = await node.end_of()
     assert (outcome.category, outcome.message, node.text()) == ("start_failed", gone, "")
 
@@ -195,7 +195,7 @@ async def test_a_remote_runner_gets_them_sealed_over_the_shared_folder(
     tmp_path: Path, remote_runners: BatchNodeOfTests
 ) -> None:
     node = remote_runners
-    part = wish(f"{SHOWS}\necho up; exec sleep 60")
+    part = desired(f"{SHOWS}\necho up; exec sleep 60")
     node.runtime.prepare(part)
     await until(lambda: 1 in node.ready)
     node.runtime.start(part, GIVEN)
@@ -220,7 +220,7 @@ async def test_the_agent_asks_when_it_starts_the_attempt(server: FakeServer, sta
     agent = await start_agent()
     server.secrets[4] = GIVEN
     server.is_without_secrets = True
-    await server.want(NODE, replace(wish(SHOWS), attempt=4))
+    await server.want(NODE, replace(desired(SHOWS), attempt=4))
     await server.until(lambda: server.secrets_asked == [4])
     server.is_without_secrets = False
     part = await server.until_state(NODE, 4, "exited")
@@ -235,7 +235,7 @@ async def test_an_attempt_that_is_stopped_before_it_has_them_ends(
 ) -> None:
     await start_agent()
     server.is_without_secrets = True
-    part = replace(wish("echo up"), attempt=4)
+    part = replace(desired("echo up"), attempt=4)
     await server.want(NODE, part)
     await server.until(lambda: server.secrets_asked)
     await server.want(NODE, replace(part, stop=True))
@@ -247,7 +247,7 @@ async def test_an_attempt_that_the_server_does_not_know_is_told_so(
     server: FakeServer, start_agent: StartAgent
 ) -> None:
     await start_agent()
-    await server.want(NODE, replace(wish("echo up"), attempt=4))
+    await server.want(NODE, replace(desired("echo up"), attempt=4))
     ended = await server.until_state(NODE, 4, "exited")
     assert ended.category == "start_failed"
     assert ended.message.startswith("The server did not hand out its secrets: 400")

@@ -10,9 +10,9 @@ from dataclasses import replace
 from functools import partial
 
 from nodeagent.agent import Agent
+from nodeagent.batch.polling import BatchPoller
 from nodeagent.batch.runtime import BatchRuntime
 from nodeagent.batch.system import BatchError, BatchNode, BatchSystem
-from nodeagent.batch.watch import BatchWatch
 from nodeagent.client import Backoff
 from nodeagent.configuration import Configuration, ConfigurationError, SimulatedGpu
 
@@ -24,7 +24,7 @@ RETRY_MOST_SECONDS = 15.0
 
 async def batch_agents(
     system: BatchSystem, configurations: Sequence[Configuration], every_seconds: float
-) -> tuple[list[Agent], BatchWatch]:
+) -> tuple[list[Agent], BatchPoller]:
     """Return an agent for each node, and what has to be kept asking while they run.
 
     Waits until the system answers: what the nodes are, only it knows.
@@ -36,12 +36,12 @@ async def batch_agents(
                 "slurm.nodes: each must have GPUs of a model, Gres=gpu:MODEL:COUNT in slurm.conf"
                 " (or the model's name in slurm.gpu_model)"
             )
-    watch = BatchWatch(system, nodes, every_seconds)
-    executor = partial(BatchRuntime, watch=watch)
-    return [Agent(_told(one, nodes[one.node]), executor) for one in configurations], watch
+    poller = BatchPoller(system, nodes, every_seconds)
+    executor = partial(BatchRuntime, poller=poller)
+    return [Agent(_with_hardware(one, nodes[one.node]), executor) for one in configurations], poller
 
 
-def _told(configuration: Configuration, node: BatchNode) -> Configuration:
+def _with_hardware(configuration: Configuration, node: BatchNode) -> Configuration:
     """Return the configuration with what the batch system says of the node."""
     inventory = replace(configuration.inventory, cpus=node.cpus, memory_bytes=node.memory_bytes)
     if inventory.kind == "simulated":

@@ -1,6 +1,6 @@
 """The folder of one batch job: all that an agent and its remote runner on the node tell each other.
 
-    errand.json   the job's name, the wish, and the remote runner's configuration
+    errand.json   the job's name, the desired part, and the remote runner's configuration
     claim         made by the remote runner that does it; whoever comes later does nothing
     orders.json   written by the agent: go, stop; secrets only as nobody but the remote runner can read them
     lease.json    written by the agent: until when, by the *node's* clock, and whether the server still names

@@ -58,15 +58,15 @@ Stage = Literal["preparing", "ready", "running", "ended"]
 
 
 class AssignedDevices:
-    """The devices that the batch system assigned, under the indexes of the plan.
+    """The devices that the batch system assigned, under the desired indexes.
 
-    The plan says how many and, for itself, which; of what is equal the batch system chooses, and other
+    The server says how many and, for itself, which; of what is equal the batch system chooses, and other
     people's jobs on the node rely on its choice.
     """
 
-    def __init__(self, devices: Devices, planned: Iterable[int], assigned: Sequence[str]) -> None:
+    def __init__(self, devices: Devices, desired: Iterable[int], assigned: Sequence[str]) -> None:
         self.devices = devices
-        self.assigned = dict(zip(sorted(planned), assigned, strict=False))
+        self.assigned = dict(zip(sorted(desired), assigned, strict=False))
 
     @property
     def gpu_model(self) -> str:
@@ -76,13 +76,13 @@ class AssignedDevices:
         return self.devices.gpus()
 
     def samples(self, loads: Mapping[int, Load | None]) -> tuple[GpuSample, ...]:
-        """Return samples of the assigned devices alone, under the plan's indexes."""
+        """Return samples of the assigned devices alone, under the desired indexes."""
         own = self._own_indexes(loads)
         taken = self.devices.samples(
-            {own[planned]: load for planned, load in loads.items() if planned in own}
+            {own[desired]: load for desired, load in loads.items() if desired in own}
         )
-        planned_of = {index: planned for planned, index in own.items()}
-        return tuple(replace(one, index=planned_of[one.index]) for one in taken if one.index in planned_of)
+        desired_of = {index: desired for desired, index in own.items()}
+        return tuple(replace(one, index=desired_of[one.index]) for one in taken if one.index in desired_of)
 
     def memory_by_process(self) -> Mapping[int, int]:
         return self.devices.memory_by_process()
@@ -93,25 +93,25 @@ class AssignedDevices:
     def files(self, indexes: Iterable[int]) -> tuple[str, ...]:
         return self.devices.files(self._own_indexes(indexes).values())
 
-    def _own_indexes(self, planned: Iterable[int]) -> dict[int, int]:
+    def _own_indexes(self, desired: Iterable[int]) -> dict[int, int]:
         """Return the devices' own indexes, of those that are known here."""
         known = {name: gpu.index for gpu in self.devices.gpus() for name in (gpu.uuid, str(gpu.index))}
-        return {index: known[name] for index, name in self.names(planned).items() if name in known}
+        return {index: known[name] for index, name in self.names(desired).items() if name in known}
 
 
 class RemoteRunner:
     """Runs one attempt on its node. `run` returns when nothing of it is alive."""
 
     def __init__(
-        self, folder: BatchJobFolder, name: str, configuration: Configuration, wish: DesiredPart
+        self, folder: BatchJobFolder, name: str, configuration: Configuration, desired: DesiredPart
     ) -> None:
         self.folder = folder
         self.name = name
-        self.key = RunnerKey() if wish.has_secrets else None
-        self.wish = wish
-        planned = {index for replica in wish.replicas for index in replica.gpu_indexes}
+        self.key = RunnerKey() if desired.has_secrets else None
+        self.desired = desired
+        indexes = {index for replica in desired.replicas for index in replica.gpu_indexes}
         self.assigned = tuple(filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")))
-        devices = AssignedDevices(find_devices(configuration), planned, self.assigned)
+        devices = AssignedDevices(find_devices(configuration), indexes, self.assigned)
         # Limits are the batch system's matter, whose own groups are not to be left.
         unlimited = Cgroups(is_unified=False, folders={})
         self.runtime = ProcessRuntime(configuration, self.post, devices, unlimited)
@@ -126,21 +126,21 @@ class RemoteRunner:
         self.is_ended_by_system = False
         self.sampler = Sampler(configuration, devices, self.runtime.folder)
         self.begun_at = boot_clock_seconds()
-        self.told_at = 0.0
+        self.written_at = 0.0
         self.beat_seconds = BEAT_SECONDS
         self.changed = asyncio.Event()
 
     async def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.end_by_system)
-        self.tell()
-        self.runtime.prepare(self.wish)
+        self.write_state()
+        self.runtime.prepare(self.desired)
         sampling = asyncio.create_task(self.keep_sampling())
         while self.outcome is None:
             self.obey_lease()
             self.obey_orders()
-            if boot_clock_seconds() >= self.told_at + self.beat_seconds:
-                self.tell()
+            if boot_clock_seconds() >= self.written_at + self.beat_seconds:
+                self.write_state()
             self.changed.clear()
             look_seconds = LOOK_RUNNING_SECONDS if self.stage == "running" else LOOK_READY_SECONDS
             try:
@@ -148,7 +148,7 @@ class RemoteRunner:
                     await self.changed.wait()
             except TimeoutError:
                 continue
-        self.tell()
+        self.write_state()
         sampling.cancel()
         self.runtime.close()
 
@@ -161,7 +161,7 @@ class RemoteRunner:
                 self.stage, self.started_at = "running", at
             case AttemptExited(outcome=outcome):
                 self.end(outcome)
-        self.tell()
+        self.write_state()
         self.changed.set()
 
     async def keep_sampling(self) -> None:
@@ -169,13 +169,13 @@ class RemoteRunner:
         while True:
             await asyncio.sleep(SAMPLE_SECONDS)
             if self.stage == "running":
-                await asyncio.to_thread(self.sampler.step, [Part(wish=self.wish, phase=Phase.RUNNING)])
+                await asyncio.to_thread(self.sampler.step, [Part(desired=self.desired, phase=Phase.RUNNING)])
 
     def obey_lease(self) -> None:
         lease = read(self.folder.lease)
         if lease and (self.deadline is None or lease["deadline"] > self.deadline):
             self.deadline = lease["deadline"]
-            attempts = {self.wish.attempt} if lease.get("is_named") else set[int]()
+            attempts = {self.desired.attempt} if lease.get("is_named") else set[int]()
             self.runtime.extend_lease(lease["deadline"], lease["lease_seconds"], attempts)
             # How old a beat is when it is read comes off the lease.
             self.beat_seconds = min(BEAT_SECONDS, lease["lease_seconds"] * BEAT_SHARE)
@@ -184,8 +184,8 @@ class RemoteRunner:
             return
         if self.is_going:
             # Its shim should have ended it by now, unless it stands still and the agent has not dropped it.
-            if not (self.runtime.is_frozen(self.wish.attempt) and read(self.folder.job)):
-                self.runtime.kill(self.wish.attempt)
+            if not (self.runtime.is_frozen(self.desired.attempt) and read(self.folder.job)):
+                self.runtime.kill(self.desired.attempt)
         else:
             self.end(lost("The node lost contact with the node agent before the attempt started."))
 
@@ -195,7 +195,7 @@ class RemoteRunner:
         if stop is not None and stop != self.stop_order:
             self.stop_order = stop
             if self.is_going:
-                self.runtime.stop(self.wish.attempt, stop["grace_seconds"], is_leaving=stop["is_leaving"])
+                self.runtime.stop(self.desired.attempt, stop["grace_seconds"], is_leaving=stop["is_leaving"])
             else:
                 self.end(NEVER_STARTED)
         going = orders.get("go")
@@ -208,13 +208,13 @@ class RemoteRunner:
         turn = orders.get("turn")
         if turn is not None and turn != self.turn_order and self.is_going:
             self.turn_order = turn
-            self.runtime.take_turns(self.wish.attempt, decode(Turn, turn) if turn else None)
+            self.runtime.take_turns(self.desired.attempt, decode(Turn, turn) if turn else None)
 
     def end_by_system(self) -> None:
         """The batch system sends SIGTERM to all that it started, so the attempt's processes have it too."""
         self.is_ended_by_system = True
         if self.is_going:
-            self.runtime.stop(self.wish.attempt, self.wish.grace_seconds, is_leaving=True)
+            self.runtime.stop(self.desired.attempt, self.desired.grace_seconds, is_leaving=True)
         else:
             self.end(lost(ENDED_BY_SYSTEM))
             self.changed.set()
@@ -223,10 +223,10 @@ class RemoteRunner:
         if self.outcome is None:
             self.outcome, self.stage = outcome, "ended"
 
-    def tell(self) -> None:
-        self.told_at = boot_clock_seconds()
+    def write_state(self) -> None:
+        self.written_at = boot_clock_seconds()
         state = {
-            "clock": self.told_at,
+            "clock": self.written_at,
             "stage": self.stage,
             "master_port": self.master_port,
             "started_at": self.started_at,
@@ -256,9 +256,9 @@ def main() -> None:
         return
     job = read(folder.job)
     configuration = decode(Configuration, job["configuration"])
-    wish = decode(DesiredPart, job["wish"])
+    desired = decode(DesiredPart, job["wish"])
 
     async def run() -> None:
-        await RemoteRunner(folder, name, configuration, wish).run()
+        await RemoteRunner(folder, name, configuration, desired).run()
 
     asyncio.run(run())

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.batch.job_folder import BatchJobFolder, read, seal
+from nodeagent.batch.polling import JOB_LISTS_PER_NODE_LIST, BatchDevices, BatchPoller
 from nodeagent.batch.remote_runner import Stage, lost
 from nodeagent.batch.system import BatchError, BatchJob, BatchJobStatus
-from nodeagent.batch.watch import JOB_LISTS_PER_NODE_LIST, BatchDevices, BatchWatch
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.machine import (
@@ -39,7 +39,7 @@ from nodeagent.machine import (
     Phase,
 )
 from nodeagent.messages import NO_SECRETS, DesiredPart, GpuSample, SecretsAnswer, Turn, decode, encode
-from nodeagent.process.runtime import kept_wish, remove_tree
+from nodeagent.process.runtime import kept_desired, remove_tree
 from nodeagent.procfs import boot_clock_seconds
 from nodeagent.programs import program
 
@@ -67,7 +67,7 @@ class JobRecord:
     """One batch job as the agent knows it."""
 
     name: str
-    wish: DesiredPart
+    desired: DesiredPart
     #: When the batch system took it, by this machine's clock; infinite: not yet; None: it has to be asked.
     submitted_at: float | None = None
     stage: Stage = "preparing"
@@ -90,11 +90,11 @@ class BatchRuntime:
     """Hands attempts to a batch system, and posts what becomes of them as events."""
 
     def __init__(
-        self, configuration: Configuration, post: Callable[[Event], None], watch: BatchWatch
+        self, configuration: Configuration, post: Callable[[Event], None], poller: BatchPoller
     ) -> None:
         self.configuration = configuration
         self.post = post
-        self.watch = watch
+        self.poller = poller
         self.root = Path(configuration.work_folder)
         # The name is the first version's: what that left must be found.
         self.jobs_folder = self.root / "errands"
@@ -109,8 +109,8 @@ class BatchRuntime:
         self.began_at = boot_clock_seconds()
         self.soon = asyncio.Event()
         self.tasks: set[asyncio.Task[None]] = set()
-        self.devices = BatchDevices(configuration.node, watch, self._gpus_in_use, self._samples)
-        watch.follow(
+        self.devices = BatchDevices(configuration.node, poller, self._gpus_in_use, self._samples)
+        poller.follow(
             lambda: any(not record.is_over for record in self.records.values()), self.devices.count_others
         )
         self._begin(self._keep_looking())
@@ -130,7 +130,7 @@ class BatchRuntime:
     @property
     def inventory_seconds(self) -> float:
         """As often as the batch system is asked for its nodes; to look at its answer costs nothing."""
-        return self.watch.every_seconds * JOB_LISTS_PER_NODE_LIST
+        return self.poller.every_seconds * JOB_LISTS_PER_NODE_LIST
 
     def folder(self, attempt: int) -> AttemptFolder:
         return self._job_folder(attempt).attempt(attempt)
@@ -163,15 +163,15 @@ class BatchRuntime:
         kept = read(self.lease)
         return min(kept["deadline"], boot_clock_seconds() + kept["lease_seconds"]) if kept else 0.0
 
-    def prepare(self, wish: DesiredPart) -> None:
+    def prepare(self, desired: DesiredPart) -> None:
         """Submit the job; its remote runner makes the folders and chooses the port."""
-        record = JobRecord(name=f"{self.prefix}-{wish.attempt}", wish=wish, submitted_at=math.inf)
-        self.records[wish.attempt] = record
-        folder = self._job_folder(wish.attempt)
+        record = JobRecord(name=f"{self.prefix}-{desired.attempt}", desired=desired, submitted_at=math.inf)
+        self.records[desired.attempt] = record
+        folder = self._job_folder(desired.attempt)
         # What it may do for jobs, but nothing in the name of the node.
         own = replace(self.configuration, token="", file="", work_folder=folder.path, slurm=None)
         try:
-            folder.make({"name": record.name, "wish": encode(wish), "configuration": encode(own)})
+            folder.make({"name": record.name, "wish": encode(desired), "configuration": encode(own)})
         except OSError as error:
             self._end(record, lost(f"The attempt could not be prepared: {error}"))
             return
@@ -187,13 +187,13 @@ class BatchRuntime:
             self._end(record, NEVER_STARTED)
         self._cancel(record)
 
-    def start(self, wish: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
+    def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
         """Tell the remote runner to go; what is secret is sealed for it alone."""
-        if (record := self.records.get(wish.attempt)) is None:
+        if (record := self.records.get(desired.attempt)) is None:
             return
         if secrets != NO_SECRETS:
             record.orders["secrets"] = seal(secrets, record.public_key, record.name)
-        self._order(wish.attempt, "go", encode(wish))
+        self._order(desired.attempt, "go", encode(desired))
 
     def stop(self, attempt: int, grace_seconds: float, *, is_leaving: bool = False) -> None:
         """Tell the remote runner how to stop."""
@@ -239,7 +239,7 @@ class BatchRuntime:
         return BatchJobFolder(str(self.jobs_folder / str(attempt)))
 
     def _gpus_in_use(self) -> set[int]:
-        replicas = [replica for record in list(self.records.values()) for replica in record.wish.replicas]
+        replicas = [replica for record in list(self.records.values()) for replica in record.desired.replicas]
         return {index for replica in replicas for index in replica.gpu_indexes}
 
     def _samples(self) -> tuple[GpuSample, ...]:
@@ -255,15 +255,15 @@ class BatchRuntime:
     def _adopt(self, attempt: int) -> AttemptAdopted | None:
         folder = self._job_folder(attempt)
         kept = read(folder.job)
-        wish = kept_wish(attempt, kept.get("wish"), read_json(self.folder(attempt).spec))
-        if wish is None:
+        desired = kept_desired(attempt, kept.get("wish"), read_json(self.folder(attempt).spec))
+        if desired is None:
             return None  # It was not handed to anybody yet. The server will ask for it again.
         state, orders = read(folder.state), read(folder.orders)
         key = state.get("public_key", "")
         record = self.records[attempt] = JobRecord(
-            name=kept["name"], wish=wish, public_key=key, orders=orders
+            name=kept["name"], desired=desired, public_key=key, orders=orders
         )
-        part = Part(wish=wish, master_port=state.get("master_port"))
+        part = Part(desired=desired, master_port=state.get("master_port"))
         if "go" in orders:
             record.stage = "ready" if state.get("started_at") is None else "running"
             record.dead_by = boot_clock_seconds() + read(self.lease).get("lease_seconds", 0.0)
@@ -301,16 +301,16 @@ class BatchRuntime:
         is_late = 0 < record.dead_by <= boot_clock_seconds()
         if is_late and not record.is_over and not self.is_frozen(attempt):
             self._cancel(record)  # Its remote runner has fallen silent.
-        if record.is_over or self.watch.lists == record.newest_list:
+        if record.is_over or self.poller.lists == record.newest_list:
             return
-        record.newest_list = self.watch.lists
-        job = self.watch.jobs.get(record.name)
+        record.newest_list = self.poller.lists
+        job = self.poller.jobs.get(record.name)
         if record.submitted_at is None:
             # An earlier life of the agent was about to submit it, and perhaps did.
             record.submitted_at = boot_clock_seconds()
             if job is None and not self._job_folder(attempt).is_claimed():
                 self._begin(self._submit(record))
-        elif self.watch.asked_at > record.submitted_at:
+        elif self.poller.asked_at > record.submitted_at:
             is_alive = job is not None and job.state in ("waiting", "running")
             record.lists_over = 0 if is_alive else record.lists_over + 1
             if record.lists_over >= (1 if record.stage == "ended" else LISTS_UNTIL_OVER):
@@ -338,11 +338,11 @@ class BatchRuntime:
         if stage == "ended" and not state["is_ended_by_system"]:
             self._end(record, decode(Outcome, state["outcome"]))
         elif stage == "ended" and before != "ended":
-            self.watch.ask_soon()  # It knows why.
+            self.poller.ask_soon()  # It knows why.
 
     def _over(self, attempt: int, record: JobRecord, job: BatchJobStatus | None) -> None:
         """The batch system says that the job is over, and its remote runner did not say how it ended."""
-        name = self.watch.system.name
+        name = self.poller.system.name
         number = f" {job.number}" if job else ""
         words = job.words if job else "it is gone"
         if self._job_folder(attempt).take(record.name):
@@ -357,29 +357,29 @@ class BatchRuntime:
 
     def _end(self, record: JobRecord, outcome: Outcome) -> None:
         record.is_over = True
-        self.post(AttemptExited(attempt=record.wish.attempt, outcome=outcome))
+        self.post(AttemptExited(attempt=record.desired.attempt, outcome=outcome))
 
     async def _submit(self, record: JobRecord) -> None:
-        wish, folder = record.wish, self._job_folder(record.wish.attempt)
+        desired, folder = record.desired, self._job_folder(record.desired.attempt)
         command = [sys.executable, "-I", "-c", REMOTE_RUNNER, folder.path, record.name]
         job = BatchJob(
             name=record.name,
             node=self.configuration.node,
             command=shlex.join(command),
             log=folder.log,
-            gpu_model=wish.gpu_model,
-            gpus=len({index for replica in wish.replicas for index in replica.gpu_indexes}),
-            cpus=sum(replica.cpus for replica in wish.replicas),
-            memory_bytes=sum(replica.memory_bytes for replica in wish.replicas),
+            gpu_model=desired.gpu_model,
+            gpus=len({index for replica in desired.replicas for index in replica.gpu_indexes}),
+            cpus=sum(replica.cpus for replica in desired.replicas),
+            memory_bytes=sum(replica.memory_bytes for replica in desired.replicas),
         )
         try:
-            number = await self.watch.system.submit(job)
-            name = self.watch.system.name
-            log.info("Attempt %d on %s is job %s of %s.", wish.attempt, job.node, number, name)
+            number = await self.poller.system.submit(job)
+            name = self.poller.system.name
+            log.info("Attempt %d on %s is job %s of %s.", desired.attempt, job.node, number, name)
         except BatchError as error:
             # Perhaps it was taken and only the answer was lost. Who has the claim knows.
             if not record.is_over and folder.take(record.name):
-                self._end(record, lost(f"{self.watch.system.name} did not take the job: {error}"))
+                self._end(record, lost(f"{self.poller.system.name} did not take the job: {error}"))
                 self._cancel(record)
         record.submitted_at = boot_clock_seconds()
 
@@ -391,7 +391,7 @@ class BatchRuntime:
 
     async def _have_cancelled(self, record: JobRecord) -> None:
         try:
-            await self.watch.system.cancel(record.name)
+            await self.poller.system.cancel(record.name)
         except BatchError as error:
             log.warning("The job %s could not be cancelled: %s", record.name, error)
 

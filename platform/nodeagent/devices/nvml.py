@@ -259,16 +259,16 @@ class NvmlDevices:
             return None
 
 
-def _chosen_model(models: list[str], wanted: str) -> str:
-    if wanted and wanted not in models:
+def _chosen_model(models: list[str], configured: str) -> str:
+    if configured and configured not in models:
         found = f"it has {', '.join(models)}" if models else "it has no GPU"
-        raise NoDriver(f"inventory.gpu_model: this machine has no {wanted}; {found}")
-    if len(models) > 1 and not wanted:
+        raise NoDriver(f"inventory.gpu_model: this machine has no {configured}; {found}")
+    if len(models) > 1 and not configured:
         raise NoDriver(
             f"this machine mixes GPU models ({', '.join(models)}), and a node has one:"
             " run an agent for each, with inventory.gpu_model, cpus and memory_bytes"
         )
-    return wanted or "".join(models)
+    return configured or "".join(models)
 
 
 def _minor_in(access: Path) -> int | None:

@@ -38,7 +38,7 @@ class Check(Protocol):
         """Return what is found now; may block."""
 
 
-class Watch:
+class CheckState:
     """One check, its look under way, and what it found last."""
 
     def __init__(self, check: Check) -> None:
@@ -84,7 +84,7 @@ class Monitor:
     """All checks of the node."""
 
     def __init__(self, checks: Sequence[Check]) -> None:
-        self.watches = [Watch(check) for check in checks]
+        self.states = [CheckState(check) for check in checks]
         #: None until every check has been answered once: what is not known yet is neither good nor bad.
         self.findings: tuple[Finding, ...] | None = None
 
@@ -96,10 +96,10 @@ class Monitor:
         before = self.findings
         found: list[Finding] = []
         is_complete = True
-        for watch in self.watches:
-            watch.step(now)
-            is_complete = is_complete and watch.findings is not None
-            found += watch.findings or ()
+        for state in self.states:
+            state.step(now)
+            is_complete = is_complete and state.findings is not None
+            found += state.findings or ()
         if is_complete:
             self.findings = tuple(found)
         return self.findings != before

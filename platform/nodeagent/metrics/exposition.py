@@ -53,10 +53,10 @@ def exposition(figures: Figures) -> str:
     """Return the figures in Prometheus's text format; what is not known has no line."""
     lines: list[str] = []
     for family in _families(figures):
-        told = [(labels, value) for labels, value in family.samples if value is not None]
-        if told:
+        known = [(labels, value) for labels, value in family.samples if value is not None]
+        if known:
             lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
-            lines += [f"{family.name}{_in_braces(labels)} {value:.15g}" for labels, value in told]
+            lines += [f"{family.name}{_in_braces(labels)} {value:.15g}" for labels, value in known]
     return "\n".join(lines) + "\n"
 
 

@@ -52,9 +52,9 @@ class JobMeter:
 
     def measure(self, attempts: Iterable[int]) -> dict[ReplicaKey, Usage]:
         """Return what is known of the replicas of these attempts, which have processes on this node."""
-        wanted = set(attempts)
-        self.places = {attempt: known for attempt, known in self.places.items() if attempt in wanted}
-        for attempt in wanted - self.places.keys():
+        current = set(attempts)
+        self.places = {attempt: known for attempt, known in self.places.items() if attempt in current}
+        for attempt in current - self.places.keys():
             if places := self._find(attempt):
                 self.places[attempt] = places
         tree = ProcessTree()

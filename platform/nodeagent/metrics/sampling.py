@@ -49,7 +49,7 @@ class Sampler:
         now = boot_clock_seconds()
         # Half a step early is nearer than half a step late.
         is_due = now - self.read_at + (now - self.sampled_at) / 2 >= self.every_seconds
-        usage = self.jobs.measure(part.wish.attempt for part in parts)
+        usage = self.jobs.measure(part.desired.attempt for part in parts)
         self.gpus = self.devices.samples(_loads(parts, self.usage, usage, now - self.sampled_at))
         self.usage = usage
         self.since_reading += self.gpus
@@ -90,7 +90,7 @@ class Sampler:
 
 
 def _replicas(parts: Iterable[Part]) -> list[ReplicaKey]:
-    return [(part.wish.attempt, replica.rank) for part in parts for replica in part.wish.replicas]
+    return [(part.desired.attempt, replica.rank) for part in parts for replica in part.desired.replicas]
 
 
 def _loads(
@@ -99,8 +99,8 @@ def _loads(
     """Return what the jobs of each device do with their CPUs and memory; None where that cannot be told."""
     loads: dict[int, Load | None] = {}
     for part in parts:
-        for replica in part.wish.replicas:
-            key = (part.wish.attempt, replica.rank)
+        for replica in part.desired.replicas:
+            key = (part.desired.attempt, replica.rank)
             cpus_used = _cpus_used(before.get(key), now.get(key), seconds)
             load = None
             if cpus_used is not None:
@@ -160,5 +160,5 @@ def _mean(samples: list[GpuSample]) -> GpuSample:
 
 
 def _mean_of(values: Iterable[float | None]) -> float | None:
-    told = [value for value in values if value is not None]
-    return round(sum(told) / len(told), 1) if told else None
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 1) if known else None

@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 
-from nodeagent.client import Backoff, Client, Refused, Unreachable
+from nodeagent.client import Backoff, Client, Refusal, Unreachable
 from nodeagent.folder import AttemptFolder
 from nodeagent.machine import Event, LogsShipped, Part, Phase
 from nodeagent.messages import PartReport, ProgressLine
@@ -48,10 +48,10 @@ class Shipper:
 
     def follow(self, part: Part) -> None:
         """Begin, or go on after a restart, with the output of an attempt."""
-        attempt = part.wish.attempt
+        attempt = part.desired.attempt
         folder = self.folder(attempt)
-        self.tails[attempt] = [OutputTail(attempt, replica.rank, folder) for replica in part.wish.replicas]
-        if part.wish.has_rank_zero:
+        self.tails[attempt] = [OutputTail(attempt, replica.rank, folder) for replica in part.desired.replicas]
+        if part.desired.has_rank_zero:
             self.progress[attempt] = ProgressFile(attempt, folder)
         self.has_work.set()
 
@@ -112,7 +112,7 @@ class Shipper:
 
     def progress_of(self, part: Part) -> tuple[ProgressLine, ...]:
         """Return the lines for the next report, few enough that reports of all attempts fit into one."""
-        progress = self.progress.get(part.wish.attempt)
+        progress = self.progress.get(part.desired.attempt)
         if progress is None or part.is_acknowledged:
             return ()
         progress.read()
@@ -134,7 +134,7 @@ class Shipper:
             before = tail.sequence
             try:
                 tail.answered(await self.client.send_logs(batch))
-            except Refused as error:
+            except Refusal as error:
                 if error.status not in NOT_WANTED:
                     raise Unreachable(str(error)) from error
                 log.warning("Output of attempt %d is not wanted: %s", tail.attempt, error)

@@ -25,7 +25,7 @@ TEMPORARY_FOLDER_LONGEST_CHARACTERS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGrants:
-    """What the node gives an attempt beside its wish."""
+    """What the node gives an attempt beside what is desired."""
 
     is_sandboxed: bool
     #: Then what lies outside of its folders, such as /tmp, is not for it.

@@ -69,13 +69,13 @@ class Service:
 class Mps:
     """Starts a tenant's service with its first attempt that shares GPUs, and ends it with the last."""
 
-    def __init__(self, folder: Path, *, is_wanted: bool, bubblewrap: str) -> None:
+    def __init__(self, folder: Path, *, is_enabled: bool, bubblewrap: str) -> None:
         """`bubblewrap`: the program, where attempts have a sandbox and so a /dev/shm of their own."""
         self.folder = folder
         self.bubblewrap = bubblewrap
         self.program = shutil.which(PROGRAM) or ""
-        self.is_used = is_wanted and bool(self.program)
-        self.problem = "" if self.is_used or not is_wanted else f"{PROGRAM} is not installed."
+        self.is_used = is_enabled and bool(self.program)
+        self.problem = "" if self.is_used or not is_enabled else f"{PROGRAM} is not installed."
         self.lock = threading.Lock()
 
     def service(self, owner: int) -> Service:

@@ -17,7 +17,7 @@ class HeldPorts:
 
     def __init__(self) -> None:
         self.sockets: dict[int, socket.socket] = {}
-        self.promised: dict[int, set[int]] = {}
+        self.reserved: dict[int, set[int]] = {}
 
     def hold(self, attempt: int) -> int:
         """Choose a free port and hold it; raise OSError when there is none."""
@@ -32,24 +32,24 @@ class HeldPorts:
             return port
         raise OSError(f"none of {TRIES} ports between {PORTS.start} and {PORTS.stop} was free")
 
-    def promise(self, attempt: int) -> int:
+    def reserve(self, attempt: int) -> int:
         """Choose a port that is free, for one of the attempt's programs; raise OSError when there is none.
 
         It is the attempt's until `forget`, as far as this agent is concerned. Whether it is the job that
         listens there is looked at when somebody connects.
         """
-        taken = {port for promised in self.promised.values() for port in promised}
+        taken = {port for reserved in self.reserved.values() for port in reserved}
         for port in random.sample(PORTS, TRIES):
             with socket.socket() as trial, contextlib.suppress(OSError):
                 trial.bind(("", port))
                 if port not in taken:
-                    self.promised.setdefault(attempt, set()).add(port)
+                    self.reserved.setdefault(attempt, set()).add(port)
                     return port
         raise OSError(f"none of {TRIES} ports between {PORTS.start} and {PORTS.stop} was free")
 
     def forget(self, attempt: int) -> None:
         self.release(attempt)
-        self.promised.pop(attempt, None)
+        self.reserved.pop(attempt, None)
 
     def release(self, attempt: int) -> None:
         if (held := self.sockets.pop(attempt, None)) is not None:

@@ -90,7 +90,7 @@ class ProcessRuntime:
         self.users = self.isolated.users
         self.containers = Containers(configuration, f"allotment-{unique}")
         bubblewrap = self.isolated.sandbox.program if self.isolated.has_sandbox else ""
-        self.mps = Mps(self.root / "mps", is_wanted=configuration.mps, bubblewrap=bubblewrap)
+        self.mps = Mps(self.root / "mps", is_enabled=configuration.mps, bubblewrap=bubblewrap)
         if warning := self.isolated.warning():
             log.warning("%s", warning)
         if self.containers.problem and configuration.containers is not None:
@@ -140,36 +140,36 @@ class ProcessRuntime:
         """Return the deadline an earlier life of the agent left behind."""
         return float(read_json(self.lease) or 0.0)
 
-    def prepare(self, wish: DesiredPart) -> None:
+    def prepare(self, desired: DesiredPart) -> None:
         """Make the folders and, for rank 0, choose the port where the gang meets."""
-        self._begin(self._prepare(wish))
+        self._begin(self._prepare(desired))
 
     def release(self, attempt: int) -> None:
         """Let go of the port; the folders go when the attempt is forgotten."""
         self.ports.release(attempt)
 
-    def start(self, wish: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
+    def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
         """Start the shim, which starts the replicas."""
-        folder = self.folder(wish.attempt)
-        if not wish.master_port:
+        folder = self.folder(desired.attempt)
+        if not desired.master_port:
             # A gang of one node: nobody else needs to know, so nobody else was asked.
             port = (read_json(folder.part) or {}).get("master_port") or 0
-            wish = replace(wish, master_port=port, master_address="127.0.0.1")
-        self.ports.release(wish.attempt)
-        if refusal := secrets.problem or self._refusal(wish):
-            self.post(_start_failed(wish.attempt, refusal))
+            desired = replace(desired, master_port=port, master_address="127.0.0.1")
+        self.ports.release(desired.attempt)
+        if refusal := secrets.problem or self._refusal(desired):
+            self.post(_start_failed(desired.attempt, refusal))
             return
         try:
-            write_json(folder.part, {"wish": encode(wish), "master_port": wish.master_port or None})
-            if wish.turn is not None:
-                write_json(folder.turns, encode(wish.turn))
+            write_json(folder.part, {"wish": encode(desired), "master_port": desired.master_port or None})
+            if desired.turn is not None:
+                write_json(folder.turns, encode(desired.turn))
             hidden = folder_for_secrets(folder) if secrets.secrets else ""
-            write_json(folder.spec, self._shim_spec(folder, wish, hidden))
+            write_json(folder.spec, self._shim_spec(folder, desired, hidden))
             shim = ShimProcess.start(folder, secrets.secrets)
         except OSError as error:
-            self.post(_start_failed(wish.attempt, f"The node could not start the attempt: {error}"))
+            self.post(_start_failed(desired.attempt, f"The node could not start the attempt: {error}"))
             return
-        self._watch(wish.attempt, shim)
+        self._watch(desired.attempt, shim)
 
     def stop(self, attempt: int, grace_seconds: float, *, is_leaving: bool = False) -> None:
         """SIGTERM to all processes of the attempt, SIGKILL after the grace."""
@@ -212,7 +212,7 @@ class ProcessRuntime:
             elif path.name.isdigit() and (adopted := self._adopt(int(path.name))) is not None:
                 found.append(adopted)
         if self.mps.is_used:
-            alive = {adopted.part.wish.attempt for adopted in found}
+            alive = {adopted.part.desired.attempt for adopted in found}
             self._begin(asyncio.to_thread(self.mps.keep_only, alive))
         return found
 
@@ -224,42 +224,43 @@ class ProcessRuntime:
         self.ports.release_all()
         self.cgroups.remove()
 
-    async def _prepare(self, wish: DesiredPart) -> None:
-        folder = self.folder(wish.attempt)
+    async def _prepare(self, desired: DesiredPart) -> None:
+        folder = self.folder(desired.attempt)
         try:
             # Checkpoints are on a shared file system, which may hang; the lease must be renewed meanwhile.
-            await asyncio.to_thread(self._make_folders, folder, wish)
-            port = self.ports.hold(wish.attempt) if wish.has_rank_zero else None
-            write_json(folder.part, {"wish": encode(wish), "master_port": port})
+            await asyncio.to_thread(self._make_folders, folder, desired)
+            port = self.ports.hold(desired.attempt) if desired.has_rank_zero else None
+            write_json(folder.part, {"wish": encode(desired), "master_port": port})
         except OSError as error:
-            self.post(_start_failed(wish.attempt, f"The node could not prepare the attempt: {error}"))
+            self.post(_start_failed(desired.attempt, f"The node could not prepare the attempt: {error}"))
         else:
-            self.post(AttemptPrepared(attempt=wish.attempt, master_port=port))
+            self.post(AttemptPrepared(attempt=desired.attempt, master_port=port))
 
-    def _make_folders(self, folder: AttemptFolder, wish: DesiredPart) -> None:
-        owner = os.geteuid() if self.users is None else self.users.number_of(wish.tenant)
+    def _make_folders(self, folder: AttemptFolder, desired: DesiredPart) -> None:
+        owner = os.geteuid() if self.users is None else self.users.number_of(desired.tenant)
         os.makedirs(folder.path, mode=0o700, exist_ok=True)
         if self.users is not None and not self.isolated.has_sandbox:
             os.chmod(folder.path, 0o711)  # Its owner's alone, but the job has to pass through.
-        make_folder(checkpoint_folder(self.configuration, wish), owner)
+        make_folder(checkpoint_folder(self.configuration, desired), owner)
         make_folder(folder.temporary, owner)
         make_folder(folder.works, owner)
-        for replica in wish.replicas:
+        for replica in desired.replicas:
             make_folder(folder.work(replica.rank), owner)
-        if self._is_served(wish):
-            self.mps.join(owner, wish.attempt)
+        if self._is_served(desired):
+            self.mps.join(owner, desired.attempt)
 
-    def _is_served(self, wish: DesiredPart) -> bool:
+    def _is_served(self, desired: DesiredPart) -> bool:
         """Whether it uses its GPUs through its tenant's Multi-Process Service. Containers do not."""
-        return self.mps.is_used and wish.shares_gpus and not any(replica.image for replica in wish.replicas)
+        has_image = any(replica.image for replica in desired.replicas)
+        return self.mps.is_used and desired.shares_gpus and not has_image
 
-    def _refusal(self, wish: DesiredPart) -> str:
+    def _refusal(self, desired: DesiredPart) -> str:
         """Return why this node does not start the attempt as it is; "" when it does."""
-        for image in sorted({replica.image for replica in wish.replicas if replica.image}):
+        for image in sorted({replica.image for replica in desired.replicas if replica.image}):
             return self.containers.refusal(image)
         if self.isolated.problem:
             return f"This node starts no job. {self.isolated.problem}"
-        for replica in wish.replicas:
+        for replica in desired.replicas:
             names = self.devices.names(replica.gpu_indexes).values()
             if len(names) > 1 and any(name.startswith(INSTANCE) for name in names):
                 return (
@@ -268,15 +269,15 @@ class ProcessRuntime:
                 )
         return ""
 
-    def _shim_spec(self, folder: AttemptFolder, wish: DesiredPart, secrets: str) -> dict[str, Any]:
-        indexes = sorted({index for replica in wish.replicas for index in replica.gpu_indexes})
+    def _shim_spec(self, folder: AttemptFolder, desired: DesiredPart, secrets: str) -> dict[str, Any]:
+        indexes = sorted({index for replica in desired.replicas for index in replica.gpu_indexes})
         # Whoever the folder was prepared for; the record of users may be on a file system that hangs.
         owner = os.stat(folder.temporary).st_uid
-        for replica in wish.replicas:
+        for replica in desired.replicas:
             make_file(folder.progress(replica.rank), owner)
         device_files = self.devices.files(indexes)
-        has_image = any(replica.image for replica in wish.replicas)
-        service = self.mps.service(owner) if self._is_served(wish) else None
+        has_image = any(replica.image for replica in desired.replicas)
+        service = self.mps.service(owner) if self._is_served(desired) else None
         grants = NodeGrants(
             is_sandboxed=self.isolated.has_sandbox or has_image,
             is_confined=self.isolated.has_landlock,
@@ -288,14 +289,15 @@ class ProcessRuntime:
             secrets=secrets,
             ports={
                 replica.rank: {
-                    name: number or self.ports.promise(wish.attempt) for name, number in wish.ports.items()
+                    name: number or self.ports.reserve(desired.attempt)
+                    for name, number in desired.ports.items()
                 }
-                for replica in wish.replicas
+                for replica in desired.replicas
             },
         )
         sandbox = landlock = None
-        ranks = [replica.rank for replica in wish.replicas]
-        checkpoints = checkpoint_folder(self.configuration, wish)
+        ranks = [replica.rank for replica in desired.replicas]
+        checkpoints = checkpoint_folder(self.configuration, desired)
         if self.isolated.has_sandbox and not has_image:
             shared = {} if service is None else {service.pipe: service.pipe, "/dev/shm": service.memory}
             sandbox = self.isolated.sandbox.command(folder, checkpoints, ranks, device_files, shared, secrets)
@@ -305,10 +307,10 @@ class ProcessRuntime:
         return {
             "lease": self.lease,
             "agent": self.agent,
-            "lease_grace_seconds": min(wish.grace_seconds, self.lease_seconds * LEASE_GRACE_SHARE),
+            "lease_grace_seconds": min(desired.grace_seconds, self.lease_seconds * LEASE_GRACE_SHARE),
             "freeze_seconds": self.configuration.freeze_seconds,
-            "grace_seconds": wish.grace_seconds,
-            "log_bytes": wish.log_bytes,
+            "grace_seconds": desired.grace_seconds,
+            "log_bytes": desired.log_bytes,
             "disk_limits": {
                 path: limit
                 for path, limit in (
@@ -321,8 +323,8 @@ class ProcessRuntime:
             "landlock": landlock,
             "secrets": {"folder": secrets, "user": grants.user} if secrets else None,
             "replicas": [
-                replica_spec(self.configuration, self.cgroups, folder, wish, replica, grants)
-                for replica in wish.replicas
+                replica_spec(self.configuration, self.cgroups, folder, desired, replica, grants)
+                for replica in desired.replicas
             ],
         }
 
@@ -392,15 +394,15 @@ class ProcessRuntime:
     def _adopt(self, attempt: int) -> AttemptAdopted | None:
         folder = self.folder(attempt)
         kept = read_json(folder.part) or {}
-        wish = kept_wish(attempt, kept.get("wish"), read_json(folder.spec))
-        if wish is None:
+        desired = kept_desired(attempt, kept.get("wish"), read_json(folder.spec))
+        if desired is None:
             # Preparing was cut short, so nothing was ever started. The server will ask for it again.
             self._begin(_remove(Path(folder.path)))
             return None
         # Turns may have changed since it was started.
         turn = read_json(folder.turns)
-        wish = replace(wish, turn=None if turn is None else decode(Turn, turn))
-        part = Part(wish=wish, phase=Phase.READY, master_port=kept.get("master_port"))
+        desired = replace(desired, turn=None if turn is None else decode(Turn, turn))
+        part = Part(desired=desired, phase=Phase.READY, master_port=kept.get("master_port"))
         if not os.path.exists(folder.spec):
             return AttemptAdopted(part=part)
         status = read_json(folder.status) or {}
@@ -462,14 +464,14 @@ def remove_tree(path: Path) -> None:
             subprocess.run([*command, path], stderr=subprocess.DEVNULL, check=False)
 
 
-def kept_wish(attempt: int, wish: Any, spec: Any) -> DesiredPart | None:
+def kept_desired(attempt: int, desired: Any, spec: Any) -> DesiredPart | None:
     """Return what was asked for; None when it was not even prepared.
 
     Another version of the agent may have written it in a form of its own. What it started still runs: then
     as much is made up as stopping it and shipping its output take, until the server says the rest.
     """
     try:
-        return decode(DesiredPart, wish)
+        return decode(DesiredPart, desired)
     except MessageError:
         if spec is None:
             return None

@@ -35,7 +35,7 @@ from nodeagent.messages import MessageError, SessionOffer, decode
 from nodeagent.process.environment import stray_mark
 from nodeagent.process.ports import port_variable
 from nodeagent.procfs import descendants, is_same_process, processes_with_setting
-from nodeagent.sessions.visit import Command, NoVisit, Reached, connect
+from nodeagent.sessions.visit import Command, Endpoint, NoVisit, connect
 
 log = logging.getLogger(__name__)
 
@@ -86,19 +86,19 @@ class Sessions:
             log.info("Session %s: %s", offer.id, error or type(error).__name__)
 
     async def _serve_on(self, line: ClientConnection, offer: SessionOffer) -> None:
-        reached: Reached | None = None
+        endpoint: Endpoint | None = None
         try:
-            reached = await self._reach(offer)
+            endpoint = await self._reach(offer)
             await line.send(OPENED)
             log.info("Session %s with attempt %d, rank %d", offer.id, offer.attempt, offer.rank)
-            await Talk(line, reached).run()
+            await Talk(line, endpoint).run()
         except NoVisit as error:
             await line.send(PROBLEM + str(error).encode()[:DATA_BYTES])
         finally:
-            if reached is not None:
-                await reached.close()
+            if endpoint is not None:
+                await endpoint.close()
 
-    async def _reach(self, offer: SessionOffer) -> Reached:
+    async def _reach(self, offer: SessionOffer) -> Endpoint:
         part = self.parts().get(offer.attempt)
         if part is None or part.phase not in OPEN_TO_VISITS:
             raise NoVisit("The attempt does not run on its node at this moment.")
@@ -121,9 +121,9 @@ class Sessions:
 class Talk:
     """One session under way between the server's socket and what it reaches."""
 
-    def __init__(self, line: ClientConnection, reached: Reached) -> None:
+    def __init__(self, line: ClientConnection, endpoint: Endpoint) -> None:
         self.line = line
-        self.reached = reached
+        self.endpoint = endpoint
         self.flow = Flow()
         #: Never holds more than the window: the server ends a session whose user sends more.
         self.inputs: asyncio.Queue[bytes] = asyncio.Queue()
@@ -156,7 +156,7 @@ class Talk:
                 if frame[:1] == TAKEN:
                     self.flow.regain(frame)
                 elif frame[:1] == SIZE:
-                    self.reached.resize(*read_size(frame))
+                    self.endpoint.resize(*read_size(frame))
                     await self._consumed(frame)
                 else:
                     self.inputs.put_nowait(frame)
@@ -167,9 +167,9 @@ class Talk:
         while True:
             frame = await self.inputs.get()
             if frame[:1] == INPUT:
-                await self.reached.write(frame[1:])
+                await self.endpoint.write(frame[1:])
             elif frame[:1] == END:
-                self.reached.end_input()
+                self.endpoint.end_input()
             await self._consumed(frame)
 
     async def _consumed(self, frame: bytes) -> None:
@@ -177,9 +177,9 @@ class Talk:
             await self.line.send(word)
 
     async def _speak(self) -> None:
-        outputs = [asyncio.create_task(self._pass_on(kind)) for kind in self.reached.outputs]
+        outputs = [asyncio.create_task(self._pass_on(kind)) for kind in self.endpoint.outputs]
         try:
-            code = await self.reached.exit_code()
+            code = await self.endpoint.exit_code()
             await asyncio.gather(*outputs)
         finally:
             for output in outputs:
@@ -188,7 +188,7 @@ class Talk:
             await self._send(EXIT + bytes([code & 0xFF]))
 
     async def _pass_on(self, kind: bytes) -> None:
-        source = self.reached.outputs[kind]
+        source = self.endpoint.outputs[kind]
         while data := await _read(source):
             await self._send(kind + data)
         await self._send(END + kind)

@@ -30,7 +30,7 @@ class Readable(Protocol):
     async def read(self, most: int, /) -> bytes: ...
 
 
-class Reached(Protocol):
+class Endpoint(Protocol):
     """The far end of a session. `outputs` is what comes from it, by kind of frame."""
 
     @property

@@ -30,7 +30,7 @@ class TooDeep(Exception):
     """Folders are nested deeper than can be looked through."""
 
 
-class DiskWatch:
+class DiskMeter:
     """Looks again and again whether the folder, and what the processes hold open, stay below the limit."""
 
     def __init__(self, folder: str, limit_bytes: int, processes: Callable[[], list[int]]) -> None:

@@ -32,7 +32,7 @@ from nodeagent.procfs import (
     prctl,
     process_identity,
 )
-from nodeagent.shim.disk import DiskWatch
+from nodeagent.shim.disk import DiskMeter
 from nodeagent.shim.enclosure import Enclosure, EnclosureError
 from nodeagent.shim.freezing import CONTAINER_FREEZE_SECONDS, FREEZE_SECONDS, Freezer, Lapse, Turns
 from nodeagent.shim.guest import Guests
@@ -86,7 +86,7 @@ class Shim:
         # What an earlier version of the agent wrote down has none.
         self.secrets = Secrets.receive(spec.get("secrets"))
         self.disks = [
-            DiskWatch(path, limit, lambda: descendants(os.getpid()))
+            DiskMeter(path, limit, lambda: descendants(os.getpid()))
             for path, limit in spec["disk_limits"].items()
         ]
         self.first_failed: int | None = None

@@ -11,8 +11,8 @@ from django.db.models import Count, F
 from nodeagent.messages import (
     OLDEST_PROTOCOL,
     PROTOCOL,
-    Desired,
     DesiredPart,
+    DesiredState,
     Inventory,
     MessageError,
     PartReport,
@@ -61,7 +61,7 @@ def report_read(value: Any) -> Report:
     return decode(Report, value)
 
 
-def report_apply(node: Node, report: Report) -> Desired:
+def report_apply(node: Node, report: Report) -> DesiredState:
     """Renew the node's lease, apply the report, and return the node's desired state.
 
     Raises NodeRefused, and renews nothing, when the node runs jobs in a way that this server does not allow.
@@ -81,7 +81,7 @@ def report_apply(node: Node, report: Report) -> Desired:
         publish_samples(node.name, report.samples)
     if report.readings:
         readings_store(node, report, at=now)
-    return Desired(
+    return DesiredState(
         generation=generation,
         lease_seconds=settings.CONFIG.node_lease_seconds,
         report_seconds=settings.CONFIG.node_lease_seconds / _REPORTS_PER_LEASE,

@@ -83,9 +83,9 @@ async def test_under_torchrun_a_gang_goes_on_with_fewer_replicas(node: RuntimeNo
         " $ALLOT_EXAMPLES/pytorch/train.py --epochs 2"
     )
     pair = [shell(f"{launch} --step-seconds 0.05", rank=rank, env=ENVIRONMENT) for rank in (0, 1)]
-    wish = make_part(*pair, job=7, grace_seconds=60.0)
-    assert await node.prepare(wish)
-    node.runtime.start(replace(wish, master_address="127.0.0.1", master_port=node.ports[1] or 0))
+    desired = make_part(*pair, job=7, grace_seconds=60.0)
+    assert await node.prepare(desired)
+    node.runtime.start(replace(desired, master_address="127.0.0.1", master_port=node.ports[1] or 0))
     progress = Path(node.runtime.folder(1).progress(0))
     await until(lambda: (progress.exists() and progress.read_text().count("\n") >= 3) or node.outcomes, 90)
     node.runtime.stop(1, 60.0)

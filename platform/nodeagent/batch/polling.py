@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 JOB_LISTS_PER_NODE_LIST = 5
 
 
-class BatchWatch:
+class BatchPoller:
     """The newest list of jobs and of nodes. A list of jobs is made while there are any."""
 
     def __init__(self, system: BatchSystem, nodes: Mapping[str, BatchNode], every_seconds: float) -> None:
@@ -30,7 +30,7 @@ class BatchWatch:
         self.lists = 0
         self.asked_at = 0.0
         self.is_silent = False
-        self.is_wanted = asyncio.Event()
+        self.is_due = asyncio.Event()
         self.has_jobs: list[Callable[[], bool]] = []
         self.nodes_listed: list[Callable[[], None]] = []
 
@@ -40,15 +40,15 @@ class BatchWatch:
 
     def ask_soon(self) -> None:
         """Somebody knows that there is something new."""
-        self.is_wanted.set()
+        self.is_due.set()
 
     async def keep_asking(self) -> None:
         turn = 0
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.every_seconds):
-                    await self.is_wanted.wait()
-            self.is_wanted.clear()
+                    await self.is_due.wait()
+            self.is_due.clear()
             turn += 1
             try:
                 await self._ask(is_nodes_turn=turn % JOB_LISTS_PER_NODE_LIST == 0)
@@ -79,12 +79,12 @@ class BatchDevices:
     def __init__(
         self,
         node: str,
-        watch: BatchWatch,
+        poller: BatchPoller,
         in_use: Callable[[], set[int]],
         sampled: Callable[[], tuple[GpuSample, ...]],
     ) -> None:
         self.node = node
-        self.watch = watch
+        self.poller = poller
         #: Indexes that attempts of ours have.
         self.in_use = in_use
         #: What remote runners say of their devices.
@@ -94,15 +94,15 @@ class BatchDevices:
 
     @property
     def gpu_model(self) -> str:
-        return self.watch.nodes[self.node].gpu_model
+        return self.poller.nodes[self.node].gpu_model
 
     def count_others(self) -> None:
         before = self.others[1]
-        self.others = (before, max(0, self.watch.nodes[self.node].gpus_in_use - len(self.in_use())))
+        self.others = (before, max(0, self.poller.nodes[self.node].gpus_in_use - len(self.in_use())))
 
     def gpus(self) -> tuple[InventoryGpu, ...]:
         """Return them all; what others use, and all of a node that takes nothing, with the reason why."""
-        name, node, ours = self.watch.system.name, self.watch.nodes[self.node], self.in_use()
+        name, node, ours = self.poller.system.name, self.poller.nodes[self.node], self.in_use()
         free = [index for index in range(node.gpus) if index not in ours]
         # A job of ours that is just ending looks like somebody else's, but not in two lists. Which index
         # they have is not known: plans only count.
