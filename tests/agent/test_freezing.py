@@ -152,16 +152,16 @@ def test_what_can_not_be_turns_is_none(value: object) -> None:
 
 
 def test_the_machine_tells_of_other_turns_once_and_only_what_is_alive() -> None:
-    desired = make_part()
+    part = make_part()
     turn = Turn(index=0, count=2, seconds=60.0)
     for phase in Phase:
-        state = State(parts={desired.attempt: Part(desired=desired, phase=phase)})
+        state = State(parts={part.attempt: Part(desired=part, phase=phase)})
         desired = DesiredState(
-            generation=1, lease_seconds=30.0, report_seconds=1.0, parts=(replace(desired, turn=turn),)
+            generation=1, lease_seconds=30.0, report_seconds=1.0, parts=(replace(part, turn=turn),)
         )
         state, instructions = step(state, DesiredReceived(desired=desired, sent_at=0.0))
         told = [each for each in instructions if isinstance(each, TakeTurns)]
-        assert told == ([TakeTurns(attempt=desired.attempt, turn=turn)] if phase in ALIVE else [])
+        assert told == ([TakeTurns(attempt=part.attempt, turn=turn)] if phase in ALIVE else [])
         _, instructions = step(state, DesiredReceived(desired=desired, sent_at=0.0))
         assert not [each for each in instructions if isinstance(each, TakeTurns)]
 

@@ -224,9 +224,9 @@ def test_the_monitor_waits_for_no_check_and_judges_devices_by_them() -> None:
     gpus = [InventoryGpu(index=index, uuid=str(index), memory_bytes=1) for index in range(2)]
 
     def settle(now: float) -> bool:
-        (watch,) = monitor.watches
-        if watch.thread is not None:
-            watch.thread.join()
+        (state,) = monitor.states
+        if state.thread is not None:
+            state.thread.join()
         return monitor.step(now)
 
     assert not monitor.step(0.0)
@@ -256,7 +256,7 @@ def test_a_check_that_breaks_down_is_a_warning(caplog: pytest.LogCaptureFixture)
 
     monitor = Monitor([Broken()])
     monitor.step(0.0)
-    thread = monitor.watches[0].thread
+    thread = monitor.states[0].thread
     assert thread is not None
     thread.join()
     assert monitor.step(1.0)
