@@ -173,7 +173,7 @@ class AllocatedGpu(models.Model):
 
 
 class TrainingProgress(models.Model):
-    """The form of `Reported` in rows; `seen` is {batch size: [epochs, {GPU model: [epochs, seconds]}]}."""
+    """A `TrainingReport` in a row; `seen` is {batch size: [epochs, {GPU model: [epochs, seconds]}]}."""
 
     job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="+")
     #: The attempt and the line that were counted last, and its time in Unix seconds by its node's clock.

@@ -14,7 +14,7 @@ from typing import Any
 from django.db import DataError, OperationalError, connection, transaction
 
 from scheduler.clock import database_now
-from scheduler.core.failures.retrying import Failed, RetryRules, judge
+from scheduler.core.failures.retrying import FailedAttempt, RetryRules, judge
 from scheduler.core.failures.site_rules import Retry, Severity, SiteRule, own_class, retry_of
 from scheduler.core.failures.taxonomy import CLASSES, FailureClass, Layer
 from scheduler.failures.models import FailureRules
@@ -138,7 +138,7 @@ def rules_try(*, log: str, exit_code: int, rules: object = None) -> dict[str, An
         ) from None
     if found is None:
         return {"rule": None, "layer": "", "tried_again": None}
-    verdict = judge(Failed(found.failure, ""), [], RetryRules())
+    verdict = judge(FailedAttempt(found.failure, ""), [], RetryRules())
     return {
         "rule": rules_written([found])[0],
         "layer": str(found.failure.layer),

@@ -14,7 +14,7 @@ from django.db import DatabaseError, transaction
 
 from scheduler.core.fairness.causes import cause_of
 from scheduler.core.fairness.division import Account, Division, Standing, account_of
-from scheduler.core.fairness.envy import Envy, Had, envies
+from scheduler.core.fairness.envy import Bundle, Envy, envies
 from scheduler.core.fairness.incentive import WINDOW_SECONDS, Window, counted_seconds
 from scheduler.core.model import codec
 from scheduler.core.model.snapshot import Snapshot
@@ -298,8 +298,8 @@ def _window_of(sums: FairnessSample) -> Window:
     )
 
 
-def _had(standing: Standing, sums: FairnessSample) -> Had:
-    return Had(
+def _had(standing: Standing, sums: FairnessSample) -> Bundle:
+    return Bundle(
         weight=standing.weight,
         demand=sums.demand_gpu_seconds,
         speeds=standing.speeds,

@@ -6,7 +6,7 @@ from scheduler.attempts.models import TrainingProgress
 from scheduler.attempts.services.training import reported_of
 from scheduler.core.building_blocks.run_time import relative_rates
 from scheduler.core.model import snapshot as core
-from scheduler.core.perf.training_reports import Reported
+from scheduler.core.perf.training_reports import TrainingReport
 
 _UNENDED = ("queued", "running")
 
@@ -14,7 +14,7 @@ _UNENDED = ("queued", "running")
 class Trainings:
     """What is known, by job."""
 
-    def __init__(self, reported: Mapping[int, Reported]) -> None:
+    def __init__(self, reported: Mapping[int, TrainingReport]) -> None:
         self._reported = reported
 
     def of(self, job: int, throughput: Mapping[str, float]) -> core.Training | None:

@@ -9,7 +9,7 @@ from scheduler.core.model.snapshot import PairSpeeds, Snapshot
 from scheduler.core.round.guarantees.binding import CELLS
 from scheduler.core.round.registry import make_placer, make_policy
 from scheduler.core.round.reserve import SPARE
-from scheduler.core.sim.engine import Scripted
+from scheduler.core.sim.engine import ScriptedEvent
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation.errors import InputError
@@ -37,7 +37,7 @@ class Experiment:
     rounds: str = ""
     #: First index and end of the jobs that are measured; the simulation ends with the last of them.
     window: tuple[int, int] | None = None
-    script: Sequence[Scripted] = ()
+    script: Sequence[ScriptedEvent] = ()
     #: Simulate each virtual cluster's private cluster too, and compare.
     private: bool = False
 

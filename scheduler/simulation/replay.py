@@ -19,7 +19,7 @@ from scheduler.simulation.experiment import Experiment
 from scheduler.simulation.joining import join
 from scheduler.simulation.outside import policy_text
 from scheduler.simulation.run import simulate
-from scheduler.simulation.scenario import Happening, Scenario, read_scenario
+from scheduler.simulation.scenario import Scenario, ScenarioEvent, read_scenario
 from scheduler.simulation.sweep import Case
 
 
@@ -56,7 +56,7 @@ class _Teller:
     def name(self, job: JobId) -> str:
         return self._names.get(job, f"job {job}")
 
-    def told(self, event: Happening) -> Happening:
+    def told(self, event: ScenarioEvent) -> ScenarioEvent:
         """Return the event such that it is printed when it happens."""
 
         def act(engine: Engine) -> None:

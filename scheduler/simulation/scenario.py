@@ -45,7 +45,7 @@ _TOP = ("cluster", "policy", "placer", "round_seconds", "events")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happening:
+class ScenarioEvent:
     """A scripted event: something done to the engine at an instant."""
 
     at: float
@@ -61,7 +61,7 @@ class Scenario:
     """What a scenario file says. Empty texts: left to the command line."""
 
     workload: Workload
-    script: tuple[Happening, ...]
+    script: tuple[ScenarioEvent, ...]
     #: The names of the jobs that have one, by id.
     names: Mapping[JobId, str]
     cluster: ClusterSpec
@@ -163,7 +163,7 @@ class _Reader:
         except BadField as bad:
             raise InputError(f"{where}: {bad}") from None
 
-    def _happenings(self, place: int, event: Mapping[str, Any]) -> Iterator[Happening]:
+    def _happenings(self, place: int, event: Mapping[str, Any]) -> Iterator[ScenarioEvent]:
         where = f"{self._file}: event {place}"
         (kind,) = [key for key in event if key != "at"]
         at, value = float(event["at"]), event[kind]
@@ -175,12 +175,12 @@ class _Reader:
                 if kind == "finish"
                 else (lambda engine: engine.cancel(job))
             )
-            yield Happening(at=at, words=words, act=act)
+            yield ScenarioEvent(at=at, words=words, act=act)
         elif kind in market_mutations.KINDS:
-            yield Happening(at=at, words=words, act=self._dealings.act(kind, where, value))
+            yield ScenarioEvent(at=at, words=words, act=self._dealings.act(kind, where, value))
         elif kind in changes.KINDS:
             change = changes.change_of(kind, where, value)
-            yield Happening(at=at, words=words, act=lambda engine: engine.reconfigure(change))
+            yield ScenarioEvent(at=at, words=words, act=lambda engine: engine.reconfigure(change))
 
     def _job(self, where: str, value: Any) -> JobId:
         if str(value) in self._numbers:

@@ -78,14 +78,14 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedCase:
     """An experiment, and what was wrong with its input."""
 
     experiment: Experiment
     problems: tuple[str, ...] = ()
 
 
-def prepare(case: Case) -> Prepared:
+def prepare(case: Case) -> PreparedCase:
     """Read the files of a case; raise InputError for what cannot be used."""
     _check_rounds(case)
     table = _table(case)
@@ -114,7 +114,7 @@ def prepare(case: Case) -> Prepared:
         window=case.window,
         private=case.private,
     )
-    return Prepared(experiment=experiment, problems=problems)
+    return PreparedCase(experiment=experiment, problems=problems)
 
 
 def _round_seconds(case: Case) -> float:

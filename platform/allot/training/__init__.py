@@ -12,14 +12,18 @@ when told to stop, and lets no older attempt get in the way of a newer one. docs
 """
 
 from allot.training.errors import FENCED_EXIT_CODE, Fenced, Stopped, StoreError, TrainingError
-from allot.training.restoring import Restored
+from allot.training.restoring import RestoredCheckpoint
 from allot.training.sampler import Sampler
 from allot.training.session import Session, session
+
+#: The name that programs of earlier days know it by.
+Restored = RestoredCheckpoint
 
 __all__ = [
     "FENCED_EXIT_CODE",
     "Fenced",
     "Restored",
+    "RestoredCheckpoint",
     "Sampler",
     "Session",
     "Stopped",

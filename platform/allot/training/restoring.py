@@ -25,7 +25,7 @@ Agree = Callable[[int], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class RestoredCheckpoint:
     """The checkpoint from which this start goes on."""
 
     #: Steps done, and samples if the run had reported them.
@@ -67,7 +67,7 @@ def begin(
     agree: Agree | None,
     keep: int,
     wait_seconds: float,
-) -> tuple[Keeper, Restored | None]:
+) -> tuple[Keeper, RestoredCheckpoint | None]:
     """Return the keeper of this start's checkpoints, and what it goes on from.
 
     Rank 0 claims and chooses, and writes down what; the others read that.
@@ -116,7 +116,7 @@ def _wait_for_origin(keeper: Keeper, stop: StopRequest, wait_seconds: float) -> 
         time.sleep(LOOK_AGAIN_SECONDS)
 
 
-def _fetch(keeper: Keeper, checkpoint: Checkpoint, place: Place) -> Restored:
+def _fetch(keeper: Keeper, checkpoint: Checkpoint, place: Place) -> RestoredCheckpoint:
     first = keeper.read(checkpoint, 0)
     own = place.rank if first.parts == place.world_size else 0
     everything = first.parts > 1 and first.parts != place.world_size
@@ -128,7 +128,7 @@ def _fetch(keeper: Keeper, checkpoint: Checkpoint, place: Place) -> Restored:
     manifest = manifests[own]
     if place.rank == 0:
         say(f"going on from step {checkpoint.step}")
-    return Restored(
+    return RestoredCheckpoint(
         step=checkpoint.step,
         samples=manifest.samples,
         world_size=manifest.world_size,

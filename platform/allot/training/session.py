@@ -17,7 +17,7 @@ from allot.training.keeper import Keeper
 from allot.training.manifest import Manifest
 from allot.training.place import Place
 from allot.training.progress import ProgressWriter
-from allot.training.restoring import BYTES_FILE, Agree, Restored, begin, open_store
+from allot.training.restoring import BYTES_FILE, Agree, RestoredCheckpoint, begin, open_store
 from allot.training.sampler import Sampler
 from allot.training.stop import StopRequest
 
@@ -120,7 +120,7 @@ class Session:
         self._keeper: Keeper | None = None
         self._progress: ProgressWriter | None = None
         #: The checkpoint it went on from; None: it began at the beginning.
-        self.restored: Restored | None = None
+        self.restored: RestoredCheckpoint | None = None
         #: Steps done, those before the restored checkpoint included.
         self.step = 0
 

@@ -9,7 +9,7 @@ from django.db import connection
 
 from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Running
 from scheduler.core.perf.speed import kind_of
-from scheduler.core.sim.anomalies import Waited
+from scheduler.core.sim.anomalies import JobWait
 from scheduler.core.sim.run_times import Assumption, RunTimes
 from scheduler.core.sim.workload import Truth
 from scheduler.jobspec.shape import shape_of
@@ -83,11 +83,11 @@ class PastJob:
         """Return for how long it had GPUs between two instants."""
         return sum(stay.seconds(since, until) for stay in self.stays)
 
-    def waited(self, until: float) -> Waited:
+    def waited(self, until: float) -> JobWait:
         """Return what is known of its waiting."""
         last = until if self.ended_at is None else self.ended_at
         in_all = last - self.job.submitted_at - self.held_seconds(self.job.submitted_at, until)
-        return Waited(started_at=self.started_at, ended_at=self.ended_at, seconds=max(0.0, in_all))
+        return JobWait(started_at=self.started_at, ended_at=self.ended_at, seconds=max(0.0, in_all))
 
     def stay_at(self, instant: float) -> Stay | None:
         """Return the stay on GPUs that it was in at an instant."""

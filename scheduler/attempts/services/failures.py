@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from scheduler.attempts.models import Attempt, AttemptPart
 from scheduler.core.failures.losses import AfterLoss, after_loss
-from scheduler.core.failures.retrying import Failed, RetryRules, Verdict, judge
+from scheduler.core.failures.retrying import FailedAttempt, RetryRules, Verdict, judge
 from scheduler.core.failures.site_rules import class_in, to_match
 from scheduler.core.failures.taxonomy import IDLE_GPUS, STUCK, class_of
 from scheduler.core.model.lifecycle import AttemptState, Outcome, StopCause
@@ -38,15 +38,15 @@ def verdict_on(job: Job, attempt: Attempt) -> Verdict | None:
     return judge(failed, before, RetryRules(**job.spec["retry"]))
 
 
-def _failed(attempt: Attempt) -> Failed | None:
+def _failed(attempt: Attempt) -> FailedAttempt | None:
     """Return as what an attempt failed; None where it was stopped for another reason."""
     if attempt.stop_cause in _FAILED_BY_CAUSE:
-        return Failed(_FAILED_BY_CAUSE[StopCause(attempt.stop_cause)], attempt.stop_message)
+        return FailedAttempt(_FAILED_BY_CAUSE[StopCause(attempt.stop_cause)], attempt.stop_message)
     if attempt.stop_cause not in ("", StopCause.PART_FAILED) or not attempt.category:
         return None
     if attempt.matched_rule:
-        return Failed(class_in(attempt.matched_rule), attempt.message)
-    return Failed(class_of(attempt.category, attempt.message), attempt.message)
+        return FailedAttempt(class_in(attempt.matched_rule), attempt.message)
+    return FailedAttempt(class_of(attempt.category, attempt.message), attempt.message)
 
 
 def match_site_rules(attempt: Attempt, part: AttemptPart, last_lines: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from scheduler.attempts.models import Attempt, ProgressPoint, TrainingProgress
-from scheduler.core.perf.training_reports import Line, Reported, Seen
+from scheduler.core.perf.training_reports import BatchSizeEpochs, Line, TrainingReport
 from scheduler.wakeups import request_round_on_commit
 
 
@@ -13,7 +13,7 @@ def training_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
     if not lines:
         return
     row = TrainingProgress.objects.filter(job_id=attempt.job_id).first()
-    before = known = reported_of(row) if row else Reported()
+    before = known = reported_of(row) if row else TrainingReport()
     model = attempt.allocation.gpu_model
     for point in lines:
         known = known.after(
@@ -32,13 +32,15 @@ def training_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
         request_round_on_commit()
 
 
-def reported_of(row: TrainingProgress) -> Reported:
+def reported_of(row: TrainingProgress) -> TrainingReport:
     """Return what a row says."""
     seen = {
-        int(size): Seen(epochs=epochs, timed={model: tuple(timed) for model, timed in by_model.items()})
+        int(size): BatchSizeEpochs(
+            epochs=epochs, timed={model: tuple(timed) for model, timed in by_model.items()}
+        )
         for size, (epochs, by_model) in row.seen.items()
     }
-    return Reported(
+    return TrainingReport(
         attempt=row.attempt,
         sequence=row.sequence,
         at=row.at,
@@ -49,7 +51,7 @@ def reported_of(row: TrainingProgress) -> Reported:
     )
 
 
-def _columns(known: Reported) -> dict[str, object]:
+def _columns(known: TrainingReport) -> dict[str, object]:
     seen = {str(size): [each.epochs, dict(each.timed)] for size, each in sorted(known.seen.items())}
     return {
         "attempt": known.attempt,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from scheduler.core.building_blocks.policy import Placed, View
+from scheduler.core.building_blocks.policy import PlacerDecision, View
 from scheduler.core.fitting.capacity import Capacity, Chooser
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import Demand, Need
@@ -59,7 +59,9 @@ class Rule(Protocol):
         ...
 
 
-def place_all(grants: Sequence[Grant], view: View, capacity: Capacity, rule: Rule | None = None) -> Placed:
+def place_all(
+    grants: Sequence[Grant], view: View, capacity: Capacity, rule: Rule | None = None
+) -> PlacerDecision:
     """Settle the grants in their order: where their jobs are if they can stay there, else as the rule likes.
 
     The rule has a say only where nobody is disturbed. When it finds nothing, and wherever others must make
@@ -72,15 +74,15 @@ def place_all(grants: Sequence[Grant], view: View, capacity: Capacity, rule: Rul
         if running not in granted:
             capacity.drop(holding)
     if rule is None:
-        return Placed(placements=settle_all(grants, view.jobs, capacity))
+        return PlacerDecision(placements=settle_all(grants, view.jobs, capacity))
     untouched = capacity.fork()
     capacity.chooser = chooser_by(rule)
     liked = settle_all(grants, view.jobs, capacity)
     if _served(grants, liked) < {job for jobs in granted for job in jobs}:
         packed = settle_all(grants, view.jobs, untouched)
         if len(_served(grants, packed)) > len(_served(grants, liked)):
-            return Placed(placements=packed)
-    return Placed(placements=liked)
+            return PlacerDecision(placements=packed)
+    return PlacerDecision(placements=liked)
 
 
 def _served(grants: Sequence[Grant], positions: Iterable[int]) -> set[JobId]:

@@ -50,7 +50,7 @@ class Policy(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class PlacerDecision:
     """A placer's answer for its view."""
 
     #: By position in the grants; a grant that cannot be placed, or had better wait, is left out.
@@ -71,10 +71,14 @@ class Placed:
         return replace(decision, reasons=reasons, wake_at=min(instants, default=None))
 
 
+#: The name by which placers of other packages may know it.
+Placed = PlacerDecision
+
+
 class Placer(Protocol):
     """A frozen dataclass of keyword parameters with defaults; no logic in its construction."""
 
-    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> Placed:
+    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go; the first ones have the first choice.
 
         `capacity` is used up as grants are placed; it knows which GPUs each job already holds.

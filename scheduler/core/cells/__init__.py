@@ -14,7 +14,7 @@ from scheduler.core.cells.groups import (
     Placement,
     Pod,
     Preempt,
-    Reconfigured,
+    Reconfiguration,
     Wait,
 )
 from scheduler.core.cells.state import CellState
@@ -34,7 +34,7 @@ __all__ = [
     "Pod",
     "Preempt",
     "Problem",
-    "Reconfigured",
+    "Reconfiguration",
     "RequestError",
     "Specification",
     "SpecificationError",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from scheduler.core.cells.adopter import adopt
 from scheduler.core.cells.chains import Layout, Leaf
-from scheduler.core.cells.groups import Reconfigured
+from scheduler.core.cells.groups import Reconfiguration
 from scheduler.core.cells.health import fail, settle
 from scheduler.core.cells.records import Record
 from scheduler.core.cells.virtual import Space
@@ -21,13 +21,13 @@ from scheduler.core.cells.world import World, lowest_cell
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
+class Rebuild:
     world: World
     records: dict[str, Record]
-    changes: Reconfigured
+    changes: Reconfiguration
 
 
-def rebuilt(layout: Layout, records: Iterable[Record], broken: Iterable[str]) -> Rebuilt:
+def rebuild(layout: Layout, records: Iterable[Record], broken: Iterable[str]) -> Rebuild:
     """Return the world of a layout with the groups that run, and the nodes that are broken.
 
     Reservations are given up. The groups that have a guarantee come first, of these the highest priorities.
@@ -45,12 +45,12 @@ def rebuilt(layout: Layout, records: Iterable[Record], broken: Iterable[str]) ->
     for hardware in world.hardware.values():
         settle(world, hardware)
     found = {record.group.name: record for _, record in sorted(after.items())}
-    changes = Reconfigured(
+    changes = Reconfiguration(
         lapsed=_changed(running, after, guaranteed=False),
         returned=_changed(running, after, guaranteed=True),
         withdrawn=tuple(record.group.name for record in before if record.reserving),
     )
-    return Rebuilt(world, found, changes)
+    return Rebuild(world, found, changes)
 
 
 def _changed(running: list[Record], after: dict[int, Record], *, guaranteed: bool) -> tuple[str, ...]:

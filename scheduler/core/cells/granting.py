@@ -16,7 +16,7 @@ from scheduler.core.cells.world import lowest_cell, pods_of
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class GroupGrant:
     """A group has GPUs, or reserved ones; and what that means to others."""
 
     record: Record
@@ -26,7 +26,7 @@ class Granted:
 
 def grant_opportunistic(
     group: Group, number: int, hardware: Hardware, usable: int | None, *, dry_run: bool
-) -> Granted | Placement | None:
+) -> GroupGrant | Placement | None:
     """Let a group have idle GPUs of a chain, away from guaranteed groups; None when there are too few.
 
     A Placement by itself is that of a dry run, and has changed nothing.
@@ -40,10 +40,10 @@ def grant_opportunistic(
     if dry_run:
         return record.placement
     hardware.use(leaves, record)
-    return Granted(record, record.placement)
+    return GroupGrant(record, record.placement)
 
 
-class Guaranteed:
+class GuaranteedRequest:
     """A guaranteed group looks for cells of its virtual cluster."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Guaranteed:
 
     def grant(
         self, *, preempting: bool, reserve: bool, dry_run: bool
-    ) -> Granted | Placement | Preempt | None:
+    ) -> GroupGrant | Placement | Preempt | None:
         """Let the group have cells; None when there are none for it.
 
         `preempting`: cells of groups with a lower priority will do as well. Others than those of the virtual
@@ -109,7 +109,7 @@ class Guaranteed:
 
     def _take(
         self, pods: list[list[int]], *, reserve: bool, lapse: bool, dry_run: bool
-    ) -> Granted | Placement | Preempt:
+    ) -> GroupGrant | Placement | Preempt:
         """Take these virtual GPUs. Raises Unbindable, with nothing changed.
 
         `lapse`: groups in the way that may lapse do not stop.
@@ -152,7 +152,7 @@ class Guaranteed:
             hardware.reserve(leaves, record)
         else:
             hardware.use(leaves, record)
-        return Granted(record, preempt if victims else placement, preemptors)
+        return GroupGrant(record, preempt if victims else placement, preemptors)
 
 
 def give_up(record: Record) -> None:

@@ -98,7 +98,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reconfigured:
+class Reconfiguration:
     """What a new specification meant to the groups there are, by name in the order of their start."""
 
     #: Their cells are gone: they run on as opportunistic.

@@ -17,13 +17,19 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
-from scheduler.core.cells.adopting import adopted, rebuilt
+from scheduler.core.cells.adopting import adopted, rebuild
 from scheduler.core.cells.chains import Layout, Leaf
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.dump import dump
 from scheduler.core.cells.errors import RequestError
-from scheduler.core.cells.granting import Granted, Guaranteed, give_up, grant_opportunistic, in_order
-from scheduler.core.cells.groups import Group, Placement, Pod, Preempt, Reconfigured, Wait, check_form
+from scheduler.core.cells.granting import (
+    GroupGrant,
+    GuaranteedRequest,
+    give_up,
+    grant_opportunistic,
+    in_order,
+)
+from scheduler.core.cells.groups import Group, Placement, Pod, Preempt, Reconfiguration, Wait, check_form
 from scheduler.core.cells.health import fail, heal, settle
 from scheduler.core.cells.invariants import check
 from scheduler.core.cells.reasons import why_guaranteed_waits, why_opportunistic_waits
@@ -79,7 +85,7 @@ class CellState:
             if group.opportunistic
             else self._guaranteed(group, reserve, dry_run)
         )
-        if isinstance(granted, Granted):
+        if isinstance(granted, GroupGrant):
             self._started += 1
             self._records[group.name] = granted.record
             for record in granted.withdrawn:
@@ -110,19 +116,21 @@ class CellState:
         hardware.use(leaves, record)
         return record.placement
 
-    def _guaranteed(self, group: Group, reserve: bool, dry_run: bool) -> Granted | Placement | Preempt | Wait:
+    def _guaranteed(
+        self, group: Group, reserve: bool, dry_run: bool
+    ) -> GroupGrant | Placement | Preempt | Wait:
         spaces = self._world.spaces_for(group)
         for preempting in (False, True):
             for space in spaces:
                 hardware = self._world.hardware[space.chain.name]
                 usable = self._world.suggested(hardware, group.suggested_nodes)
-                attempt = Guaranteed(group, self._started, hardware, space, usable)
+                attempt = GuaranteedRequest(group, self._started, hardware, space, usable)
                 granted = attempt.grant(preempting=preempting, reserve=reserve, dry_run=dry_run)
                 if granted is not None:
                     return granted
         return why_guaranteed_waits(group, spaces, self._world.hardware)
 
-    def _opportunistic(self, group: Group, dry_run: bool) -> Granted | Placement | Wait:
+    def _opportunistic(self, group: Group, dry_run: bool) -> GroupGrant | Placement | Wait:
         choices = self._world.hardware_for(group)
         usable = [self._world.suggested(hardware, group.suggested_nodes) for hardware in choices]
         for hardware, nodes in zip(choices, usable, strict=True):
@@ -202,7 +210,7 @@ class CellState:
             change(hardware, number)
             settle(self._world, hardware)
 
-    def reconfigure(self, specification: Specification | Layout) -> Reconfigured:
+    def reconfigure(self, specification: Specification | Layout) -> Reconfiguration:
         """Change the cells while groups run; none is stopped.
 
         A group whose cell has gone runs on as opportunistic; one that had lost its guarantee has it again if
@@ -210,7 +218,7 @@ class CellState:
 
         Raises SpecificationError, with nothing changed, when something is wrong with the specification.
         """
-        result = rebuilt(_layout(specification), self._records.values(), self._broken)
+        result = rebuild(_layout(specification), self._records.values(), self._broken)
         self._world, self._records = result.world, result.records
         self._broken &= self._world.nodes.keys()
         return result.changes

@@ -20,7 +20,7 @@ ATTEMPTS: Mapping[Layer, int] = {Layer.USER: 1, Layer.ENGINE: 2, Layer.UNKNOWN: 
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedAttempt:
     """An attempt that failed."""
 
     failure: FailureClass
@@ -41,7 +41,7 @@ class RetryRules:
     #: By a text that occurs in the message; these come first.
     matching: Mapping[str, int] = field(default_factory=dict)
 
-    def attempts_for(self, failed: Failed) -> tuple[int, bool]:
+    def attempts_for(self, failed: FailedAttempt) -> tuple[int, bool]:
         """Return how many attempts such a failure leaves the job, and whether its owner said so."""
         for text, attempts in self.matching.items():
             if text in failed.message:
@@ -66,7 +66,7 @@ class Verdict:
     avoid_node: bool = False
 
 
-def judge(failed: Failed, before: Sequence[Failed], rules: RetryRules) -> Verdict:
+def judge(failed: FailedAttempt, before: Sequence[FailedAttempt], rules: RetryRules) -> Verdict:
     """Return what becomes of a job that failed just now, and before as listed, the oldest first."""
     failures = len(before) + 1
     attempts, is_asked_for = rules.attempts_for(failed)

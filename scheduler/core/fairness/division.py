@@ -11,7 +11,7 @@ from scheduler.core.building_blocks.entitlement import NOTHING, Claim, claim_of,
 from scheduler.core.building_blocks.time_shares.run_options import RunOption, RunOptions
 from scheduler.core.fairness.alone import Gang, speed_alone
 from scheduler.core.fairness.finish import rhos_of
-from scheduler.core.fairness.holders import Held, Holders, Idle
+from scheduler.core.fairness.holders import Holders, Idle, TenantHoldings
 from scheduler.core.fairness.lent import Share, Use, uses
 from scheduler.core.model.snapshot import Job, JobId, Memory, Snapshot, VirtualCluster
 from scheduler.core.round.engine import RoundEngine
@@ -206,7 +206,7 @@ class _Draft:
             spread=tuple(sorted(held.spread)),
         )
 
-    def _alone(self, own: Gpus, held: Held, wanting: Sequence[tuple[Job, RunOption]]) -> float:
+    def _alone(self, own: Gpus, held: TenantHoldings, wanting: Sequence[tuple[Job, RunOption]]) -> float:
         """Return the speed of its guaranteed jobs on its own part alone.
 
         While what they hold lies within that part, they would go on there, and others would run beside them:

@@ -16,7 +16,7 @@ NEGLIGIBLE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Had:
+class Bundle:
     """What a tenant had over a while."""
 
     weight: float
@@ -35,12 +35,12 @@ class Envy(NamedTuple):
     of: str
 
 
-def envies(had: Mapping[str, Had]) -> dict[str, Envy]:
+def envies(had: Mapping[str, Bundle]) -> dict[str, Envy]:
     """Return the envy of each tenant."""
     return {tenant: _envy(tenant, had) for tenant in had}
 
 
-def _envy(tenant: str, had: Mapping[str, Had]) -> Envy:
+def _envy(tenant: str, had: Mapping[str, Bundle]) -> Envy:
     own = had[tenant]
     if not (own.weight > 0 and own.demand > 0):
         return Envy(0.0, "")
@@ -56,7 +56,7 @@ def _envy(tenant: str, had: Mapping[str, Had]) -> Envy:
     return Envy(amount, of) if amount > NEGLIGIBLE else Envy(0.0, "")
 
 
-def _worth(own: Had, received: Mapping[str, float], factor: float) -> float:
+def _worth(own: Bundle, received: Mapping[str, float], factor: float) -> float:
     """Return what GPU-seconds would have been worth to it: no more of them than it could have used."""
     room, worth = own.demand, 0.0
     for model, speed in sorted(own.speeds.items(), key=lambda pair: (-pair[1], pair[0])):

@@ -12,7 +12,7 @@ from scheduler.core.round.facts import Facts
 
 
 @dataclass(slots=True)
-class Held:
+class TenantHoldings:
     """GPUs by model; where jobs share GPUs, each has an equal part of them."""
 
     guaranteed: dict[str, float] = field(default_factory=dict)
@@ -54,14 +54,14 @@ class Holders:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._held: dict[tuple[str, str], Held] = {}
+        self._held: dict[tuple[str, str], TenantHoldings] = {}
         self.jobs: set[JobId] = set()
         for running in facts.running.values():
             if running.phase == "held":
                 self._take(running)
 
-    def of(self, virtual_cluster: str, tenant: str) -> Held:
-        return self._held.get((virtual_cluster, tenant)) or Held()
+    def of(self, virtual_cluster: str, tenant: str) -> TenantHoldings:
+        return self._held.get((virtual_cluster, tenant)) or TenantHoldings()
 
     def _take(self, running: Running) -> None:
         part = len(running.gpus) / len(running.jobs)
@@ -70,7 +70,7 @@ class Holders:
             if job is None:
                 continue
             self.jobs.add(number)
-            held = self._held.setdefault((job.virtual_cluster, job.tenant), Held())
+            held = self._held.setdefault((job.virtual_cluster, job.tenant), TenantHoldings())
             sums = held.guaranteed if job.guaranteed else held.opportunistic
             sums[running.gpu_model] = sums.get(running.gpu_model, 0.0) + part
             if not running.stopping:
@@ -78,7 +78,7 @@ class Holders:
                 if job.guaranteed and self._is_spread(running) and spread_speed(job, running.gpu_model) < 1:
                     held.spread.append(number)
 
-    def speed(self, held: Held, run_options: RunOptions) -> float:
+    def speed(self, held: TenantHoldings, run_options: RunOptions) -> float:
         """Return how fast its jobs are together, in GPUs of each one's best model in its virtual cluster."""
         return sum([self._speed(job, running, run_options) for job, running in held.running])
 
@@ -96,7 +96,7 @@ class Holders:
         nodes = math.ceil(len(running.gpus) / max(fleet.largest_node, 1)) if fleet else len(holding.parts)
         return len(holding.parts) > nodes
 
-    def speed_alone(self, held: Held, run_options: RunOptions) -> float:
+    def speed_alone(self, held: TenantHoldings, run_options: RunOptions) -> float:
         """Return how fast its guaranteed jobs would be with just the GPUs that they hold, near together and
         each alone on its part of them."""
         return sum(

@@ -53,7 +53,7 @@ def follow(
     round_seconds: float,
 ) -> RuleOutcome:
     """Return what the rules come to; `standings`: of all virtual clusters, in the order of the round."""
-    following = _Following(lending, own, standings, now)
+    following = _RuleRun(lending, own, standings, now)
     idle = following.observe(remembered(memory, now, round_seconds))
     following.withdraw()
     following.offer(idle)
@@ -70,7 +70,7 @@ def follow(
     )
 
 
-class _Following:
+class _RuleRun:
     def __init__(self, lending: Lending, own: Guarantees, standings: Sequence[Standing], now: float) -> None:
         self._lending, self._own, self._now = lending, own, now
         self._layout: Layout | None = own.layout

@@ -43,7 +43,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Estimated:
+class RowEstimate:
     """Estimates for the cells of one row."""
 
     #: By column of the references, those known of the row included.
@@ -72,7 +72,7 @@ class References:
         self._place = {kind: place for place, kind in enumerate(cells)}
         self._matrix = tuple(cells.values())
 
-    def estimate(self, known: Mapping[Cell, float], but: Kind | None = None) -> Estimated | None:
+    def estimate(self, known: Mapping[Cell, float], but: Kind | None = None) -> RowEstimate | None:
         """Return estimates for a row of which some positive speeds are known; None: nothing compares.
 
         `but`: the reference that it must not be compared with: its own kind.
@@ -95,7 +95,7 @@ class References:
         told = {
             column: _rounded(scale * float(complete[nearest, at]), 6) for column, at in self._position.items()
         }
-        return Estimated(told, min(1.0, max(0.0, float(likeness[nearest]))))
+        return RowEstimate(told, min(1.0, max(0.0, float(likeness[nearest]))))
 
 
 def compares(row: Mapping[Cell, float]) -> bool:

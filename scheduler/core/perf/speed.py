@@ -83,14 +83,14 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MovingAverage:
     """Running figures of one setting: exponential average and variance, and the number of windows."""
 
     average: float
     variance: float = 0.0
     samples: int = 1
 
-    def then(self, value: float) -> Measured:
+    def then(self, value: float) -> MovingAverage:
         """Return the figures after one more window."""
         difference = value - self.average
         return replace(
@@ -117,7 +117,7 @@ class Entry:
     """What is on record for one setting."""
 
     corrected: float | None = None
-    measured: Measured | None = None
+    measured: MovingAverage | None = None
 
     def best(self, declared: float | None = None) -> Speed | None:
         """Return what is known here, in the order that the text of this module states; None: nothing."""

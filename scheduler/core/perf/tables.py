@@ -255,7 +255,7 @@ def _short(value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class TableEntry:
     """A speed with its origin, to be written."""
 
     value: float
@@ -263,7 +263,7 @@ class Written:
     samples: int
 
 
-def write_csv(speeds: Mapping[Key, Written]) -> str:
+def write_csv(speeds: Mapping[Key, TableEntry]) -> str:
     """Return our CSV. Left out is what has no speed alone and near to compare with, and what was both spread
     and shared."""
     # No name has anything in it that would have to be quoted.
@@ -277,7 +277,7 @@ def write_csv(speeds: Mapping[Key, Written]) -> str:
     return "".join([",".join(map(str, row)) + "\n" for row in rows])
 
 
-def write_gavel(speeds: Mapping[Key, Written]) -> str:
+def write_gavel(speeds: Mapping[Key, TableEntry]) -> str:
     """Return Gavel's JSON, models in lower case as there. Pairs that lack a side are left out."""
     document: dict[str, dict[str, dict[str, Any]]] = {}
     for (application, setting), speed in sorted(speeds.items()):
@@ -303,7 +303,7 @@ def _job_type(application: str, gpus: int) -> str:
     return f"('{application}', {gpus})"
 
 
-def _comparable(speeds: Mapping[Key, Written]) -> Iterator[tuple[Key, Written]]:
+def _comparable(speeds: Mapping[Key, TableEntry]) -> Iterator[tuple[Key, TableEntry]]:
     """Yield those that can be compared with a positive speed alone and near, or that are one; alone first."""
     for (application, setting), speed in sorted(
         speeds.items(), key=lambda each: (each[0][1].partner != "", each)

@@ -32,7 +32,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class BatchSizeEpochs:
     """Of one batch size: epochs done, and by GPU model (epochs, seconds) that were timed."""
 
     epochs: float = 0.0
@@ -40,7 +40,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
+class TrainingReport:
     """What is known after a line. `epochs` is 0 and `batch_size` is 0 until told."""
 
     attempt: int = 0
@@ -49,9 +49,9 @@ class Reported:
     epoch: float = 0.0
     epochs: float = 0.0
     batch_size: int = 0
-    seen: Mapping[int, Seen] = field(default_factory=dict)
+    seen: Mapping[int, BatchSizeEpochs] = field(default_factory=dict)
 
-    def after(self, line: Line) -> Reported:
+    def after(self, line: Line) -> TrainingReport:
         """Return what is known after one more line; the same if it was counted or says nothing of epochs."""
         epoch = line.values.get("epoch", math.nan)
         counted = (line.attempt, line.sequence) <= (self.attempt, self.sequence)
@@ -60,7 +60,7 @@ class Reported:
         seen = dict(self.seen)
         more = epoch - self.epoch
         if more >= 0:
-            before = seen.get(self.batch_size, Seen())
+            before = seen.get(self.batch_size, BatchSizeEpochs())
             seen[self.batch_size] = self._with(before, more, line)
         else:
             _take_back(seen, -more, self.batch_size)
@@ -68,10 +68,10 @@ class Reported:
         size = line.values.get("batch_size", math.nan)
         is_size = 1 <= size <= LARGEST_BATCH_SIZE and (len(seen) < MOST_BATCH_SIZES or round(size) in seen)
         batch_size = round(size) if is_size else self.batch_size
-        if not seen.get(0, Seen()).epochs and batch_size:
+        if not seen.get(0, BatchSizeEpochs()).epochs and batch_size:
             seen.pop(0, None)
-        seen.setdefault(batch_size, Seen())
-        return Reported(
+        seen.setdefault(batch_size, BatchSizeEpochs())
+        return TrainingReport(
             attempt=line.attempt,
             sequence=line.sequence,
             at=line.at,
@@ -81,14 +81,14 @@ class Reported:
             seen=seen,
         )
 
-    def _with(self, seen: Seen, epochs: float, line: Line) -> Seen:
+    def _with(self, seen: BatchSizeEpochs, epochs: float, line: Line) -> BatchSizeEpochs:
         """Return the batch size with more epochs, timed if all of them ran in one attempt."""
         seconds = line.at - self.at
         if not epochs or line.attempt != self.attempt or not 0 < seconds < math.inf:
             return replace(seen, epochs=seen.epochs + epochs)
         before = seen.timed.get(line.gpu_model, (0.0, 0.0))
         timed = {**seen.timed, line.gpu_model: (before[0] + epochs, before[1] + seconds)}
-        return Seen(epochs=seen.epochs + epochs, timed=timed)
+        return BatchSizeEpochs(epochs=seen.epochs + epochs, timed=timed)
 
     def training(self, speeds: Mapping[str, float]) -> Training | None:
         """Return the job's facts; None while it has not said how many epochs there are, or none was timed.
@@ -112,7 +112,7 @@ class Reported:
         return Training(epochs=self.epochs, batch_size=self.batch_size, regimes=tuple(regimes))
 
 
-def _take_back(seen: dict[int, Seen], epochs: float, present: int) -> None:
+def _take_back(seen: dict[int, BatchSizeEpochs], epochs: float, present: int) -> None:
     """Take back epochs: those of the present batch size first, then of the largest."""
     for size in sorted(seen, key=lambda size: (size != present, -size)):
         taken = min(epochs, seen[size].epochs)
@@ -120,7 +120,7 @@ def _take_back(seen: dict[int, Seen], epochs: float, present: int) -> None:
         epochs -= taken
 
 
-def _epoch_seconds(seen: Seen, speeds: Mapping[str, float]) -> float:
+def _epoch_seconds(seen: BatchSizeEpochs, speeds: Mapping[str, float]) -> float:
     """Return how long an epoch takes on the model on which the facts are to hold; 0: none was timed."""
     epochs = sum([count for count, _ in seen.timed.values()])
     work = sum([seconds * (speeds.get(model) or 1.0) for model, (_, seconds) in seen.timed.items()])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.core.building_blocks.placing import place_all
-from scheduler.core.building_blocks.policy import Placed, View
+from scheduler.core.building_blocks.policy import PlacerDecision, View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.model.plan import Grant
 
@@ -19,6 +19,6 @@ from scheduler.core.model.plan import Grant
 class Consolidate:
     """Few nodes, near to each other, the tightest fit; the default."""
 
-    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> Placed:
+    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go; one that does not fit is left out."""
         return place_all(grants, view, capacity)

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.building_blocks.placing import place_all
-from scheduler.core.building_blocks.policy import Placed, View
+from scheduler.core.building_blocks.policy import PlacerDecision, View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.consolidation import IdleCluster
@@ -50,7 +50,7 @@ class Delay:
 
     relax_after_seconds: float = 300.0
 
-    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> Placed:
+    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go, with the reasons of those that wait for a better place."""
         levels = _Levels(capacity.cluster)
         wanted: list[Grant] = []

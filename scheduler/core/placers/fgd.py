@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.core.building_blocks.placing import Option, Site, place_all
-from scheduler.core.building_blocks.policy import Placed, View
+from scheduler.core.building_blocks.policy import PlacerDecision, View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Need
 from scheduler.core.fitting.fragmentation import WHOLE, Ask, Fragmentation, Free, frequent
@@ -41,7 +41,7 @@ class Fgd:
 
     workload: tuple[str, ...] = ()
 
-    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> Placed:
+    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go; one that does not fit is left out."""
         return place_all(grants, view, capacity, _Descent(self.workload, view))
 

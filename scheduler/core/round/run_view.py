@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.core.building_blocks.computing import Overrun
 from scheduler.core.building_blocks.growing import with_growth
-from scheduler.core.building_blocks.policy import Placed, Placer, Policy, View
+from scheduler.core.building_blocks.policy import Placer, PlacerDecision, Policy, View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand, demand_of_grant, models_of
 from scheduler.core.model.errors import PolicyError, UnknownPlugin
@@ -142,7 +142,7 @@ def check_decision(decision: Decision, view: View) -> None:
 # Step 4, place: the view's placer says exactly which GPUs; what it says is checked here.
 
 
-def place(view: View, decision: Decision, placer: Placer) -> tuple[Placed, Capacity]:
+def place(view: View, decision: Decision, placer: Placer) -> tuple[PlacerDecision, Capacity]:
     """Return the placer's answer, and the capacity that is left.
 
     Raises PolicyError when the placer fails or uses GPUs that the view may not use.

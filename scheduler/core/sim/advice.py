@@ -24,9 +24,9 @@ from scheduler.core.model.cell_specification import Specification, VirtualCells
 from scheduler.core.model.errors import SchedulingError
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.sim.choosing import SLACK_SECONDS, Option, choose
+from scheduler.core.sim.evaluation import Evaluation, Evaluator
 from scheduler.core.sim.menus import Owned, between, coarse, obtainable, wants_of, with_at_least
 from scheduler.core.sim.rules import Rules
-from scheduler.core.sim.trying import Bench, Tried
 from scheduler.core.sim.workload import Arrival
 
 
@@ -66,14 +66,14 @@ class Effort:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class AssignmentChoice:
     """A virtual cluster's assignment today, and the one that was chosen."""
 
     virtual_cluster: str
-    today: Tried
-    advised: Tried
+    today: Evaluation
+    advised: Evaluation
     #: All that were tried, those with the fewest GPUs first.
-    tried: tuple[Tried, ...]
+    tried: tuple[Evaluation, ...]
     #: Why it was not a matter of choice; else empty.
     kept: str = ""
 
@@ -83,7 +83,7 @@ class Advice:
     """What was found out."""
 
     layout: Layout
-    chosen: tuple[Chosen, ...]
+    chosen: tuple[AssignmentChoice, ...]
     specification: Specification
     #: Jobs whose delays count, and those left out for being too many.
     jobs: int
@@ -171,7 +171,7 @@ class _Adviser:
         since = {
             name: kept[0].job.submitted_at for name, kept in self._jobs.items() if self._weight[name] > 1
         }
-        self._bench = Bench(facts, layout, self._jobs, window_seconds, since, rules)
+        self._evaluator = Evaluator(facts, layout, self._jobs, window_seconds, since, rules)
         self._limits = self._all_limits()
 
     # What is asked for
@@ -213,7 +213,7 @@ class _Adviser:
             if (used := obtainable(self._layout, owned, name, level))
         }
 
-    def _option(self, vc: str, tried: Tried) -> Option:
+    def _option(self, vc: str, tried: Evaluation) -> Option:
         prices = self._demands.price_per_gpu_hour
         uses: dict[Hashable, float] = {**self._cells_used(tried.owned)}
         uses.update({model: gpus for model, gpus in tried.gpus.items() if model in self._limits})
@@ -237,7 +237,7 @@ class _Adviser:
             specification=self._specification(chosen),
             jobs=counted,
             jobs_left_out=self._left_out,
-            assignments=self._bench.assignments,
+            assignments=self._evaluator.assignments,
             window_seconds=self._window,
         )
 
@@ -254,7 +254,7 @@ class _Adviser:
             with_at_least(self._layout, owned, minimum)
             for owned in coarse(self._layout, self._wants[vc], most)
         ]
-        if not menu or minimum or self._bench.try_out(vc, today).total_gpus:
+        if not menu or minimum or self._evaluator.evaluate(vc, today).total_gpus:
             # Who has nothing at all is not told to keep that.
             menu.append(with_at_least(self._layout, today, minimum))
         fitting = self._fitting(menu)
@@ -270,7 +270,7 @@ class _Adviser:
             if all(used <= self._limits[limit] for limit, used in self._cells_used(owned).items())
         ]
 
-    def _choose(self, menus: Mapping[str, list[Owned]]) -> dict[str, Tried]:
+    def _choose(self, menus: Mapping[str, list[Owned]]) -> dict[str, Evaluation]:
         tried = {name: self._worthy(name, self._in_order(name, menu)) for name, menu in menus.items()}
         options = [[self._option(name, one) for one in tried[name]] for name in self._names]
         jobs = sum(found[0].jobs for found in tried.values() if found)
@@ -279,19 +279,19 @@ class _Adviser:
             raise AdviceError(self._too_much(options))
         return {name: tried[name][place] for name, place in zip(self._names, places, strict=True)}
 
-    def _in_order(self, vc: str, menu: Iterable[Owned]) -> list[Tried]:
-        tried = [self._bench.try_out(vc, owned) for owned in menu]
+    def _in_order(self, vc: str, menu: Iterable[Owned]) -> list[Evaluation]:
+        tried = [self._evaluator.evaluate(vc, owned) for owned in menu]
         return sorted(tried, key=lambda one: (one.total_gpus, one.delay_seconds, one.owned))
 
-    def _worthy(self, vc: str, tried: Sequence[Tried]) -> list[Tried]:
+    def _worthy(self, vc: str, tried: Sequence[Evaluation]) -> list[Evaluation]:
         """Leave out what would shut out jobs that can run today; of who has nothing, any that need not be."""
-        today = self._bench.try_out(vc, self._today(vc))
+        today = self._evaluator.evaluate(vc, self._today(vc))
         shut_out = min([one.never for one in tried], default=0)
         if today.total_gpus:
             shut_out = max(shut_out, today.never)
         return [one for one in tried if one.never <= shut_out]
 
-    def _look_closer(self, menus: Mapping[str, list[Owned]], chosen: Mapping[str, Tried]) -> bool:
+    def _look_closer(self, menus: Mapping[str, list[Owned]], chosen: Mapping[str, Evaluation]) -> bool:
         """Try out what is near the choice; return whether there was anything new."""
         is_new = False
         for vc in self._names:
@@ -300,7 +300,9 @@ class _Adviser:
             near = between(self._layout, self._wants[vc], chosen[vc].owned, menus[vc])
             minimum = self._minimum.get(vc, {})
             for owned in self._fitting(with_at_least(self._layout, one, minimum) for one in near):
-                affordable = self._bench.simulated_jobs + len(self._jobs[vc]) <= self._effort.simulated_jobs
+                affordable = (
+                    self._evaluator.simulated_jobs + len(self._jobs[vc]) <= self._effort.simulated_jobs
+                )
                 if owned not in menus[vc] and affordable:
                     menus[vc].append(owned)
                     is_new = True
@@ -331,9 +333,9 @@ class _Adviser:
 
     # What comes out
 
-    def _found(self, vc: str, menu: Iterable[Owned], advised: Tried) -> Chosen:
-        today = self._bench.try_out(vc, self._today(vc))
-        return Chosen(
+    def _found(self, vc: str, menu: Iterable[Owned], advised: Evaluation) -> AssignmentChoice:
+        today = self._evaluator.evaluate(vc, self._today(vc))
+        return AssignmentChoice(
             virtual_cluster=vc,
             today=today,
             advised=advised,
@@ -341,7 +343,7 @@ class _Adviser:
             kept=self._kept.get(vc, ""),
         )
 
-    def _specification(self, chosen: Mapping[str, Tried]) -> Specification:
+    def _specification(self, chosen: Mapping[str, Evaluation]) -> Specification:
         base = self._layout.specification
         owners = dict(base.virtual_clusters)
         for vc, advised in chosen.items():

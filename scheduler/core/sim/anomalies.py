@@ -20,7 +20,7 @@ from math import ceil
 from scheduler.core.model.plan import Reason
 from scheduler.core.model.snapshot import Job, JobId, Snapshot
 from scheduler.core.sim.delays import Anomaly, Cause, Comparison, Delay, Evidence, Point, Spread
-from scheduler.core.sim.engine import Engine, Scripted
+from scheduler.core.sim.engine import Engine, ScriptedEvent
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival, Truth
 
@@ -71,7 +71,7 @@ _CAUSES: Mapping[str, Cause] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waited:
+class JobWait:
     """What is known of a job's waiting in one of the two clusters. Instants are those of the facts."""
 
     started_at: float | None
@@ -87,7 +87,7 @@ def private_run(
     *,
     truths: Mapping[JobId, Truth] | None = None,
     rules: Rules | None = None,
-    script: Sequence[Scripted] = (),
+    script: Sequence[ScriptedEvent] = (),
     until: float | None = None,
 ) -> Engine:
     """Let the jobs of a virtual cluster run in its private cluster, up to an instant or to their end.
@@ -105,7 +105,7 @@ def private_run(
     return engine
 
 
-def waits_in(engine: Engine, until: float) -> dict[JobId, Waited]:
+def waits_in(engine: Engine, until: float) -> dict[JobId, JobWait]:
     """Return what became of each job that has arrived and can run at all, as seen at an instant."""
     waits = {}
     for job, progress in engine.progress.items():
@@ -113,7 +113,7 @@ def waits_in(engine: Engine, until: float) -> dict[JobId, Waited]:
             continue
         account = progress.record(max(engine.now, until))
         last = until if account.ended_at is None else min(account.ended_at, until)
-        waits[job] = Waited(
+        waits[job] = JobWait(
             started_at=_by(until, account.first_started_at),
             ended_at=_by(until, account.ended_at),
             seconds=max(0.0, last - account.submitted_at - account.held_seconds),
@@ -124,8 +124,8 @@ def waits_in(engine: Engine, until: float) -> dict[JobId, Waited]:
 def compare(
     virtual_cluster: str,
     jobs: Iterable[Job],
-    real: Mapping[JobId, Waited],
-    private: Mapping[JobId, Waited],
+    real: Mapping[JobId, JobWait],
+    private: Mapping[JobId, JobWait],
     *,
     until: float,
     tolerance_seconds: float,
@@ -199,8 +199,8 @@ def _by(until: float, instant: float | None) -> float | None:
     return None if instant is None or instant > until else instant
 
 
-def _delay(job: Job, real: Waited, private: Waited, until: float) -> Delay:
-    def first_wait(waited: Waited) -> float:
+def _delay(job: Job, real: JobWait, private: JobWait, until: float) -> Delay:
+    def first_wait(waited: JobWait) -> float:
         seen = until if waited.ended_at is None else waited.ended_at
         return max(0.0, (seen if waited.started_at is None else waited.started_at) - job.submitted_at)
 

@@ -30,7 +30,7 @@ from scheduler.core.sim.simulated_cluster import SimulatedCluster
 from scheduler.core.sim.workload import Arrival, Truth
 
 
-class Scripted(Protocol):
+class ScriptedEvent(Protocol):
     """Something that happens at an instant, whatever the jobs do: a cancellation, a node that fails."""
 
     @property
@@ -54,7 +54,7 @@ class Engine:
         rules: Rules | None = None,
         *,
         truths: Mapping[JobId, Truth] | None = None,
-        script: Sequence[Scripted] = (),
+        script: Sequence[ScriptedEvent] = (),
         on_round: Callable[[Engine, Sequence[ViewOutcome], Plan], None] | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
     ) -> None:
@@ -314,7 +314,7 @@ class Engine:
             self.reconfigure(lambda facts: facts)
         return True
 
-    def _play(self, scripted: Scripted) -> bool:
+    def _play(self, scripted: ScriptedEvent) -> bool:
         scripted.happen(self)
         return True
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from scheduler.core.cells.chains import Layout
 from scheduler.core.model import wording
-from scheduler.core.sim.advice import Advice, Chosen, cells_by_path
+from scheduler.core.sim.advice import Advice, AssignmentChoice, cells_by_path
 from scheduler.core.sim.choosing import SLACK_PART, SLACK_SECONDS
+from scheduler.core.sim.evaluation import Evaluation
 from scheduler.core.sim.menus import Owned
-from scheduler.core.sim.trying import Tried
 
 DAY_SECONDS = 86_400.0
 HOURS_A_DAY = 24.0
@@ -97,7 +97,7 @@ def recommendation(advice: Advice, price_per_gpu_hour: Mapping[str, float]) -> R
     )
 
 
-def _row(one: Chosen, layout: Layout, prices: Mapping[str, float]) -> Row:
+def _row(one: AssignmentChoice, layout: Layout, prices: Mapping[str, float]) -> Row:
     return Row(
         virtual_cluster=one.virtual_cluster,
         jobs=one.today.jobs,
@@ -107,7 +107,7 @@ def _row(one: Chosen, layout: Layout, prices: Mapping[str, float]) -> Row:
     )
 
 
-def _figures(tried: Tried, layout: Layout, prices: Mapping[str, float]) -> Figures:
+def _figures(tried: Evaluation, layout: Layout, prices: Mapping[str, float]) -> Figures:
     has_price = any(model in prices for model in tried.gpus)
     cost = sum(gpus * prices.get(model, 0.0) for model, gpus in tried.gpus.items()) * HOURS_A_DAY
     return Figures(
@@ -131,7 +131,7 @@ def _totals(parts: Sequence[tuple[int, Figures]]) -> Totals:
     )
 
 
-def _why(one: Chosen, layout: Layout) -> str:
+def _why(one: AssignmentChoice, layout: Layout) -> str:
     today, advised = one.today, one.advised
     jobs = f"its {today.jobs:,} jobs" if today.jobs != 1 else "its one job"
     delay = _delay_of(advised)
@@ -157,11 +157,11 @@ def _why(one: Chosen, layout: Layout) -> str:
     return f"As many GPUs in another shape ({cells}) give {jobs} {delay} {instead}{gain}."
 
 
-def _delay_of(tried: Tried) -> str:
+def _delay_of(tried: Evaluation) -> str:
     return f"a mean delay of {wording.duration(tried.delay_mean_seconds)}"
 
 
-def _never_words(today: Tried, advised: Tried) -> str:
+def _never_words(today: Evaluation, advised: Evaluation) -> str:
     if advised.never < today.never:
         return f"; {today.never - advised.never:,} of them fit into no cell that it has today"
     return ""

@@ -17,7 +17,7 @@ from scheduler.core.solvers.errors import Problem
 from scheduler.core.solvers.frame import More, best_shares, floors, joined
 from scheduler.core.solvers.instance import Floats, Instance
 from scheduler.core.solvers.linear import maximise
-from scheduler.core.solvers.objective import Chosen, Objective, Rates
+from scheduler.core.solvers.objective import ColumnShares, Objective, Rates
 from scheduler.core.solvers.polytope import Polytope
 from scheduler.core.solvers.terms import each, nothing, one, single
 
@@ -55,7 +55,7 @@ class MinCost(Objective):
         needed[kept] = instance.steps_left[kept] / instance.slo_seconds[kept]
         return needed[:, None]
 
-    def choose(self, polytope: Polytope) -> Chosen:
+    def choose(self, polytope: Polytope) -> ColumnShares:
         needed = polytope.marks[:, 0] / polytope.unit
         floor = _attainable(polytope, needed)
         steps = polytope.progress.together(polytope.size * polytope.unit, polytope.columns)
@@ -65,7 +65,7 @@ class MinCost(Objective):
         # At least the best ratio: steps >= ratio × money.
         cheap = More(single((ratio * (1 - NEARLY) * money - steps) / scale), nothing(1), np.zeros(1))
         shares = best_shares(polytope, steps, cheap, floors(polytope, floor)).shares
-        return Chosen(shares, np.flatnonzero(floor < needed * (1 - MISSED)))
+        return ColumnShares(shares, np.flatnonzero(floor < needed * (1 - MISSED)))
 
     def value(self, instance: Instance, rates: Rates) -> float:
         return 3600 * float(rates.throughput.sum()) / rates.spending if rates.spending > 0 else 0.0

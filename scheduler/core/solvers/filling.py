@@ -16,7 +16,7 @@ import numpy as np
 from scheduler.core.solvers.errors import Problem
 from scheduler.core.solvers.instance import Flags, Floats, Instance
 from scheduler.core.solvers.levels import hand_out, raise_levels
-from scheduler.core.solvers.objective import Chosen, Objective, Rates, order_of_arrival, progress_of
+from scheduler.core.solvers.objective import ColumnShares, Objective, Rates, order_of_arrival, progress_of
 from scheduler.core.solvers.objectives import MaxMin
 from scheduler.core.solvers.polytope import Polytope
 
@@ -95,10 +95,10 @@ def _unhindered(polytope: Polytope, paces: Paces, water: _Water) -> Iterable[_Wa
 class WaterFilling(MaxMin):
     """Max-min fairness of which not only the least, but the next, and so on, is as large as can be."""
 
-    def choose(self, polytope: Polytope) -> Chosen:
+    def choose(self, polytope: Polytope) -> ColumnShares:
         weight = polytope.marks[:, 0]
         progress = fill(polytope, lambda ended: np.where(ended, 0.0, weight))
-        return Chosen(hand_out(polytope, progress))
+        return ColumnShares(hand_out(polytope, progress))
 
 
 class Hierarchical(Objective):
@@ -127,9 +127,9 @@ class Hierarchical(Objective):
             turn[order_of_arrival(instance)] = np.arange(instance.jobs)
         return np.column_stack([instance.entity, owner, weight, turn])
 
-    def choose(self, polytope: Polytope) -> Chosen:
+    def choose(self, polytope: Polytope) -> ColumnShares:
         marks, size = polytope.marks, polytope.size
-        return Chosen(hand_out(polytope, fill(polytope, lambda ended: self._paces(marks, size, ended))))
+        return ColumnShares(hand_out(polytope, fill(polytope, lambda ended: self._paces(marks, size, ended))))
 
     def value(self, instance: Instance, rates: Rates) -> float:
         pace = self._paces(self.marks(instance), np.ones(instance.jobs), np.zeros(instance.jobs, dtype=bool))

@@ -20,7 +20,7 @@ from scheduler.core.solvers.errors import Problem, SolverError
 from scheduler.core.solvers.instance import Floats, Instance
 from scheduler.core.solvers.levels import hand_out, raise_levels
 from scheduler.core.solvers.linear import LARGE_FINISH_TIMES
-from scheduler.core.solvers.objective import Chosen, Objective, Rates, needs_steps
+from scheduler.core.solvers.objective import ColumnShares, Objective, Rates, needs_steps
 from scheduler.core.solvers.polytope import Polytope
 
 #: How near upper and lower bound of rho must come, relatively.
@@ -40,7 +40,7 @@ class FinishTimeFairness(Objective):
     def marks(self, instance: Instance) -> Floats:
         return np.column_stack([instance.steps_left, instance.age_seconds, _alone_seconds(instance)])
 
-    def choose(self, polytope: Polytope) -> Chosen:
+    def choose(self, polytope: Polytope) -> ColumnShares:
         steps, age, alone = polytope.marks.T
         steps = steps / polytope.unit
         lower = _best_possible(polytope, steps, age, alone)
@@ -55,7 +55,7 @@ class FinishTimeFairness(Objective):
                 upper, progress = found, steps / (found * alone - age)
             lower = max(lower, _bound(raised.blame / needed, steps, age, alone, raised.height, lower))
             if upper - lower <= EXACT * upper:
-                return Chosen(hand_out(polytope, progress))
+                return ColumnShares(hand_out(polytope, progress))
             rho = lower if lower > rho or rho > upper else (lower + upper) / 2
             rho = max(rho, lower * (1 + EXACT / 10))
         raise SolverError(

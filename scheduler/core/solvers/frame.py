@@ -32,7 +32,7 @@ class More:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BestShares:
     """Shares by column, the further variables, and the duals of the rows of `More`."""
 
     shares: Floats
@@ -55,7 +55,7 @@ def best_shares(
     further_reward: Floats | None = None,
     further_lower: float = 0.0,
     large: int = LARGE,
-) -> Found:
+) -> BestShares:
     """Return what maximises reward·shares + further_reward·further under the polytope's rows and more.
 
     `expected` is the progress that is about enough for a job of each group; only the scaling uses it.
@@ -72,7 +72,7 @@ def best_shares(
     terms, upper = joined([*polytope_rows, *rows], scale)
     found = maximise(rewards / largest, terms, upper, lower, large)
     own = sum(len(part.upper) for part in polytope_rows)
-    return Found(
+    return BestShares(
         shares=within(polytope, found.values[: polytope.columns] * scale),
         further=found.values[polytope.columns :],
         duals=found.duals[own:] * largest,

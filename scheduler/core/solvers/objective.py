@@ -16,7 +16,7 @@ from scheduler.core.solvers.polytope import Polytope
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ColumnShares:
     """Shares by column of the polytope, and the groups whose SLO can not be kept."""
 
     shares: Floats
@@ -56,7 +56,7 @@ class Objective(ABC):
         return np.zeros((instance.jobs, 0))
 
     @abstractmethod
-    def choose(self, polytope: Polytope) -> Chosen:
+    def choose(self, polytope: Polytope) -> ColumnShares:
         """Return an optimum, Pareto-efficient and always the same; raise SolverError when none is found."""
 
     @abstractmethod

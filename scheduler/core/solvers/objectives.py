@@ -21,7 +21,7 @@ from scheduler.core.solvers.instance import Floats, Instance
 from scheduler.core.solvers.levels import fair_shares, hand_out
 from scheduler.core.solvers.linear import LARGE_SUM
 from scheduler.core.solvers.objective import (
-    Chosen,
+    ColumnShares,
     Objective,
     Rates,
     needs_steps,
@@ -42,11 +42,11 @@ class MaxMin(Objective):
     def marks(self, instance: Instance) -> Floats:
         return instance.weight[:, None]
 
-    def choose(self, polytope: Polytope) -> Chosen:
+    def choose(self, polytope: Polytope) -> ColumnShares:
         weight = polytope.marks[:, 0]
         if not weight.any():
-            return Chosen(hand_out(polytope, np.zeros(polytope.groups)))
-        return Chosen(fair_shares(polytope, weight))
+            return ColumnShares(hand_out(polytope, np.zeros(polytope.groups)))
+        return ColumnShares(fair_shares(polytope, weight))
 
     def value(self, instance: Instance, rates: Rates) -> float:
         claims = instance.weight > 0
@@ -66,8 +66,8 @@ class Makespan(Objective):
     def marks(self, instance: Instance) -> Floats:
         return instance.steps_left[:, None]
 
-    def choose(self, polytope: Polytope) -> Chosen:
-        return Chosen(fair_shares(polytope, polytope.marks[:, 0] / polytope.unit))
+    def choose(self, polytope: Polytope) -> ColumnShares:
+        return ColumnShares(fair_shares(polytope, polytope.marks[:, 0] / polytope.unit))
 
     def value(self, instance: Instance, rates: Rates) -> float:
         return float((instance.steps_left / np.maximum(rates.throughput, 1e-300)).max(initial=0.0))
@@ -78,9 +78,9 @@ class MaxSumThroughput(Objective):
 
     meaning: ClassVar[str] = "steps per second of all jobs"
 
-    def choose(self, polytope: Polytope) -> Chosen:
+    def choose(self, polytope: Polytope) -> ColumnShares:
         reward = polytope.progress.together(polytope.size * polytope.unit, polytope.columns)
-        return Chosen(best_shares(polytope, reward, large=LARGE_SUM).shares)
+        return ColumnShares(best_shares(polytope, reward, large=LARGE_SUM).shares)
 
     def value(self, instance: Instance, rates: Rates) -> float:
         return float(rates.throughput.sum())
@@ -96,9 +96,11 @@ class ThroughputPerCost(Objective):
     meaning: ClassVar[str] = "steps per second ÷ price of the model, in sum"
     knows_prices: ClassVar[bool] = True
 
-    def choose(self, polytope: Polytope) -> Chosen:
+    def choose(self, polytope: Polytope) -> ColumnShares:
         steps = polytope.progress.together(polytope.size * polytope.unit, polytope.columns)
-        return Chosen(best_shares(polytope, steps / polytope.price[polytope.model], large=LARGE_SUM).shares)
+        return ColumnShares(
+            best_shares(polytope, steps / polytope.price[polytope.model], large=LARGE_SUM).shares
+        )
 
     def value(self, instance: Instance, rates: Rates) -> float:
         return rates.per_price
@@ -112,9 +114,9 @@ class Fifo(Objective):
     def marks(self, instance: Instance) -> Floats:
         return (self._importance(instance) / instance.fastest)[:, None]
 
-    def choose(self, polytope: Polytope) -> Chosen:
+    def choose(self, polytope: Polytope) -> ColumnShares:
         worth = polytope.marks[:, 0] * polytope.size * polytope.unit
-        return Chosen(
+        return ColumnShares(
             best_shares(polytope, polytope.progress.together(worth, polytope.columns), large=LARGE_SUM).shares
         )
 

@@ -16,7 +16,7 @@ from scheduler.core.solvers.errors import SolverError
 from scheduler.core.solvers.frame import More, best_shares
 from scheduler.core.solvers.instance import Floats, Instance
 from scheduler.core.solvers.levels import hand_out
-from scheduler.core.solvers.objective import Chosen, Objective, Rates, progress_of
+from scheduler.core.solvers.objective import ColumnShares, Objective, Rates, progress_of
 from scheduler.core.solvers.polytope import Polytope
 from scheduler.core.solvers.terms import Terms, each
 
@@ -35,13 +35,13 @@ class ProportionalFairness(Objective):
     def marks(self, instance: Instance) -> Floats:
         return instance.weight[:, None]
 
-    def choose(self, polytope: Polytope) -> Chosen:
+    def choose(self, polytope: Polytope) -> ColumnShares:
         weight = polytope.marks[:, 0] * polytope.size
         if not weight.any():
-            return Chosen(hand_out(polytope, np.zeros(polytope.groups)))
+            return ColumnShares(hand_out(polytope, np.zeros(polytope.groups)))
         weight = weight / weight.sum()
         counted = np.flatnonzero(weight > 0)
-        return Chosen(hand_out(polytope, _optimum(polytope, weight, counted)))
+        return ColumnShares(hand_out(polytope, _optimum(polytope, weight, counted)))
 
     def value(self, instance: Instance, rates: Rates) -> float:
         claims = instance.weight > 0

@@ -16,7 +16,7 @@ import numpy as np
 from scheduler.core.solvers.errors import Problem
 from scheduler.core.solvers.instance import Floats, Instance
 from scheduler.core.solvers.levels import hand_out
-from scheduler.core.solvers.objective import Chosen, Objective, Rates, needs_steps, order_of_arrival
+from scheduler.core.solvers.objective import ColumnShares, Objective, Rates, needs_steps, order_of_arrival
 from scheduler.core.solvers.polytope import Polytope
 
 
@@ -35,13 +35,13 @@ class ShortestJobFirst(Objective):
         turn[order_of_arrival(instance)] = np.arange(instance.jobs)
         return np.column_stack([instance.steps_left, turn])
 
-    def choose(self, polytope: Polytope) -> Chosen:
+    def choose(self, polytope: Polytope) -> ColumnShares:
         rates = np.zeros((polytope.groups, len(polytope.gpus)))
         rates[polytope.first, polytope.model] = polytope.rate_first
         steps, turn = polytope.marks[:, 0] / polytope.unit, polytope.marks[:, 1]
         shares = _one_after_the_other(rates, polytope.gang, polytope.gpus, steps, turn)
         progress = (shares * rates).sum(axis=1)
-        return Chosen(hand_out(polytope, progress))
+        return ColumnShares(hand_out(polytope, progress))
 
     def value(self, instance: Instance, rates: Rates) -> float:
         running = rates.throughput > 0

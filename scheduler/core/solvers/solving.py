@@ -13,7 +13,7 @@ from scheduler.core.solvers.errors import InstanceError, ObjectiveError
 from scheduler.core.solvers.filling import Hierarchical, WaterFilling
 from scheduler.core.solvers.finish_time import FinishTimeFairness
 from scheduler.core.solvers.instance import Floats, Instance, blind
-from scheduler.core.solvers.objective import Chosen, Objective, Rates
+from scheduler.core.solvers.objective import ColumnShares, Objective, Rates
 from scheduler.core.solvers.objectives import Fifo, Makespan, MaxMin, MaxSumThroughput, ThroughputPerCost
 from scheduler.core.solvers.partition import parts_of
 from scheduler.core.solvers.polytope import Polytope, evenly, polytope_of
@@ -80,7 +80,7 @@ def solve(
     return _joined(goal, instance, able, runnable, aware, [jobs for jobs, _ in members if jobs.size], solved)
 
 
-def _solve_part(goal: Objective, instance: Instance, aware: bool) -> tuple[Polytope, Chosen]:
+def _solve_part(goal: Objective, instance: Instance, aware: bool) -> tuple[Polytope, ColumnShares]:
     believed = instance if aware else blind(instance, to_speed=goal.agnostic_to_speed)
     polytope = polytope_of(believed, goal.marks(believed))
     chosen = goal.choose(polytope)
@@ -96,7 +96,7 @@ def _joined(
     runnable: Instance,
     aware: bool,
     members: list[NDArray[np.intp]],
-    solved: list[tuple[Polytope, Chosen]],
+    solved: list[tuple[Polytope, ColumnShares]],
 ) -> Solution:
     """Return the solution for the whole instance, of the parts' and of what is to be said of other jobs."""
     alone, throughput = np.zeros(instance.throughput.shape), np.zeros(instance.jobs)

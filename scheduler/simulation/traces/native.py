@@ -56,7 +56,7 @@ _WRITTEN = tuple(name for name in FIELDS if name != "gpus")
 
 
 @dataclass(slots=True)
-class _Seen:
+class _EarlierJobs:
     """What earlier jobs of a file were like, as far as later ones must agree."""
 
     ids: set[str] = field(default_factory=set)
@@ -66,7 +66,7 @@ class _Seen:
 
 def read(source: Source) -> None:
     """Read a table, or JSON lines when the first character is {."""
-    seen = _Seen()
+    seen = _EarlierJobs()
     # Once one job says what it is expected to take, silence of another means that nobody knows.
     text = source.text().lstrip()
     if text.startswith("{"):
@@ -96,7 +96,7 @@ def read(source: Source) -> None:
 def read_job(given: Mapping[str, Any]) -> TracedJob:
     """Return the job that these fields describe; raise BadField for the first that is wrong."""
     _check_names(given)
-    return _job(given, _Seen(), estimated="estimate_seconds" in given)
+    return _job(given, _EarlierJobs(), estimated="estimate_seconds" in given)
 
 
 def _object(line: str) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _near(name: str) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _job(given: Mapping[str, Any], seen: _Seen, *, estimated: bool) -> TracedJob:
+def _job(given: Mapping[str, Any], seen: _EarlierJobs, *, estimated: bool) -> TracedJob:
     for name in _REQUIRED:
         if name not in given:
             raise BadField(name, "is missing")
@@ -158,7 +158,7 @@ def _job(given: Mapping[str, Any], seen: _Seen, *, estimated: bool) -> TracedJob
     return job
 
 
-def _submitted_at(value: Any, seen: _Seen) -> float:
+def _submitted_at(value: Any, seen: _EarlierJobs) -> float:
     dated = isinstance(value, str) and len(value) > 9 and value[4] == value[7] == "-"
     at = fields.instant("submitted_at", value) if dated else fields.number("submitted_at", value)
     if seen.dated not in {None, dated}:
@@ -322,7 +322,7 @@ def _cell(value: Any) -> str:
 
 def _check(workload: Workload, records: list[dict[str, Any]]) -> None:
     """Raise InputError for the first job that would not come back as it is."""
-    seen = _Seen()
+    seen = _EarlierJobs()
     traced = [
         _job({name: value for name, value in record.items() if value is not None}, seen, estimated=True)
         for record in records

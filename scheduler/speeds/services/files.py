@@ -8,7 +8,7 @@ from django.db import transaction
 
 from scheduler.clock import database_now
 from scheduler.core.perf.speed import Kind, Setting
-from scheduler.core.perf.tables import Key, Table, Written, read_table, write_csv, write_gavel
+from scheduler.core.perf.tables import Key, Table, TableEntry, read_table, write_csv, write_gavel
 from scheduler.nodes.models import GpuModel
 from scheduler.speeds.models import SpeedCorrection
 from scheduler.speeds.services.on_record import read_knowledge
@@ -157,11 +157,11 @@ def speeds_export(*, viewer: Viewer, tenant: Tenant, layout: str) -> str:
     return write(dict(_written(Speeds.seen_by(viewer, tenant.name))))
 
 
-def _written(speeds: Speeds) -> Iterator[tuple[Key, Written]]:
+def _written(speeds: Speeds) -> Iterator[tuple[Key, TableEntry]]:
     for row in speeds.rows():
         declared = {} if row.spread or row.partner else speeds.declared.get((row.kind, row.gpus), {})
         for model in speeds.models_known(row):
             setting = row.setting(model)
             speed = speeds.knowledge.at(row.kind, setting, declared.get(model))
             if speed is not None:
-                yield (row.application, setting), Written(speed.value, speed.source.value, speed.samples)
+                yield (row.application, setting), TableEntry(speed.value, speed.source.value, speed.samples)

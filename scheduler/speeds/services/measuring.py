@@ -15,7 +15,7 @@ from django.db.models import Count
 
 from scheduler.attempts.models import Attempt, ProgressPoint
 from scheduler.clock import database_now
-from scheduler.core.perf.speed import Kind, Measured, Setting, kind_of, problem_with, too_far_apart
+from scheduler.core.perf.speed import Kind, MovingAverage, Setting, kind_of, problem_with, too_far_apart
 from scheduler.jobs.models import Job
 from scheduler.nodes.models import Gpu
 from scheduler.speeds.models import SpeedMeasurement
@@ -126,7 +126,7 @@ def _record(attempt: Attempt, rate: float, partners: list[Job], now: datetime) -
             "job %s: %g samples a second say nothing beside %g on record", job.id, rate, row.average
         )
         return
-    after = Measured(row.average, row.variance, row.samples).then(rate)
+    after = MovingAverage(row.average, row.variance, row.samples).then(rate)
     row.average, row.variance, row.samples = after.average, after.variance, after.samples
     row.updated_at = now
     row.save(update_fields=["average", "variance", "samples", "updated_at"])

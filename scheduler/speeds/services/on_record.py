@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from scheduler.core.perf.knowledge import Knowledge
-from scheduler.core.perf.speed import Entry, Kind, Measured, Setting
+from scheduler.core.perf.speed import Entry, Kind, MovingAverage, Setting
 
 MOST_MEASUREMENTS = 5_000
 MOST_CORRECTIONS = 50_000
@@ -88,7 +88,9 @@ def _entries(measured: Sequence[tuple], corrected: Sequence[tuple]) -> dict[Kind
     entries: dict[Kind, dict[Setting, Entry]] = defaultdict(dict)
     for tenant, application, model, gpus, spread, partner, average, variance, samples in measured:
         setting = Setting(model, gpus, spread, partner)
-        entries[Kind(tenant, application)][setting] = Entry(measured=Measured(average, variance, samples))
+        entries[Kind(tenant, application)][setting] = Entry(
+            measured=MovingAverage(average, variance, samples)
+        )
     for tenant, application, model, gpus, spread, partner, value in corrected:
         here, setting = entries[Kind(tenant, application)], Setting(model, gpus, spread, partner)
         known = here.get(setting)

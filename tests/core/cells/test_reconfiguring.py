@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scheduler.core.cells import CellState, Reconfigured, Specification, SpecificationError, from_document
+from scheduler.core.cells import CellState, Reconfiguration, Specification, SpecificationError, from_document
 from tests.core.cells.hierarchies import RACKS, group, opportunistic, racks
 from tests.core.cells.test_groups import nodes, placed, preempts, waits
 
@@ -16,7 +16,7 @@ def test_a_group_whose_cell_vanished_runs_on_and_its_guarantee_returns() -> None
     state = CellState(before)
     first = placed(state, group("a", "vision", (1, 8), priority=5))
     placed(state, group("b", "vision", (1, 8), priority=10))
-    assert state.reconfigure(racks(vision={"cells": {"V100-NODE": 1}})) == Reconfigured(
+    assert state.reconfigure(racks(vision={"cells": {"V100-NODE": 1}})) == Reconfiguration(
         lapsed=("a",), returned=(), withdrawn=()
     )
     state.check()
@@ -25,7 +25,7 @@ def test_a_group_whose_cell_vanished_runs_on_and_its_guarantee_returns() -> None
         "the higher priority keeps it"
     )
     assert waits(state, group("c", "vision", (1, 8))).code == "cells_in_use"
-    assert state.reconfigure(before) == Reconfigured(lapsed=(), returned=("a",), withdrawn=())
+    assert state.reconfigure(before) == Reconfiguration(lapsed=(), returned=("a",), withdrawn=())
     state.check()
     assert state.groups["a"].guaranteed
 
@@ -47,7 +47,7 @@ def test_the_same_specification_changes_nothing() -> None:
     state.delete("e")
     state.set_node_health("n1", False)
     before = json.dumps(state.dump())
-    assert state.reconfigure(specification) == Reconfigured(lapsed=(), returned=(), withdrawn=())
+    assert state.reconfigure(specification) == Reconfiguration(lapsed=(), returned=(), withdrawn=())
     state.check()
     assert json.dumps(state.dump()) == before
 
@@ -146,7 +146,7 @@ def test_a_group_keeps_its_guarantee_for_what_remains_of_its_hardware() -> None:
     specification = racks(vision={"cells": {"V100-RACK": 2}})
     state = CellState(specification)
     first = placed(state, group("a", "vision", (4, 8)))
-    assert state.reconfigure(without_node("n0", vision={"cells": {"V100-RACK": 2}})) == Reconfigured(
+    assert state.reconfigure(without_node("n0", vision={"cells": {"V100-RACK": 2}})) == Reconfiguration(
         lapsed=(), returned=(), withdrawn=()
     )
     state.check()

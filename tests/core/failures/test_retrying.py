@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.failures.retrying import Failed, RetryRules, judge
+from scheduler.core.failures.retrying import FailedAttempt, RetryRules, judge
 from scheduler.core.failures.taxonomy import Layer, class_of
 
 #: Category and line as nodes report them, and the class.
@@ -50,8 +50,8 @@ def test_every_end_has_its_class(category: str, message: str, name: str) -> None
     assert class_of(category, message).name == name
 
 
-def failed(category: str, message: str) -> Failed:
-    return Failed(class_of(category, message), message)
+def failed(category: str, message: str) -> FailedAttempt:
+    return FailedAttempt(class_of(category, message), message)
 
 
 ECC = failed("hardware", "CUDA error: uncorrectable ECC error")
@@ -60,7 +60,7 @@ USER = failed("user_error", "KeyError: 'labels'")
 CRASH = failed("user_error", "It was ended by SIGABRT, which the platform did not send.")
 
 
-def unknown(number: int, text: str = "bye") -> Failed:
+def unknown(number: int, text: str = "bye") -> FailedAttempt:
     return failed("user_error", f"It ended with exit code {number}: {text}")
 
 

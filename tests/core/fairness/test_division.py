@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.fairness.alone import Gang, speed_alone
 from scheduler.core.fairness.division import Division, account_of
-from scheduler.core.fairness.envy import Envy, Had, envies
+from scheduler.core.fairness.envy import Bundle, Envy, envies
 from scheduler.core.fairness.lent import Share, uses
 from scheduler.core.model.loan_terms import Lending
 from scheduler.core.model.snapshot import Member, Snapshot, VirtualCluster
@@ -171,14 +171,14 @@ def test_alone_the_fastest_model_goes_to_those_who_gain() -> None:
 def test_envy_is_by_own_speeds_per_weight_and_by_what_one_could_have_used() -> None:
     fast, slow = {"V100": 1.0, "K80": 0.25}, {"K80": 1.0, "V100": 1.0}
     had = {
-        "vision": Had(weight=1, demand=800, speeds=fast, received={"K80": 400}),
-        "speech": Had(weight=1, demand=800, speeds=slow, received={"V100": 200}),
+        "vision": Bundle(weight=1, demand=800, speeds=fast, received={"K80": 400}),
+        "speech": Bundle(weight=1, demand=800, speeds=slow, received={"V100": 200}),
     }
     # 100 for its own, 200 for the other's; the other is content with neither more nor less of one kind.
     assert envies(had) == {"vision": Envy(0.5, "speech"), "speech": Envy(0.5, "vision")}
-    twice = {**had, "speech": Had(weight=2, demand=800, speeds=slow, received={"V100": 200})}
+    twice = {**had, "speech": Bundle(weight=2, demand=800, speeds=slow, received={"V100": 200})}
     assert envies(twice)["vision"] == Envy(0.0, "")
-    modest = {**had, "vision": Had(weight=1, demand=100, speeds=fast, received={"K80": 400})}
+    modest = {**had, "vision": Bundle(weight=1, demand=100, speeds=fast, received={"K80": 400})}
     assert envies(modest)["vision"] == Envy(0.75, "speech")
 
 
@@ -188,7 +188,7 @@ def test_nobody_envies_anybody_when_all_have_the_same_per_weight(
     tenants: dict[str, tuple[float, float]],
 ) -> None:
     had = {
-        name: Had(
+        name: Bundle(
             weight=weight,
             demand=demand,
             speeds={"V100": 1.0, "K80": 0.5},

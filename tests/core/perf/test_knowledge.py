@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.perf.completion import References, compares
 from scheduler.core.perf.knowledge import Knowledge, Pair
-from scheduler.core.perf.speed import Entry, Kind, Measured, Setting, Source, Speed
+from scheduler.core.perf.speed import Entry, Kind, MovingAverage, Setting, Source, Speed
 
 MODELS = ("K80", "P100", "V100")
 MINE = Kind("vision", "mine")
@@ -112,9 +112,9 @@ def test_where_it_does_not_run_says_nothing_of_elsewhere() -> None:
 
 def test_spread_and_shared_gangs_are_kept_apart() -> None:
     settings = {
-        Setting("V100", 2): Entry(measured=Measured(10.0)),
-        Setting("V100", 2, spread=True): Entry(measured=Measured(4.0)),
-        Setting("V100", 2, partner="other"): Entry(measured=Measured(0.7)),
+        Setting("V100", 2): Entry(measured=MovingAverage(10.0)),
+        Setting("V100", 2, spread=True): Entry(measured=MovingAverage(4.0)),
+        Setting("V100", 2, partner="other"): Entry(measured=MovingAverage(0.7)),
     }
     knowledge = Knowledge({MINE: settings})
     assert values(knowledge.speeds(MINE, 2, ["V100"])) == {"V100": 10.0}
@@ -124,7 +124,7 @@ def test_spread_and_shared_gangs_are_kept_apart() -> None:
 
 def test_pairs_need_both_sides_and_join_tenants() -> None:
     def beside(partner: str, speed: float, samples: int = 1) -> dict[Setting, Entry]:
-        return {Setting("V100", 1, partner=partner): Entry(measured=Measured(speed, 0.0, samples))}
+        return {Setting("V100", 1, partner=partner): Entry(measured=MovingAverage(speed, 0.0, samples))}
 
     entries = {
         Kind("vision", "a"): beside("b", 0.6, 3),

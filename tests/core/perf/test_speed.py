@@ -4,18 +4,18 @@ import math
 
 import pytest
 
-from scheduler.core.perf.speed import Entry, Measured, Source, kind_of, problem_with, too_far_apart
+from scheduler.core.perf.speed import Entry, MovingAverage, Source, kind_of, problem_with, too_far_apart
 
 
 def test_a_running_average_counts_the_newest_window_half() -> None:
-    measured = Measured(100.0).then(200.0)
+    measured = MovingAverage(100.0).then(200.0)
     assert (measured.average, measured.variance, measured.samples) == (150.0, 2_500.0, 2)
     measured = measured.then(150.0)
     assert (measured.average, measured.variance, measured.samples) == (150.0, 1_250.0, 3)
 
 
 def test_the_average_of_equal_windows_is_that() -> None:
-    measured = Measured(80.0)
+    measured = MovingAverage(80.0)
     for _ in range(16):
         measured = measured.then(80.0)
     assert (measured.average, measured.deviation, measured.samples) == (80.0, 0.0, 17)
@@ -24,21 +24,21 @@ def test_the_average_of_equal_windows_is_that() -> None:
 @pytest.mark.parametrize(
     ("measured", "confidence"),
     [
-        (Measured(100.0), 1 / 3),
-        (Measured(100.0, 0.0, 3), 0.6),
-        (Measured(100.0, 0.0, 18), 0.9),
+        (MovingAverage(100.0), 1 / 3),
+        (MovingAverage(100.0, 0.0, 3), 0.6),
+        (MovingAverage(100.0, 0.0, 18), 0.9),
         # It varies by a quarter of itself.
-        (Measured(100.0, 625.0, 3), 0.6 / 1.25),
+        (MovingAverage(100.0, 625.0, 3), 0.6 / 1.25),
     ],
 )
 def test_confidence_grows_with_windows_and_falls_with_what_they_differ_by(
-    measured: Measured, confidence: float
+    measured: MovingAverage, confidence: float
 ) -> None:
     assert measured.confidence == pytest.approx(confidence)
 
 
 def test_who_is_believed_first() -> None:
-    few, enough = Measured(8.0, 0.0, 2), Measured(8.0, 0.0, 3)
+    few, enough = MovingAverage(8.0, 0.0, 2), MovingAverage(8.0, 0.0, 3)
 
     def said(entry: Entry, declared: float | None) -> tuple[float, Source] | None:
         best = entry.best(declared)

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.core.perf import tables
 from scheduler.core.perf.speed import Setting
-from scheduler.core.perf.tables import Written, read_table, write_csv, write_gavel
+from scheduler.core.perf.tables import TableEntry, read_table, write_csv, write_gavel
 from scheduler.simulation.throughputs import read_throughputs
 
 HEADER = "application,gpus,gpu_model,rate,nodes,other\n"
@@ -136,7 +136,7 @@ def test_what_is_written_reads_back_here_and_in_the_simulator(tmp_path: Path) ->
     }
     # Nothing to compare with: such rows can not be written for the simulator.
     lost = {("lone", Setting("V100", 4, spread=True)): 1.0, ("lone", Setting("K80", 4, partner="bert")): 0.5}
-    written = {key: Written(speed, "measured", 3) for key, speed in (speeds | lost).items()}
+    written = {key: TableEntry(speed, "measured", 3) for key, speed in (speeds | lost).items()}
     assert read_table(write_csv(written)).speeds == pytest.approx(speeds)
     (tmp_path / "own.csv").write_text(write_csv(written))
     own = read_throughputs(tmp_path / "own.csv", reference="V100")

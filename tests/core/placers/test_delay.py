@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from scheduler.core.building_blocks.policy import Placed, View
+from scheduler.core.building_blocks.policy import PlacerDecision, View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.model.plan import Decision, Grant, Reason, Tier
 from scheduler.core.model.snapshot import Job, Node, Running, Snapshot, Topology
@@ -67,18 +67,18 @@ def test_a_gang_that_runs_is_not_moved_for_locality() -> None:
     assert decide(waiting(job, running=running)).actions == ()
 
 
-def test_what_must_be_on_one_node_waits_for_that_alone(watched: list[Placed]) -> None:
+def test_what_must_be_on_one_node_waits_for_that_alone(watched: list[PlacerDecision]) -> None:
     decide(waiting(gang(6, 0.0, topology=Topology(level="node", required=True))))
     assert not any(placed.reasons for placed in watched)
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> list[Placed]:
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[PlacerDecision]:
     """The answers of the placer, in order."""
-    answers: list[Placed] = []
+    answers: list[PlacerDecision] = []
 
     class Watched(Delay):
-        def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> Placed:
+        def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
             answers.append(Delay.place(self, grants, view, capacity))
             return answers[-1]
 
@@ -86,7 +86,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[Placed]:
     return answers
 
 
-def test_it_says_why_a_gang_waits_and_until_when(watched: list[Placed]) -> None:
+def test_it_says_why_a_gang_waits_and_until_when(watched: list[PlacerDecision]) -> None:
     decide(waiting(gang(6, 40.0)))
     answer = next(placed for placed in watched if placed.reasons)
     [reason] = answer.reasons[1]  # type: ignore[index]
@@ -103,8 +103,8 @@ def test_its_words_are_added_to_those_of_the_policy() -> None:
         Reason(code=code, tier=Tier.ORDER, message="") for code in ("waits_for_locality", "passed_over")
     )
     decision = Decision(grants=(), reasons={1: (theirs,)}, wake_at=30.0)  # type: ignore[dict-item]
-    answer = Placed(placements={}, reasons={1: (mine,), 2: (mine,)}, wake_at=20.0)  # type: ignore[dict-item]
+    answer = PlacerDecision(placements={}, reasons={1: (mine,), 2: (mine,)}, wake_at=20.0)  # type: ignore[dict-item]
     both = answer.added_to(decision)
     assert both.reasons == {1: (mine, theirs), 2: (mine,)}
     assert both.wake_at == 20.0
-    assert Placed(placements={}).added_to(decision) is decision
+    assert PlacerDecision(placements={}).added_to(decision) is decision

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.building_blocks.policy import Placed, View
+from scheduler.core.building_blocks.policy import PlacerDecision, View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.model.errors import PlanError, UnknownPlugin
 from scheduler.core.model.plan import Action, ActionKind, Decision, Grant, Locality, Placement, Plan
@@ -408,8 +408,8 @@ def misplacing(*replicas: Sequence[int]) -> type:
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Misplacing:
-        def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> Placed:
-            return Placed(placements={0: Placement(gpu_model="V100", replicas=chosen)})
+        def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
+            return PlacerDecision(placements={0: Placement(gpu_model="V100", replicas=chosen)})
 
     return Misplacing
 

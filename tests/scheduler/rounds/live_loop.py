@@ -64,7 +64,7 @@ class Places:
         return tuple(tuple(self._places[gpu] for gpu in replica) for replica in replicas)
 
 
-class Happening(Protocol):
+class ScenarioEvent(Protocol):
     """Something that happens to the live loop at an instant."""
 
     @property
@@ -84,7 +84,9 @@ class LiveLoop:
         #: When each stopping attempt will have left.
         self._leaves_at: dict[int, float] = {}
 
-    def play(self, events: Sequence[Happening], *, until: int, round_seconds: int) -> dict[int, list[Act]]:
+    def play(
+        self, events: Sequence[ScenarioEvent], *, until: int, round_seconds: int
+    ) -> dict[int, list[Act]]:
         """Run a round at every tick; return the actions of those rounds that had any, by instant."""
         acts: dict[int, list[Act]] = {}
         coming = list(events)
@@ -96,7 +98,7 @@ class LiveLoop:
                 acts[tick] = sorted(found)
         return acts
 
-    def _pass_to(self, instant: int, coming: list[Happening]) -> None:
+    def _pass_to(self, instant: int, coming: list[ScenarioEvent]) -> None:
         """Let everything happen up to that instant, in its order."""
         while True:
             leaving = min(self._leaves_at.values(), default=instant + 1)

@@ -80,7 +80,7 @@ class AlloX:
         if not waiting:
             return Decision(grants=(), keep_running=True)
         starts = _Starts(view, self.reference)
-        planning = _Planning(view, starts, waiting, self)
+        planning = _Planner(view, starts, waiting, self)
         for priority in sorted({job.priority for job in waiting}, reverse=True):
             planning.serve([job for job in waiting if job.priority == priority])
         return Decision(
@@ -93,7 +93,7 @@ class AlloX:
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class _PlanEntry:
     """A job's part of the plan."""
 
     job: Job
@@ -139,7 +139,7 @@ class _Starts:
             return None
         return self._view.now + max(self._view.round_seconds, min(ends))
 
-    def start(self, planned: _Planned) -> bool:
+    def start(self, planned: _PlanEntry) -> bool:
         """Start the job where it is planned if it fits, and delays no gang that is ahead of it."""
         job, model = planned.job, planned.model
         shape = shape_in(self.capacity.cluster, job), model
@@ -165,7 +165,7 @@ class _Starts:
                 return fit
         return None
 
-    def _keeps_promise(self, planned: _Planned, fit: Fit) -> bool:
+    def _keeps_promise(self, planned: _PlanEntry, fit: Fit) -> bool:
         promise = self._promises.get(planned.model)
         if promise is None or promise.outlasts(_stretched(planned, fit)):
             return True
@@ -178,12 +178,12 @@ class _Starts:
         return False
 
 
-def _stretched(planned: _Planned, fit: Fit) -> float:
+def _stretched(planned: _PlanEntry, fit: Fit) -> float:
     """Return how long the job runs at the size it gets."""
     return planned.seconds * planned.job.gpus / fit.holding.gpus
 
 
-class _Planning:
+class _Planner:
     """Plans for the jobs that wait, priority by priority."""
 
     def __init__(self, view: View, starts: _Starts, waiting: Sequence[Job], policy: AlloX) -> None:
@@ -208,7 +208,7 @@ class _Planning:
         """Plan and start jobs of one priority."""
         starts, alpha, waiting = self._starts, self._policy.alpha, list(jobs)
         step = starts.idle if alpha >= 1 else -(-starts.idle // STEPS)
-        plan: dict[JobId, _Planned] = {}
+        plan: dict[JobId, _PlanEntry] = {}
         chosen: set[str] = set()
         while waiting and starts.idle:
             tenants = {job.tenant for job in waiting}
@@ -224,7 +224,7 @@ class _Planning:
         self._free = self._then
         self._line_up(waiting, plan, chosen)
 
-    def _start(self, plan: dict[JobId, _Planned], gpus: int) -> set[JobId]:
+    def _start(self, plan: dict[JobId, _PlanEntry], gpus: int) -> set[JobId]:
         """Start who may start, in the order of the plan, until so many GPUs are given away."""
         started = set()
         before = self._starts.idle
@@ -241,7 +241,7 @@ class _Planning:
                     self._free[planned.model].sort()
         return started
 
-    def _plan(self, jobs: Sequence[Job]) -> dict[JobId, _Planned]:
+    def _plan(self, jobs: Sequence[Job]) -> dict[JobId, _PlanEntry]:
         """Return the best plan for these jobs, or for those in the window, behind what is planned already."""
         models, ends = self._models, self._starts.ends
         if not self._releases:
@@ -261,7 +261,7 @@ class _Planning:
             for model, gpus, lanes in zip(models, free, found.free, strict=True)
         }
         return {
-            job.id: _Planned(job, models[kind], start, float(seconds[row, kind]))
+            job.id: _PlanEntry(job, models[kind], start, float(seconds[row, kind]))
             for row, (job, kind, start) in enumerate(
                 zip(window, found.kind.tolist(), found.start.tolist(), strict=True)
             )
@@ -291,7 +291,7 @@ class _Planning:
         found = np.array(rows).reshape(len(rows), len(releases))
         return [jobs[place] for place in places], np.where(np.isinf(found), math.inf, seconds[places]), found
 
-    def _line_up(self, waiting: Sequence[Job], plan: dict[JobId, _Planned], chosen: set[str]) -> None:
+    def _line_up(self, waiting: Sequence[Job], plan: dict[JobId, _PlanEntry], chosen: set[str]) -> None:
         """Queue those that wait, as planned and then the shortest first, and say why they wait."""
         behind = [job for job in waiting if job.id not in plan]
         behind.sort(key=lambda job: (self._seconds[job.id].min(initial=math.inf), job.submitted_at, job.id))

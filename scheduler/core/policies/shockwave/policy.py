@@ -50,9 +50,9 @@ from scheduler.core.model.plan import Decision, Grant, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 from scheduler.core.policies.shockwave.bidding import Bidder, Market
 from scheduler.core.policies.shockwave.fairness import FairEnd, first_estimate
-from scheduler.core.policies.shockwave.planned import Facts, Planned, remembered
 from scheduler.core.policies.shockwave.planning import plan
 from scheduler.core.policies.shockwave.regimes import outlook
+from scheduler.core.policies.shockwave.round_schedule import Facts, RoundSchedule, remembered
 
 #: A program for more is larger than it is good for: nobody knows what comes so much later.
 MOST_ROUNDS = 1_000
@@ -93,7 +93,7 @@ class Shockwave:
 
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Keep to the plan; make one where none holds and somebody has to wait."""
-        known = _Known(view, memory if memory.get("policy") == "shockwave" else {})
+        known = _Memory(view, memory if memory.get("policy") == "shockwave" else {})
         if len(view.running) == len(view.jobs):
             return Decision(grants=(), memory=known.remember(None), keep_running=True)
         needs = _Needs(view, self.reference)
@@ -101,15 +101,15 @@ class Shockwave:
         if not calm.queue:
             return calm.decision({}, memory=known.remember(None))
         facts = _facts(view)
-        planned = known.plan
-        if planned is None or not planned.holds(view.now, facts):
-            planned = self._plan(view, needs, known, facts)
-        number = planned.round_at(view.now)
-        if number == planned.begun:
-            return _in_between(view, needs, planned, known)
-        return _begin_round(view, needs, replace(planned, begun=number), known)
+        schedule = known.plan
+        if schedule is None or not schedule.holds(view.now, facts):
+            schedule = self._plan(view, needs, known, facts)
+        number = schedule.round_at(view.now)
+        if number == schedule.begun:
+            return _in_between(view, needs, schedule, known)
+        return _begin_round(view, needs, replace(schedule, begun=number), known)
 
-    def _plan(self, view: View, needs: _Needs, known: _Known, facts: Facts) -> Planned:
+    def _plan(self, view: View, needs: _Needs, known: _Memory, facts: Facts) -> RoundSchedule:
         """Return a plan that begins now."""
         models = tuple([model for model, gpus in facts.gpus.items() if gpus])
         share = min(1.0, max(1, sum(facts.gpus.values())) / len(view.jobs))
@@ -127,7 +127,7 @@ class Shockwave:
         )
         table = view.compute(plan, market) if market.levels else ({},) * market.rounds
         rounds = [{JobId(job): models[model] for job, model in runs.items()} for runs in table]
-        return Planned(at=view.now, round_seconds=self.round_seconds, rounds=tuple(rounds), facts=facts)
+        return RoundSchedule(at=view.now, round_seconds=self.round_seconds, rounds=tuple(rounds), facts=facts)
 
 
 def _facts(view: View) -> Facts:
@@ -139,7 +139,7 @@ def _facts(view: View) -> Facts:
 
 
 def _levels(
-    view: View, needs: _Needs, known: _Known, models: Sequence[str], share: float, bound: float
+    view: View, needs: _Needs, known: _Memory, models: Sequence[str], share: float, bound: float
 ) -> tuple[tuple[Bidder, ...], ...]:
     """Return who bids, by priority, the highest first: all that can run on what there is.
 
@@ -168,39 +168,39 @@ def _levels(
     return tuple([tuple(levels[priority]) for priority in sorted(levels, reverse=True)])
 
 
-def _begin_round(view: View, needs: _Needs, planned: Planned, known: _Known) -> Decision:
+def _begin_round(view: View, needs: _Needs, schedule: RoundSchedule, known: _Memory) -> Decision:
     """Run whom the plan runs now, then who runs longest; all others stop."""
-    order = _in_order(view, needs, planned)
-    runs = planned.runs_in(planned.begun)
+    order = _in_order(view, needs, schedule)
+    runs = schedule.runs_in(schedule.begun)
     wishes = [grant for job in order for grant in _wishes(job, runs.get(job.id), view)]
     granted = fill(wishes, view)
     placed = {job for grant in granted for job in grant.jobs}
     waiting = [job for job in order if job.id not in placed]
     return Decision(
         grants=tuple([grant for grant in granted if not _stays(grant, view)]),
-        memory=known.remember(planned),
-        reasons={job.id: (_reason(job, needs, planned),) for job in waiting},
+        memory=known.remember(schedule),
+        reasons={job.id: (_reason(job, needs, schedule),) for job in waiting},
         queue=tuple([job.id for job in waiting]),
         keep_running=True,
         stops=tuple([job.id for job in waiting if job.id in view.running]),
-        wake_at=planned.begins(planned.begun + 1) if waiting else None,
+        wake_at=schedule.begins(schedule.begun + 1) if waiting else None,
     )
 
 
-def _in_between(view: View, needs: _Needs, planned: Planned, known: _Known) -> Decision:
+def _in_between(view: View, needs: _Needs, schedule: RoundSchedule, known: _Memory) -> Decision:
     """Disturb nobody; give out what is idle."""
-    waiting = [job for job in _in_order(view, needs, planned) if job.id not in view.running]
+    waiting = [job for job in _in_order(view, needs, schedule) if job.id not in view.running]
     outcome = start_in_order(waiting, view)
     return outcome.decision(
-        {job: (_reason(view.jobs[job], needs, planned),) for job in outcome.queue},
-        memory=known.remember(planned),
-        wake_at=planned.begins(planned.begun + 1) if outcome.queue else None,
+        {job: (_reason(view.jobs[job], needs, schedule),) for job in outcome.queue},
+        memory=known.remember(schedule),
+        wake_at=schedule.begins(schedule.begun + 1) if outcome.queue else None,
     )
 
 
-def _in_order(view: View, needs: _Needs, planned: Planned) -> list[Job]:
+def _in_order(view: View, needs: _Needs, schedule: RoundSchedule) -> list[Job]:
     """Return all jobs: first whom the plan runs now, of them first those that run, then large ones."""
-    runs = planned.runs_in(planned.begun)
+    runs = schedule.runs_in(schedule.begun)
 
     def rank(job: Job) -> tuple[Any, ...]:
         if job.id in runs:
@@ -230,16 +230,16 @@ def _stays(grant: Grant, view: View) -> bool:
     return all(not models or running.gpu_model in models for models in accepted)
 
 
-def _reason(job: Job, needs: _Needs, planned: Planned) -> Reason:
+def _reason(job: Job, needs: _Needs, schedule: RoundSchedule) -> Reason:
     """Return why the job waits."""
     if not needs.seconds_on(job):
         return runs_nowhere(job)
-    first = planned.first_round(job.id, planned.begun)
+    first = schedule.first_round(job.id, schedule.begun)
     if first is None:
         return _NO_ROUND
-    if first == planned.begun:
+    if first == schedule.begun:
         return _NO_PLACE
-    minutes = math.ceil((first - planned.begun) * planned.round_seconds / 60)
+    minutes = math.ceil((first - schedule.begun) * schedule.round_seconds / 60)
     return Reason(
         code="later_round",
         tier=Tier.ORDER,
@@ -319,8 +319,8 @@ class _Needs:
         return seconds, run_seconds, run_seconds / whole if whole > 0 else 0.0
 
 
-class _Known:
-    """What is remembered: `plan`, as `Planned` has it, and `fair_ends`, as `FairEnd` has them, by job."""
+class _Memory:
+    """What is remembered: `plan`, a `RoundSchedule`, and `fair_ends`, a `FairEnd` by job."""
 
     def __init__(self, view: View, memory: Memory) -> None:
         self._view = view
@@ -344,13 +344,13 @@ class _Known:
                 before.with_estimate(estimate, now) if before else first_estimate(estimate, now)
             )
 
-    def remember(self, planned: Planned | None) -> dict[str, Any]:
+    def remember(self, schedule: RoundSchedule | None) -> dict[str, Any]:
         """Return the memory for the next round; none when there is nothing to remember."""
         memory: dict[str, Any] = {}
         if self._fair_ends:
             memory["fair_ends"] = {
                 str(job): self._fair_ends[job].to_json() for job in sorted(self._fair_ends)
             }
-        if planned is not None:
-            memory["plan"] = planned.to_json()
+        if schedule is not None:
+            memory["plan"] = schedule.to_json()
         return {"policy": "shockwave", **memory} if memory else {}

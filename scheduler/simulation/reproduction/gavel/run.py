@@ -37,7 +37,7 @@ def simulate_rounds(
     if not isinstance(table, ThroughputTable) or not table.reference:
         raise InputError("--rounds gavel needs rates by GPU model: give --throughputs")
     rules = rules_named(experiment.rounds, round_seconds=experiment.round_seconds, seed=experiment.rules.seed)
-    shares = _Timed(shares_named(experiment.policy, experiment.rules.seed))
+    shares = _TimedPolicy(shares_named(experiment.policy, experiment.rules.seed))
     arrivals = experiment.workload.arrivals
     models = _models(experiment.cluster)
     jobs, kinds = _jobs(arrivals, models, table)
@@ -84,7 +84,7 @@ def simulate_rounds(
     )
 
 
-class _Timed:
+class _TimedPolicy:
     """A policy, and the processor seconds that its decisions took."""
 
     def __init__(self, shares: Shares) -> None:

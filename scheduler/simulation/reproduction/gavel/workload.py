@@ -65,7 +65,7 @@ class GavelSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class DrawnJob:
     """One job as it was drawn."""
 
     arrived_at: float
@@ -99,7 +99,7 @@ def parse_gavel(text: str) -> GavelSpec:
     return GavelSpec(**given)  # type: ignore[arg-type]
 
 
-def draw(spec: GavelSpec, seed: int) -> Iterator[Drawn]:
+def draw(spec: GavelSpec, seed: int) -> Iterator[DrawnJob]:
     """Yield the jobs of a spec and seed."""
     jobs, arrivals, slos = (Random(seed + stream) for stream in (JOBS, ARRIVALS, SLOS))
     at = 0.0
@@ -115,7 +115,7 @@ def draw(spec: GavelSpec, seed: int) -> Iterator[Drawn]:
             kind = jobs.choice(KINDS)
         weight = HIGH_PRIORITY if spec.priorities and jobs.uniform(0, 1) <= 0.2 else 1
         times = _slo_times(slos.uniform(0, 1)) if spec.slos else math.inf
-        yield Drawn(
+        yield DrawnJob(
             arrived_at=at, kind=kind, gang=gang, duration_seconds=duration, weight=weight, slo_times=times
         )
         if spec.jobs_per_hour:
@@ -149,14 +149,14 @@ def generate_gavel(spec: GavelSpec, *, seed: int, options: TraceOptions) -> Work
     return replace(workload, arrivals=tuple(map(_with_deadline, workload.arrivals, drawn)))
 
 
-def _with_deadline(arrival: Arrival, drawn: Drawn) -> Arrival:
+def _with_deadline(arrival: Arrival, drawn: DrawnJob) -> Arrival:
     if drawn.slo_times == math.inf:
         return arrival
     deadline_at = drawn.arrived_at + drawn.slo_times * drawn.duration_seconds
     return replace(arrival, job=replace(arrival.job, deadline_at=deadline_at))
 
 
-def _traced(job: Drawn, table: ThroughputTable) -> TracedJob:
+def _traced(job: DrawnJob, table: ThroughputTable) -> TracedJob:
     rates = table.throughput(job.kind, job.gang)
     if not rates.get(REFERENCE):
         raise GeneratorError(

@@ -23,14 +23,14 @@ WHOLE = 1 - 1e-6
 SEARCHED_BIDDERS = 1_000
 
 #: For each bidder the place of its entry; None: it gets nothing.
-Chosen = tuple[int | None, ...]
+ChosenRows = tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """An assignment of whole rows."""
 
-    chosen: Chosen
+    chosen: ChosenRows
     #: Sum of the logarithms of what everyone's row is worth compared with nothing.
     value: float
     #: No assignment has more.
@@ -69,7 +69,7 @@ def assign(tables: Tables, most_choices: int) -> Assignment:
     return Assignment(near, value, max(bound, value), relaxed.prices)
 
 
-def is_possible(tables: Tables, chosen: Chosen) -> bool:
+def is_possible(tables: Tables, chosen: ChosenRows) -> bool:
     """Tell whether there is enough for everyone's entry."""
     left = dict(tables.supply)
     for table, place in zip(tables.tables, chosen, strict=True):
@@ -78,7 +78,7 @@ def is_possible(tables: Tables, chosen: Chosen) -> bool:
     return all(pieces >= 0 for pieces in left.values())
 
 
-def value_of(tables: Tables, chosen: Chosen) -> float:
+def value_of(tables: Tables, chosen: ChosenRows) -> float:
     """Return the sum of what everyone gains."""
     return sum(
         [table[place].gain for table, place in zip(tables.tables, chosen, strict=True) if place is not None]
@@ -111,7 +111,7 @@ class _Search:
         #: What an assignment must reach: the first one as good as the one known, then better ones.
         self._aim = known - EQUAL
         self._chosen: list[int | None] = []
-        self.best: Chosen | None = None
+        self.best: ChosenRows | None = None
         self._look(0.0, 0.0)
         #: Whether all was looked at that could be better.
         self.complete = self._choices > 0
@@ -150,7 +150,7 @@ def _losses(table: Sequence[Entry], prices: Mapping[Good, float]) -> list[float]
     return [max(net) - gained for gained in net]
 
 
-def _whole(tables: Tables, relaxed: Relaxation) -> Chosen:
+def _whole(tables: Tables, relaxed: Relaxation) -> ChosenRows:
     """Return whole rows: those that the relaxation gives whole, then whoever gains most for its price.
 
     At last everyone moves up to the best row for which there is enough.

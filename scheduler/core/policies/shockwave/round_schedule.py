@@ -21,7 +21,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class RoundSchedule:
     """Who runs on which GPU model in each round from `at` on."""
 
     at: float
@@ -69,7 +69,7 @@ class Planned:
         }
 
 
-def remembered(memory: Mapping[str, Any]) -> Planned:
+def remembered(memory: Mapping[str, Any]) -> RoundSchedule:
     """Return what `to_json` gave."""
     rounds: list[dict[JobId, str]] = [{} for _ in range(memory["rounds"])]
     for model, jobs in memory["runs"].items():
@@ -77,7 +77,7 @@ def remembered(memory: Mapping[str, Any]) -> Planned:
             for number in numbers:
                 rounds[number][JobId(int(job))] = model
     batch_sizes = {JobId(int(job)): size for job, size in memory["batch_sizes"].items()}
-    return Planned(
+    return RoundSchedule(
         at=memory["at"],
         round_seconds=memory["round_seconds"],
         rounds=tuple(rounds),

@@ -16,7 +16,7 @@ from scheduler.core.sim.workload import Arrival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class Evaluation:
     """What became of the jobs. Pinned cells, and models divided by counts, are there besides `owned`."""
 
     owned: Owned
@@ -36,7 +36,7 @@ class Tried:
         return sum(self.gpus.values())
 
 
-class Bench:
+class Evaluator:
     """Tries assignments out, each once. `facts` are those of an idle cluster at the window's beginning."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Bench:
         self._history, self._window = history, window_seconds
         #: By virtual cluster: when its jobs begin, where not all of the window's are looked at.
         self._since = since
-        self._known: dict[tuple[str, Owned], Tried] = {}
+        self._known: dict[tuple[str, Owned], Evaluation] = {}
         #: Assignments tried, and jobs simulated for that.
         self.simulated_jobs = 0
 
@@ -63,13 +63,13 @@ class Bench:
     def knows(self, virtual_cluster: str, owned: Owned) -> bool:
         return (virtual_cluster, owned) in self._known
 
-    def try_out(self, virtual_cluster: str, owned: Owned) -> Tried:
+    def evaluate(self, virtual_cluster: str, owned: Owned) -> Evaluation:
         """Return what became of the virtual cluster's jobs with these cells and its pinned ones."""
         if not self.knows(virtual_cluster, owned):
             self._known[virtual_cluster, owned] = self._simulated(virtual_cluster, owned)
         return self._known[virtual_cluster, owned]
 
-    def _simulated(self, vc: str, owned: Owned) -> Tried:
+    def _simulated(self, vc: str, owned: Owned) -> Evaluation:
         layout = replace(
             self._layout,
             owned={vc: {(chain, level): number for chain, level, number in owned}},
@@ -88,7 +88,7 @@ class Bench:
             never += started_at is None
             delays.append(self._window if started_at is None else max(0.0, started_at - job.submitted_at))
         gpus = dict(alone.virtual_clusters[0].guaranteed)
-        return Tried(
+        return Evaluation(
             owned=owned,
             gpus=gpus,
             jobs=len(delays),
