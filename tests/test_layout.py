@@ -44,7 +44,9 @@ GONE = {
         "Had": "Bundle",
         "Held": "TenantHoldings",
         "Measured": "MovingAverage",
+        "PROMISED": "RESERVED",
         "Planned": "RoundSchedule",
+        "Promise": "BackfillReservation",
         "Prospect": "RunOption",
         "Prospects": "RunOptions",
         "Question": "SolverInput",
@@ -63,6 +65,8 @@ GONE = {
         "Waited": "JobWait",
         "Written": "TableEntry",
         "homeless": "orphaned",
+        "promise": "nominate, guarantee",
+        "unpromised": "unguaranteed",
     },
     "scheduler/simulation": {
         "Drawn": "DrawnJob",

@@ -2284,7 +2284,7 @@ class Why(TypedDict):
 
 
 class Anomalies(TypedDict):
-    """A virtual cluster's guaranteed jobs here, and in a private cluster of what it is promised."""
+    """A virtual cluster's guaranteed jobs here, and in a private cluster of what it is guaranteed."""
 
     virtual_cluster: str
     state: AnomaliesStateEnum

@@ -51,7 +51,7 @@ class Anomaly(serializers.Serializer):
 
 
 class Anomalies(serializers.Serializer):
-    """A virtual cluster's guaranteed jobs here, and in a private cluster of what it is promised."""
+    """A virtual cluster's guaranteed jobs here, and in a private cluster of what it is guaranteed."""
 
     virtual_cluster = serializers.CharField()
     state = serializers.ChoiceField(choices=COMPARISON_STATES)

@@ -354,7 +354,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='allocatedgpu',
-            constraint=models.CheckConstraint(condition=models.Q(('phase__in', [scheduler.core.model.lifecycle.HoldPhase['PLANNED'], scheduler.core.model.lifecycle.HoldPhase['HELD'], scheduler.core.model.lifecycle.HoldPhase['RELEASED']])), name='hold_phase_is_known'),
+            constraint=models.CheckConstraint(condition=models.Q(('phase__in', [scheduler.core.model.lifecycle.HoldPhase['NOMINATED'], scheduler.core.model.lifecycle.HoldPhase['HELD'], scheduler.core.model.lifecycle.HoldPhase['RELEASED']])), name='hold_phase_is_known'),
         ),
         migrations.AddConstraint(
             model_name='logchunk',

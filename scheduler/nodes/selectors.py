@@ -19,13 +19,13 @@ def node_get(name: str) -> Node:
 
 
 def gpu_models() -> list[dict[str, Any]]:
-    """Return the known models with how many GPUs there are, and how many nobody holds or is promised."""
+    """Return the known models with how many GPUs there are, and how many nobody holds or is nominated for."""
     present = Q(nodes__gpus__present=True)
     here = AllocatedGpu.objects.filter(gpu=OuterRef("pk"))
     usable = Gpu.objects.filter(present=True, healthy=True, node__state=NodeState.READY, node__cordoned=False)
     free = dict(
         usable.filter(~Exists(here.filter(phase=HoldPhase.HELD)))
-        .filter(~Exists(here.filter(phase=HoldPhase.PLANNED)))
+        .filter(~Exists(here.filter(phase=HoldPhase.NOMINATED)))
         .values_list("node__gpu_model_id")
         .annotate(gpus=Count("id"))
     )
@@ -49,7 +49,7 @@ def gpu_states(**which: Any) -> dict[int, str]:
     """Return "held" (also when a successor is planned) or "planned" by GPU; free ones are left out."""
     states: dict[int, str] = {}
     # A query for each phase, since each phase has an index of its own that knows nothing of history.
-    for phase in (HoldPhase.PLANNED, HoldPhase.HELD):
+    for phase in (HoldPhase.NOMINATED, HoldPhase.HELD):
         gpus = AllocatedGpu.objects.filter(phase=phase, **which).values_list("gpu_id", flat=True)
         states.update(dict.fromkeys(gpus, phase.value))
     return states

@@ -50,10 +50,10 @@ ORDER BY id FOR NO KEY UPDATE
 """
 # A GPU has at most one holder and one successor, each found by an index that knows nothing of history.
 _USABLE_GPUS = """
-SELECT g.id, g.node_id, g.index, held.allocation_id, planned.allocation_id
+SELECT g.id, g.node_id, g.index, held.allocation_id, nominated.allocation_id
 FROM scheduler_gpu g JOIN scheduler_node n ON n.id = g.node_id
 LEFT JOIN scheduler_allocatedgpu held ON held.gpu_id = g.id AND held.phase = 'held'
-LEFT JOIN scheduler_allocatedgpu planned ON planned.gpu_id = g.id AND planned.phase = 'planned'
+LEFT JOIN scheduler_allocatedgpu nominated ON nominated.gpu_id = g.id AND nominated.phase = 'planned'
 WHERE g.id = ANY(%s) AND g.healthy AND g.present AND n.state = 'ready' AND NOT n.cordoned
 """
 _STOPS = frozenset({ActionKind.STOP, ActionKind.MOVE, ActionKind.RESIZE})
@@ -115,7 +115,7 @@ class _Facts:
     jobs: dict[JobId, _LockedJob]
     #: Jobs that changed since the snapshot, with the reason in words.
     changed_jobs: dict[JobId, str]
-    #: Usable GPUs, and those of them that are held or promised.
+    #: Usable GPUs, and those of them that are held or nominated.
     places: dict[GpuId, _GpuPlace]
     holder: dict[GpuId, AllocationId]
     successor: dict[GpuId, AllocationId]
@@ -189,12 +189,12 @@ def _lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> _Facts:
                 changed[job] = f"job {job} changed after the snapshot"
         cursor.execute(_LOCK_NODES, [wanted])
         cursor.execute(_USABLE_GPUS, [wanted])
-        for gpu, node, index, held_by, promised_to in cursor.fetchall():
+        for gpu, node, index, held_by, nominee in cursor.fetchall():
             places[gpu] = _GpuPlace(node_id=node, index=index)
             if held_by is not None:
                 holder[gpu] = held_by
-            if promised_to is not None:
-                successor[gpu] = promised_to
+            if nominee is not None:
+                successor[gpu] = nominee
     concerned = {action.allocation for action in changes if action.allocation is not None}
     return _Facts(
         jobs=locked,
@@ -325,7 +325,7 @@ def _start(action: Action, allocation: int, facts: _Facts, moving: Set[JobId]) -
         action=action,
         placement=action.placement,
         allocation=allocation,
-        phase=HoldPhase.PLANNED if waits else HoldPhase.HELD,
+        phase=HoldPhase.NOMINATED if waits else HoldPhase.HELD,
     )
 
 

@@ -102,10 +102,10 @@ def read_cluster_yaml(name: str, text: str) -> ClusterSpec:
     _check_names(name, "virtual_clusters", [vc.name for vc in virtual_clusters])
     _check_names(name, "tenants", [tenant.name for tenant in tenants])
     for model, available in gpus.items():
-        promised = sum(vc.guaranteed.get(model, 0) for vc in virtual_clusters)
-        if promised > available:
+        guaranteed = sum(vc.guaranteed.get(model, 0) for vc in virtual_clusters)
+        if guaranteed > available:
             raise ClusterError(
-                f"{name}: virtual_clusters: {promised} {model} are guaranteed in all; there are {available}"
+                f"{name}: virtual_clusters: {guaranteed} {model} are guaranteed in all; there are {available}"
             )
     cluster = ClusterSpec(
         name=root.name("name", name),

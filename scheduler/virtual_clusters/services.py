@@ -240,23 +240,23 @@ def _with_cells(wanted: Wanted) -> Wanted:
 
 
 def _check_guarantees(row: VirtualCluster, wanted: Wanted) -> None:
-    """Raise QuotaExceeded when all virtual clusters together would be promised GPUs there are not."""
+    """Raise QuotaExceeded when all virtual clusters together would be guaranteed GPUs there are not."""
     there = dict(
         Gpu.objects.filter(present=True).values_list("node__gpu_model__name").annotate(gpus=Count("id"))
     )
-    promised: Counter[str] = Counter()
+    guaranteed: Counter[str] = Counter()
     for model, gpus in Guarantee.objects.exclude(virtual_cluster_id=row.pk).values_list("gpu_model", "gpus"):
-        promised[model] += gpus
+        guaranteed[model] += gpus
     problems = []
     divided = cells_in_force().layout.gpu_models
     for model, gpus in wanted.guaranteed.items():
         if model in divided:
             continue  # Cells are counted against the hardware when they are given.
-        left = max(there.get(model, 0) - promised[model], 0)
+        left = max(there.get(model, 0) - guaranteed[model], 0)
         if gpus > left:
             problem = (
                 f"{gpus} {model} are {gpus - left} too many: the cluster has {there.get(model, 0)}, and"
-                f" {promised[model]} are guaranteed to other virtual clusters"
+                f" {guaranteed[model]} are guaranteed to other virtual clusters"
             )
             problems.append(FieldError(f"guaranteed.{model}", problem, f"at most {left}"))
     if problems:

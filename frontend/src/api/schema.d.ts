@@ -2207,7 +2207,7 @@ export interface components {
             credits: number;
             every_seconds: number;
         };
-        /** @description A virtual cluster's guaranteed jobs here, and in a private cluster of what it is promised. */
+        /** @description A virtual cluster's guaranteed jobs here, and in a private cluster of what it is guaranteed. */
         Anomalies: {
             virtual_cluster: string;
             state: components["schemas"]["AnomaliesStateEnum"];

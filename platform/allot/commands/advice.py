@@ -32,7 +32,7 @@ def anomalies(
     hours: Annotated[float | None, typer.Option(help="Compare now, over so many hours.")] = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """Show who waited longer here than in a private cluster of what the virtual cluster is promised."""
+    """Show who waited longer here than in a private cluster of what the virtual cluster is guaranteed."""
     with connect() as client:
         if fresh or hours is not None:
             found = client.compare(

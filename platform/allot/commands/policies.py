@@ -131,7 +131,7 @@ def whole(
             for model in client.gpu_models()
             if model["gpus"] and model["name"] not in cells["gpu_models"]
         }
-        # First away, then given: at no time is more promised than there is.
+        # First away, then given: at no time is more guaranteed than there is.
         for vc in others:
             client.set_virtual_cluster(vc["name"], {"guaranteed": {}, "version": vc["version"]})
         changed = client.set_virtual_cluster(name, {"guaranteed": every, "version": mine["version"]})

@@ -34,32 +34,32 @@ def release(allocation: Allocation, *, at: datetime, node_id: int | None = None)
 
 
 def hold(allocation_id: int, *, at: datetime) -> None:
-    """Let a planned allocation hold its GPUs from now on."""
-    AllocatedGpu.objects.filter(allocation_id=allocation_id, phase=HoldPhase.PLANNED).update(
+    """Let a nominated allocation hold its GPUs from now on."""
+    AllocatedGpu.objects.filter(allocation_id=allocation_id, phase=HoldPhase.NOMINATED).update(
         phase=HoldPhase.HELD
     )
     Allocation.objects.filter(id=allocation_id).update(phase=HoldPhase.HELD, held_at=at)
 
 
 def has_predecessor(allocation_id: int) -> bool:
-    """Whether somebody still holds a GPU that a planned allocation waits for."""
+    """Whether somebody still holds a GPU that a nominated allocation waits for."""
     predecessor = AllocatedGpu.objects.filter(gpu=OuterRef("gpu"), phase=HoldPhase.HELD)
-    planned = AllocatedGpu.objects.filter(allocation_id=allocation_id, phase=HoldPhase.PLANNED)
-    return planned.filter(Exists(predecessor)).exists()
+    nominated = AllocatedGpu.objects.filter(allocation_id=allocation_id, phase=HoldPhase.NOMINATED)
+    return nominated.filter(Exists(predecessor)).exists()
 
 
 def successors_on(gpus: Collection[int]) -> list[int]:
-    """Return the allocations that were promised some of these GPUs, in order."""
-    planned = AllocatedGpu.objects.filter(gpu_id__in=gpus, phase=HoldPhase.PLANNED)
-    return sorted(set(planned.values_list("allocation_id", flat=True)))
+    """Return the allocations that are nominated for some of these GPUs, in order."""
+    nominated = AllocatedGpu.objects.filter(gpu_id__in=gpus, phase=HoldPhase.NOMINATED)
+    return sorted(set(nominated.values_list("allocation_id", flat=True)))
 
 
 def overdue() -> list[int]:
-    """Return the planned allocations whose GPUs nobody holds, in order."""
-    planned = AllocatedGpu.objects.filter(allocation=OuterRef("id"), phase=HoldPhase.PLANNED)
-    named = Q(gpu__allocations__allocation=OuterRef("id"), gpu__allocations__phase=HoldPhase.PLANNED)
+    """Return the nominated allocations whose GPUs nobody holds, in order."""
+    nominated = AllocatedGpu.objects.filter(allocation=OuterRef("id"), phase=HoldPhase.NOMINATED)
+    named = Q(gpu__allocations__allocation=OuterRef("id"), gpu__allocations__phase=HoldPhase.NOMINATED)
     busy = AllocatedGpu.objects.filter(named, phase=HoldPhase.HELD)
-    found = Allocation.objects.filter(Exists(planned), ~Exists(busy)).order_by("id")
+    found = Allocation.objects.filter(Exists(nominated), ~Exists(busy)).order_by("id")
     return list(found.values_list("id", flat=True))
 
 

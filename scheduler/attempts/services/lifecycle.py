@@ -279,7 +279,7 @@ def has_rank_zero(part: AttemptPart) -> bool:
     return any(replica["rank"] == 0 for replica in part.replicas)
 
 
-# GPUs that come free, and who was promised them
+# GPUs that come free, and who is nominated for them
 
 
 def release_gpus(allocation: Allocation, *, at: datetime, node_id: int | None = None) -> None:
@@ -292,7 +292,7 @@ def release_gpus(allocation: Allocation, *, at: datetime, node_id: int | None = 
 
 
 def promote_overdue() -> None:
-    """Start every planned allocation that waits for nothing any more, each in a transaction of its own.
+    """Start every nominated allocation that waits for nothing any more, each in a transaction of its own.
 
     A release and the round that names a successor for the same GPUs may commit without having seen each
     other: the one finds no successor yet, the other a holder still. The release asks for a round, and
@@ -303,7 +303,7 @@ def promote_overdue() -> None:
 
 
 def promote(allocation_id: int, *, at: datetime) -> None:
-    """Turn a planned allocation into a held one if all its GPUs are free and its jobs have stopped.
+    """Turn a nominated allocation into a held one if all its GPUs are free and its jobs have stopped.
 
     The caller has locked another job, so to wait for these could close a circle (decision 0004). Where
     somebody else has one of them, it is done after the commit, in a transaction that holds nothing yet.

@@ -1,15 +1,15 @@
-"""A promise to the head of a queue, and which jobs may start ahead of it without breaking it.
+"""A reservation for the head of a queue, and which jobs may start ahead of it without delaying it.
 
 EASY backfilling: D. Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995; A. Mu'alem and D. Feitelson,
 "Utilization, Predictability, Workloads, and User Runtime Estimates in Scheduling the IBM SP2 with
-Backfilling", IEEE TPDS 12(6), 2001. Only the first job that does not fit gets a promise. Deviations:
+Backfilling", IEEE TPDS 12(6), 2001. Only the first job that does not fit gets a reservation. Deviations:
 
 - Fitting is by nodes and topology, as for placements, not by a count of processors.
 - A job gets the place where the placer would put it or none: if that one is in the head's way it waits,
   though it might have been put elsewhere.
 - A job that outlives its estimate is taken to end one round from now, again and again.
 - When the head would not fit even after all jobs of its view had ended (what it waits for is held by
-  other views, or broken), no instant can be promised and nothing is held back for it.
+  other views, or broken), there is no reservation and nothing is held back for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scheduler.core.fitting.demand import Demand
 from scheduler.core.fitting.holding import Fit, Holding
 
 
-class Promise:
+class BackfillReservation:
     """The earliest instant at which a gang fits, by what is known of the jobs that run."""
 
     def __init__(self, demand: Demand, capacity: Capacity, ends: Iterable[tuple[float, Holding]]) -> None:
@@ -36,7 +36,7 @@ class Promise:
                 break
 
     def outlasts(self, ends_at: float) -> bool:
-        """Whether a job that would end then is out of the way when the promise falls due."""
+        """Whether a job that would end then is out of the way when the reservation begins."""
         return self.starts_at is None or ends_at <= self.starts_at
 
     def spares(self, fit: Fit) -> bool:

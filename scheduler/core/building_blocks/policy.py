@@ -25,7 +25,7 @@ class View:
     round_seconds: float
     #: Every admitted job of this view, those that run included, by id.
     jobs: Mapping[JobId, Job]
-    #: What the jobs of this view hold or were promised; stopping allocations are left out.
+    #: What the jobs of this view hold or are nominated for; stopping allocations are left out.
     running: Mapping[JobId, Running]
     members: tuple[Member, ...]
     #: What this view may hand out: everything it may use, the GPUs its own jobs hold included.

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from scheduler.core.cells.health import attainable
-from scheduler.core.cells.physical import GUARANTEED, IDLE, PROMISED, Hardware
+from scheduler.core.cells.physical import GUARANTEED, IDLE, RESERVED, Hardware
 from scheduler.core.cells.records import Record
 from scheduler.core.cells.rooms import Rooms
 from scheduler.core.cells.virtual import NONE, Space
@@ -70,7 +70,7 @@ def _check_counts(hardware: Hardware) -> None:
         inside = kinds[node * size : (node + 1) * size]
         assert hardware.idle[node] == sum(1 << n for n, kind in enumerate(inside) if kind == IDLE)
         assert hardware.rooms.free[node] == inside.count(IDLE)
-        assert hardware.rooms.ranks[node] == sum(kind in (GUARANTEED, PROMISED) for kind in inside)
+        assert hardware.rooms.ranks[node] == sum(kind in (GUARANTEED, RESERVED) for kind in inside)
         assert (node in hardware.rooms.closed) == (node in hardware.broken)
     for level, counts in enumerate(hardware.opportunistic):
         for number, count in enumerate(counts):

@@ -14,7 +14,7 @@ from scheduler.core.cells.virtual import NONE, Space
 from scheduler.core.model.bits import members
 
 #: What a GPU counts as: (not usable by opportunistic groups, in use by a guaranteed one, by another).
-IDLE, GUARANTEED, OPPORTUNISTIC, PROMISED = (0, 0, 0), (1, 1, 0), (1, 0, 1), (1, 1, 1)
+IDLE, GUARANTEED, OPPORTUNISTIC, RESERVED = (0, 0, 0), (1, 1, 0), (1, 0, 1), (1, 1, 1)
 
 
 class Hardware:
@@ -189,7 +189,7 @@ class Hardware:
             return GUARANTEED if leaf in self.reservers else IDLE
         if user.guaranteed:
             return GUARANTEED
-        return PROMISED if leaf in self.reservers else OPPORTUNISTIC
+        return RESERVED if leaf in self.reservers else OPPORTUNISTIC
 
     def _changed(self, leaves: Iterable[int], before: Iterable[tuple[int, int, int]]) -> None:
         """Bring the counts up to date after a change of GPUs."""

@@ -1,4 +1,4 @@
-"""The physical cells of a chain that no virtual cluster has now: a buddy allocator that keeps its promises.
+"""The physical cells of a chain that no virtual cluster has now: a buddy allocator that keeps guarantees.
 
 HiveD (OSDI'20, section 3.2, Algorithm 1): a cell is split into its children when a smaller one is asked
 for, and children that are all free again are merged. As long as what is free can still be split into every

@@ -150,15 +150,16 @@ def _broken_hardware(seen: _Circumstances) -> Finding | None:
     for model in sorted(seen.division.own):
         fleet = seen.facts.cluster.fleets.get(model)
         usable = fleet.total_usable if fleet else 0
-        promised = sum(vc.guaranteed.get(model, 0) for vc in seen.snapshot.virtual_clusters)
+        guaranteed = sum(vc.guaranteed.get(model, 0) for vc in seen.snapshot.virtual_clusters)
         accepted = any(not job.gpu_models or model in job.gpu_models for job in seen.standing.waiting)
-        if accepted and usable < promised:
+        if accepted and usable < guaranteed:
             nodes = fleet.nodes if fleet else ()
             named = [words for node in nodes if (words := _trouble(node))]
             why = f": {wording.listed(named)}" if named else ""
             return Finding(
                 Cause.BROKEN_HARDWARE,
-                f"Of the {promised} {model} that virtual clusters are guaranteed {usable} can be used{why}.",
+                f"Of the {guaranteed} {model} that virtual clusters are guaranteed"
+                f" {usable} can be used{why}.",
             )
     return None
 

@@ -98,7 +98,7 @@ def account_of(snapshot: Snapshot, memory: Mapping[str, Memory]) -> Account:
     shares = {
         (draft.vc.name, tenant): draft.share(tenant) for draft, _, _ in drafts for tenant in draft.tenants
     }
-    used = uses(shares, _unpromised(snapshot))
+    used = uses(shares, _unguaranteed(snapshot))
     divisions = {
         draft.vc.name: Division(
             virtual_cluster=draft.vc,
@@ -263,7 +263,7 @@ def _trades(memory: Memory) -> tuple[dict[str, dict[str, float]], dict[str, dict
     return bought, sold
 
 
-def _unpromised(snapshot: Snapshot) -> dict[str, float]:
+def _unguaranteed(snapshot: Snapshot) -> dict[str, float]:
     """Return the GPUs by model that no virtual cluster may rely on."""
     left: Counter[str] = Counter()
     for node in snapshot.nodes:

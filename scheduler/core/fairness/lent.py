@@ -1,7 +1,7 @@
 """What of tenants' parts others use, and who holds more than his own.
 
 Guaranteed jobs beyond a tenant's part use what other members leave idle. Opportunistic jobs first use what
-is left of their own tenant's part, then the GPUs that no virtual cluster is promised, and then what virtual
+is left of their own tenant's part, then the GPUs that no virtual cluster is guaranteed, and then what virtual
 clusters leave idle, each in proportion to what it leaves. Of what is idle in one, each member lends in
 proportion to what it leaves.
 """
@@ -33,17 +33,17 @@ class Use:
 Key = tuple[str, str]
 
 
-def uses(shares: Mapping[Key, Share], unpromised: Mapping[str, float]) -> dict[Key, Use]:
-    """Return who borrows and who lends. `unpromised`: GPUs by model that no virtual cluster may rely on."""
+def uses(shares: Mapping[Key, Share], unguaranteed: Mapping[str, float]) -> dict[Key, Use]:
+    """Return who borrows and who lends. `unguaranteed`: GPUs by model that no virtual cluster may rely on."""
     found = {key: Use() for key in shares}
     models = {model for share in shares.values() for model in (*share.own, *share.guaranteed)}
     models |= {model for share in shares.values() for model in share.opportunistic}
     for model in sorted(models):
-        _use(model, shares, unpromised.get(model, 0.0), found)
+        _use(model, shares, unguaranteed.get(model, 0.0), found)
     return found
 
 
-def _use(model: str, shares: Mapping[Key, Share], unpromised: float, found: dict[Key, Use]) -> None:
+def _use(model: str, shares: Mapping[Key, Share], unguaranteed: float, found: dict[Key, Use]) -> None:
     idle: dict[str, dict[Key, float]] = {}
     over: dict[str, float] = {}
     beyond = 0.0
@@ -59,7 +59,7 @@ def _use(model: str, shares: Mapping[Key, Share], unpromised: float, found: dict
     sums = {vc: sum(parts.values()) for vc, parts in idle.items()}
     inside = {vc: min(sums[vc], over[vc]) for vc in sums}
     rest = {vc: sums[vc] - inside[vc] for vc in sums}
-    taken = min(max(0.0, beyond - unpromised), sum(rest.values()))
+    taken = min(max(0.0, beyond - unguaranteed), sum(rest.values()))
     for vc, parts in idle.items():
         if sums[vc] > 0:
             outside = taken * rest[vc] / sum(rest.values()) if taken > 0 else 0.0

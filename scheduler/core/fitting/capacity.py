@@ -2,7 +2,7 @@
 
 GPUs are offered in layers, each one containing the layer before it:
 
-    idle       nobody holds or was promised them
+    idle       nobody holds them or is nominated for them
     releasing  and those whose holder is stopping, with no successor named yet
     evicting   and those of opportunistic jobs, which may be reclaimed (not in the spare view); whoever lost a
                guarantee in the view's own virtual cluster makes room for higher priorities only
@@ -153,7 +153,7 @@ class Capacity:
         return self._is_pinned(holding) or holding.gpus <= self.room(holding.model)
 
     def idle(self, model: str) -> int:
-        """Return the GPUs of a model that nobody holds or was promised."""
+        """Return the GPUs of a model that nobody holds or is nominated for."""
         return self._layers[model][IDLE].gpus
 
     def idle_nodes(self) -> Iterator[tuple[int, int]]:
@@ -192,7 +192,7 @@ class Capacity:
     def find(self, demand: Demand) -> Fit | None:
         """Return the best place for a gang, one that disturbs nobody if there is one; or None.
 
-        Where a view has cells of its own they are promised to it: it rather uses nodes there that it had
+        Where a view has cells of its own they are guaranteed to it: it rather uses nodes there that it had
         better avoid than none (decision 0016). What is no candidate never will do.
         """
         fit = self._search(demand)

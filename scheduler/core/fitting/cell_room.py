@@ -1,7 +1,7 @@
 """Whether a gang fits into the cells of a virtual cluster at all, were all of them sound and idle.
 
-Two cells may happen to lie side by side; nothing promises that they do. So each counts for itself: a replica
-must lie within one cell and, as everywhere, on one node.
+Two cells may happen to lie side by side; nothing guarantees that they do. So each counts for itself: a
+replica must lie within one cell and, as everywhere, on one node.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Demand:
     models: tuple[str, ...]
     #: Ranks of the topology levels to try in this order; the gang must fit into one group of that level.
     ranks: tuple[int, ...]
-    #: Nodes that it had better not be on: of what is promised, these are better than none.
+    #: Nodes that it had better not be on: of what is guaranteed, these are better than none.
     avoid: frozenset[NodeId] = frozenset()
     #: All of them must allow each node that it is on.
     candidates: tuple[Candidates, ...] = ()

@@ -1,4 +1,4 @@
-"""The cells of a virtual cluster as nodes of a cluster of its own: what the cells promise, and no more.
+"""The cells of a virtual cluster as nodes of a cluster of its own: what the cells guarantee, and no more.
 
 A cell is all or part of one node, or several nodes. Two cells are never near to each other by luck, and a
 group of the topology is as large as the cells of which it is certain: without switches among the types, two

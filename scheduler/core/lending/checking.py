@@ -1,4 +1,4 @@
-"""Whether an offer, a loan or an operator's change leaves everybody with what was promised, at every instant.
+"""Whether an offer, a loan or an operator's change leaves everybody what is guaranteed, at every instant.
 
 What is guaranteed changes only when a loan begins or ends, so those instants are looked at and no others.
 """
@@ -23,11 +23,11 @@ def problems(
     wanted: Offer | Loan,
     now: float,
     *,
-    promised: Iterable[Offer] = (),
+    offered: Iterable[Offer] = (),
 ) -> list[Problem]:
     """Return what stands against an offer, or a loan, beside the loans there are; nothing: it can be kept.
 
-    `own`: what everybody is guaranteed without loans. `promised`: offers that count as though they had been
+    `own`: what everybody is guaranteed without loans. `offered`: offers that count as though they had been
     taken, such as other open ones of the same lender, so that nothing is offered twice.
     """
     loan = _as_loan(wanted, now)
@@ -48,7 +48,7 @@ def problems(
     givers = {giver for giver, _, _ in given_and_got([loan])}
     beside = [
         each
-        for each in (*loans, *[_as_loan(offer, now) for offer in promised])
+        for each in (*loans, *[_as_loan(offer, now) for offer in offered])
         if not givers.isdisjoint(giver for giver, _, _ in given_and_got([each]))
     ]
     for instant in _instants(beside, loan, now):

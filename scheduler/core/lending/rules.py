@@ -160,7 +160,7 @@ class _RuleRun:
         if not standing.spares([*offered, lot], self._layout):
             return False
         others = [offer for offer in self._open.values() if offer.lender == rule.virtual_cluster]
-        return not problems(self._own, self._loans, self._offer(rule, lot), self._now, promised=others)
+        return not problems(self._own, self._loans, self._offer(rule, lot), self._now, offered=others)
 
     def _offer(self, rule: LendRule, lot: Lot) -> Offer:
         # Offers that a round makes have no number before they are written down.

@@ -189,7 +189,7 @@ class ReleaseNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseAll:
-    """Give back all GPUs that it holds or was promised, unless another job has, or is to have, the same."""
+    """Give back all GPUs that it holds or is nominated for, unless another job has, or will have, them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

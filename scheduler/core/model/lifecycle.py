@@ -3,7 +3,7 @@
 job:      queued -> running -> succeeded | failed | cancelled    (running -> queued: preempted, lost)
 attempt:  planned -> starting -> running -> stopping -> ended
 node:     ready <-> lost; drained is "ready, cordoned and empty", derived and not stored
-hold:     planned -> held -> released
+hold:     nominated -> held -> released
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class PartState(StrEnum):
 
 
 class HoldPhase(StrEnum):
-    PLANNED = "planned"
+    #: As Kubernetes nominates nodes: due to it once the holder has gone. Rows and the API say "planned".
+    NOMINATED = "planned"
     HELD = "held"
     RELEASED = "released"
 

@@ -277,7 +277,7 @@ class Running:
     gpu_model: str
     #: By task, then replica, in the order of the job's spec: the GPUs of that replica.
     replicas: tuple[tuple[GpuId, ...], ...]
-    #: "planned": successor of GPUs that are still being released.
+    #: "planned", as stored rounds have it: nominated, the successor on GPUs that are still being released.
     phase: Literal["held", "planned"] = "held"
     #: When the allocation was made.
     since: float = 0.0
@@ -292,6 +292,11 @@ class Running:
     @property
     def gpus(self) -> tuple[GpuId, ...]:
         return tuple([gpu for replica in self.replicas for gpu in replica])
+
+    @property
+    def is_nominated(self) -> bool:
+        """Whether its GPUs have yet to be released by others."""
+        return self.phase == "planned"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """First in, first out: higher priority first, then earlier submission; nothing that runs is disturbed.
 
-With backfill, the first job that does not fit is promised the earliest start that the time limits of the
+With backfill, the first job that does not fit reserves the earliest start that the time limits of the
 running jobs allow, and later jobs start now only if that cannot delay it (see `core.building_blocks.backfill`
 for the papers and every deviation). A job without a time limit counts with the default of its view.
 Without backfill, nothing passes the first job that does not fit.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler.core.building_blocks.backfill import Promise
+from scheduler.core.building_blocks.backfill import BackfillReservation
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import demand_of, shape_in, sizes_of
@@ -30,17 +30,19 @@ class Fifo:
     backfill_depth: int = 1_000
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Keep what runs; grant the queue in order, then what fits beside the promise to its head."""
+        """Keep what runs; grant the queue in order, then what fits beside the reservation of its head."""
         line = _Line(view, view.capacity.fork())
         queue = sorted((job for job in view.jobs.values() if job.id not in view.running), key=_rank)
         waiting = line.start_in_order(queue)
         reasons: dict[JobId, tuple[Reason, ...]] = {}
         if waiting:
             head, *others = waiting
-            promise = line.promise_to(head) if self.backfill else None
-            refused = others if promise is None else line.backfill(others, promise, self.backfill_depth)
+            reservation = line.reserve_for(head) if self.backfill else None
+            refused = (
+                others if reservation is None else line.backfill(others, reservation, self.backfill_depth)
+            )
             reasons = dict.fromkeys([job.id for job in refused], (_behind(head),))
-            reasons[head.id] = (_first(promise),)
+            reasons[head.id] = (_first(reservation),)
         started = {job for grant in line.grants for job in grant.jobs}
         return Decision(
             grants=tuple(line.grants),
@@ -68,23 +70,23 @@ class _Line:
             self._start(job, fit)
         return ()
 
-    def promise_to(self, head: Job) -> Promise:
+    def reserve_for(self, head: Job) -> BackfillReservation:
         smallest = demand_of(head, self.capacity.cluster, sizes_of(head)[-1])
         running = self.view.capacity.pending.values()
         ends = [(_end(held.running, self.view), held) for held in running if held.running is not None]
-        return Promise(smallest, self.capacity, ends + self._started)
+        return BackfillReservation(smallest, self.capacity, ends + self._started)
 
-    def backfill(self, jobs: Sequence[Job], promise: Promise, depth: int) -> list[Job]:
-        """Start the jobs that fit without breaking the promise; return those that would break it."""
+    def backfill(self, jobs: Sequence[Job], reservation: BackfillReservation, depth: int) -> list[Job]:
+        """Start the jobs that fit without delaying the reservation; return those that would delay it."""
         refused: list[Job] = []
-        # The capacity only shrinks, so what did not fit, or broke the promise, will do so again.
+        # The capacity only shrinks, so what did not fit, or delayed the reservation, will do so again.
         misfits: set[object] = set()
         breakers: set[object] = set()
         for job in jobs if self._is_anything_left() else ():
             shape = shape_in(self.capacity.cluster, job)
             if shape in misfits:
                 continue
-            in_time = promise.outlasts(self._ends_at(job))
+            in_time = reservation.outlasts(self._ends_at(job))
             if not in_time and shape in breakers:
                 refused.append(job)
                 continue
@@ -94,7 +96,7 @@ class _Line:
             fit = _find(job, self.capacity)
             if fit is None:
                 misfits.add(shape)
-            elif in_time or promise.spares(fit):
+            elif in_time or reservation.spares(fit):
                 self._start(job, fit)
                 if not self._is_anything_left():
                     break
@@ -139,19 +141,19 @@ def _end(running: Running, view: View) -> float:
         limit = _limit(view.jobs[running.jobs[0]], view)
     else:
         limit = max([_limit(view.jobs[job], view) for job in running.jobs])
-    end = (view.now if running.phase == "planned" else running.since) + limit
+    end = (view.now if running.is_nominated else running.since) + limit
     return end if end > view.now + view.round_seconds else view.now + view.round_seconds
 
 
-def _first(promise: Promise | None) -> Reason:
-    if promise is None or promise.starts_at is None:
+def _first(reservation: BackfillReservation | None) -> Reason:
+    if reservation is None or reservation.starts_at is None:
         return Reason(code="first_in_line", tier=Tier.ORDER, message="It is first in line.")
     return Reason(
         code="first_in_line",
         tier=Tier.ORDER,
         message="It is first in line. By the time limits of the jobs that run, it starts by"
-        f" {wording.instant(promise.starts_at)}; nothing may start now that would delay it.",
-        blocking={"starts_by": promise.starts_at},
+        f" {wording.instant(reservation.starts_at)}; nothing may start now that would delay it.",
+        blocking={"starts_by": reservation.starts_at},
     )
 
 

@@ -240,7 +240,7 @@ class _Queues:
     def _leaving(self, job: Job, service: float) -> list[float]:
         """Return when it left the first queue, and its service then."""
         running, bound = self._view.running.get(job.id), self._policy.thresholds[0]
-        if running is None or running.phase == "planned":
+        if running is None or running.is_nominated:
             return [self._view.now, service]
         since_then = (service - bound) / sum(map(len, running.replicas))
         return [max(running.since, self._view.now - since_then), bound]

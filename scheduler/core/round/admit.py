@@ -154,7 +154,7 @@ def _ending(job: Job, running: Running, now: float) -> tuple[str, str] | None:
     if job.cancelling:
         return "cancelled", "It was cancelled."
     limit = job.time_limit_seconds
-    if limit is None or running.phase == "planned" or now < running.since + limit:
+    if limit is None or running.is_nominated or now < running.since + limit:
         return None
     return "time_limit", f"It reached its time limit of {wording.duration(limit)}."
 

@@ -165,7 +165,7 @@ class Survey:
             if running is None or allocation in facts.stale:
                 continue
             ends = running.stopping or allocation in self._admission.endings
-            # A promise that is dropped leaves nothing behind: its GPUs still have the holder they had.
-            if not (ends and running.phase == "planned"):
+            # A nomination that is dropped leaves nothing behind: its GPUs still have the holder they had.
+            if not (ends and running.is_nominated):
                 self._claims.put(allocation, facts.holdings[allocation], leaves=ends)
         return Capacity(facts.cluster, self._claims.layers(), self._claims.evictable)

@@ -30,22 +30,22 @@ def explain(
     """Return the reasons of every job that waits, in the order of the jobs' ids."""
     found: dict[JobId, list[Reason]] = {job: list(held) for job, held in admission.held_back.items()}
     placed: set[JobId] = set().union(*[outcome.kept for outcome in outcomes])
-    promised: list[tuple[Sequence[JobId], Placement]] = [
+    nominated: list[tuple[Sequence[JobId], Placement]] = [
         (running.jobs, Placement(gpu_model=running.gpu_model, replicas=running.replicas))
-        for running in facts.planned.values()
+        for running in facts.nominated.values()
         if placed.issuperset(running.jobs)
     ]
     for action in actions:
         if action.placement is not None:
             placed.update(action.jobs)
-            promised.append((action.jobs, action.placement))
+            nominated.append((action.jobs, action.placement))
         elif action.kind is ActionKind.REGRADE:
             placed.update(action.jobs)
         else:
             for job in action.jobs:
                 found.setdefault(job, []).append(_stopped(action, facts))
-    holders = _holders(facts) if promised else {}
-    for jobs, placement in promised:
+    holders = _holders(facts) if nominated else {}
+    for jobs, placement in nominated:
         waits = _waits_for(placement, jobs, holders)
         if waits:
             found.update((job, [waits]) for job in jobs)
@@ -73,7 +73,7 @@ def _holders(facts: Facts) -> dict[GpuId, Running]:
 
 
 def _waits_for(placement: Placement, jobs: Sequence[JobId], on: Mapping[GpuId, Running]) -> Reason | None:
-    """Return the reason of a job whose GPUs are promised and not yet released by others."""
+    """Return the reason of a job that is nominated for GPUs which others have not released yet."""
     holders: dict[JobId, None] = {}
     count = 0
     for gpu in placement.gpus:

@@ -35,12 +35,12 @@ class Facts:
         self.by_tenant: dict[str, dict[JobId, Job]] = {}
         self.running: dict[AllocationId, Running] = {}
         self.holdings: dict[AllocationId, Holding] = {}
-        #: What each job holds or was promised.
+        #: What each job holds or is nominated for.
         self.current: dict[JobId, Running] = {}
         #: What each job was told to leave and has not left yet.
         self.stopping: dict[JobId, Running] = {}
-        #: Promises, and those of them that cannot come true.
-        self.planned: dict[AllocationId, Running] = {}
+        #: Nominated allocations, and those of them whose GPUs will not be had.
+        self.nominated: dict[AllocationId, Running] = {}
         self.stale: frozenset[AllocationId] = frozenset()
         #: Allocations whose guarantee lapses or returns in this round, and whether they have one from now on.
         self.regraded: dict[AllocationId, bool] = {}
@@ -87,8 +87,8 @@ class Facts:
         self.holdings[running.allocation] = self.holding_on(self.cluster, running)
         by_job = self.stopping if running.stopping else self.current
         by_job.update(dict.fromkeys(running.jobs, running))
-        if running.phase == "planned" and not running.stopping:
-            self.planned[running.allocation] = running
+        if running.is_nominated and not running.stopping:
+            self.nominated[running.allocation] = running
         self._note(running)
 
     def drop_running(self, allocation: AllocationId) -> None:
@@ -123,7 +123,7 @@ class Facts:
         self._note(running)
 
     def _unlink(self, running: Running) -> None:
-        self.planned.pop(running.allocation, None)
+        self.nominated.pop(running.allocation, None)
         for by_job in (self.current, self.stopping):
             for job in running.jobs:
                 if by_job.get(job) is running:
@@ -134,14 +134,14 @@ class Facts:
         self.changed_jobs.update(running.jobs)
 
     def find_stale(self) -> None:
-        """Find the promises that cannot come true: someone runs on, or the GPU is not to be used."""
+        """Find the nominated allocations whose GPUs will not be had: someone runs on, or one is unusable."""
         stale: set[AllocationId] = set()
-        if self.planned:
+        if self.nominated:
             taken: set[GpuId] = set()
             for running in self.running.values():
                 if running.phase == "held" and not running.stopping:
                     taken.update(running.gpus)
-            for running in sorted(self.planned.values(), key=lambda running: running.allocation):
+            for running in sorted(self.nominated.values(), key=lambda running: running.allocation):
                 if taken.isdisjoint(running.gpus) and all(map(self.is_usable, running.gpus)):
                     taken.update(running.gpus)
                 else:

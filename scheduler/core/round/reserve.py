@@ -33,7 +33,7 @@ SPARE = "spare"
 
 @dataclass(slots=True)
 class _Part:
-    """A view's jobs, and what they hold or were promised."""
+    """A view's jobs, and what they hold or are nominated for."""
 
     jobs: dict[JobId, Job] = field(default_factory=dict)
     running: dict[JobId, Running] = field(default_factory=dict)

@@ -46,7 +46,7 @@ class ViewOutcome:
 
     @property
     def kept(self) -> set[JobId]:
-        """The jobs that stay where they were, or are promised what they were."""
+        """The jobs that stay where they were, or stay nominated for what they were."""
         pending, dropped = self.view.capacity.pending, self.capacity.dropped
         return {job for job, running in self.view.running.items() if pending[running.jobs] not in dropped}
 

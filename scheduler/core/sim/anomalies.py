@@ -2,7 +2,7 @@
 
 HiveD (OSDI'20, sections 2.2 and 5.1) compares queueing delays in a shared cluster with those of the same jobs
 in a private one. What is compared here are the guaranteed jobs of one virtual cluster: opportunistic ones
-were promised nothing. The delay is the time from submission to the first start, or as far as it was seen.
+were guaranteed nothing. The delay is the time from submission to the first start, or as far as it was seen.
 
 Under first-in-first-out without priorities, cells make the list of anomalies empty: each decision of the
 virtual cluster is one that its private cluster would make (HiveD, theorem 1). Policies that look at time

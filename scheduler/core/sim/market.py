@@ -73,7 +73,7 @@ class Market:
         """Offer something; its number is given here."""
         offer = replace(offer, id=OfferId(1 + max(self.offers, default=0)))
         others = [each for each in self._open(now) if each.lender == offer.lender]
-        self._refuse(problems(own, tuple(self.loans.values()), offer, now, promised=others))
+        self._refuse(problems(own, tuple(self.loans.values()), offer, now, offered=others))
         self.offers[offer.id] = offer
         return offer
 

@@ -9,7 +9,7 @@ from scheduler.core.model.snapshot import AllocationId, GpuId
 
 
 class Occupancy:
-    """One holder and one named successor a GPU, never more."""
+    """One holder and one nominated successor a GPU, never more."""
 
     def __init__(self) -> None:
         self._holder: dict[GpuId, AllocationId] = {}
@@ -24,14 +24,14 @@ class Occupancy:
         return self._holder.keys().isdisjoint(gpus)
 
     def hold(self, allocation: AllocationId, gpus: Iterable[GpuId]) -> None:
-        """Give free GPUs to an allocation; its promise on them, if it had one, is kept by that."""
+        """Give free GPUs to an allocation; if it was nominated for them, it no longer is."""
         for gpu in gpus:
             if gpu in self._holder or self._successor.get(gpu, allocation) != allocation:
                 raise SchedulingError(f"GPU {gpu} is not free for allocation {allocation}")
             self._holder[gpu] = allocation
             self._successor.pop(gpu, None)
 
-    def promise(self, allocation: AllocationId, gpus: Iterable[GpuId]) -> None:
+    def nominate(self, allocation: AllocationId, gpus: Iterable[GpuId]) -> None:
         for gpu in gpus:
             if gpu in self._successor:
                 raise SchedulingError(
@@ -40,12 +40,12 @@ class Occupancy:
             self._successor[gpu] = allocation
 
     def release(self, allocation: AllocationId, gpus: Iterable[GpuId]) -> None:
-        """Take the GPUs, or the promise of them, from an allocation."""
+        """Take the GPUs, or its nomination for them, from an allocation."""
         for gpu in gpus:
             for by_gpu in (self._holder, self._successor):
                 if by_gpu.get(gpu) == allocation:
                     del by_gpu[gpu]
 
     def successors(self, gpus: Iterable[GpuId]) -> list[AllocationId]:
-        """Return who was promised these GPUs, in order of allocation."""
+        """Return who is nominated for these GPUs, in order of allocation."""
         return sorted({self._successor[gpu] for gpu in gpus if gpu in self._successor})

@@ -1,9 +1,9 @@
-"""The private cluster of a virtual cluster: what it would have if it were alone with what it was promised.
+"""The private cluster of a virtual cluster: what it would have if it were alone with what it is guaranteed.
 
 HiveD (OSDI'20, section 2.2) calls it a sharing anomaly when a tenant fares worse in the shared cluster than
 it would in a private one of the same size. Here is that private one:
 
-- Of models divided by cells: the virtual cluster's own cells and what they promise, no more. A cell smaller
+- Of models divided by cells: the virtual cluster's own cells and what they guarantee, no more. A cell smaller
   than a node is a node of its own, and two cells are never near to each other by luck.
 - Of models divided by counts: whole nodes until the count is reached, which is the best shape it could have.
 - All hardware works, nobody else is there, and no opportunistic jobs are.

@@ -103,6 +103,6 @@ class RunTimes:
 
 def attempt_seconds(running: Running | None, now: float) -> float:
     """Return for how long the present attempt has had its GPUs; 0 when there is none."""
-    if running is None or running.phase == "planned":
+    if running is None or running.is_nominated:
         return 0.0
     return max(0.0, now - running.since)

@@ -122,7 +122,7 @@ class SimulatedCluster:
             end = _STAY_ENDS[action.cause]
         else:
             end = "moved" if action.kind is ActionKind.MOVE else "resized"
-        if running.phase == "planned":
+        if running.is_nominated:
             self._take_back(running)
             for job in running.jobs:
                 cause = self._cause_for(job, running, end)
@@ -176,7 +176,7 @@ class SimulatedCluster:
             slice_seconds=action.slice_seconds,
         )
         if not self._may_begin(running):
-            self.occupancy.promise(running.allocation, running.gpus)
+            self.occupancy.nominate(running.allocation, running.gpus)
             self.facts.put_running(running)
         else:
             self._begin(running)
@@ -200,8 +200,8 @@ class SimulatedCluster:
         for waiting in facts.jobs:
             self.submit(waiting, truths[waiting.id])
         for running in facts.running:
-            if running.phase == "planned":
-                self.occupancy.promise(running.allocation, running.gpus)
+            if running.is_nominated:
+                self.occupancy.nominate(running.allocation, running.gpus)
                 continue
             self.occupancy.hold(running.allocation, running.gpus)
             self._use(running)
@@ -263,21 +263,21 @@ class SimulatedCluster:
             self._finish(job)
 
     def lose(self, present: Collection[GpuId]) -> None:
-        """Attempts on GPUs other than these are lost, and promises on them broken."""
+        """Attempts on GPUs other than these are lost, and nominations for them dropped."""
         for running in list(self.facts.running.values()):
             if all(gpu in present for gpu in running.gpus):
                 continue
-            if running.phase == "planned":
+            if running.is_nominated:
                 self._take_back(running)
             else:
                 self._ends.setdefault(running.allocation, ("lost", ()))
                 self._release(running.allocation)
 
     def empty(self, gpus: Set[GpuId]) -> None:
-        """Who is on these GPUs writes a checkpoint and goes on elsewhere; promises on them are broken."""
+        """Who is on these GPUs writes a checkpoint and goes on elsewhere; nominations for them end."""
         there = [running for running in self.facts.running.values() if not gpus.isdisjoint(running.gpus)]
         for running in there:
-            if running.phase == "planned":
+            if running.is_nominated:
                 self._take_back(running)
         for running in there:
             if running.phase == "held" and not running.stopping:
@@ -296,7 +296,7 @@ class SimulatedCluster:
         self.facts.put_tenant(replace(tenant, budget_spent=is_spent, budget_renewed_at=renewed_at))
 
     def _take_back(self, running: Running) -> None:
-        """Take the GPUs, or the promise of them, from an allocation: it is over."""
+        """Take the GPUs, or its nomination for them, from an allocation: it is over."""
         if running.phase == "held":
             self._use(running, -1)
         self.occupancy.release(running.allocation, running.gpus)
@@ -462,11 +462,11 @@ class SimulatedCluster:
         return ended
 
     def _promote(self, gpus: Sequence[GpuId], jobs: Sequence[JobId]) -> None:
-        """Begin what was planned on these GPUs, or for these jobs, and now waits for nothing else."""
+        """Begin what is nominated for these GPUs, or for these jobs, and now waits for nothing else."""
         facts = self.facts
-        planned = set(self.occupancy.successors(gpus))
-        planned.update(facts.current[job].allocation for job in jobs if job in facts.current)
-        for allocation in sorted(planned):
+        nominated = set(self.occupancy.successors(gpus))
+        nominated.update(facts.current[job].allocation for job in jobs if job in facts.current)
+        for allocation in sorted(nominated):
             running = facts.running[allocation]
-            if running.phase == "planned" and self._may_begin(running):
+            if running.is_nominated and self._may_begin(running):
                 self._begin(running)

@@ -132,12 +132,12 @@ class GuaranteeChange:
         if not there:
             models = {node.gpu_model for node in facts.nodes}
             raise ChangeError("gpu_model", f"there is no GPU model {self.gpu_model!r}", _one_of(models))
-        promised = sum(vc.guaranteed.get(self.gpu_model, 0) for vc in facts.virtual_clusters)
-        if promised + self.more_gpus > there:
+        guaranteed = sum(vc.guaranteed.get(self.gpu_model, 0) for vc in facts.virtual_clusters)
+        if guaranteed + self.more_gpus > there:
             raise ChangeError(
                 "more_gpus",
-                f"{promised} of {there} {self.gpu_model} GPUs are guaranteed already",
-                f"at most {max(0, there - promised)}",
+                f"{guaranteed} of {there} {self.gpu_model} GPUs are guaranteed already",
+                f"at most {max(0, there - guaranteed)}",
             )
         return replace(facts, virtual_clusters=tuple([self._changed(vc) for vc in facts.virtual_clusters]))
 

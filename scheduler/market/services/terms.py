@@ -79,8 +79,8 @@ def check_offer(lender: VirtualCluster, terms: Terms, now: datetime) -> dict[str
         raise refused(wrong)
     market = market_now(now)
     # What the lender offers already may be taken at any moment.
-    promised = [for_core(row) for row in open_offers(now).filter(lender=lender)]
-    if len(promised) >= MOST_OPEN_OFFERS:
+    offered = [for_core(row) for row in open_offers(now).filter(lender=lender)]
+    if len(offered) >= MOST_OPEN_OFFERS:
         raise Conflict(
             f"Virtual cluster {lender.name} has {MOST_OPEN_OFFERS} open offers; withdraw some first."
         )
@@ -88,7 +88,7 @@ def check_offer(lender: VirtualCluster, terms: Terms, now: datetime) -> dict[str
     # With a lot that is wrong by itself the request is, else it comes at a wrong time.
     if found := problems(market.own, (), wanted, now.timestamp()):
         raise refused(found)
-    if found := problems(market.own, market.loans, wanted, now.timestamp(), promised=promised):
+    if found := problems(market.own, market.loans, wanted, now.timestamp(), offered=offered):
         raise refused(found, Conflict)
     return gpus_of(terms.lot, market.own.layout)
 

@@ -209,9 +209,9 @@ def shares(draw: st.DrawFn) -> dict[tuple[str, str], Share]:
 @settings(max_examples=40, deadline=None)
 @given(shares(), st.integers(0, 6))
 def test_nobody_lends_what_he_uses_or_what_nobody_borrows(
-    parts: dict[tuple[str, str], Share], unpromised: int
+    parts: dict[tuple[str, str], Share], unguaranteed: int
 ) -> None:
-    found = uses(parts, {"V100": float(unpromised)})
+    found = uses(parts, {"V100": float(unguaranteed)})
     for key, share in parts.items():
         own = sum(share.own.values())
         assert -1e-9 <= found[key].lent <= own + 1e-9

@@ -99,7 +99,7 @@ class TestCounts:
     def test_offers_are_checked_like_loans_beside_what_is_offered_already(self) -> None:
         offer = Offer(id=OfferId(1), lender="speech", lot=Lot(gpus={"P100": 5}), ends_at=500.0)
         assert not problems(self.own, [], offer, 0.0)
-        (problem,) = problems(self.own, [], offer, 0.0, promised=[offer])
+        (problem,) = problems(self.own, [], offer, 0.0, offered=[offer])
         assert "an open offer of 5 P100" in problem.problem
         assert problem.hint == "at most 3"
 

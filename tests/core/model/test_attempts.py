@@ -343,7 +343,7 @@ class ManyAttempts(RuleBasedStateMachine):
         if not self.occupancy.successors(map(GpuId, nodes)):
             number = next(self.numbers)
             self.attempts[number] = planned(number, sorted(nodes))
-            self.occupancy.promise(AllocationId(number), map(GpuId, nodes))
+            self.occupancy.nominate(AllocationId(number), map(GpuId, nodes))
 
     @precondition(lambda self: self.attempts)
     @rule(data=st.data())

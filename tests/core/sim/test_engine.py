@@ -233,9 +233,9 @@ def test_a_gpu_has_one_holder_and_one_successor() -> None:
     occupancy.hold(AllocationId(1), [GpuId(1)])
     with pytest.raises(SchedulingError, match="GPU 1 is not free for allocation 2"):
         occupancy.hold(AllocationId(2), [GpuId(1)])
-    occupancy.promise(AllocationId(2), [GpuId(1)])
+    occupancy.nominate(AllocationId(2), [GpuId(1)])
     with pytest.raises(SchedulingError, match="two successors"):
-        occupancy.promise(AllocationId(3), [GpuId(1)])
+        occupancy.nominate(AllocationId(3), [GpuId(1)])
     occupancy.release(AllocationId(1), [GpuId(1)])
     with pytest.raises(SchedulingError, match="not free"):
         occupancy.hold(AllocationId(3), [GpuId(1)])

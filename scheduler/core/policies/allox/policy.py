@@ -14,7 +14,7 @@ free. Deviations and choices:
   k-th from the end, w wide among w' on average, it costs p (1 + (k - 1) w / w'). For jobs of one width that
   is the paper's cost; in general it is the order by GPU-seconds, which would be best if gangs could share the
   GPUs of a model like a liquid. A gang is ready when it would fit by the expected ends of what runs.
-- A gang that comes first and does not fit now is promised the instant at which it will (EASY backfilling);
+- A gang that comes first and does not fit now reserves the instant at which it will (EASY backfilling);
   others of its model start before it only when that does not delay it. The paper needs no such thing.
 - Run times: `core.building_blocks.run_time`, which says how speeds that nobody knows are assumed. `reference`
   is the model on which estimates hold; empty: the fastest of those for which the job states its speed. The
@@ -40,7 +40,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core.building_blocks.backfill import Promise
+from scheduler.core.building_blocks.backfill import BackfillReservation
 from scheduler.core.building_blocks.ordering import waiting_jobs
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import left_seconds, relative_speeds, runs_nowhere, start_seconds
@@ -117,8 +117,8 @@ class _Starts:
         #: By model: what runs or starts there.
         self.ends: dict[str, list[End]] = {model: [] for model in self.capacity.models}
         self._view = view
-        self._promises: dict[str, Promise] = {}
-        # What did not fit, or broke a promise, will do so again: the capacity only shrinks.
+        self._reservations: dict[str, BackfillReservation] = {}
+        # What did not fit, or delayed a reservation, will do so again: the capacity only shrinks.
         self._refused: set[object] = set()
         for jobs, holding in view.capacity.pending.items():
             running, default = holding.running, view.default_time_limit_seconds
@@ -146,16 +146,16 @@ class _Starts:
         if shape in self._refused or self.capacity.offered(model) <= 0:
             return False
         fit = self._find(job, model)
-        if fit is not None and self._keeps_promise(planned, fit):
+        if fit is not None and self._keeps_reservation(planned, fit):
             self.capacity.take(fit)
             self.grants.append(Grant(jobs=(job.id,), gpus=fit.holding.gpus, gpu_model=model))
             self.ends[model].append((_stretched(planned, fit), fit.holding))
             return True
         if fit is None:
             self._refused.add(shape)
-            if model not in self._promises:
+            if model not in self._reservations:
                 smallest = demand_of(job, self.capacity.cluster, sizes_of(job)[-1], model)
-                self._promises[model] = Promise(smallest, self.capacity, self.ends[model])
+                self._reservations[model] = BackfillReservation(smallest, self.capacity, self.ends[model])
         return False
 
     def _find(self, job: Job, model: str) -> Fit | None:
@@ -165,14 +165,14 @@ class _Starts:
                 return fit
         return None
 
-    def _keeps_promise(self, planned: _PlanEntry, fit: Fit) -> bool:
-        promise = self._promises.get(planned.model)
-        if promise is None or promise.outlasts(_stretched(planned, fit)):
+    def _keeps_reservation(self, planned: _PlanEntry, fit: Fit) -> bool:
+        reservation = self._reservations.get(planned.model)
+        if reservation is None or reservation.outlasts(_stretched(planned, fit)):
             return True
         breaks = shape_in(self.capacity.cluster, planned.job), planned.model, "outlasts"
         if breaks in self._refused:
             return False
-        if promise.spares(fit):
+        if reservation.spares(fit):
             return True
         self._refused.add(breaks)
         return False

@@ -312,7 +312,7 @@ class _Needs:
 
     def _by_run_time(self, job: Job) -> tuple[dict[str, float], float, float]:
         view, running = self._view, self._view.running.get(job.id)
-        begun = job if running is None or running.phase == "planned" else put_back(job, running, view.now)
+        begun = job if running is None or running.is_nominated else put_back(job, running, view.now)
         seconds = start_seconds(begun, self._models, view.default_time_limit_seconds, self._reference)
         run_seconds = executed_seconds(job, running, view.now)
         whole = run_seconds + min(seconds.values(), default=0.0)

@@ -1,4 +1,4 @@
-"""Part of step 7, check: that a plan keeps the promises made in cells, from the raw snapshot alone.
+"""Part of step 7, check: that a plan keeps what is guaranteed in cells, from the raw snapshot alone.
 
 Nothing here uses `binding` or the pool of cells: what is free is counted GPU by GPU.
 """
@@ -36,7 +36,7 @@ def undeclared(snapshot: Snapshot) -> frozenset[GpuId]:
 def check_cells(
     snapshot: Snapshot, bound: Mapping[str, Iterable[tuple[str, int, int]]], uses: Mapping[GpuId, Owner]
 ) -> None:
-    """Raise PlanError unless guaranteed jobs are in cells and every other promise can still be kept.
+    """Raise PlanError unless guaranteed jobs are in cells and every other guarantee can still be kept.
 
     `bound`: virtual cluster -> (chain, level, number) of its cells after the plan; `uses`: GPU -> virtual
     cluster of the guaranteed job on it after the plan, and the pinned cell that the job names.
@@ -58,7 +58,7 @@ def check_cells(
                 cells = f"not in its pinned cell {pinned}" if pinned else "in none of its cells"
                 raise PlanError(f"a guaranteed job of {vc} is on GPU {gpu.id}, which is {cells}")
     for name, chain in layout.chains.items():
-        _check_promises(chain, owners[name], unbound)
+        _check_guarantees(chain, owners[name], unbound)
 
 
 def _owners(
@@ -85,7 +85,7 @@ def _owners(
     return owners, owed
 
 
-def _check_promises(chain: Chain, owners: list[Owner | None], owed: Mapping[tuple[str, int], int]) -> None:
+def _check_guarantees(chain: Chain, owners: list[Owner | None], owed: Mapping[tuple[str, int], int]) -> None:
     """Raise PlanError unless what is free of a chain can be split into every cell that is owed."""
     is_free = [owner is None for owner in owners]
     free: list[list[bool]] = [is_free]

@@ -166,7 +166,7 @@ def _check_guarantees(
 def _guaranteed_uses(
     plan: Plan, kept: Mapping[JobId, Running], jobs: Mapping[JobId, Job], nobodys: Collection[GpuId]
 ) -> dict[GpuId, Owner]:
-    """Return of the guaranteed job on each GPU, those promised included, where it belongs.
+    """Return of the guaranteed job on each GPU, nominated ones included, where it belongs.
 
     Of `nobodys` only those that somebody is newly given as guaranteed, or has nothing besides.
     """

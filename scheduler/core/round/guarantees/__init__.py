@@ -1,1 +1,1 @@
-"""What virtual clusters are promised, by cells and by counts, on the hardware of the moment."""
+"""What virtual clusters are guaranteed, by cells and by counts, on the hardware of the moment."""

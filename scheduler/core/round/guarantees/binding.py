@@ -78,7 +78,7 @@ class Binding:
             self.world = World(self.layout)
             self._hints: Hints = hints_of(self.world, memory)
             self._seats: dict[AllocationId, Seats] = {}
-            self._promised: list[Seats] = []
+            self._tentative: list[Seats] = []
             self._lapsed: set[AllocationId] = set()
             self._disturbed: dict[AllocationId, list[tuple[Hardware, list[int]]]] = {}
             self._privates: dict[str, PrivateCluster] = {}
@@ -92,9 +92,9 @@ class Binding:
             self._leave(allocation)
         for allocation in changed:
             self._join(allocation)
-        for seats in self._promised:
+        for seats in self._tentative:
             self._let_go(seats)
-        self._promised.clear()
+        self._tentative.clear()
         lapsed = sorted(self._lapsed, key=self._urgency)
         for allocation in lapsed:
             running = self._facts.running[allocation]
@@ -166,14 +166,14 @@ class Binding:
         if running is None or allocation in self._facts.stale:
             return
         ends = self._ends(running)
-        if ends and running.phase == "planned":
-            return  # A promise that is dropped leaves nothing behind.
+        if ends and running.is_nominated:
+            return  # A nomination that is dropped leaves nothing behind.
         if running.gpu_model not in self.layout.gpu_models:
             return
-        promised, leaves = self._is_promised(running), self._devices.leaves_of(running)
-        if promised and self._is_known(running, leaves) and self._adopt(running, leaves, self._hints):
+        guaranteed, leaves = self._is_guaranteed(running), self._devices.leaves_of(running)
+        if guaranteed and self._is_known(running, leaves) and self._adopt(running, leaves, self._hints):
             return
-        if promised and not ends:
+        if guaranteed and not ends:
             self._lapsed.add(allocation)
         elif ends or not running.guaranteed:
             self._disturb(running)
@@ -181,7 +181,7 @@ class Binding:
     def _ends(self, running: Running) -> bool:
         return running.stopping or running.allocation in self._admission.endings
 
-    def _is_promised(self, running: Running) -> bool:
+    def _is_guaranteed(self, running: Running) -> bool:
         """Whether all its jobs were submitted as guaranteed."""
         jobs = self._facts.jobs
         return all(job in jobs and jobs[job].guaranteed for job in running.jobs)
@@ -330,7 +330,7 @@ class Binding:
                     raise PolicyError("its CPUs or memory are held by one that stays")
                 after.take(fit)
             except PolicyError:
-                self._let_go(self._promised.pop())
+                self._let_go(self._tentative.pop())
                 unbound.update((job, held_by_lapsed(view.name, "cells", kept)) for job in grant.jobs if kept)
             else:
                 found[position] = real
@@ -359,7 +359,7 @@ class Binding:
     def _real(self, vc: str, placement: Placement, demand: Demand, kept: Sequence[Running]) -> Placement:
         """Bind the virtual GPUs of a placement; return it with real ones."""
         if placement.gpu_model not in self.layout.gpu_models:
-            self._promised.append([])
+            self._tentative.append([])
             return placement
         private = self._privates[vc]
         seats = private.seats(placement.gpus)
@@ -372,7 +372,7 @@ class Binding:
             )
         }
         self._hold(seats)
-        self._promised.append(seats)
+        self._tentative.append(seats)
         replicas = []
         for replica in placement.replicas:
             gpus = [
