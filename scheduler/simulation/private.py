@@ -11,7 +11,7 @@ from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.anomalies import compare, private_run, waits_in, with_evidence
 from scheduler.core.sim.delays import Comparison
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.lateness import LateWatch
+from scheduler.core.sim.late_starts import LateStartDetector
 from scheduler.core.sim.private import private_cluster
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
@@ -39,7 +39,7 @@ class PrivateClusters:
         for vc in sorted(self._jobs):
             alone = private_cluster(facts, vc, layout)
             self._engines[vc] = private_run(alone, vc, arrivals, rules=rules)
-        self._watch = LateWatch(
+        self._late_starts = LateStartDetector(
             {
                 job: progress.first_started_at
                 for engine in self._engines.values()
@@ -52,7 +52,7 @@ class PrivateClusters:
         """Return what the simulation of the shared cluster shall call in each round."""
 
         def both(engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
-            self._watch.on_round(engine, outcomes, plan)
+            self._late_starts.on_round(engine, outcomes, plan)
             if on_round is not None:
                 on_round(engine, outcomes, plan)
 
@@ -66,5 +66,5 @@ class PrivateClusters:
             chosen = [job for job in jobs if measured is None or job.id in measured]
             private = waits_in(self._engines[vc], shared.now)
             compared = compare(vc, chosen, real, private, until=shared.now, tolerance_seconds=self._tolerance)
-            found.append(with_evidence(compared, self._watch.evidence))
+            found.append(with_evidence(compared, self._late_starts.evidence))
         return tuple(sorted(found, key=lambda one: one.virtual_cluster))

@@ -27,7 +27,7 @@ def replay_scenario(path: Path, case: Case, output: TextIO) -> int:
     """Simulate a scenario and print every decision; what the file leaves open is taken from the case."""
     scenario = read_scenario(path, case.cluster)
     cluster, workload = join(scenario.cluster, scenario.workload)
-    teller = _Teller(scenario, output)
+    teller = _Printer(scenario, output)
     experiment = Experiment(
         cluster=cluster,
         workload=workload,
@@ -45,7 +45,7 @@ def replay_scenario(path: Path, case: Case, output: TextIO) -> int:
     return 1 if result.cut_short or result.degraded else 0
 
 
-class _Teller:
+class _Printer:
     """Prints events and rounds as they come; rounds in which nothing changes are left out."""
 
     def __init__(self, scenario: Scenario, output: TextIO) -> None:

@@ -99,7 +99,7 @@ class _Reader:
         self._jobs: list[tuple[TracedJob, str]] = []
         self._names: dict[str, int] = {}
         self._numbers: dict[str, JobId] = {}
-        self._dealings = market_mutations.MarketMutations([vc.name for vc in cluster.virtual_clusters])
+        self._mutations = market_mutations.MarketMutations([vc.name for vc in cluster.virtual_clusters])
 
     def scenario(self) -> Scenario:
         events = [(place, event) for place, event in enumerate(self._content["events"], start=1)]
@@ -118,7 +118,7 @@ class _Reader:
             replace(each, job=replace(each.job, submitted_at=each.job.submitted_at + first))
             for each in workload.arrivals
         )
-        script = [each for place, event in events for each in self._happenings(place, event)]
+        script = [each for place, event in events for each in self._script_events(place, event)]
         rounds = self._content.get("round_seconds")
         return Scenario(
             workload=replace(workload, arrivals=arrivals),
@@ -163,7 +163,7 @@ class _Reader:
         except BadField as bad:
             raise InputError(f"{where}: {bad}") from None
 
-    def _happenings(self, place: int, event: Mapping[str, Any]) -> Iterator[ScenarioEvent]:
+    def _script_events(self, place: int, event: Mapping[str, Any]) -> Iterator[ScenarioEvent]:
         where = f"{self._file}: event {place}"
         (kind,) = [key for key in event if key != "at"]
         at, value = float(event["at"]), event[kind]
@@ -177,7 +177,7 @@ class _Reader:
             )
             yield ScenarioEvent(at=at, words=words, act=act)
         elif kind in market_mutations.KINDS:
-            yield ScenarioEvent(at=at, words=words, act=self._dealings.act(kind, where, value))
+            yield ScenarioEvent(at=at, words=words, act=self._mutations.act(kind, where, value))
         elif kind in changes.KINDS:
             change = changes.change_of(kind, where, value)
             yield ScenarioEvent(at=at, words=words, act=lambda engine: engine.reconfigure(change))

@@ -21,7 +21,7 @@ from scheduler.core.model.snapshot import Job, JobId, Memory, Node, NodeId, Snap
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.guarantees.reliance import owned, relying_on
 from scheduler.core.round.run_view import ViewOutcome
-from scheduler.core.sim.agenda import Agenda
+from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.market import Market
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.result import JobRecord, Sample, Stay
@@ -67,8 +67,8 @@ class Engine:
         self.degraded: dict[str, str] = {}
         #: Jobs that this cluster can never run, with the reason.
         self.never: dict[JobId, str] = {}
-        self._agenda = Agenda(facts.now)
-        self._cluster = SimulatedCluster(self.round_engine.facts, self._rules, self._agenda)
+        self._events = EventQueue(facts.now)
+        self._cluster = SimulatedCluster(self.round_engine.facts, self._rules, self._events)
         self._memory: dict[str, Memory] = dict(facts.memory)
         self._newcomers: list[JobId] = []
         self._on_round, self._stopwatch = on_round, stopwatch
@@ -82,19 +82,19 @@ class Engine:
         self._note_closings(facts.nodes)
         self._cluster.take_over(facts, truths or {})
         for arrival in sorted(arrivals, key=lambda arrival: (arrival.job.submitted_at, arrival.job.id)):
-            self._agenda.note(arrival.job.submitted_at, partial(self.submit, arrival.job, arrival.truth))
+            self._events.schedule(arrival.job.submitted_at, partial(self.submit, arrival.job, arrival.truth))
         for scripted in sorted(script, key=lambda scripted: scripted.at):
-            self._agenda.note(scripted.at, partial(self._play, scripted))
+            self._events.schedule(scripted.at, partial(self._play, scripted))
 
     @property
     def now(self) -> float:
         """Virtual time."""
-        return self._agenda.now
+        return self._events.now
 
     @property
     def next_instant(self) -> float:
         """When something happens next, by what is known now; infinity when nothing does."""
-        return self._agenda.next_instant
+        return self._events.next_instant
 
     @property
     def progress(self) -> Mapping[JobId, Progress]:
@@ -108,7 +108,7 @@ class Engine:
 
     @property
     def samples(self) -> Sequence[Sample]:
-        return self._cluster.watch.samples
+        return self._cluster.sampler.samples
 
     @property
     def stays(self) -> Iterator[Stay]:
@@ -136,7 +136,7 @@ class Engine:
                 wake = math.inf
             # A policy that wants to be asked again at once is asked at the next tick, not for ever.
             wake = max(wake, self.now + (self._round_seconds or 1.0))
-            while (instant := self._agenda.next_instant) < wake and not self._advance(instant):
+            while (instant := self._events.next_instant) < wake and not self._advance(instant):
                 pass
             if instant >= wake:
                 if wake == math.inf:
@@ -153,7 +153,7 @@ class Engine:
 
         Returns whether anything did: ends that were foreseen of attempts which ended otherwise do not.
         """
-        happened = self._agenda.pass_to(self._tick_from(instant))
+        happened = self._events.advance_to(self._tick_from(instant))
         self._cluster.tell()
         return happened
 
@@ -242,7 +242,7 @@ class Engine:
         facts = replace(changed, jobs=present.jobs, running=present.running)
         self.round_engine = RoundEngine(facts, moves=self._rules.moves)
         self._cluster.facts = self.round_engine.facts
-        self._cluster.spending.take_in(changed.tenants)
+        self._cluster.budgets.take_in(changed.tenants)
         self._note_closings(changed.nodes)
 
     def _note_closings(self, nodes: Iterable[Node]) -> None:
@@ -250,7 +250,7 @@ class Engine:
         for node in nodes:
             if node.closes_at is not None and (node.id, node.closes_at) not in self._closings:
                 self._closings.add((node.id, node.closes_at))
-                self._agenda.note(
+                self._events.schedule(
                     max(self.now, node.closes_at), partial(self._close, node.id, node.closes_at)
                 )
 
@@ -294,7 +294,7 @@ class Engine:
         for loan in loans:
             for instant in (loan.starts_at, loan.ends_at):
                 if instant > self.now:
-                    self._agenda.note(instant, self._relend)
+                    self._events.schedule(instant, self._relend)
 
     def close_market(self) -> None:
         """Let nobody lend or borrow anything anew; loans end when they should."""

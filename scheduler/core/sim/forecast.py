@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from scheduler.core.model.plan import Plan, Tier
 from scheduler.core.model.snapshot import Job, JobId, Running, Snapshot
 from scheduler.core.round.run_view import ViewOutcome, queue_of
-from scheduler.core.sim.closing import UNKNOWN_LIMIT_SECONDS
+from scheduler.core.sim.drain_deadlines import UNKNOWN_LIMIT_SECONDS
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.run_times import Assumption, RunTimes, Source, attempt_seconds
 from scheduler.core.sim.workload import Truth
@@ -131,7 +131,7 @@ def waiting_jobs(snapshot: Snapshot) -> list[Job]:
 
 
 @dataclass(slots=True)
-class _Watcher:
+class _Recorder:
     """Remembers the first round's queues and holds, and which jobs have not started yet."""
 
     left: list[JobId]
@@ -198,28 +198,28 @@ class _Run:
         bounds: Bounds,
         kind: Assumption,
     ) -> None:
-        self._watcher = _Watcher([job.id for job in asked], bounds, kind)
+        self._recorder = _Recorder([job.id for job in asked], bounds, kind)
         self._ends_at, self._most_rounds = facts.now + bounds.horizon_seconds, bounds.rounds
-        engine = Engine(facts, truths=_truths(facts, run_times, kind), on_round=self._watcher.on_round)
+        engine = Engine(facts, truths=_truths(facts, run_times, kind), on_round=self._recorder.on_round)
         engine.run(self._is_enough)
         self.rounds = engine.rounds
-        self.exact_until = min([since for since, _ in self._watcher.coarser], default=float("inf"))
+        self.exact_until = min([since for since, _ in self._recorder.coarser], default=float("inf"))
         self.out_of_rounds = engine.rounds >= bounds.rounds
         self.out_of_time = engine.now >= self._ends_at
-        self.positions, self.held = self._watcher.positions, self._watcher.held
+        self.positions, self.held = self._recorder.positions, self._recorder.held
         #: Why those may not start that are held back in the last round.
         self.held_at_end = {
             job: reasons[0].message for job, reasons in engine.round_engine.admission.held_back.items()
         }
         self.starts = {
-            job.id: self._watcher.between_rounds(at, facts.round_seconds)
+            job.id: self._recorder.between_rounds(at, facts.round_seconds)
             for job in asked
             if (at := engine.progress[job.id].first_started_at) is not None and at <= self._ends_at
         }
 
     def _is_enough(self, engine: Engine) -> bool:
         too_far = engine.now >= self._ends_at or engine.rounds >= self._most_rounds
-        return too_far or self._watcher.all_started(engine)
+        return too_far or self._recorder.all_started(engine)
 
 
 def _prediction(job: Job, runs: Mapping[Assumption, _Run], bounds: Bounds) -> Prediction:

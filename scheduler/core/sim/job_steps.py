@@ -10,11 +10,11 @@ from scheduler.core.model.lifecycle import JobEvent
 from scheduler.core.model.snapshot import JobId, Running, Trial
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.preemption_limits.backoff import after_preemption
-from scheduler.core.sim.agenda import Agenda, nothing
+from scheduler.core.sim.event_queue import EventQueue, nothing
 from scheduler.core.sim.failures import Failure
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.rules import Rules
-from scheduler.core.sim.watch import Watch
+from scheduler.core.sim.sampler import ClusterSampler
 
 
 class JobSteps:
@@ -24,12 +24,12 @@ class JobSteps:
         self,
         facts: Callable[[], Facts],
         progress: Mapping[JobId, Progress],
-        watch: Watch,
-        agenda: Agenda,
+        sampler: ClusterSampler,
+        events: EventQueue,
         rules: Rules,
     ) -> None:
-        self._facts, self._progress, self._watch = facts, progress, watch
-        self._agenda, self._rules = agenda, rules
+        self._facts, self._progress, self._sampler = facts, progress, sampler
+        self._events, self._rules = events, rules
 
     def take_after(self, job: JobId, end: EndJob, failure: Failure | None = None) -> JobAfter:
         """Let a job take the step that follows from the end of its attempt; return which."""
@@ -63,13 +63,13 @@ class JobSteps:
             self._conclude(job, JobEvent.FAILED)
             return
         self._wait_again(job)
-        eligible_at = self._agenda.now + progress.failures * failures.backoff_seconds
+        eligible_at = self._events.now + progress.failures * failures.backoff_seconds
         self._facts().put_job(replace(self._facts().jobs[job], eligible_at=eligible_at))
-        self._agenda.note(eligible_at, nothing)
+        self._events.schedule(eligible_at, nothing)
 
     def hold_off(self, job: JobId, running: Running) -> None:
         """Let a job wait that was preempted before it had run for long enough."""
-        facts, known, now = self._facts(), self._facts().jobs[job], self._agenda.now
+        facts, known, now = self._facts(), self._facts().jobs[job], self._events.now
         vc = facts.virtual_clusters.get(known.virtual_cluster)
         short_runs, waits = after_preemption(
             known.short_runs,
@@ -80,20 +80,20 @@ class JobSteps:
         )
         if short_runs != known.short_runs:
             facts.put_job(replace(known, short_runs=short_runs, may_borrow_at=now + waits))
-            self._agenda.note(now + waits, nothing)
+            self._events.schedule(now + waits, nothing)
 
     def _wait_again(self, job: JobId) -> None:
         self._progress[job].requeue()
-        self._watch.comes(self._progress[job].job)
+        self._sampler.add_waiting(self._progress[job].job)
 
     def close(self, job: JobId, event: JobEvent) -> None:
         """End a job that waits."""
-        self._watch.goes(self._progress[job].job)
+        self._sampler.drop_waiting(self._progress[job].job)
         self._conclude(job, event)
 
     def _conclude(self, job: JobId, event: JobEvent | None = None) -> None:
         """End a job for good: as in the trace, unless something else became of it."""
-        self._progress[job].finish(self._agenda.now, event)
+        self._progress[job].finish(self._events.now, event)
         self._facts().drop_job(job)
 
     def after(self, job: JobId, end: EndJob) -> JobAfter:

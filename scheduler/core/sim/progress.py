@@ -70,7 +70,7 @@ class Attempt:
     productive_seconds: float = 0.0
     #: As the machine of attempts has it.
     known: State = _BEGUN
-    #: Grows whenever its end is foreseen anew, so that events foreseen before are known to be void.
+    #: Grows whenever its end is rescheduled, so that events scheduled before are known to be void.
     version: int = 0
 
     @property

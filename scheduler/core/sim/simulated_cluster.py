@@ -25,20 +25,20 @@ from scheduler.core.model.lifecycle import AttemptState, JobEvent, Outcome, Stop
 from scheduler.core.model.plan import Action, ActionKind
 from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Running, Snapshot
 from scheduler.core.round.facts import Facts
-from scheduler.core.sim.agenda import Agenda, nothing
-from scheduler.core.sim.closing import Closing
+from scheduler.core.sim.budget_meter import BudgetMeter
 from scheduler.core.sim.costs import Costs
+from scheduler.core.sim.drain_deadlines import DrainDeadlines
+from scheduler.core.sim.event_queue import EventQueue, nothing
 from scheduler.core.sim.failures import Failure
 from scheduler.core.sim.job_steps import JobSteps
 from scheduler.core.sim.occupancy import Occupancy
-from scheduler.core.sim.pacing import Pacing
 from scheduler.core.sim.progress import CRASHED, DONE, GANG, NODE_LOST, STOPPED, Attempt, Progress
 from scheduler.core.sim.result import StayEnd
 from scheduler.core.sim.rules import Rules
-from scheduler.core.sim.spending import Spending
+from scheduler.core.sim.sampler import ClusterSampler
 from scheduler.core.sim.stays import Stays
-from scheduler.core.sim.telling import Telling
-from scheduler.core.sim.watch import Watch
+from scheduler.core.sim.step_reporter import StepReporter
+from scheduler.core.sim.training_reporter import TrainingReporter
 from scheduler.core.sim.workload import Truth
 
 #: Why a stay ends that is ended by others, and what that is called in its record.
@@ -62,25 +62,25 @@ _GOES_ON = frozenset({Outcome.PREEMPTED, Outcome.LOST})
 class SimulatedCluster:
     """Who is where, how far each job has come, and the account of every stay on GPUs."""
 
-    def __init__(self, facts: Facts, rules: Rules, agenda: Agenda) -> None:
+    def __init__(self, facts: Facts, rules: Rules, events: EventQueue) -> None:
         #: What the next round will be decided on.
         self.facts = facts
         self.rules = rules
         self.progress: dict[JobId, Progress] = {}
-        self.stays = Stays(lambda: self.facts, self.progress, agenda)
-        self.watch = Watch()
+        self.stays = Stays(lambda: self.facts, self.progress, events)
+        self.sampler = ClusterSampler()
         self.occupancy = Occupancy()
-        self.spending = Spending(
-            facts.tenants.values(), facts.frame.prices, agenda, tell=self._tell_of_budget
+        self.budgets = BudgetMeter(
+            facts.tenants.values(), facts.frame.prices, events, notify=self._note_budget
         )
-        self._jobs = JobSteps(lambda: self.facts, self.progress, self.watch, agenda, rules)
-        self._closing = Closing(agenda)
-        self._agenda = agenda
+        self._jobs = JobSteps(lambda: self.facts, self.progress, self.sampler, events, rules)
+        self._drain_deadlines = DrainDeadlines(events)
+        self._events = events
         for tenant in facts.tenants.values():
-            if (renewed_at := tenant.budget_renewed_at) is not None and renewed_at > agenda.now:
-                agenda.note(renewed_at, nothing)
-        self._telling = Telling(lambda: self.facts, self.progress, agenda)
-        self._pacing = Pacing(lambda: self.facts, self.progress, agenda, is_on=rules.tells_steps)
+            if (renewed_at := tenant.budget_renewed_at) is not None and renewed_at > events.now:
+                events.schedule(renewed_at, nothing)
+        self._training = TrainingReporter(lambda: self.facts, self.progress, events)
+        self._steps = StepReporter(lambda: self.facts, self.progress, events, is_on=rules.tells_steps)
         self._allocations = count(1 + max(facts.running, default=0))
         #: How the stay on an allocation that is stopping will have ended, and for whom it gave way.
         self._ends: dict[AllocationId, tuple[StayEnd, tuple[JobId, ...]]] = {}
@@ -106,8 +106,8 @@ class SimulatedCluster:
             for job in running.jobs:
                 attempt = self.progress[job].attempt
                 if job not in named and attempt is not None and attempt.state is AttemptState.RUNNING:
-                    attempt.pause(self._agenda.now, self.rules.costs.event_seconds)
-                    self._foresee(job)
+                    attempt.pause(self._events.now, self.rules.costs.event_seconds)
+                    self._reschedule(job)
 
     def _regrade(self, action: Action) -> None:
         assert action.allocation is not None
@@ -151,17 +151,17 @@ class SimulatedCluster:
         """Note how the stay will have ended, and let its jobs make no more progress."""
         self._ends[running.allocation] = end, preempted_by
         for job in running.jobs:
-            self.progress[job].stop(self._agenda.now, self._cause_for(job, running, end))
+            self.progress[job].stop(self._events.now, self._cause_for(job, running, end))
 
     def _cause_for(self, job: JobId, running: Running, end: StayEnd) -> StopCause:
         known = self.facts.jobs[job]
         limit = known.time_limit_seconds
-        is_over = limit is not None and self._agenda.now >= running.since + limit
+        is_over = limit is not None and self._events.now >= running.since + limit
         return stop_cause(_CAUSES[end], is_over=is_over, cancelling=known.cancelling)
 
     def _release_after_checkpoint(self, running: Running) -> None:
         pause = self._checkpoint_seconds(running)
-        self._agenda.note(self._agenda.now + pause, partial(self._release, running.allocation))
+        self._events.schedule(self._events.now + pause, partial(self._release, running.allocation))
 
     def _start(self, action: Action) -> None:
         assert action.placement is not None
@@ -171,7 +171,7 @@ class SimulatedCluster:
             gpu_model=action.placement.gpu_model,
             replicas=action.placement.replicas,
             phase="planned",
-            since=self._agenda.now,
+            since=self._events.now,
             guaranteed=action.guaranteed,
             slice_seconds=action.slice_seconds,
         )
@@ -192,7 +192,7 @@ class SimulatedCluster:
         )
         best = self.rules.speeds.best(job, facts.cluster.models)
         self.progress[job.id] = Progress(told, truth, best)
-        self._telling.know(job, truth)
+        self._training.add(job, truth)
         facts.put_job(told)
 
     def take_over(self, facts: Snapshot, truths: Mapping[JobId, Truth]) -> None:
@@ -214,26 +214,26 @@ class SimulatedCluster:
     def submit(self, job: Job, truth: Truth) -> None:
         """A job comes and waits."""
         self.know(job, truth)
-        self.watch.comes(job)
+        self.sampler.add_waiting(job)
         for instant in (job.eligible_at, job.may_borrow_at):
-            if instant > self._agenda.now:
-                self._agenda.note(instant, nothing)
+            if instant > self._events.now:
+                self._events.schedule(instant, nothing)
 
     def dismiss(self, job: JobId, outcome: str) -> None:
         """Send a job home that has waited in vain."""
         self.progress[job].outcome = outcome
-        self.watch.goes(self.progress[job].job)
+        self.sampler.drop_waiting(self.progress[job].job)
         self.facts.drop_job(job)
 
     def tell(self) -> None:
         """Let the scheduler know how far the jobs that run have come, and which nodes close too soon."""
-        self._closing.tell(self.facts)
-        self._pacing.tell()
-        self._telling.tell()
+        self._drain_deadlines.update(self.facts)
+        self._steps.report()
+        self._training.report()
 
     def look(self, capacity: Capacity) -> None:
         """Take a look at the cluster after a round, which left this capacity."""
-        self.watch.look(self._agenda.now, self.facts.cluster, capacity, self.occupancy.held)
+        self.sampler.sample(self._events.now, self.facts.cluster, capacity, self.occupancy.held)
 
     def cancel(self, job: JobId) -> None:
         """Its user wants a job no more: it leaves at once, without a checkpoint, as in the live loop.
@@ -246,13 +246,13 @@ class SimulatedCluster:
         running = facts.current.get(job)
         facts.put_job(replace(facts.jobs[job], cancelling=True))
         if running is not None and running.phase == "held":
-            self.progress[job].stop(self._agenda.now, StopCause.CANCELLED)
+            self.progress[job].stop(self._events.now, StopCause.CANCELLED)
             self._jobs.take_after(job, self._vacate(job, "cancelled", STOPPED))
             return
         if running is not None:
             self._take_back(running)
         if job in facts.stopping:
-            self.progress[job].stop(self._agenda.now, StopCause.CANCELLED)
+            self.progress[job].stop(self._events.now, StopCause.CANCELLED)
         else:
             self._jobs.close(job, JobEvent.CANCELLED)
 
@@ -289,9 +289,9 @@ class SimulatedCluster:
         """Count the GPUs as used by the tenants of its jobs from now on, half each where two share them."""
         for job in running.jobs:
             part = sign * len(running.gpus) / len(running.jobs)
-            self.spending.change(self.progress[job].job.tenant, running.gpu_model, part)
+            self.budgets.change(self.progress[job].job.tenant, running.gpu_model, part)
 
-    def _tell_of_budget(self, name: str, is_spent: bool, renewed_at: float | None) -> None:
+    def _note_budget(self, name: str, is_spent: bool, renewed_at: float | None) -> None:
         tenant = self.facts.tenants[name]
         self.facts.put_tenant(replace(tenant, budget_spent=is_spent, budget_renewed_at=renewed_at))
 
@@ -310,23 +310,23 @@ class SimulatedCluster:
     def _begin(self, running: Running) -> None:
         self.occupancy.hold(running.allocation, running.gpus)
         self._use(running)
-        self.facts.put_running(replace(running, phase="held", since=self._agenda.now))
+        self.facts.put_running(replace(running, phase="held", since=self._events.now))
         for job in running.jobs:
             self._put_to_work(job, running)
         self._measure(running.allocation)
 
     def _put_to_work(self, job: JobId, running: Running, *, is_resumed: bool = False) -> None:
         progress = self.progress[job]
-        self.watch.starts(progress.job)
+        self.sampler.start(progress.job)
         costs = Costs() if is_resumed else self.rules.costs.of(progress.job)
-        progress.begin(self._agenda.now, running.gpus, self._rate(job, running), costs)
-        self._telling.begin(job)
-        self._pacing.begin(job, running)
-        self._foresee(job)
+        progress.begin(self._events.now, running.gpus, self._rate(job, running), costs)
+        self._training.begin(job)
+        self._steps.begin(job, running)
+        self._reschedule(job)
         limit = progress.job.time_limit_seconds
-        since = running.since if is_resumed else self._agenda.now
+        since = running.since if is_resumed else self._events.now
         if limit is not None and since + limit < progress.foresee_end():
-            self._agenda.note(max(self._agenda.now, since + limit), nothing)
+            self._events.schedule(max(self._events.now, since + limit), nothing)
 
     def _rate(self, job: JobId, running: Running) -> float:
         nodes = len({self.facts.cluster.where[gpu][1] for gpu in running.gpus})
@@ -347,9 +347,9 @@ class SimulatedCluster:
             speeds = {job: self._speed_beside_others(job, running) for job in running.jobs}
             self.facts.put_running(replace(running, speeds=speeds))
 
-    def _foresee(self, job: JobId) -> None:
+    def _reschedule(self, job: JobId) -> None:
         """Plan the end of the attempt, or the failure that comes before."""
-        self._telling.foresee(job)
+        self._training.schedule_change(job)
         progress = self.progress[job]
         attempt, rules = progress.present, self.rules
         version, ends_at = attempt.version, progress.foresee_end()
@@ -359,9 +359,9 @@ class SimulatedCluster:
         if failure is not None:
             strikes_at = attempt.counted_at + max(0.0, failure.after_seconds - attempt.worked) / attempt.rate
             if strikes_at < ends_at:
-                self._agenda.note(strikes_at, partial(self._fail, job, attempt, version, failure))
+                self._events.schedule(strikes_at, partial(self._fail, job, attempt, version, failure))
                 return
-        self._agenda.note(ends_at, partial(self._end, job, attempt, version))
+        self._events.schedule(ends_at, partial(self._end, job, attempt, version))
 
     def _end(self, job: JobId, attempt: Attempt, version: int) -> bool:
         if attempt.version != version or attempt.state is not AttemptState.RUNNING:
@@ -375,7 +375,7 @@ class SimulatedCluster:
     def _fail(self, job: JobId, attempt: Attempt, version: int, failure: Failure) -> bool:
         if attempt.version != version or attempt.state is not AttemptState.RUNNING:
             return False
-        attempt.count(self._agenda.now)
+        attempt.count(self._events.now)
         end = self._vacate(job, "failed", CRASHED, kept=self.rules.costs.kept_of(attempt.worked))
         self._jobs.take_after(job, end, failure)
         return True
@@ -395,9 +395,9 @@ class SimulatedCluster:
         self._use(fewer)
         facts.put_running(fewer)
         for other in others:
-            self._pacing.note(other, running)
-            self.progress[other].change_rate(self._agenda.now, self._rate(other, fewer))
-            self._foresee(other)
+            self._steps.note(other, running)
+            self.progress[other].change_rate(self._events.now, self._rate(other, fewer))
+            self._reschedule(other)
         self._measure(running.allocation)
         return ended
 
@@ -425,7 +425,7 @@ class SimulatedCluster:
 
     def _worked(self, job: JobId) -> float:
         attempt = self.progress[job].present
-        attempt.count(self._agenda.now)
+        attempt.count(self._events.now)
         return attempt.worked
 
     def _record_stay(
@@ -439,24 +439,24 @@ class SimulatedCluster:
     ) -> EndJob:
         """End the job's attempt and write it down, there and in what the scheduler knows of the job."""
         facts, progress = self.facts, self.progress[job]
-        ended = progress.exit(self._agenda.now, how)
+        ended = progress.exit(self._events.now, how)
         if facts.jobs[job].trial is not None and ended.outcome in _GOES_ON:
             kept = 0.0  # A trial begins anew.
         started_at = progress.present.started_at
-        self._pacing.note(job, running)
-        overhead, lost = progress.leave(self._agenda.now, kept=kept)
-        self.watch.leaves()
+        self._steps.note(job, running)
+        overhead, lost = progress.leave(self._events.now, kept=kept)
+        self.sampler.drop_running()
         self.stays.end(job, running, started_at, end, preempted_by, overhead, lost)
         told = facts.jobs[job]
         service = dict(told.attained_service)
-        received = (self._agenda.now - running.since) * len(running.gpus)
+        received = (self._events.now - running.since) * len(running.gpus)
         service[running.gpu_model] = service.get(running.gpu_model, 0.0) + received
         facts.put_job(
             replace(
                 told,
                 attained_service=service,
                 attempts=progress.attempts,
-                training=self._telling.end(job),
+                training=self._training.end(job),
             )
         )
         return ended

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from scheduler.core.model.snapshot import GpuId, JobId, NodeId, Running
 from scheduler.core.round.facts import Facts
-from scheduler.core.sim.agenda import Agenda
+from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.result import Stay, StayEnd
 
@@ -15,9 +15,9 @@ class Stays:
     """Those that have ended, and those that go on."""
 
     def __init__(
-        self, facts: Callable[[], Facts], progress: Mapping[JobId, Progress], agenda: Agenda
+        self, facts: Callable[[], Facts], progress: Mapping[JobId, Progress], events: EventQueue
     ) -> None:
-        self._facts, self._progress, self._agenda = facts, progress, agenda
+        self._facts, self._progress, self._events = facts, progress, events
         self._ended: list[Stay] = []
 
     def __iter__(self) -> Iterator[Stay]:
@@ -59,7 +59,7 @@ class Stays:
             gpus=running.gpus,
             nodes=tuple(dict.fromkeys([self._node_of(gpu) for gpu in running.gpus])),
             started_at=started_at,
-            ended_at=self._agenda.now,
+            ended_at=self._events.now,
             end=end,
             guaranteed=running.guaranteed,
             shared_with=tuple([other for other in running.jobs if other != job]),

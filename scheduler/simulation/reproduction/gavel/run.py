@@ -42,18 +42,18 @@ def simulate_rounds(
     models = _models(experiment.cluster)
     jobs, kinds = _jobs(arrivals, models, table)
     cluster = _cluster(experiment.cluster, models, kinds, table, shares.sharing)
-    watch = _Watch(experiment.cluster, models, arrivals)
+    recorder = _Recorder(experiment.cluster, models, arrivals)
     told = 0
 
     def asked() -> bool:
         nonlocal told
         if rounds.ended >= told + max(1, len(arrivals) // 100):
             told = rounds.ended
-            on_progress(Milestone(ended_jobs=told, jobs=len(arrivals), now=watch.now))
+            on_progress(Milestone(ended_jobs=told, jobs=len(arrivals), now=recorder.now))
         return is_interrupted()
 
     first, end = experiment.window or (0, len(arrivals))
-    rounds = GavelRounds(cluster, jobs, shares, rules, on_turns=watch.see)
+    rounds = GavelRounds(cluster, jobs, shares, rules, on_turns=recorder.see)
     began = time.process_time()
     outcome = rounds.run(range(first, end), asked)
     elapsed = time.process_time() - began
@@ -72,8 +72,8 @@ def simulate_rounds(
                 for number, course in outcome.courses.items()
             ]
         ),
-        stays=tuple(watch.stays(outcome)),
-        samples=tuple(watch.samples),
+        stays=tuple(recorder.stays(outcome)),
+        samples=tuple(recorder.samples),
         rounds=outcome.rounds,
         elapsed_seconds=elapsed,
         decide_seconds=shares.seconds,
@@ -243,7 +243,7 @@ def _about(rules: Rules, outcome: Outcome, jobs: int) -> list[str]:
     return said
 
 
-class _Watch:
+class _Recorder:
     """Makes stays and samples of the turns of each round."""
 
     def __init__(self, cluster: ClusterSpec, models: Sequence[str], arrivals: Sequence[Arrival]) -> None:

@@ -1,4 +1,4 @@
-"""The cluster over time: who waits and what is idle, looked at after every round."""
+"""The cluster over time: who waits and what is idle, sampled after every round."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from scheduler.core.model.snapshot import Job
 from scheduler.core.sim.result import Sample
 
 
-class Watch:
-    """Counts kept as jobs come and go, so that a look costs little."""
+class ClusterSampler:
+    """Counts kept as jobs come and go, so that a sample costs little."""
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
@@ -19,20 +19,20 @@ class Watch:
         self._waiting: Counter[int] = Counter()
         self._waiting_gpus = self._waiting_jobs = self._running_jobs = 0
 
-    def comes(self, job: Job) -> None:
+    def add_waiting(self, job: Job) -> None:
         """The job waits from now on."""
         self._count(job, 1)
 
-    def starts(self, job: Job) -> None:
+    def start(self, job: Job) -> None:
         """A job that waited runs from now on."""
         self._count(job, -1)
         self._running_jobs += 1
 
-    def leaves(self) -> None:
+    def drop_running(self) -> None:
         """A job that ran is off its GPUs."""
         self._running_jobs -= 1
 
-    def goes(self, job: Job) -> None:
+    def drop_waiting(self, job: Job) -> None:
         """A job that waited is gone."""
         self._count(job, -1)
 
@@ -41,7 +41,7 @@ class Watch:
         self._waiting_jobs += change
         self._waiting_gpus += change * job.gpus
 
-    def look(self, now: float, cluster: Cluster, capacity: Capacity, held_gpus: int) -> None:
+    def sample(self, now: float, cluster: Cluster, capacity: Capacity, held_gpus: int) -> None:
         """Write down how things stand."""
         waiting = [size for size, jobs in self._waiting.items() if jobs]
         # Nobody waits: then what counts is whether a job that fills a node could come.

@@ -15,7 +15,7 @@ from scheduler.core.sim.delays import Evidence
 from scheduler.core.sim.engine import Engine
 
 
-class LateWatch:
+class LateStartDetector:
     """Given the instants of private starts; collects evidence from the first round in which each is late."""
 
     def __init__(self, private_starts: Mapping[JobId, float]) -> None:

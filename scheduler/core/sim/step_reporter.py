@@ -1,4 +1,4 @@
-"""Simulated jobs that tell of their steps, truthfully, whatever was declared of them."""
+"""Simulated jobs that report their steps, truthfully, whatever was declared of them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from scheduler.core.building_blocks.pace import EVERY_SECONDS, LEAST_PART, Line,
 from scheduler.core.model.lifecycle import AttemptState
 from scheduler.core.model.snapshot import JobId, Running
 from scheduler.core.round.facts import Facts
-from scheduler.core.sim.agenda import Agenda
+from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.progress import Attempt, Progress
 
 
-class Pacing:
+class StepReporter:
     """What is known of each job's steps, but for trial runs. A step is a second of its work."""
 
     def __init__(
         self,
         facts: Callable[[], Facts],
         progress: Mapping[JobId, Progress],
-        agenda: Agenda,
+        events: EventQueue,
         *,
         is_on: bool,
     ) -> None:
-        self._facts, self._progress, self._agenda, self._is_on = facts, progress, agenda, is_on
+        self._facts, self._progress, self._events, self._is_on = facts, progress, events, is_on
         self._paces: dict[JobId, Pace] = {}
 
     def begin(self, job: JobId, running: Running) -> None:
@@ -36,9 +36,11 @@ class Pacing:
         attempt = progress.present
         self._count(job, running, at=attempt.counted_at, step=progress.done_seconds(attempt.counted_at))
         part = LEAST_PART * progress.truth.work_seconds / attempt.rate
-        self._agenda.note(attempt.counted_at + max(EVERY_SECONDS, part), partial(self._look, job, attempt))
+        self._events.schedule(
+            attempt.counted_at + max(EVERY_SECONDS, part), partial(self._look, job, attempt)
+        )
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Let the scheduler know what lines have come that count."""
         if not self._is_on:
             return
@@ -52,7 +54,7 @@ class Pacing:
 
         `running`: where it was until now.
         """
-        progress, now = self._progress[job], self._agenda.now
+        progress, now = self._progress[job], self._events.now
         attempt, pace = progress.present, self._paces.get(job)
         at = now if attempt.state is AttemptState.RUNNING else attempt.counted_at
         if pace is not None and at > pace.at and at >= pace.at + after_seconds:

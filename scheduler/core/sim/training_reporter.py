@@ -1,4 +1,4 @@
-"""Simulated jobs that tell of their epochs: what rounds see of them, and when their batch sizes change."""
+"""Simulated jobs that report their epochs: what rounds see of them, and when their batch sizes change."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from functools import partial
 from scheduler.core.model.lifecycle import AttemptState
 from scheduler.core.model.snapshot import Job, JobId, Training
 from scheduler.core.round.facts import Facts
-from scheduler.core.sim.agenda import Agenda
 from scheduler.core.sim.batch_sizes import Schedule
+from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.progress import Attempt, Progress
 from scheduler.core.sim.workload import Truth
 
 
-class Telling:
+class TrainingReporter:
     """The schedules of these jobs, and which of them run."""
 
     def __init__(
-        self, facts: Callable[[], Facts], progress: Mapping[JobId, Progress], agenda: Agenda
+        self, facts: Callable[[], Facts], progress: Mapping[JobId, Progress], events: EventQueue
     ) -> None:
-        self._facts, self._progress, self._agenda = facts, progress, agenda
+        self._facts, self._progress, self._events = facts, progress, events
         self._schedules: dict[JobId, Schedule] = {}
         self._running: set[JobId] = set()
 
-    def know(self, job: Job, truth: Truth) -> None:
+    def add(self, job: Job, truth: Truth) -> None:
         """A job comes."""
         if job.training is not None:
             self._schedules[job.id] = Schedule(job.training, truth.phases, truth.work_seconds)
@@ -36,11 +36,11 @@ class Telling:
             self._running.add(job)
 
     def end(self, job: JobId) -> Training | None:
-        """Its attempt has ended; return what it told last."""
+        """Its attempt has ended; return what it reported last."""
         self._running.discard(job)
         return self._training(job)
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Let the scheduler know how far the jobs that run have come."""
         facts = self._facts()
         for job in sorted(self._running):
@@ -52,21 +52,21 @@ class Telling:
     def _training(self, job: JobId) -> Training | None:
         if job not in self._schedules:
             return self._progress[job].job.training
-        return self._schedules[job].at(self._progress[job].done_seconds(self._agenda.now))
+        return self._schedules[job].at(self._progress[job].done_seconds(self._events.now))
 
-    def foresee(self, job: JobId) -> None:
-        """Plan the next change of its batch size, which asks for a round."""
+    def schedule_change(self, job: JobId) -> None:
+        """Schedule the next change of its batch size, which asks for a round."""
         progress = self._progress[job]
         attempt, counted_at = progress.present, progress.present.counted_at
         done = progress.done_seconds(counted_at)
         change = self._schedules[job].next_change(done) if job in self._schedules else None
         if change is not None:
-            instant = max(self._agenda.now, counted_at + (change - done) / attempt.rate)
-            self._agenda.note(instant, partial(self._change, job, attempt, attempt.version))
+            instant = max(self._events.now, counted_at + (change - done) / attempt.rate)
+            self._events.schedule(instant, partial(self._change, job, attempt, attempt.version))
 
     def _change(self, job: JobId, attempt: Attempt, version: int) -> bool:
         if attempt.version != version or attempt.state is not AttemptState.RUNNING:
             return False
-        attempt.count(self._agenda.now)
-        self.foresee(job)
+        attempt.count(self._events.now)
+        self.schedule_change(job)
         return True

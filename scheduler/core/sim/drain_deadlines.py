@@ -7,22 +7,22 @@ from dataclasses import replace
 
 from scheduler.core.model.snapshot import Job, Node
 from scheduler.core.round.facts import Facts
-from scheduler.core.sim.agenda import Agenda, nothing
+from scheduler.core.sim.event_queue import EventQueue, nothing
 
 #: Stands in for the limit of a job whose virtual cluster is not known.
 UNKNOWN_LIMIT_SECONDS = 86_400.0
 
 
-class Closing:
+class DrainDeadlines:
     """`Job.outlasts` in virtual time; a round is due whenever it becomes true of more jobs."""
 
-    def __init__(self, agenda: Agenda) -> None:
-        self._agenda = agenda
+    def __init__(self, events: EventQueue) -> None:
+        self._events = events
         self._nodes: tuple[Node, ...] = ()
         self._closing: tuple[Node, ...] = ()
         self._noted: set[float] = set()
 
-    def tell(self, facts: Facts) -> None:
+    def update(self, facts: Facts) -> None:
         """Say of each job which nodes close too soon for it now."""
         before = self._closing
         if facts.frame.nodes is not self._nodes:
@@ -40,11 +40,11 @@ class Closing:
         if limit is None:
             limit = UNKNOWN_LIMIT_SECONDS if vc is None else vc.default_time_limit_seconds
         assert node.closes_at is not None
-        if limit > node.closes_at - self._agenda.now:
+        if limit > node.closes_at - self._events.now:
             return True
         # At that very instant it would just have ended.
         instant = math.nextafter(node.closes_at - limit, math.inf)
         if instant not in self._noted:
             self._noted.add(instant)
-            self._agenda.note(instant, nothing)
+            self._events.schedule(instant, nothing)
         return False

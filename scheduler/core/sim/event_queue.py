@@ -11,29 +11,29 @@ from itertools import count
 Event = Callable[[], bool]
 
 
-class Agenda:
-    """Events by their instants; at the same instant, those noted first come first."""
+class EventQueue:
+    """Events by their instants; at the same instant, those scheduled first come first."""
 
     def __init__(self, now: float) -> None:
         #: Virtual time.
         self.now = now
-        self._events: list[tuple[float, int, Event]] = []
+        self._heap: list[tuple[float, int, Event]] = []
         self._order = count()
 
-    def note(self, instant: float, event: Event) -> None:
-        heappush(self._events, (instant, next(self._order), event))
+    def schedule(self, instant: float, event: Event) -> None:
+        heappush(self._heap, (instant, next(self._order), event))
 
     @property
     def next_instant(self) -> float:
         """When something happens next; infinity when nothing does."""
-        return self._events[0][0] if self._events else math.inf
+        return self._heap[0][0] if self._heap else math.inf
 
-    def pass_to(self, instant: float) -> bool:
+    def advance_to(self, instant: float) -> bool:
         """Let everything happen up to that instant; return whether anything did."""
         happened = False
-        while self._events and self._events[0][0] <= instant:
-            self.now = max(self.now, self._events[0][0])
-            happened = heappop(self._events)[2]() or happened
+        while self._heap and self._heap[0][0] <= instant:
+            self.now = max(self.now, self._heap[0][0])
+            happened = heappop(self._heap)[2]() or happened
         self.now = instant
         return happened
 
