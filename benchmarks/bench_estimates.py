@@ -1,13 +1,13 @@
-"""How far estimated speeds are from the truth, by Gavel's throughput table.
+"""How far estimated throughputs are from the truth, by Gavel's throughput table.
 
     python benchmarks/bench_estimates.py [--data ../shared/data/gavel] [--hidden 0.8] [--draws 20]
 
-A kind is one of Gavel's 26 types, its cells are GPU model x gang size (12 for those that can be distributed,
-else 3). Of one kind at a time a random part of the cells is hidden, at least one is left; all others are
-reference kinds. The relative error of each hidden cell is printed: as estimated, and as the two assumptions
-have it that need no knowledge of others: as fast on every model (the geometric mean of what is left), and as
-slow as the slowest that is left; both in proportion to the number of GPUs. "Family left out": the same
-network with other batch sizes is no reference either.
+A job class is one of Gavel's 26 types, its cells are GPU model x gang size (12 for those that can be
+distributed, else 3). Of one job class at a time a random part of the cells is hidden, at least one is left;
+all others are reference job classes. The relative error of each hidden cell is printed: as estimated, and as
+the two assumptions have it that need no knowledge of others: as fast on every model (the geometric mean of
+what is left), and as slow as the slowest that is left; both in proportion to the number of GPUs. "Family
+left out": the same network with other batch sizes is no reference either.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 from machine import describe_machine
 
 from scheduler.core.perf.completion import Cell
-from scheduler.core.perf.knowledge import Knowledge
-from scheduler.core.perf.speed import Entry, Kind, Setting
+from scheduler.core.perf.estimator import ThroughputEstimator
 from scheduler.core.perf.tables import read_table
+from scheduler.core.perf.throughput import Entry, JobClass, Setting
 
 TABLE = "simulation_throughputs.json"
-Rows = dict[Kind, dict[Cell, float]]
+Rows = dict[JobClass, dict[Cell, float]]
 
 
 def main() -> None:
@@ -53,12 +53,12 @@ def main() -> None:
 
 
 def gavel_rows(data: Path) -> Rows:
-    """Return the speeds alone and near of each type; those of 0 are left out."""
+    """Return the throughputs alone and near of each type; those of 0 are left out."""
     table = read_table((data / TABLE).read_text())
     rows: Rows = {}
-    for (application, setting), speed in table.speeds.items():
-        if speed > 0 and not (setting.spread or setting.partner):
-            rows.setdefault(Kind("", application), {})[setting.gpu_model, setting.gpus] = speed
+    for (application, setting), throughput in table.throughputs.items():
+        if throughput > 0 and not (setting.spread or setting.partner):
+            rows.setdefault(JobClass("", application), {})[setting.gpu_model, setting.gpus] = throughput
     return rows
 
 
@@ -66,23 +66,25 @@ def errors_of(rows: Rows, hidden: float, draws: int, *, leave_out_family: bool) 
     """Return the relative errors of all hidden cells by who guessed."""
     rng = random.Random(0)
     errors: dict[str, list[float]] = {"estimated": [], "as fast everywhere": [], "as the slowest": []}
-    for kind, row in rows.items():
+    for job_class, row in rows.items():
         cells = sorted(row)
         others = {
             other: cells
             for other, cells in rows.items()
-            if other != kind and not (leave_out_family and family(other) == family(kind))
+            if other != job_class and not (leave_out_family and family(other) == family(job_class))
         }
         for _ in range(draws):
             kept = rng.sample(cells, max(1, round((1 - hidden) * len(cells))))
             known = {cell: row[cell] for cell in kept}
-            knowledge = Knowledge({each: entries(cells) for each, cells in {**others, kind: known}.items()})
+            estimator = ThroughputEstimator(
+                {each: entries(cells) for each, cells in {**others, job_class: known}.items()}
+            )
             for model, gpus in cells:
                 if (model, gpus) in known:
                     continue
-                alike = [speed * gpus / size for (_, size), speed in known.items()]
+                alike = [throughput * gpus / size for (_, size), throughput in known.items()]
                 guesses = {
-                    "estimated": knowledge.speeds(kind, gpus, [model])[model].value,
+                    "estimated": estimator.throughputs(job_class, gpus, [model])[model].value,
                     "as fast everywhere": float(np.exp(np.mean(np.log(alike)))),
                     "as the slowest": min(alike),
                 }
@@ -92,22 +94,24 @@ def errors_of(rows: Rows, hidden: float, draws: int, *, leave_out_family: bool) 
 
 
 def entries(row: dict[Cell, float]) -> dict[Setting, Entry]:
-    return {Setting(model, gpus): Entry(corrected=speed) for (model, gpus), speed in row.items()}
+    return {Setting(model, gpus): Entry(corrected=throughput) for (model, gpus), throughput in row.items()}
 
 
-def family(kind: Kind) -> str:
-    return kind.application.partition("-batch-size-")[0]
+def family(job_class: JobClass) -> str:
+    return job_class.application.partition("-batch-size-")[0]
 
 
 def time_it(rows: Rows) -> None:
-    knowledge = Knowledge({kind: entries(row) for kind, row in rows.items()})
+    estimator = ThroughputEstimator({job_class: entries(row) for job_class, row in rows.items()})
     begin = time.perf_counter()
-    knowledge.speeds(Kind("", "new"), 1, ["v100", "p100", "k80"], {"v100": 1.0})
+    estimator.throughputs(JobClass("", "new"), 1, ["v100", "p100", "k80"], {"v100": 1.0})
     first = time.perf_counter() - begin
-    begin, kinds = time.perf_counter(), 1_000
-    for number in range(kinds):
-        knowledge.speeds(Kind("", f"new-{number}"), 1, ["v100", "p100", "k80"], {"v100": number + 1.0})
-    each = (time.perf_counter() - begin) / kinds
+    begin, job_classes = time.perf_counter(), 1_000
+    for number in range(job_classes):
+        estimator.throughputs(
+            JobClass("", f"new-{number}"), 1, ["v100", "p100", "k80"], {"v100": number + 1.0}
+        )
+    each = (time.perf_counter() - begin) / job_classes
     print(
         f"the first estimate, factors included: {first * 1e3:.1f} ms; each further kind: {each * 1e6:.0f} us"
     )

@@ -7,7 +7,7 @@
 - `policies` and `placers`, a file or a folder each, known by name to `round.registry`;
 - `building_blocks`: the interface of policies and placers, and what they are made of;
 - `fitting`: what there is and what fits; `lending`: guarantees that change hands;
-- `cells`: HiveD's geometry; `solvers`: mathematics; `perf`: speeds of jobs; `goodput`: their progress by
+- `cells`: HiveD's geometry; `solvers`: mathematics; `perf`: throughputs; `goodput`: their progress by
   number of GPUs; `failures`: classes of failures;
 - `model`: the facts, the plan, lifecycles, errors, words, stored forms.
 """

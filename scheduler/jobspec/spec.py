@@ -22,7 +22,7 @@ from scheduler.core.model.snapshot import (
     Task,
     Topology,
 )
-from scheduler.core.perf.speed import HIGHEST
+from scheduler.core.perf.throughput import HIGHEST
 from scheduler.jobspec.declaring import Flag, Object, stated
 from scheduler.jobspec.kinds import (
     Choice,

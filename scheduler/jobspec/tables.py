@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.core.failures.taxonomy import KNOWN_FAILURES
-from scheduler.core.perf.speed import HIGHEST, LARGEST_RATIO, too_far_apart
+from scheduler.core.perf.throughput import HIGHEST, LARGEST_RATIO, too_far_apart
 from scheduler.jobspec.fields import Fields, described, is_storable
 from scheduler.jobspec.kinds import NAME, NAME_EXPECTED
 

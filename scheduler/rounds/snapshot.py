@@ -18,7 +18,7 @@ from scheduler.cells.selectors.in_force import specification_of
 from scheduler.core.building_blocks.pace import Pace, measured_seconds
 from scheduler.core.model import snapshot as core
 from scheduler.core.model.cell_specification import Specification
-from scheduler.core.perf.speed import Kind
+from scheduler.core.perf.throughput import JobClass
 from scheduler.jobspec.shape import Shape, shape_of
 from scheduler.rounds.lending import with_lending
 from scheduler.rounds.speeds import JobSpeeds, KnownSpeeds, known_speeds
@@ -96,7 +96,7 @@ def read_snapshot(round_number: int) -> core.Snapshot:
         cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
         (now,) = cursor.fetchone()
         speeds = known_speeds(cursor)
-        jobs, kinds = _jobs(cursor, speeds)
+        jobs, job_classes = _jobs(cursor, speeds)
         own = core.Snapshot(
             round_number=round_number,
             now=now,
@@ -105,10 +105,10 @@ def read_snapshot(round_number: int) -> core.Snapshot:
             tenants=_tenants(cursor),
             virtual_clusters=_virtual_clusters(cursor),
             jobs=jobs,
-            running=_running(cursor, speeds, kinds),
+            running=_running(cursor, speeds, job_classes),
             memory=_memory(cursor),
             prices=speeds.prices,
-            pair_speeds=speeds.pairs(kinds.values()),
+            pair_speeds=speeds.pairs(job_classes.values()),
             cells=_cells(cursor),
             **_settings(cursor),
         )
@@ -159,14 +159,14 @@ def _nodes(cursor: Any) -> tuple[core.Node, ...]:
 
 
 def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[int, tuple[str, str]]]:
-    """Return the jobs, and the kind of each."""
+    """Return the jobs, and the job class of each."""
     cursor.execute(_WITHOUT_CONTAINERS)
     without_containers = [node for (node,) in cursor.fetchall()]
     cursor.execute(_CLOSING)
     closing = cursor.fetchall()
     cursor.execute(_JOBS)
     jobs = []
-    kinds = {}
+    job_classes = {}
     trainings = read_trainings()
     for (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
@@ -174,9 +174,9 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
         lasts_seconds, short_runs, may_borrow_at, preemption_cost_seconds, pace,
     ) in cursor.fetchall():  # fmt: skip
         told = shape_of(shape)
-        # A plain tuple, equal to a Kind and made in a third of the time.
-        kind = kinds[job_id] = tenant, told.application or f"name:{name}"
-        known = speeds.of(kind, told.gpus, told.throughput, shape)
+        # A plain tuple, equal to a JobClass and made in a third of the time.
+        job_class = job_classes[job_id] = tenant, told.application or f"name:{name}"
+        known = speeds.of(job_class, told.gpus, told.throughput, shape)
         measured = pace and measured_seconds(_pace_of(pace), told.gpus, known.throughput)
         jobs.append(
             core.Job(
@@ -212,10 +212,10 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
         )
         if told.after_trial:
             gang = shape_of(told.after_trial)
-            known = speeds.of(kind, gang.gpus, gang.throughput, told.after_trial)
+            known = speeds.of(job_class, gang.gpus, gang.throughput, told.after_trial)
             itself = _after_trial(jobs[-1], gang, known, time_limit_seconds)
             jobs[-1] = replace(jobs[-1], trial=core.Trial(seconds=told.estimate_seconds or 0.0, gang=itself))
-    return tuple(jobs), kinds
+    return tuple(jobs), job_classes
 
 
 def _after_trial(job: core.Job, gang: Shape, known: JobSpeeds, time_limit_seconds: float | None) -> core.Job:
@@ -245,7 +245,7 @@ def _number(value: float | None) -> float | None:
 
 
 def _running(
-    cursor: Any, speeds: KnownSpeeds, kinds: Mapping[int, tuple[str, str]]
+    cursor: Any, speeds: KnownSpeeds, job_classes: Mapping[int, tuple[str, str]]
 ) -> tuple[core.Running, ...]:
     cursor.execute(_RUNNING)
     running = []
@@ -272,7 +272,7 @@ def _running(
                 since=since,
                 guaranteed=guaranteed,
                 stopping=stopping,
-                speeds=_beside(jobs, model, replicas, speeds, kinds)
+                speeds=_beside(jobs, model, replicas, speeds, job_classes)
                 if len(jobs) == 2 and slice_seconds is None
                 else {},
                 slice_seconds=slice_seconds,
@@ -282,13 +282,17 @@ def _running(
 
 
 def _beside(
-    jobs: list[int], gpu_model: str, replicas: Any, speeds: KnownSpeeds, kinds: Mapping[int, tuple[str, str]]
+    jobs: list[int],
+    gpu_model: str,
+    replicas: Any,
+    speeds: KnownSpeeds,
+    job_classes: Mapping[int, tuple[str, str]],
 ) -> dict[core.JobId, float]:
     """Return how fast two jobs are that share GPUs, where that was measured of both."""
-    if not all(job in kinds for job in jobs):
+    if not all(job in job_classes for job in jobs):
         return {}
     gpus = sum(map(len, _json(replicas)))
-    found = speeds.beside(Kind(*kinds[jobs[0]]), Kind(*kinds[jobs[1]]), gpu_model, gpus)
+    found = speeds.beside(JobClass(*job_classes[jobs[0]]), JobClass(*job_classes[jobs[1]]), gpu_model, gpus)
     return {} if found is None else {core.JobId(job): speed for job, speed in zip(jobs, found, strict=True)}
 
 

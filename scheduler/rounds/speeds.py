@@ -1,4 +1,4 @@
-"""How fast the jobs of a snapshot are: the best that is known of each, by its kind."""
+"""How fast the jobs of a snapshot are: the best that is known of each, by its job class."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from scheduler.core.model import snapshot as core
-from scheduler.core.perf.knowledge import Knowledge
-from scheduler.core.perf.speed import Kind, Setting, Source, Speed, kind_of
-from scheduler.speeds.services.on_record import read_knowledge
+from scheduler.core.perf.estimator import ThroughputEstimator
+from scheduler.core.perf.throughput import JobClass, Setting, Source, Throughput, job_class_of
+from scheduler.speeds.services.on_record import read_estimator
 
 _MODELS = "SELECT name, price_per_hour FROM scheduler_gpumodel ORDER BY name"
-#: Answers kept; jobs that state no application and are all named differently are as many kinds.
+#: Answers kept; jobs that state no application and are all named differently are as many job classes.
 _MOST_KEPT = 50_000
 
 
@@ -43,70 +43,76 @@ _NOTHING = JobSpeeds()
 
 
 class KnownSpeeds:
-    """Answers for many jobs of few kinds: each kind and shape is thought about once, and again when something
-    else is known of it. `before`: who answered so far."""
+    """Answers for many jobs of few job classes: each job class and shape is thought about once, and again
+    when something else is known of it. `before`: who answered so far."""
 
     def __init__(
-        self, knowledge: Knowledge, prices: Mapping[str, float], before: "KnownSpeeds | None" = None
+        self, estimator: ThroughputEstimator, prices: Mapping[str, float], before: "KnownSpeeds | None" = None
     ) -> None:
-        self.knowledge, self.prices = knowledge, prices
-        self._entries: Mapping[Kind, object] = knowledge.entries
+        self.estimator, self.prices = estimator, prices
+        self._entries: Mapping[JobClass, object] = estimator.entries
         self._found: dict[tuple[tuple[str, str] | None, object], JobSpeeds] = {}
         if (
             before is not None
             and before.prices == prices
-            and before.knowledge.references is knowledge.references
+            and before.estimator.references is estimator.references
         ):
-            was = before.knowledge.entries
-            changed = {kind for kind, entries in knowledge.entries.items() if was.get(kind) != entries}
+            was = before.estimator.entries
+            changed = {
+                job_class for job_class, entries in estimator.entries.items() if was.get(job_class) != entries
+            }
             self._found = {key: found for key, found in before._found.items() if key[0] not in changed}
 
-    def of(self, kind: tuple[str, str], gpus: int, declared: Mapping[str, float], shape: object) -> JobSpeeds:
+    def of(
+        self, job_class: tuple[str, str], gpus: int, declared: Mapping[str, float], shape: object
+    ) -> JobSpeeds:
         """Return the speeds of a job: `shape` stands for what it declares and its size."""
-        known = kind in self._entries
+        known = job_class in self._entries
         if not known and not declared:
             return _NOTHING
-        # Of kinds that nothing is known of, all that declare the same are alike.
-        key = (kind if known else None, shape)
+        # Of job classes that nothing is known of, all that declare the same are alike.
+        key = (job_class if known else None, shape)
         found = self._found.get(key)
         if found is None:
             if len(self._found) >= _MOST_KEPT:
                 self._found.clear()
-            found = self._found[key] = self._think(Kind(*kind), gpus, declared)
+            found = self._found[key] = self._think(JobClass(*job_class), gpus, declared)
         return found
 
-    def _think(self, kind: Kind, gpus: int, declared: Mapping[str, float]) -> JobSpeeds:
+    def _think(self, job_class: JobClass, gpus: int, declared: Mapping[str, float]) -> JobSpeeds:
         models = sorted({*self.prices, *declared})
-        speeds = self.knowledge.speeds(kind, gpus, models, declared)
+        speeds = self.estimator.throughputs(job_class, gpus, models, declared)
         # What is only assumed is left out: whoever reckons with it assumes the same (`core.run_time`).
         told = {model: speeds[model] for model in models if model in speeds}
         told = {model: speed for model, speed in told.items() if speed.source is not Source.ASSUMED}
         return JobSpeeds(
             throughput={model: speed.value for model, speed in told.items()},
             estimated=tuple(model for model, speed in told.items() if speed.source is Source.ESTIMATED),
-            spread=self._spread(kind, gpus, told),
+            spread=self._spread(job_class, gpus, told),
             not_on=frozenset(model for model, speed in told.items() if speed.value == 0),
         )
 
-    def _spread(self, kind: Kind, gpus: int, near: Mapping[str, Speed]) -> dict[str, float]:
-        spread = {model: self.knowledge.at(kind, Setting(model, gpus, True, "")) for model in near}
+    def _spread(self, job_class: JobClass, gpus: int, near: Mapping[str, Throughput]) -> dict[str, float]:
+        spread = {model: self.estimator.at(job_class, Setting(model, gpus, True, "")) for model in near}
         return {
             model: min(1.0, speed.value / near[model].value)
             for model, speed in spread.items()
             if speed is not None and near[model].value > 0
         }
 
-    def beside(self, first: Kind, second: Kind, gpu_model: str, gpus: int) -> tuple[float, float] | None:
-        """Return how fast jobs of two kinds are that share GPUs, relative to alone; None: not known."""
-        one = self.knowledge.beside(first, Setting(gpu_model, gpus, False, second.application))
-        other = self.knowledge.beside(second, Setting(gpu_model, gpus, False, first.application))
+    def beside(
+        self, first: JobClass, second: JobClass, gpu_model: str, gpus: int
+    ) -> tuple[float, float] | None:
+        """Return how fast jobs of two job classes are that share GPUs, relative to alone; None: not known."""
+        one = self.estimator.beside(first, Setting(gpu_model, gpus, False, second.application))
+        other = self.estimator.beside(second, Setting(gpu_model, gpus, False, first.application))
         return None if one is None or other is None else (one, other)
 
-    def pairs(self, kinds: Iterable[tuple[str, str]]) -> tuple[core.PairSpeeds, ...]:
-        """Return how fast applications are beside each other, as far as both are among these kinds'."""
-        if not self.knowledge.pairs:
+    def pairs(self, job_classes: Iterable[tuple[str, str]]) -> tuple[core.PairSpeeds, ...]:
+        """Return how fast applications are beside each other, as far as both are among these job classes'."""
+        if not self.estimator.pairs:
             return ()
-        present = {application for _, application in kinds}
+        present = {application for _, application in job_classes}
         return tuple(
             core.PairSpeeds(
                 applications=(pair.first, pair.second),
@@ -114,20 +120,20 @@ class KnownSpeeds:
                 gpu_model=pair.gpu_model,
                 speeds=speeds,
             )
-            for pair, speeds in self.knowledge.pairs.items()
+            for pair, speeds in self.estimator.pairs.items()
             if pair.first in present and pair.second in present
         )
 
 
-_newest = KnownSpeeds(Knowledge({}), {})
+_newest = KnownSpeeds(ThroughputEstimator({}), {})
 
 
 def submitted_now(job: core.Job, name: str, now: float) -> core.Job:
     """Return a job that was not submitted yet as a snapshot would state it if it were submitted now."""
     with connection.cursor() as cursor:
         speeds = known_speeds(cursor)
-    kind = kind_of(job.tenant, job.application, name)
-    known = speeds.of(kind, job.gpus, job.throughput, (job.gpus, *sorted(job.throughput.items())))
+    job_class = job_class_of(job.tenant, job.application, name)
+    known = speeds.of(job_class, job.gpus, job.throughput, (job.gpus, *sorted(job.throughput.items())))
     deadline_at = None if job.deadline_at is None else job.deadline_at - job.submitted_at + now
     return replace(
         job,
@@ -142,10 +148,10 @@ def submitted_now(job: core.Job, name: str, now: float) -> core.Job:
 def known_speeds(cursor: Any) -> KnownSpeeds:
     """Return what is known in the state that the cursor's transaction sees."""
     global _newest
-    knowledge = read_knowledge(cursor)
+    estimator = read_estimator(cursor)
     cursor.execute(_MODELS)
     prices = dict(cursor.fetchall())
     newest = _newest
-    if newest.knowledge is not knowledge or newest.prices != prices:
-        newest = _newest = KnownSpeeds(knowledge, prices, newest)
+    if newest.estimator is not estimator or newest.prices != prices:
+        newest = _newest = KnownSpeeds(estimator, prices, newest)
     return newest

@@ -1,1 +1,1 @@
-"""How fast kinds of jobs are on each GPU model: measured, corrected, handed out."""
+"""How fast job classes are on each GPU model: measured, corrected, handed out."""

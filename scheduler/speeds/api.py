@@ -1,4 +1,4 @@
-"""Speeds of kinds of jobs: members see those of their tenants, admins correct them, operators all."""
+"""Speeds of job classes: members see those of their tenants, admins correct them, operators all."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,8 +13,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from controlplane.pagination import ByPosition
-from scheduler.core.perf.speed import HIGHEST, Setting
 from scheduler.core.perf.tables import MOST_GPUS
+from scheduler.core.perf.throughput import HIGHEST, Setting
 from scheduler.jobs.selectors import job_get
 from scheduler.nodes import schemas as node_schemas
 from scheduler.nodes.models import GPU_MODEL_NAME
@@ -104,7 +104,7 @@ class PriceInput(StrictSerializer):
 
 
 class SpeedList(GenericAPIView):
-    """What is known of speeds, kind by kind."""
+    """What is known of speeds, by job class."""
 
     queryset = SpeedCorrection.objects.none()
     pagination_class = ByPosition
@@ -169,7 +169,7 @@ class SpeedExport(APIView):
         },
     )
     def get(self, request: Request) -> HttpResponse:
-        """What is corrected, measured or declared of a tenant's kinds, as a file."""
+        """What is corrected, measured or declared of a tenant's job classes, as a file."""
         by = viewer(request)
         query = checked(ExportQuery, request)
         tenant = tenant_get(by, query["tenant"])

@@ -1,4 +1,4 @@
-"""How fast kinds of jobs run: what was measured, and what people corrected (`core.perf`)."""
+"""How fast job classes run: what was measured, and what people corrected (`core.perf`)."""
 
 from django.conf import settings
 from django.db import models
@@ -8,7 +8,7 @@ from tenants.models import Tenant
 
 
 class Setting(models.Model):
-    """A kind of job, and where and beside whom its gang runs."""
+    """A job class, and where and beside whom its gang runs."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+")
     #: The spec's, or "name:" and the job's name where it states none.
@@ -29,7 +29,7 @@ SETTING_FIELDS = ("application", "gpu_model", "gpus", "spread", "partner")
 
 
 class SpeedMeasurement(Setting):
-    """Running figures over windows of about a minute of all attempts of the kind in this setting.
+    """Running figures over windows of about a minute of all attempts of the job class in this setting.
 
     In samples per second of the gang; with a partner relative to being alone.
     """

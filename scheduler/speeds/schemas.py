@@ -3,7 +3,7 @@
 from drf_spectacular.utils import inline_serializer
 from rest_framework import serializers
 
-from scheduler.core.perf.speed import Source
+from scheduler.core.perf.throughput import Source
 
 SOURCES = [(source.value, source.value) for source in Source]
 LAYOUTS = [("csv", "csv"), ("gavel", "gavel")]

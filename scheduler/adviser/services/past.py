@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connection
 
 from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Running
-from scheduler.core.perf.speed import kind_of
+from scheduler.core.perf.throughput import job_class_of
 from scheduler.core.sim.anomalies import JobWait
 from scheduler.core.sim.run_times import Assumption, RunTimes
 from scheduler.core.sim.workload import Truth
@@ -152,7 +152,7 @@ def _past_job(row: Sequence, speeds: KnownSpeeds) -> PastJob:
         ended_at, limit_seconds, was_held, stays,
     ) = row  # fmt: skip
     told = shape_of(shape)
-    known = speeds.of(kind_of(tenant, told.application, name), told.gpus, told.throughput, shape)
+    known = speeds.of(job_class_of(tenant, told.application, name), told.gpus, told.throughput, shape)
     job = Job(
         id=JobId(job_id),
         tenant=tenant,

@@ -1,8 +1,9 @@
-"""What is missing in a row of speeds, told by rows of other kinds.
+"""What is missing in a row of throughputs, told by rows of other job classes.
 
 The method is that of Gavel's throughput estimator (OSDI'20), with the rank, regulariser and distance of its
 published code: complete the rows by regularised low-rank factors, then take the reference nearest by cosine.
-Gavel completes speeds beside partners; here it is speeds by GPU model and size of the gang. Exactly:
+Gavel completes throughputs beside partners; here it is throughputs by GPU model and size of the gang.
+Exactly:
 
 1. Reference rows are divided by their largest value. Factors of rank 10 at most are fitted to the known
    cells by alternating ridge regression (regulariser 0.01), beginning with the singular vectors of the rows
@@ -13,7 +14,7 @@ Gavel completes speeds beside partners; here it is speeds by GPU model and size 
 3. The reference whose completed row has the smallest angle to the completed new row is taken (the first, of
    several), scaled to the new row by the geometric mean of their ratios over the cells known of the new row.
 
-All values are positive: a 0 ("does not run there") says nothing about other kinds and is left out.
+All values are positive: a 0 ("does not run there") says nothing about other job classes and is left out.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.core.perf.speed import Kind
+from scheduler.core.perf.throughput import JobClass
 
 RANK = 10
 REGULARISER = 1e-2
@@ -53,29 +54,30 @@ class RowEstimate:
 
 
 class References:
-    """Rows to compare with, by kind: positive speeds by cell."""
+    """Rows to compare with, by job class: positive throughputs by cell."""
 
-    def __init__(self, rows: Mapping[Kind, Mapping[Cell, float]]) -> None:
-        useful = [kind for kind, row in rows.items() if compares(row)]
+    def __init__(self, rows: Mapping[JobClass, Mapping[Cell, float]]) -> None:
+        useful = [job_class for job_class, row in rows.items() if compares(row)]
         # Sorting is stable: of rows that know as much, the first.
-        useful = sorted(useful, key=lambda kind: -len(rows[kind]))[:MOST_REFERENCES]
+        useful = sorted(useful, key=lambda job_class: -len(rows[job_class]))[:MOST_REFERENCES]
         seen: dict[Cell, int] = {}
-        for kind in useful:
-            for column in rows[kind]:
+        for job_class in useful:
+            for column in rows[job_class]:
                 seen[column] = seen.get(column, 0) + 1
         columns = sorted(seen, key=lambda column: -seen[column])[:MOST_COLUMNS]
         self._position = {column: place for place, column in enumerate(columns)}
         cells = {
-            kind: tuple([_rounded(rows[kind].get(column, 0.0)) for column in columns]) for kind in useful
+            job_class: tuple([_rounded(rows[job_class].get(column, 0.0)) for column in columns])
+            for job_class in useful
         }
-        cells = {kind: row for kind, row in cells.items() if any(row)}
-        self._place = {kind: place for place, kind in enumerate(cells)}
+        cells = {job_class: row for job_class, row in cells.items() if any(row)}
+        self._place = {job_class: place for place, job_class in enumerate(cells)}
         self._matrix = tuple(cells.values())
 
-    def estimate(self, known: Mapping[Cell, float], but: Kind | None = None) -> RowEstimate | None:
-        """Return estimates for a row of which some positive speeds are known; None: nothing compares.
+    def estimate(self, known: Mapping[Cell, float], but: JobClass | None = None) -> RowEstimate | None:
+        """Return estimates for a row of which some positive throughputs are known; None: nothing compares.
 
-        `but`: the reference that it must not be compared with: its own kind.
+        `but`: the reference that it must not be compared with: its own job class.
         """
         shared = [column for column in known if column in self._position]
         others = len(self._place) - (but in self._place)

@@ -1,4 +1,4 @@
-"""Tables of speeds as text: read with every wrong line named, and written so that they are read back.
+"""Tables of throughputs as text: read with every wrong line named, and written so that they are read back.
 
 Two layouts, told apart by their content, both as `scheduler.simulation.throughputs` reads them too:
 
@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.core.perf.speed import HIGHEST, LARGEST_RATIO, Setting, problem_with, too_far_apart
+from scheduler.core.perf.throughput import HIGHEST, LARGEST_RATIO, Setting, problem_with, too_far_apart
 
 MOST_LINES = 20_000
 MOST_GPUS = 32_768
@@ -49,11 +49,11 @@ Key = tuple[str, Setting]
 
 @dataclass
 class Table:
-    """What a text says. `speeds` is only good for use when there are no problems."""
+    """What a text says. `throughputs` is only good for use when there are no problems."""
 
     layout: str
     #: Samples a second; relative to alone beside a partner.
-    speeds: dict[Key, float] = field(default_factory=dict)
+    throughputs: dict[Key, float] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     #: Names as they stand in the text, where they had to be changed.
     renamed: dict[str, str] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def read_table(text: str) -> Table:
         table = Table("csv")
         lines = _csv_lines(table, text.lstrip("\ufeff"))
     _take(table, lines)
-    if not table.speeds and not table.problems:
+    if not table.throughputs and not table.problems:
         table.refuse("line 1", "the table says nothing", "at least one line with a rate")
     return table
 
@@ -176,14 +176,14 @@ def _take(table: Table, lines: Iterable[_Line]) -> None:
         if line.other:
             beside.append((line, key, rate))
         else:
-            table.speeds[key] = rate
+            table.throughputs[key] = rate
     for line, (application, setting), rate in beside:
-        alone = table.speeds.get((application, setting._replace(partner="")))
+        alone = table.throughputs.get((application, setting._replace(partner="")))
         if alone is None:
             problem = f"{application} with {setting.gpus} GPUs on {setting.gpu_model} has no rate alone"
             table.refuse(line.place, problem, "a line of it without other, to compare with")
         elif alone > 0:
-            table.speeds[application, setting] = min(1.0, rate / alone)
+            table.throughputs[application, setting] = min(1.0, rate / alone)
     _check_ratios(table, places)
 
 
@@ -238,7 +238,7 @@ def _rate(table: Table, line: _Line) -> float | None:
 
 def _check_ratios(table: Table, places: Mapping[Key, str]) -> None:
     rows: dict[tuple[str, int, bool], dict[Key, float]] = {}
-    for (application, setting), rate in table.speeds.items():
+    for (application, setting), rate in table.throughputs.items():
         if not setting.partner:
             row = rows.setdefault((application, setting.gpus, setting.spread), {})
             row[application, setting] = rate
@@ -256,45 +256,45 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """A speed with its origin, to be written."""
+    """A throughput with its origin, to be written."""
 
     value: float
     source: str
     samples: int
 
 
-def write_csv(speeds: Mapping[Key, TableEntry]) -> str:
-    """Return our CSV. Left out is what has no speed alone and near to compare with, and what was both spread
-    and shared."""
+def write_csv(throughputs: Mapping[Key, TableEntry]) -> str:
+    """Return our CSV. Left out is what has no throughput alone and near to compare with, and what was both
+    spread and shared."""
     # No name has anything in it that would have to be quoted.
     rows: list[tuple[object, ...]] = [CSV_COLUMNS]
-    for (application, setting), speed in _comparable(speeds):
-        alone = speeds[application, setting._replace(partner="", spread=False)].value
-        rate = speed.value * alone if setting.partner else speed.value
+    for (application, setting), throughput in _comparable(throughputs):
+        alone = throughputs[application, setting._replace(partner="", spread=False)].value
+        rate = throughput.value * alone if setting.partner else throughput.value
         nodes = 2 if setting.spread else ""
         where = (application, setting.gpus, setting.gpu_model)
-        rows.append((*where, f"{rate:.9g}", nodes, setting.partner, speed.source, speed.samples))
+        rows.append((*where, f"{rate:.9g}", nodes, setting.partner, throughput.source, throughput.samples))
     return "".join([",".join(map(str, row)) + "\n" for row in rows])
 
 
-def write_gavel(speeds: Mapping[Key, TableEntry]) -> str:
+def write_gavel(throughputs: Mapping[Key, TableEntry]) -> str:
     """Return Gavel's JSON, models in lower case as there. Pairs that lack a side are left out."""
     document: dict[str, dict[str, dict[str, Any]]] = {}
-    for (application, setting), speed in sorted(speeds.items()):
+    for (application, setting), throughput in sorted(throughputs.items()):
         if not setting.partner:
             model = setting.gpu_model.lower() + (_SPREAD if setting.spread else "")
             rates = document.setdefault(model, {}).setdefault(_job_type(application, setting.gpus), {})
-            rates["null"] = speed.value
-    for (application, setting), speed in sorted(speeds.items()):
+            rates["null"] = throughput.value
+    for (application, setting), throughput in sorted(throughputs.items()):
         partner = setting.partner
         if not partner or setting.spread:
             continue
-        alone = speeds.get((application, setting._replace(partner="")))
-        others_alone = speeds.get((partner, setting._replace(partner="")))
-        other = speeds.get((partner, setting._replace(partner=application)))
+        alone = throughputs.get((application, setting._replace(partner="")))
+        others_alone = throughputs.get((partner, setting._replace(partner="")))
+        other = throughputs.get((partner, setting._replace(partner=application)))
         if alone and others_alone and other:
             rates = document[setting.gpu_model.lower()][_job_type(application, setting.gpus)]
-            both = [speed.value * alone.value, other.value * others_alone.value]
+            both = [throughput.value * alone.value, other.value * others_alone.value]
             rates[_job_type(partner, setting.gpus)] = both
     return json.dumps(document, indent=1, sort_keys=True)
 
@@ -303,15 +303,15 @@ def _job_type(application: str, gpus: int) -> str:
     return f"('{application}', {gpus})"
 
 
-def _comparable(speeds: Mapping[Key, TableEntry]) -> Iterator[tuple[Key, TableEntry]]:
-    """Yield those that can be compared with a positive speed alone and near, or that are one; alone first."""
-    for (application, setting), speed in sorted(
-        speeds.items(), key=lambda each: (each[0][1].partner != "", each)
+def _comparable(throughputs: Mapping[Key, TableEntry]) -> Iterator[tuple[Key, TableEntry]]:
+    """Yield those that can be compared with a positive one alone and near, or that are one; alone first."""
+    for (application, setting), throughput in sorted(
+        throughputs.items(), key=lambda each: (each[0][1].partner != "", each)
     ):
-        near = speeds.get((application, setting._replace(partner="", spread=False)))
+        near = throughputs.get((application, setting._replace(partner="", spread=False)))
         if (
             near
             and not (setting.partner and setting.spread)
             and (near.value > 0 or not (setting.partner or setting.spread))
         ):
-            yield (application, setting), speed
+            yield (application, setting), throughput

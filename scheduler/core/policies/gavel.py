@@ -26,7 +26,7 @@ a lease on the same model is extended on the same GPUs. What is not:
 - Priority is weight: a job of priority p counts p + 1 times. Objectives that look at no weights (`WEIGHTED`
   has those that do) instead let the higher priority go first in each lease.
 - Members' weights are those of entities in the hierarchical objectives, and of each of their jobs in others.
-- `profiling` is the part of the view's GPUs that may be used at a time to let one job of a kind run on a
+- `profiling` is the part of the view's GPUs that may be used at a time to let one job of a job class run on a
   model on which its speed is only estimated. The paper's estimator learns pairs only; speeds alone come from
   outside.
 - Where a gang does not fit into its one of `parts` there are half as many, and so on. Where the program has

@@ -29,7 +29,8 @@ class _Balance:
 
 
 class BudgetMeter:
-    """What tenants use, and what is left of their budgets; `notify` hears of each that runs out or is renewed.
+    """What tenants use, and what is left of their budgets; `notify` hears of each that runs out or is
+    renewed.
 
     It is called with the tenant's name, whether its budget is spent, and when it is renewed.
     """

@@ -6,7 +6,7 @@ from django.db import connection
 
 from scheduler.attempts.services.pacing import pace_of
 from scheduler.core.building_blocks.pace import measured_seconds
-from scheduler.core.perf.speed import kind_of
+from scheduler.core.perf.throughput import job_class_of
 from scheduler.jobs.models import Job
 from scheduler.rounds.speeds import known_speeds
 
@@ -33,8 +33,8 @@ def run_time_of(job: Job) -> RunTime:
     with connection.cursor() as cursor:
         speeds = known_speeds(cursor)
     stated = job.shape.get("throughput") or {}
-    kind = kind_of(job.tenant.name, job.shape.get("application") or "", job.name)
-    throughput = speeds.of(kind, job.gpus, stated, (job.gpus, *sorted(stated.items()))).throughput
+    job_class = job_class_of(job.tenant.name, job.shape.get("application") or "", job.name)
+    throughput = speeds.of(job_class, job.gpus, stated, (job.gpus, *sorted(stated.items()))).throughput
     measured = None if pace is None else measured_seconds(pace, job.gpus, throughput)
     return RunTime(
         declared_seconds=declared,

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from django.db import transaction
 
 from scheduler.clock import database_now
-from scheduler.core.perf.speed import Kind, Setting
 from scheduler.core.perf.tables import Key, Table, TableEntry, read_table, write_csv, write_gavel
+from scheduler.core.perf.throughput import JobClass, Setting
 from scheduler.nodes.models import GpuModel
 from scheduler.speeds.models import SpeedCorrection
-from scheduler.speeds.services.on_record import read_knowledge
+from scheduler.speeds.services.on_record import read_estimator
 from scheduler.speeds.services.rows import MOST_CORRECTIONS_PER_TENANT, Speeds, check_value, too_many
 from scheduler.wakeups import request_round_on_commit
 from tenants.errors import ApplicationError, FieldError, Invalid
@@ -63,17 +63,17 @@ def speeds_import(*, by: Viewer, tenant: Tenant, content: str, dry_run: bool, re
     }
     changes = [
         Change(application, setting, now.get((application, setting)), value)
-        for (application, setting), value in sorted(table.speeds.items())
+        for (application, setting), value in sorted(table.throughputs.items())
         if now.get((application, setting)) != value
     ]
-    if len(now.keys() | table.speeds.keys()) > MOST_CORRECTIONS_PER_TENANT:
+    if len(now.keys() | table.throughputs.keys()) > MOST_CORRECTIONS_PER_TENANT:
         raise too_many(tenant)
     known = set(GpuModel.objects.values_list("name", flat=True))
     done = Import(
         layout=table.layout,
         changes=changes,
-        unchanged=len(table.speeds) - len(changes),
-        unknown_models=sorted({setting.gpu_model for _, setting in table.speeds} - known),
+        unchanged=len(table.throughputs) - len(changes),
+        unknown_models=sorted({setting.gpu_model for _, setting in table.throughputs} - known),
         renamed=table.renamed,
     )
     if changes and not dry_run:
@@ -86,8 +86,8 @@ def _with_known_models(table: Table, tenant: Tenant) -> Table:
     in lower case."""
     on_record = {
         setting.gpu_model
-        for kind, settings in read_knowledge().entries.items()
-        if kind.tenant == tenant.name
+        for job_class, settings in read_estimator().entries.items()
+        if job_class.tenant == tenant.name
         for setting in settings
     }
     names = [*sorted(on_record), *GpuModel.objects.order_by("-name").values_list("name", flat=True)]
@@ -97,31 +97,31 @@ def _with_known_models(table: Table, tenant: Tenant) -> Table:
         model = spelled.get(setting.gpu_model.lower(), setting.gpu_model)
         return application, setting._replace(gpu_model=model)
 
-    speeds: dict[Key, float] = {}
-    for written, value in table.speeds.items():
+    throughputs: dict[Key, float] = {}
+    for written, value in table.throughputs.items():
         place = key(*written)
-        if place in speeds:
+        if place in throughputs:
             application, setting = written
             problem = f"{application} with {setting.gpus} GPUs is there in two spellings of the model"
             table.refuse(f"{setting.gpu_model}", problem, place[1].gpu_model)
-        speeds[place] = value
-    return replace(table, speeds=speeds)
+        throughputs[place] = value
+    return replace(table, throughputs=throughputs)
 
 
 def _misfits(table: Table, tenant: Tenant) -> list[FieldError]:
     """Return what is beyond belief beside what is on record and is not in the table itself."""
-    knowledge = read_knowledge()
+    estimator = read_estimator()
     problems: list[FieldError] = []
     replaced: dict[str, set[Setting]] = {}
-    for application, setting in table.speeds:
+    for application, setting in table.throughputs:
         replaced.setdefault(application, set()).add(setting)
-    for (application, setting), value in sorted(table.speeds.items()):
-        kind = Kind(tenant.name, application)
-        if not knowledge.knows(kind):
+    for (application, setting), value in sorted(table.throughputs.items()):
+        job_class = JobClass(tenant.name, application)
+        if not estimator.knows(job_class):
             continue
         field = f"{application}, {setting.gpus}, {setting.gpu_model}"
         try:
-            check_value(knowledge, kind, setting, value, field=field, but=replaced[application])
+            check_value(estimator, job_class, setting, value, field=field, but=replaced[application])
         except ApplicationError as error:
             problems += error.fields
     return problems
@@ -152,16 +152,16 @@ def _write(by: Viewer, tenant: Tenant, done: Import, reason: str) -> None:
 
 
 def speeds_export(*, viewer: Viewer, tenant: Tenant, layout: str) -> str:
-    """Return what is on record or declared of a tenant's kinds, as a file; estimates are left out."""
+    """Return what is on record or declared of a tenant's job classes, as a file; estimates are left out."""
     write = {"csv": write_csv, "gavel": write_gavel}[layout]
     return write(dict(_written(Speeds.seen_by(viewer, tenant.name))))
 
 
 def _written(speeds: Speeds) -> Iterator[tuple[Key, TableEntry]]:
     for row in speeds.rows():
-        declared = {} if row.spread or row.partner else speeds.declared.get((row.kind, row.gpus), {})
+        declared = {} if row.spread or row.partner else speeds.declared.get((row.job_class, row.gpus), {})
         for model in speeds.models_known(row):
             setting = row.setting(model)
-            speed = speeds.knowledge.at(row.kind, setting, declared.get(model))
+            speed = speeds.estimator.at(row.job_class, setting, declared.get(model))
             if speed is not None:
                 yield (row.application, setting), TableEntry(speed.value, speed.source.value, speed.samples)

@@ -1,4 +1,4 @@
-"""How fast running attempts are, by their progress lines, window by window, for all jobs of their kind.
+"""How fast running attempts are, by their progress lines, window by window, for all jobs of their job class.
 
 - What an attempt does in its first `WARM_UP_SECONDS` of progress does not count: it loads and compiles.
 - A window lasts `WINDOW_SECONDS` or a little longer, so that an attempt causes at most one write a minute; at
@@ -15,11 +15,18 @@ from django.db.models import Count
 
 from scheduler.attempts.models import Attempt, ProgressPoint
 from scheduler.clock import database_now
-from scheduler.core.perf.speed import Kind, MovingAverage, Setting, kind_of, problem_with, too_far_apart
+from scheduler.core.perf.throughput import (
+    JobClass,
+    MovingAverage,
+    Setting,
+    job_class_of,
+    problem_with,
+    too_far_apart,
+)
 from scheduler.jobs.models import Job
 from scheduler.nodes.models import Gpu
 from scheduler.speeds.models import SpeedMeasurement
-from scheduler.speeds.services.on_record import read_knowledge
+from scheduler.speeds.services.on_record import read_estimator
 
 WARM_UP_SECONDS = 10.0
 WINDOW_SECONDS = 60.0
@@ -101,17 +108,17 @@ def _record(attempt: Attempt, rate: float, partners: list[Job], now: datetime) -
     if len(partners) > 1:
         return
     job = attempt.job
-    kind, setting = _kind(job), _setting(attempt)
+    job_class, setting = _job_class(job), _setting(attempt)
     if partners:
         declared = job.shape.get("throughput", {}).get(setting.gpu_model)
-        alone = read_knowledge().at(kind, setting, declared if setting.gpus == job.gpus else None)
+        alone = read_estimator().at(job_class, setting, declared if setting.gpus == job.gpus else None)
         if alone is None or alone.value <= 0:
             return
         rate = min(1.0, rate / alone.value)
-        setting = setting._replace(partner=_kind(partners[0]).application)
+        setting = setting._replace(partner=_job_class(partners[0]).application)
     there, created = SpeedMeasurement.objects.get_or_create(
         tenant_id=job.tenant_id,
-        application=kind.application,
+        application=job_class.application,
         **setting._asdict(),
         defaults={"average": rate, "updated_at": now},
     )
@@ -132,8 +139,8 @@ def _record(attempt: Attempt, rate: float, partners: list[Job], now: datetime) -
     row.save(update_fields=["average", "variance", "samples", "updated_at"])
 
 
-def _kind(job: Job) -> Kind:
-    return kind_of(job.tenant.name, job.shape.get("application") or "", job.name)
+def _job_class(job: Job) -> JobClass:
+    return job_class_of(job.tenant.name, job.shape.get("application") or "", job.name)
 
 
 def _setting(attempt: Attempt) -> Setting:

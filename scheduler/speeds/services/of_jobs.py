@@ -8,22 +8,22 @@ from scheduler.clock import database_now
 from scheduler.cluster.selectors import cluster_settings
 from scheduler.core.model.lifecycle import AttemptState, HoldPhase
 from scheduler.core.model.plugin_text import format_plugin
-from scheduler.core.perf.speed import Kind, Speed, kind_of
+from scheduler.core.perf.throughput import JobClass, Throughput, job_class_of
 from scheduler.jobs.models import Job
 from scheduler.jobs.selectors import view_of
 from scheduler.nodes.models import GpuModel
 from scheduler.representation import iso
-from scheduler.speeds.services.on_record import read_knowledge
+from scheduler.speeds.services.on_record import read_estimator
 from scheduler.virtual_clusters.selectors import view_targets
 
 
 def job_speeds(job: Job) -> dict[str, Any]:
     """Return the answer of the API, JSON-ready: one entry for each GPU model of the cluster."""
-    kind = kind_of(job.tenant.name, job.shape.get("application") or "", job.name)
+    job_class = job_class_of(job.tenant.name, job.shape.get("application") or "", job.name)
     prices = dict(GpuModel.objects.order_by("name").values_list("name", "price_per_hour"))
     view = view_of(job)
     known = view_targets(view)
-    speeds = _speeds(job, kind, prices)
+    speeds = _speeds(job, job_class, prices)
     attained, here = _attained(job)
     fastest = max((speed.value for speed in speeds.values()), default=0.0)
     has_targets, counted = known.decided_at is not None, known.counted_seconds
@@ -31,8 +31,8 @@ def job_speeds(job: Job) -> dict[str, Any]:
     in_all = sum(attained.values())
     return {
         "job": job.id,
-        "tenant": kind.tenant,
-        "application": kind.application,
+        "tenant": job_class.tenant,
+        "application": job_class.application,
         "gpus": job.gpus,
         "view": view,
         "policy": _policy(job),
@@ -56,12 +56,12 @@ def job_speeds(job: Job) -> dict[str, Any]:
     }
 
 
-def _speeds(job: Job, kind: Kind, prices: Mapping[str, float]) -> dict[str, Speed]:
+def _speeds(job: Job, job_class: JobClass, prices: Mapping[str, float]) -> dict[str, Throughput]:
     declared = job.shape.get("throughput") or {}
-    return read_knowledge().speeds(kind, job.gpus, sorted({*prices, *declared}), declared)
+    return read_estimator().throughputs(job_class, job.gpus, sorted({*prices, *declared}), declared)
 
 
-def _told(speed: Speed | None, fastest: float) -> dict[str, Any]:
+def _told(speed: Throughput | None, fastest: float) -> dict[str, Any]:
     if speed is None:
         return {"speed": None, "relative": None, "source": None, "samples": 0, "confidence": 0.0}
     return {

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from scheduler.core.perf.knowledge import Knowledge
-from scheduler.core.perf.speed import Entry, Kind, MovingAverage, Setting
+from scheduler.core.perf.estimator import ThroughputEstimator
+from scheduler.core.perf.throughput import Entry, JobClass, MovingAverage, Setting
 
 MOST_MEASUREMENTS = 5_000
 MOST_CORRECTIONS = 50_000
 
-#: How old the kinds that others are compared with may be, while only averages move: fitting them takes longer
-#: than all else, and with many jobs running something has moved in every round.
+#: How old the job classes that others are compared with may be, while only averages move: fitting them takes
+#: longer than all else, and with many jobs running something has moved in every round.
 REFERENCES_KEPT_SECONDS = 60.0
 
 #: Differ when the tables do: every change of a row brings a new time stamp, and every measurement a sample.
@@ -47,28 +47,28 @@ class _Kept(NamedTuple):
     marks: tuple[str, ...]
     measured: Sequence[tuple]
     corrected: Sequence[tuple]
-    knowledge: Knowledge
+    estimator: ThroughputEstimator
     #: When its references were made, by the monotonic clock.
     compared_at: float
 
 
-_kept = _Kept(("", "", "", ""), (), (), Knowledge({}), -math.inf)
+_kept = _Kept(("", "", "", ""), (), (), ThroughputEstimator({}), -math.inf)
 
 
-def read_knowledge(cursor: Any = None) -> Knowledge:
+def read_estimator(cursor: Any = None) -> ThroughputEstimator:
     """Return what is on record; the same object as last time where nothing has changed.
 
     `cursor`: of the transaction in whose state it is to be read.
     """
     if cursor is None:
         with connection.cursor() as fresh:
-            return read_knowledge(fresh)
+            return read_estimator(fresh)
     global _kept
     kept = _kept
     cursor.execute(_MARKS)
     marks = cursor.fetchone()
     if marks == kept.marks:
-        return kept.knowledge
+        return kept.estimator
     measured, corrected = kept.measured, kept.corrected
     if marks[:2] != kept.marks[:2] or marks[3] != kept.marks[3]:
         cursor.execute(_MEASURED, [MOST_MEASUREMENTS])
@@ -78,21 +78,21 @@ def read_knowledge(cursor: Any = None) -> Knowledge:
         corrected = cursor.fetchall()
     references, compared_at = None, time.monotonic()
     if marks[1:] == kept.marks[1:] and compared_at < kept.compared_at + REFERENCES_KEPT_SECONDS:
-        references, compared_at = kept.knowledge.references, kept.compared_at
-    knowledge = Knowledge(_entries(measured, corrected), references)
-    _kept = _Kept(marks, measured, corrected, knowledge, compared_at)
-    return knowledge
+        references, compared_at = kept.estimator.references, kept.compared_at
+    estimator = ThroughputEstimator(_entries(measured, corrected), references)
+    _kept = _Kept(marks, measured, corrected, estimator, compared_at)
+    return estimator
 
 
-def _entries(measured: Sequence[tuple], corrected: Sequence[tuple]) -> dict[Kind, dict[Setting, Entry]]:
-    entries: dict[Kind, dict[Setting, Entry]] = defaultdict(dict)
+def _entries(measured: Sequence[tuple], corrected: Sequence[tuple]) -> dict[JobClass, dict[Setting, Entry]]:
+    entries: dict[JobClass, dict[Setting, Entry]] = defaultdict(dict)
     for tenant, application, model, gpus, spread, partner, average, variance, samples in measured:
         setting = Setting(model, gpus, spread, partner)
-        entries[Kind(tenant, application)][setting] = Entry(
+        entries[JobClass(tenant, application)][setting] = Entry(
             measured=MovingAverage(average, variance, samples)
         )
     for tenant, application, model, gpus, spread, partner, value in corrected:
-        here, setting = entries[Kind(tenant, application)], Setting(model, gpus, spread, partner)
+        here, setting = entries[JobClass(tenant, application)], Setting(model, gpus, spread, partner)
         known = here.get(setting)
         here[setting] = Entry(corrected=value, measured=known.measured if known else None)
     return dict(entries)

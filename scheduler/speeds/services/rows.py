@@ -1,5 +1,5 @@
-"""What is known of speeds, row by row, and what people correct. A row is a kind, a gang size, near or spread,
-alone or beside a partner; it has one speed for each GPU model."""
+"""What is known of speeds, row by row, and what people correct. A row is a job class, a gang size, near or
+spread, alone or beside a partner; it has one speed for each GPU model."""
 
 import json
 from collections.abc import Container, Iterable, Mapping
@@ -10,11 +10,18 @@ from django.core.validators import RegexValidator
 from django.db import connection, transaction
 
 from scheduler.clock import database_now
-from scheduler.core.perf.knowledge import Knowledge
-from scheduler.core.perf.speed import LARGEST_RATIO, Kind, Setting, Speed, problem_with, too_far_apart
+from scheduler.core.perf.estimator import ThroughputEstimator
+from scheduler.core.perf.throughput import (
+    LARGEST_RATIO,
+    JobClass,
+    Setting,
+    Throughput,
+    problem_with,
+    too_far_apart,
+)
 from scheduler.nodes.models import GpuModel
 from scheduler.speeds.models import SpeedCorrection, SpeedMeasurement
-from scheduler.speeds.services.on_record import read_knowledge
+from scheduler.speeds.services.on_record import read_estimator
 from scheduler.wakeups import request_round_on_commit
 from tenants.errors import FieldError, Invalid, NotFound, QuotaExceeded
 from tenants.models import Role, Tenant
@@ -26,7 +33,7 @@ KIND_NAME = RegexValidator(
     "An application, or name: and a job's name; letters, digits, '.', '_' and '-'.",
 )
 
-#: What unfinished jobs declare, of each kind and size the newest job's word.
+#: What unfinished jobs declare, of each job class and size the newest job's word.
 _DECLARED = """
 SELECT DISTINCT ON (t.name, application, j.gpus) t.name, application, j.gpus, j.shape->'throughput'
 FROM (SELECT *, coalesce(nullif(shape->>'application', ''), 'name:' || name) AS application
@@ -46,8 +53,8 @@ class Row(NamedTuple):
     partner: str
 
     @property
-    def kind(self) -> Kind:
-        return Kind(self.tenant, self.application)
+    def job_class(self) -> JobClass:
+        return JobClass(self.tenant, self.application)
 
     def setting(self, gpu_model: str) -> Setting:
         return Setting(gpu_model, self.gpus, self.spread, self.partner)
@@ -59,7 +66,7 @@ class Cell:
 
     gpu_model: str
     #: None: nothing at all.
-    speed: Speed | None
+    speed: Throughput | None
     declared: float | None
     measurement: SpeedMeasurement | None
     correction: SpeedCorrection | None
@@ -71,8 +78,8 @@ class Speeds:
 
     viewer: Viewer
     tenants: Mapping[str, Tenant]
-    knowledge: Knowledge
-    declared: Mapping[tuple[Kind, int], Mapping[str, float]]
+    estimator: ThroughputEstimator
+    declared: Mapping[tuple[JobClass, int], Mapping[str, float]]
     gpu_models: tuple[str, ...]
 
     @classmethod
@@ -81,22 +88,22 @@ class Speeds:
         visible = viewer.tenants() if tenant is None else viewer.tenants().filter(name=tenant)
         tenants = {each.name: each for each in visible}
         models = GpuModel.objects.order_by("name").values_list("name", flat=True)
-        return cls(viewer, tenants, read_knowledge(), _declared(tenants.values()), tuple(models))
+        return cls(viewer, tenants, read_estimator(), _declared(tenants.values()), tuple(models))
 
     def rows(self) -> list[Row]:
         """Return every row of which anything is on record or declared, in order."""
         found = {
-            Row(*kind, setting.gpus, setting.spread, setting.partner)
-            for kind, settings in self.knowledge.entries.items()
-            if kind.tenant in self.tenants
+            Row(*job_class, setting.gpus, setting.spread, setting.partner)
+            for job_class, settings in self.estimator.entries.items()
+            if job_class.tenant in self.tenants
             for setting in settings
         }
-        found |= {Row(*kind, gpus, False, "") for kind, gpus in self.declared}
+        found |= {Row(*job_class, gpus, False, "") for job_class, gpus in self.declared}
         return sorted(found)
 
     def models_known(self, row: Row) -> list[str]:
         """Return the models of which the row has something on record or declared."""
-        settings = self.knowledge.entries.get(row.kind, {})
+        settings = self.estimator.entries.get(row.job_class, {})
         alike = {setting.gpu_model for setting in settings if setting == row.setting(setting.gpu_model)}
         return sorted(alike | self._declared_for(row).keys())
 
@@ -114,9 +121,9 @@ class Speeds:
         more = [model for model in self.models_known(row) if model not in self.gpu_models]
         models, declared = (*self.gpu_models, *more), self._declared_for(row)
         if row.spread or row.partner:
-            speeds = {model: self.knowledge.at(row.kind, row.setting(model)) for model in models}
+            speeds = {model: self.estimator.at(row.job_class, row.setting(model)) for model in models}
         else:
-            speeds = {**self.knowledge.speeds(row.kind, row.gpus, models, declared)}
+            speeds = {**self.estimator.throughputs(row.job_class, row.gpus, models, declared)}
         return [
             Cell(
                 gpu_model=model,
@@ -129,14 +136,14 @@ class Speeds:
         ]
 
     def _declared_for(self, row: Row) -> Mapping[str, float]:
-        return {} if row.spread or row.partner else self.declared.get((row.kind, row.gpus), {})
+        return {} if row.spread or row.partner else self.declared.get((row.job_class, row.gpus), {})
 
 
-def _declared(tenants: Iterable[Tenant]) -> dict[tuple[Kind, int], Mapping[str, float]]:
+def _declared(tenants: Iterable[Tenant]) -> dict[tuple[JobClass, int], Mapping[str, float]]:
     with connection.cursor() as cursor:
         cursor.execute(_DECLARED, [[tenant.id for tenant in tenants]])
         rows = cursor.fetchall()
-    return {(Kind(tenant, application), gpus): _json(rates) for tenant, application, gpus, rates in rows}
+    return {(JobClass(tenant, application), gpus): _json(rates) for tenant, application, gpus, rates in rows}
 
 
 def _by_place(table: Any, tenants: Mapping[str, Tenant], rows: list[Row]) -> dict[tuple[Row, str], Any]:
@@ -165,7 +172,7 @@ def speed_correct(
 ) -> None:
     """Say what a speed is; raise Invalid where it can not be that."""
     by.require(tenant, Role.ADMIN)
-    check_value(read_knowledge(), Kind(tenant.name, application), setting, value)
+    check_value(read_estimator(), JobClass(tenant.name, application), setting, value)
     wanted = {"application": application, **setting._asdict()}
     # One at a time in a tenant, so that its limit holds.
     Tenant.objects.select_for_update().get(id=tenant.id)
@@ -193,8 +200,8 @@ def speed_correction_remove(*, by: Viewer, tenant: Tenant, application: str, set
 
 
 def check_value(
-    knowledge: Knowledge,
-    kind: Kind,
+    estimator: ThroughputEstimator,
+    job_class: JobClass,
     setting: Setting,
     value: float,
     *,
@@ -205,9 +212,9 @@ def check_value(
     problem, expected = problem_with(value, beside_partner=bool(setting.partner)), "0 (does not run) or more"
     others = {
         other.gpu_model: speed.value
-        for other in knowledge.entries.get(kind, {})
+        for other in estimator.entries.get(job_class, {})
         if other == setting._replace(gpu_model=other.gpu_model) and other != setting and other not in but
-        if (speed := knowledge.at(kind, other)) is not None and speed.value > 0
+        if (speed := estimator.at(job_class, other)) is not None and speed.value > 0
     }
     if problem is None and value > 0:
         apart = [model for model, known in others.items() if too_far_apart([value, known])]

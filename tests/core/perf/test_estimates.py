@@ -6,9 +6,9 @@ from statistics import median
 
 import pytest
 
-from scheduler.core.perf.knowledge import Knowledge
-from scheduler.core.perf.speed import Entry, Kind, Setting
+from scheduler.core.perf.estimator import ThroughputEstimator
 from scheduler.core.perf.tables import read_table
+from scheduler.core.perf.throughput import Entry, JobClass, Setting
 
 TABLE = Path(__file__).parents[4] / "shared/data/gavel/simulation_throughputs.json"
 
@@ -17,19 +17,21 @@ def test_four_in_five_cells_are_guessed_better_than_by_assuming_equal_models() -
     """The same as benchmarks/bench_estimates.py, with fewer draws."""
     if not TABLE.exists():
         pytest.skip(f"the public data are not here: {TABLE}")
-    entries: dict[Kind, dict[Setting, Entry]] = {}
-    for (application, setting), speed in read_table(TABLE.read_text()).speeds.items():
-        if speed > 0 and not (setting.spread or setting.partner):
-            entries.setdefault(Kind("", application), {})[setting] = Entry(corrected=speed)
+    entries: dict[JobClass, dict[Setting, Entry]] = {}
+    for (application, setting), throughput in read_table(TABLE.read_text()).throughputs.items():
+        if throughput > 0 and not (setting.spread or setting.partner):
+            entries.setdefault(JobClass("", application), {})[setting] = Entry(corrected=throughput)
     assert len(entries) == 26
     rng, estimated, assumed = random.Random(0), [], []
-    for kind, truth in entries.items():
+    for job_class, truth in entries.items():
         kept = rng.sample(sorted(truth), max(1, len(truth) // 5))
-        knowledge = Knowledge({**entries, kind: {setting: truth[setting] for setting in kept}})
+        estimator = ThroughputEstimator({**entries, job_class: {setting: truth[setting] for setting in kept}})
         known = [truth[setting].corrected / setting.gpus for setting in kept]
         for setting in truth.keys() - set(kept):
             real = truth[setting].corrected
-            guess = knowledge.speeds(kind, setting.gpus, [setting.gpu_model])[setting.gpu_model].value
+            guess = estimator.throughputs(job_class, setting.gpus, [setting.gpu_model])[
+                setting.gpu_model
+            ].value
             estimated.append(abs(guess / real - 1))
             assumed.append(abs(sum(known) / len(known) * setting.gpus / real - 1))
     assert median(estimated) < 0.35

@@ -1,4 +1,4 @@
-"""Tables of speeds: read as a whole, every wrong line named, and written so that they read back."""
+"""Tables of throughputs: read as a whole, every wrong line named, and written so that they read back."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from scheduler.core.perf import tables
-from scheduler.core.perf.speed import Setting
 from scheduler.core.perf.tables import TableEntry, read_table, write_csv, write_gavel
+from scheduler.core.perf.throughput import Setting
 from scheduler.simulation.throughputs import read_throughputs
 
 HEADER = "application,gpus,gpu_model,rate,nodes,other\n"
@@ -25,7 +25,7 @@ def test_our_csv() -> None:
     text = "bert,4,V100,200,,\nbert,4,V100,150,2,\nbert,4,V100,120,,gpt\nbert,4,K80,0,1,\n"
     table = read_table(f"\ufeff{HEADER}{text}")
     assert (table.layout, table.problems) == ("csv", [])
-    assert table.speeds == {
+    assert table.throughputs == {
         ("bert", Setting("V100", 4)): 200.0,
         ("bert", Setting("V100", 4, spread=True)): 150.0,
         ("bert", Setting("V100", 4, partner="gpt")): 0.6,
@@ -36,7 +36,7 @@ def test_our_csv() -> None:
 def test_lines_may_end_as_on_any_machine_and_fields_may_be_quoted() -> None:
     text = '"application",gpus,"gpu_model",rate\r\n"bert",1,V100,5\r\n\r\n"gpt",1,V100,x\r\n'
     table = read_table(text)
-    assert table.speeds == {("bert", Setting("V100", 1)): 5.0}
+    assert table.throughputs == {("bert", Setting("V100", 1)): 5.0}
     assert [problem.place for problem in table.problems] == ["line 4"]
 
 
@@ -44,7 +44,7 @@ def test_gavels_layout() -> None:
     table = read_table(json.dumps(GAVEL))
     assert (table.layout, table.problems) == ("gavel", [])
     assert table.renamed == {"LM (batch size 5)": "LM-batch-size-5"}
-    assert table.speeds == {
+    assert table.throughputs == {
         ("LM-batch-size-5", Setting("v100", 1)): 10.0,
         ("LM-batch-size-5", Setting("v100", 1, partner="A3C")): 0.5,
         ("A3C", Setting("v100", 1)): 10.0,
@@ -56,7 +56,7 @@ def test_gavels_layout() -> None:
 
 def test_a_gain_from_sharing_is_noise() -> None:
     table = read_table(f"{HEADER}a,1,V100,10,,\na,1,V100,11,,b\n")
-    assert table.speeds["a", Setting("V100", 1, partner="b")] == 1.0
+    assert table.throughputs["a", Setting("V100", 1, partner="b")] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_table_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_written_reads_back_here_and_in_the_simulator(tmp_path: Path) -> None:
-    speeds = {
+    throughputs = {
         ("bert", Setting("V100", 4)): 200.0,
         ("bert", Setting("K80", 4)): 20.0,
         ("bert", Setting("V100", 4, spread=True)): 150.0,
@@ -136,17 +136,17 @@ def test_what_is_written_reads_back_here_and_in_the_simulator(tmp_path: Path) ->
     }
     # Nothing to compare with: such rows can not be written for the simulator.
     lost = {("lone", Setting("V100", 4, spread=True)): 1.0, ("lone", Setting("K80", 4, partner="bert")): 0.5}
-    written = {key: TableEntry(speed, "measured", 3) for key, speed in (speeds | lost).items()}
-    assert read_table(write_csv(written)).speeds == pytest.approx(speeds)
+    written = {key: TableEntry(throughput, "measured", 3) for key, throughput in (throughputs | lost).items()}
+    assert read_table(write_csv(written)).throughputs == pytest.approx(throughputs)
     (tmp_path / "own.csv").write_text(write_csv(written))
     own = read_throughputs(tmp_path / "own.csv", reference="V100")
     assert own.rate("bert", 4, "K80") == pytest.approx(0.1)
     assert own.locality("bert", 4, 2) == pytest.approx(0.75)
     assert own.interference("bert", "gpt", "V100", 4) == pytest.approx(0.6)
 
-    read = read_table(write_gavel(written)).speeds
+    read = read_table(write_gavel(written)).throughputs
     in_lower_case = {
-        (name, key._replace(gpu_model=key.gpu_model.lower())): v for (name, key), v in speeds.items()
+        (name, key._replace(gpu_model=key.gpu_model.lower())): v for (name, key), v in throughputs.items()
     }
     assert read == pytest.approx({**in_lower_case, ("lone", Setting("v100", 4, spread=True)): 1.0})
     (tmp_path / "gavel.json").write_text(write_gavel(written))

@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from scheduler.core.perf.speed import Entry, MovingAverage, Source, kind_of, problem_with, too_far_apart
+from scheduler.core.perf.throughput import (
+    Entry,
+    MovingAverage,
+    Source,
+    job_class_of,
+    problem_with,
+    too_far_apart,
+)
 
 
 def test_a_running_average_counts_the_newest_window_half() -> None:
@@ -75,5 +82,5 @@ def test_what_a_speed_can_be() -> None:
 
 
 def test_a_job_without_application_is_of_the_kind_of_its_name() -> None:
-    assert kind_of("vision", "bert", "nightly") == ("vision", "bert")
-    assert kind_of("vision", "", "nightly") == ("vision", "name:nightly")
+    assert job_class_of("vision", "bert", "nightly") == ("vision", "bert")
+    assert job_class_of("vision", "", "nightly") == ("vision", "name:nightly")

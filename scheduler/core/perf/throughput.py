@@ -1,9 +1,9 @@
-"""One speed: how fast a kind of job is in one setting, who says so, and how far that can be trusted.
+"""One throughput: how fast a job class is in one setting, who says so, and how far that can be trusted.
 
-A *kind* of job is a tenant's application. A *setting* is where and beside whom a gang of it runs: GPU model,
+A *job class* is a tenant's application. A *setting* is where and beside whom a gang of it runs: GPU model,
 GPUs in all, near (on as few nodes as it fits on) or spread over more, alone or beside a partner that shares
-all its GPUs. Its speed is in samples per second of the whole gang; beside a partner it is relative to being
-alone, 1 at most. A speed of 0 means that the kind does not run there.
+all its GPUs. Its throughput is in samples per second of the whole gang; beside a partner it is relative to
+being alone, 1 at most. A throughput of 0 means that the job class does not run there.
 
 Where several know, the first of these stands:
 
@@ -11,13 +11,13 @@ Where several know, the first of these stands:
 2. measured, by at least `ENOUGH_SAMPLES` windows;
 3. declared: the job's specification says so;
 4. measured, by fewer;
-5. estimated: from other settings of this kind, and from how other kinds compare (`completion`);
+5. estimated: from other settings of this job class, and from how other job classes compare (`completion`);
 6. assumed: as slow as the slowest of what is known. Where nothing at all is known, nothing is stated, and the
    job counts as equally fast on every model (`core.building_blocks.run_time`).
 
 Confidence is 1 for a correction, 0.5 for a declaration, 0 for an assumption; of a measurement it is
 n/(n+2) / (1 + deviation/average), n being the windows: 0.33 for one, 0.6 for three that agree, 0.9 for
-eighteen; of an estimate see `knowledge`.
+eighteen; of an estimate see `estimator`.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class Source(StrEnum):
     ASSUMED = "assumed"
 
 
-class Kind(NamedTuple):
+class JobClass(NamedTuple):
     """What runs alike: one tenant's application, or its jobs of one name where they state none."""
 
     tenant: str
     application: str
 
 
-def kind_of(tenant: str, application: str, job_name: str) -> Kind:
-    """Return the kind of a job; the colon keeps a job's name apart from every application's."""
-    return Kind(tenant, application or f"name:{job_name}")
+def job_class_of(tenant: str, application: str, job_name: str) -> JobClass:
+    """Return the job class of a job; the colon keeps a job's name apart from every application's."""
+    return JobClass(tenant, application or f"name:{job_name}")
 
 
 class Setting(NamedTuple):
@@ -73,8 +73,8 @@ class Setting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
-    """A speed with its origin. `samples`: windows that were measured, whatever the source."""
+class Throughput:
+    """A throughput with its origin. `samples`: windows that were measured, whatever the source."""
 
     value: float
     source: Source
@@ -119,21 +119,21 @@ class Entry:
     corrected: float | None = None
     measured: MovingAverage | None = None
 
-    def best(self, declared: float | None = None) -> Speed | None:
+    def best(self, declared: float | None = None) -> Throughput | None:
         """Return what is known here, in the order that the text of this module states; None: nothing."""
         measured = self.measured
         samples = measured.samples if measured else 0
         if self.corrected is not None:
-            return Speed(self.corrected, Source.CORRECTED, samples, 1.0)
+            return Throughput(self.corrected, Source.CORRECTED, samples, 1.0)
         if declared is not None and samples < ENOUGH_SAMPLES:
-            return Speed(declared, Source.DECLARED, samples, DECLARED_CONFIDENCE)
+            return Throughput(declared, Source.DECLARED, samples, DECLARED_CONFIDENCE)
         if measured is None:
             return None
-        return Speed(measured.average, Source.MEASURED, samples, measured.confidence)
+        return Throughput(measured.average, Source.MEASURED, samples, measured.confidence)
 
 
 def problem_with(value: float, *, beside_partner: bool = False) -> str | None:
-    """Return what is wrong with a speed; None when nothing is."""
+    """Return what is wrong with a throughput; None when nothing is."""
     if not math.isfinite(value):
         return f"{value} is not a finite number"
     if value < 0:

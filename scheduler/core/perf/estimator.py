@@ -1,0 +1,163 @@
+"""All that is known of throughputs, and the best guess where nothing is.
+
+For a gang of g GPUs of a job class, near and alone, on each model that is asked for:
+
+1. What is on record for this very size, or declared for the job at hand, in the order of `throughput`.
+2. Otherwise an estimate from the job class's other cells (model x size, of any source above) and the
+   reference job classes: all others of which two models are on record at one size, whoever's they are; who
+   they are is told to nobody (`completion`). What others declare is only their word, and left out. It also
+   tells sizes that were never measured, as far as references tell them.
+3. Otherwise the nearest size at which this model is known or estimated (by ratio; the smaller of two as
+   near), in proportion to the number of GPUs.
+4. Otherwise the slowest of what 1 knows (else of what 2 and 3 estimate, else of all that is known, in
+   proportion): nothing unknown is preferred to what is known. That is an assumption.
+
+Where not even a cell with a positive throughput is known, 2 to 4 say nothing.
+
+The confidence of an estimate is half the mean confidence of the cells it comes from, times the likeness of
+the reference (its cosine), and half of that again for one in proportion.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from scheduler.core.perf.completion import Cell, References
+from scheduler.core.perf.throughput import HIGHEST, Entry, JobClass, Setting, Source, Throughput
+
+Entries = Mapping[Setting, Entry]
+
+_NOTHING = Entry()
+
+
+class Pair(NamedTuple):
+    """Two applications whose gangs of one size share their GPUs, in alphabetical order."""
+
+    first: str
+    second: str
+    gpus: int
+    gpu_model: str
+
+
+class ThroughputEstimator:
+    """What is on record, by job class and setting. `references`: those to compare with, where they are known
+    already; they may be a little older than the rest."""
+
+    def __init__(self, entries: Mapping[JobClass, Entries], references: References | None = None) -> None:
+        self.entries = entries
+        self._given = references
+
+    def knows(self, job_class: JobClass) -> bool:
+        return job_class in self.entries
+
+    def at(self, job_class: JobClass, setting: Setting, declared: float | None = None) -> Throughput | None:
+        """Return what is on record, or declared, for one setting; None: nothing."""
+        return self.entries.get(job_class, {}).get(setting, _NOTHING).best(declared)
+
+    def throughputs(
+        self,
+        job_class: JobClass,
+        gpus: int,
+        models: Iterable[str],
+        declared: Mapping[str, float] | None = None,
+    ) -> dict[str, Throughput]:
+        """Return how fast a gang of the job class is, near and alone, on each of these models that something
+        is known or guessed of. `declared`: what the job says of a gang of its size, by model."""
+        cells = self._cells(job_class, gpus, declared or {})
+        here = {model: cells[model, gpus] for model in models if (model, gpus) in cells}
+        missing = [model for model in models if model not in here]
+        basis = {cell: throughput for cell, throughput in cells.items() if throughput.value > 0}
+        if not missing or not basis:
+            return here
+        found = {**here, **self._guessed(job_class, gpus, missing, basis)}
+        known = [throughput.value for (_, size), throughput in basis.items() if size == gpus]
+        guessed = [throughput.value for throughput in found.values() if throughput.value > 0]
+        in_proportion = [throughput.value * gpus / size for (_, size), throughput in basis.items()]
+        slowest = min(known or guessed or in_proportion)
+        return found | {model: Throughput(slowest, Source.ASSUMED) for model in missing if model not in found}
+
+    def beside(self, job_class: JobClass, setting: Setting) -> float | None:
+        """Return the throughput beside the partner, relative to being alone; None: nobody measured."""
+        throughput = self.at(job_class, setting)
+        return None if throughput is None else min(1.0, throughput.value)
+
+    @cached_property
+    def pairs(self) -> dict[Pair, tuple[float, float]]:
+        """How fast two applications are beside each other, where both sides are known, near.
+
+        Job classes of several tenants that are named alike count as one application: the mean over their
+        windows.
+        """
+        sides: dict[tuple[str, str, int, str], list[tuple[float, int]]] = {}
+        for job_class, settings in self.entries.items():
+            for setting, entry in settings.items():
+                if setting.partner and not setting.spread and (throughput := entry.best()) is not None:
+                    side = (job_class.application, setting.partner, setting.gpus, setting.gpu_model)
+                    sides.setdefault(side, []).append(
+                        (min(1.0, throughput.value), max(1, throughput.samples))
+                    )
+        means = {side: _mean(values) for side, values in sides.items()}
+        return {
+            Pair(one, other, gpus, model): (throughput, means[other, one, gpus, model])
+            for (one, other, gpus, model), throughput in sorted(means.items())
+            if one <= other and (other, one, gpus, model) in means
+        }
+
+    def _cells(self, job_class: JobClass, gpus: int, declared: Mapping[str, float]) -> dict[Cell, Throughput]:
+        """Return what is on record or declared for the job class, near and alone."""
+        cells: dict[Cell, Throughput] = {}
+        for setting, entry in self.entries.get(job_class, {}).items():
+            if setting.spread or setting.partner:
+                continue
+            said = declared.get(setting.gpu_model) if setting.gpus == gpus else None
+            throughput = entry.best(said)
+            if throughput is not None:
+                cells[setting.gpu_model, setting.gpus] = throughput
+        for model, value in declared.items():
+            if (model, gpus) not in cells and (throughput := _NOTHING.best(value)) is not None:
+                cells[model, gpus] = throughput
+        return cells
+
+    def _guessed(
+        self, job_class: JobClass, gpus: int, models: Sequence[str], basis: Mapping[Cell, Throughput]
+    ) -> dict[str, Throughput]:
+        known = {cell: throughput.value for cell, throughput in sorted(basis.items())}
+        trust = 0.5 * sum(throughput.confidence for throughput in basis.values()) / len(basis)
+        estimated = self.references.estimate(known, but=job_class)
+        told: dict[Cell, Throughput] = {}
+        if estimated is not None:
+            confidence = trust * estimated.likeness
+            for cell, value in estimated.values.items():
+                told[cell] = Throughput(value, Source.ESTIMATED, 0, confidence)
+        told |= basis
+        guessed = {}
+        for model in models:
+            sizes = [size for known_model, size in told if known_model == model]
+            if not sizes:
+                continue
+            size = min(sizes, key=lambda size: (abs(math.log(size / gpus)), size))
+            throughput = told[model, size]
+            confidence = (
+                min(throughput.confidence, trust) if size == gpus else min(throughput.confidence, trust) / 2
+            )
+            value = min(HIGHEST, throughput.value * gpus / size)
+            guessed[model] = Throughput(value, Source.ESTIMATED, 0, confidence)
+        return guessed
+
+    @cached_property
+    def references(self) -> References:
+        """Every job class by what is on record of it, near and alone, with positive throughput."""
+        if self._given is not None:
+            return self._given
+        rows = {}
+        for job_class in sorted(self.entries):
+            cells = sorted(self._cells(job_class, 0, {}).items())
+            rows[job_class] = {cell: throughput.value for cell, throughput in cells if throughput.value > 0}
+        return References(rows)
+
+
+def _mean(values: Sequence[tuple[float, int]]) -> float:
+    return sum([value * weight for value, weight in values]) / sum([weight for _, weight in values])
