@@ -19,6 +19,7 @@ from allot.commands import (
     fairness,
     jobs,
     ledger,
+    login,
     logs,
     market,
     metrics,
@@ -27,7 +28,6 @@ from allot.commands import (
     policies,
     restraint,
     secrets,
-    session,
     sessions,
     speeds,
     submit,
@@ -112,7 +112,7 @@ def options(
     """Options of `allot` itself, before any command."""
 
 
-session.register(app)
+login.register(app)
 submit.register(app)
 jobs.register(app)
 logs.register(app)

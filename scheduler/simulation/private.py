@@ -48,7 +48,7 @@ class PrivateClusters:
             }
         )
 
-    def watching(self, on_round: OnRound | None) -> OnRound:
+    def recording(self, on_round: OnRound | None) -> OnRound:
         """Return what the simulation of the shared cluster shall call in each round."""
 
         def both(engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:

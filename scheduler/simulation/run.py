@@ -39,7 +39,7 @@ def simulate(
         arrivals,
         experiment.rules,
         script=experiment.script,
-        on_round=privately.watching(on_round) if privately else on_round,
+        on_round=privately.recording(on_round) if privately else on_round,
         stopwatch=time.process_time,
     )
     first, end = experiment.window or (0, len(arrivals))

@@ -201,7 +201,7 @@ def tell(engine: RoundEngine, before: Snapshot, after: Snapshot) -> None:
 
 @thorough
 @given(snapshots(), policies, st.sampled_from((0.0, 0.4)))
-def test_a_session_that_is_told_what_happened_decides_as_anew(
+def test_a_round_engine_that_is_told_what_happened_decides_as_anew(
     snapshot: Snapshot, policy: str, drop: float
 ) -> None:
     decides_as_anew(under(policy, snapshot), drop)

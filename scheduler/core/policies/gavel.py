@@ -21,7 +21,7 @@ a lease on the same model is extended on the same GPUs. What is not:
   the paper moves are free but for the lease that is extended; where jobs have shares of all models, as an
   agnostic policy gives them, hardly a lease is.
 - Left-over GPUs go to jobs by what these gain (`time_shares.time_slices`), not model by model.
-- Jobs of equal debt go in the order of their shares and of submission; nothing is random, except that an
+- Jobs of equal deficit go in the order of their shares and of submission; nothing is random, except that an
   agnostic policy takes the models in random order for what is left over, as the code does.
 - Priority is weight: a job of priority p counts p + 1 times. Objectives that look at no weights (`WEIGHTED`
   has those that do) instead let the higher priority go first in each lease.

@@ -266,7 +266,7 @@ LENT = st.builds(
 
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(divided(), st.lists(LENT, min_size=1, max_size=2), st.sampled_from((0.0, 0.4)))
-def test_a_session_with_a_market_decides_as_anew_and_can_be_stored(
+def test_a_round_engine_with_a_market_decides_as_anew_and_can_be_stored(
     facts: Snapshot, rules: list[LendRule], drop: float
 ) -> None:
     rules = [replace(rule, id=RuleId(number)) for number, rule in enumerate(rules, 1)]

@@ -38,7 +38,7 @@ def test_a_plan_keeps_what_is_owed_under_every_policy_and_placer(
 
 @thorough
 @given(divided(), st.sampled_from(sorted(POLICIES)), st.sampled_from((0.0, 0.4)))
-def test_a_session_that_is_told_what_happened_decides_as_anew(
+def test_a_round_engine_that_is_told_what_happened_decides_as_anew(
     snapshot: Snapshot, policy: str, drop: float
 ) -> None:
     decides_as_anew(under(policy, snapshot), drop)

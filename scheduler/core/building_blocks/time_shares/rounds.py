@@ -15,10 +15,10 @@ from scheduler.core.building_blocks.ordering import Outcome
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import runs_nowhere
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
-from scheduler.core.building_blocks.time_shares.lease import Lease
-from scheduler.core.building_blocks.time_shares.ledger import Ledger
+from scheduler.core.building_blocks.time_shares.deficits import Deficits
+from scheduler.core.building_blocks.time_shares.lease_settler import LeaseSettler
 from scheduler.core.building_blocks.time_shares.run_options import RunOptions
-from scheduler.core.building_blocks.time_shares.time_slices import Turns, gpus_of
+from scheduler.core.building_blocks.time_shares.time_slices import TimeSlices, gpus_of
 from scheduler.core.building_blocks.time_shares.units import (
     TimeShares,
     Unit,
@@ -71,9 +71,9 @@ class SolverRequest:
 class Rounds:
     """One round. `ask` says what shares depend on now; None: no job could have any.
 
-    `order` makes the turns once shares are decided; without it they go by the debts of single jobs.
+    `order` makes the turns once shares are decided; without it they go by the deficits of single jobs.
 
-    Memory, beside the ledger's: `policy`, `manner`, `lease_ends`, `asked` (the key that shares were decided
+    Memory, beside the deficits': `policy`, `manner`, `lease_ends`, `asked` (the key that shares were decided
     for), `targets` by job, `shared` by two jobs, and those that are `due` to start in this lease, by unit,
     with their model.
     """
@@ -85,13 +85,13 @@ class Rounds:
         run_options: RunOptions,
         rules: Rules,
         ask: Callable[[], SolverRequest | None],
-        order: Callable[[Ledger], Turns] | None = None,
+        order: Callable[[Deficits], TimeSlices] | None = None,
     ) -> None:
         if memory.get("policy") != rules.policy:
             memory = {}
         self._view, self._run_options, self._rules, self._ask = view, run_options, rules, ask
-        self._order = order or self._by_debts
-        self._ledger = Ledger(view, memory, rules.lease_seconds, rules.overhead)
+        self._order = order or self._by_deficits
+        self._deficits = Deficits(view, memory, rules.lease_seconds, rules.overhead)
         self._targets = _targets(memory) if memory.get("manner") == rules.manner else {}
         self._asked: list[Any] = memory.get("asked", [])
         self._due = {unit_named(name): model for name, model in memory.get("due", {}).items()}
@@ -104,13 +104,13 @@ class Rounds:
     def decision(self) -> Decision:
         """Change places where a lease ends; else hand out what is idle."""
         view, rules = self._view, self._rules
-        self._ledger.settle(self._targets, self._run_options)
+        self._deficits.settle(self._targets, self._run_options)
         changing = view.now >= self._lease_ends - INSTANT_SECONDS
         if changing or not self._targets:
             self._decide_shares()
         if changing:
             self._lease_ends = view.now + rules.lease_seconds
-        turns = self._order(self._ledger)
+        turns = self._order(self._deficits)
         outcome = self._changed(turns) if changing else self._filled(turns)
         return outcome.decision(
             self._reasons(outcome),
@@ -120,7 +120,7 @@ class Rounds:
 
     def _decide_shares(self) -> None:
         """Decide on shares anew if what they depend on is not what it was."""
-        due_at = self._ledger.reset_at + self._rules.interval_seconds
+        due_at = self._deficits.reset_at + self._rules.interval_seconds
         if self._targets and self._view.now < due_at - INSTANT_SECONDS:
             return
         asked = self._ask()
@@ -128,50 +128,50 @@ class Rounds:
             self._targets, self._asked = {}, []
         elif not self._targets or list(asked.key) != self._asked:
             self._targets, self._asked = asked.answer(), list(asked.key)
-            self._ledger.reset(self._targets)
+            self._deficits.reset(self._targets)
 
-    def _changed(self, turns: Turns) -> Outcome:
+    def _changed(self, turns: TimeSlices) -> Outcome:
         """Begin a lease: everyone stands in line."""
         view, part = self._view, self._rules.profiling
         settled = profile(view, self._run_options, turns, part) if part else set()
         absent = {job for unit in self._targets if len(unit) > 1 for job in unit if job not in view.jobs}
         turns.serve_due(without(self._targets, absent) if absent else self._targets)
         turns.serve_others(settled)
-        lease = self._laid_out(turns)
-        lease.spare_others()
-        lease.fill(turns.line, turns)
+        settler = self._laid_out(turns)
+        settler.spare_others()
+        settler.fill(turns.line, turns)
         self._due = {unit: model for unit, model in turns.chosen.items() if not self._runs(unit, model)}
-        return lease.outcome(turns.line)
+        return settler.outcome(turns.line)
 
-    def _laid_out(self, turns: Turns) -> Lease:
+    def _laid_out(self, turns: TimeSlices) -> LeaseSettler:
         """Find places for those that have turns."""
-        lease = Lease(self._view, self._run_options, changing=True)
-        lease.serve(turns.chosen)
-        unplaced = lease.gangs_without_place(turns.chosen) if self._rules.gathers else []
+        settler = LeaseSettler(self._view, self._run_options, changing=True)
+        settler.serve(turns.chosen)
+        unplaced = settler.gangs_without_place(turns.chosen) if self._rules.gathers else []
         if unplaced:
-            gathered = Lease(self._view, self._run_options, changing=True)
+            gathered = LeaseSettler(self._view, self._run_options, changing=True)
             gathered.serve(turns.chosen, unplaced)
-            if gathered.gpus_served(turns.chosen) > lease.gpus_served(turns.chosen):
+            if gathered.gpus_served(turns.chosen) > settler.gpus_served(turns.chosen):
                 return gathered
-        return lease
+        return settler
 
-    def _by_debts(self, ledger: Ledger) -> Turns:
+    def _by_deficits(self, deficits: Deficits) -> TimeSlices:
         rules = self._rules
-        return Turns(self._view, self._run_options, ledger, strict=rules.strict, random=rules.random)
+        return TimeSlices(self._view, self._run_options, deficits, strict=rules.strict, random=rules.random)
 
-    def _filled(self, turns: Turns) -> Outcome:
+    def _filled(self, turns: TimeSlices) -> Outcome:
         """Within a lease: start who is due, then whoever waits, on what is idle."""
         view, line = self._view, turns.line
-        lease = Lease(view, self._run_options, changing=False)
-        if len(view.running) == len(view.jobs) or not lease.has_room:
-            return lease.outcome(line)
+        settler = LeaseSettler(view, self._run_options, changing=False)
+        if len(view.running) == len(view.jobs) or not settler.has_room:
+            return settler.outcome(line)
         for unit, model in self._due.items():
             if all(job in view.jobs and self._run_options.of(view.jobs[job]) for job in unit):
-                lease.start(unit, model)
+                settler.start(unit, model)
             elif view.now < self._patience_ends - INSTANT_SECONDS:
                 self._expects.update(unit)
-        lease.fill([job for job in line if job.id not in view.running], turns, self._expects)
-        return lease.outcome(line)
+        settler.fill([job for job in line if job.id not in view.running], turns, self._expects)
+        return settler.outcome(line)
 
     @property
     def _patience_ends(self) -> float:
@@ -221,7 +221,7 @@ class Rounds:
             "targets": {name: shares for name, shares in named.items() if "+" not in name},
             "shared": {name: shares for name, shares in named.items() if "+" in name},
             "due": {name_of(unit): model for unit, model in self._due.items()},
-            **self._ledger.remember(),
+            **self._deficits.remember(),
         }
         return {name: value for name, value in memory.items() if value != {} or name == "targets"}
 
@@ -253,7 +253,7 @@ def _next_lease(shares: Sequence[tuple[str, float]]) -> Reason:
 # Profiling: let one job of a job class run for a lease on a model on which nobody measured it yet.
 
 
-def profile(view: View, run_options: RunOptions, turns: Turns, part: float) -> set[JobId]:
+def profile(view: View, run_options: RunOptions, turns: TimeSlices, part: float) -> set[JobId]:
     """Give turns to jobs whose speed on a model is an estimate, on at most that part of the view's GPUs.
 
     The earliest job of a job class and size goes, and only if no other one runs on that model already: what

@@ -1,6 +1,6 @@
 """Whose turn it is: which unit runs on which GPU model until the lease ends, by counting GPUs.
 
-First come those that are owed time on a model, the largest debt first, in one list over all models as in
+First come those that are owed time on a model, the largest deficit first, in one list over all models as in
 Gavel's algorithm 1 (section 5); whoever runs is ahead by what leaving would cost it. What is left over goes
 to those without a turn, each to the fastest model for it; and who has a turn on a model moves up to a faster
 one that would stay idle. Gavel's code walks model by model instead, so that at low load a job takes an idle
@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.time_shares.ledger import Ledger
+from scheduler.core.building_blocks.time_shares.deficits import Deficits
 from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.building_blocks.time_shares.units import SHARE_DIGITS, TimeShares, Unit
 from scheduler.core.model.snapshot import Job, JobId
@@ -23,13 +23,13 @@ from scheduler.core.model.snapshot import Job, JobId
 WORTH_MOVING = 1.1
 
 
-class Turns:
+class TimeSlices:
     """Who runs where in the lease to come. `strict`: whoever has the higher priority goes first."""
 
     def __init__(
-        self, view: View, run_options: RunOptions, ledger: Ledger, *, strict: bool, random: bool = False
+        self, view: View, run_options: RunOptions, deficits: Deficits, *, strict: bool, random: bool = False
     ) -> None:
-        self._view, self._run_options, self._ledger, self._strict = view, run_options, ledger, strict
+        self._view, self._run_options, self._deficits, self._strict = view, run_options, deficits, strict
         self._models = list(run_options.gpus)
         if random:
             view.rng.shuffle(self._models)
@@ -80,20 +80,20 @@ class Turns:
         return sorted([model for model in self._models if speed[model] > 0], key=lambda model: -speed[model])
 
     def _due(self, time_shares: TimeShares) -> Iterable[tuple[tuple[Any, ...], Unit, str]]:
-        jobs, owed = self._view.jobs, self._ledger.owed
+        jobs, owed = self._view.jobs, self._deficits.owed
         for unit, shares in time_shares.items():
             if all(job in jobs and self._run_options.of(jobs[job]) for job in unit):
                 first = min([(jobs[job].submitted_at, job) for job in unit])
                 priority = max([jobs[job].priority for job in unit]) if self._strict else 0
                 for model, share in shares.items():
                     speed = max([self._run_options.speed(jobs[job], model) for job in unit])
-                    lead = owed(unit, model) + self._ledger.worth_staying(unit, model)
+                    lead = owed(unit, model) + self._deficits.worth_staying(unit, model)
                     yield (-priority, -lead, -round(share, SHARE_DIGITS), first, -speed), unit, model
 
     def _rank(self, job: Job) -> tuple[Any, ...]:
         unit = (job.id,)
-        ledger, models = self._ledger, self._models
-        owed = sum([ledger.owed(unit, model) + ledger.worth_staying(unit, model) for model in models])
+        deficits, models = self._deficits, self._models
+        owed = sum([deficits.owed(unit, model) + deficits.worth_staying(unit, model) for model in models])
         return -job.priority if self._strict else 0, -owed, job.submitted_at, job.id
 
     def _move_up(self, settled: Collection[JobId]) -> bool:

@@ -40,18 +40,18 @@ from typing import Any, ClassVar
 
 from scheduler.core.building_blocks.entitlement import Claim, Holdings, claim_of, entitled, entitled_within
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.time_shares.ledger import Ledger
+from scheduler.core.building_blocks.time_shares.deficits import Deficits
 from scheduler.core.building_blocks.time_shares.rounds import Rounds, Rules, SolverRequest
 from scheduler.core.building_blocks.time_shares.run_options import RunOption, RunOptions
 from scheduler.core.building_blocks.time_shares.solver_input import believed_weights, weight_of
-from scheduler.core.building_blocks.time_shares.time_slices import Turns
+from scheduler.core.building_blocks.time_shares.time_slices import TimeSlices
 from scheduler.core.building_blocks.time_shares.units import NEGLIGIBLE_SHARE, TimeShares
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Decision, LedgerLine
 from scheduler.core.model.snapshot import Job, Memory
 from scheduler.core.policies.gandiva_fair.stride import (
     Stride,
-    StrideTurns,
+    StrideTimeSlices,
     User,
     read_amounts,
     user_of,
@@ -112,8 +112,8 @@ class GandivaFair:
             gathers=True,
         )
 
-        def order(ledger: Ledger) -> Turns:
-            return StrideTurns(view, run_options, ledger, stride, books.parts, self.quantum_seconds)
+        def order(deficits: Deficits) -> TimeSlices:
+            return StrideTimeSlices(view, run_options, deficits, stride, books.parts, self.quantum_seconds)
 
         decision = Rounds(view, memory, run_options, rules, books.ask, order).decision()
         return replace(

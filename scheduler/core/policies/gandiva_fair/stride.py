@@ -15,7 +15,7 @@ leads, one on a model at a time, unless that drives someone else further than th
 
 What that comes to, as tests show on random clusters where gangs leave no hole: from any arrival on, a user is
 within a quantum of the largest gang of its part, so within any window it is within two. Debts of single jobs
-(`time_shares.ledger`) do not keep that: a user with many jobs may be behind with all of them at once.
+(`time_shares.deficits`) do not keep that: a user with many jobs may be behind with all of them at once.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from functools import cached_property
 from typing import Any
 
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.time_shares.ledger import Ledger
+from scheduler.core.building_blocks.time_shares.deficits import Deficits
 from scheduler.core.building_blocks.time_shares.run_options import RunOptions
-from scheduler.core.building_blocks.time_shares.time_slices import Turns
+from scheduler.core.building_blocks.time_shares.time_slices import TimeSlices
 from scheduler.core.building_blocks.time_shares.units import TimeShares, Unit
 from scheduler.core.model.plan import Decision
 from scheduler.core.model.snapshot import Job, JobId, Memory
@@ -139,19 +139,19 @@ class Stride:
         return held
 
 
-class StrideTurns(Turns):
+class StrideTimeSlices(TimeSlices):
     """Turns by what users are owed, within a user by what its jobs are; `parts` are the users' now."""
 
     def __init__(
         self,
         view: View,
         run_options: RunOptions,
-        ledger: Ledger,
+        deficits: Deficits,
         stride: Stride,
         parts: Parts,
         quantum_seconds: float,
     ) -> None:
-        super().__init__(view, run_options, ledger, strict=False)
+        super().__init__(view, run_options, deficits, strict=False)
         self._stride, self._parts, self._quantum_seconds = stride, parts, quantum_seconds
 
     def serve_due(self, time_shares: TimeShares) -> None:
@@ -189,7 +189,7 @@ class StrideTurns(Turns):
             user = user_of(self._view.jobs[unit[0]])
             found.setdefault((user, model), []).append(((priority, owed + later, *others), unit))
         return {
-            key: [(self._ledger.owed(unit, key[1]), unit) for _, unit in sorted(line)]
+            key: [(self._deficits.owed(unit, key[1]), unit) for _, unit in sorted(line)]
             for key, line in sorted(found.items())
         }
 

@@ -67,13 +67,13 @@ def trade(
     trades: list[Trade[Claimant]] = []
     pairs = sorted(combinations(range(len(models)), 2), key=lambda pair: (pair[0] - pair[1], pair))
     for fast, slow in pairs:
-        market = _Market(held, claims, rates, models[fast], models[slow], clearing=clearing)
-        while (done := market.next_trade()) is not None:
+        pair_trades = _PairTrades(held, claims, rates, models[fast], models[slow], clearing=clearing)
+        while (done := pair_trades.next_trade()) is not None:
             trades.append(done)
     return held, trades
 
 
-class _Market(Generic[Claimant]):
+class _PairTrades(Generic[Claimant]):
     """Trades of one fast model for one slow one."""
 
     def __init__(

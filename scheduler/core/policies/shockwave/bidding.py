@@ -1,4 +1,4 @@
-"""What a market is asked: who needs how much, and what there is of it."""
+"""What a planning window is made of: who needs how much, and what there is of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Bidder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Market:
+class PlanningWindow:
     """Rounds of GPUs, and by priority, the highest first, the gangs that would run in them."""
 
     #: By model.

@@ -1,4 +1,4 @@
-"""The plan of a market: who runs in which of the coming rounds, on which GPU model."""
+"""The plan of a window: who runs in which of the coming rounds, on which GPU model."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.core.policies.shockwave.bidding import Bidder, Market
+from scheduler.core.policies.shockwave.bidding import Bidder, PlanningWindow
 from scheduler.core.policies.shockwave.program import Counts, Floats, Program
 
 #: By round: the place of the GPU model of each bidder that runs in it, by the bidder's number.
 Timetable = list[dict[int, int]]
 
 
-def plan(market: Market) -> Timetable:
+def plan(window: PlanningWindow) -> Timetable:
     """Return the best timetable that was found; whoever has a higher priority chooses first."""
-    room = np.tile(np.array(market.gpus, dtype=np.int64), (market.rounds, 1))
-    table: Timetable = [{} for _ in range(market.rounds)]
-    for bidders in market.levels:
-        counts, weights = Program(market, bidders, room).solve()
+    room = np.tile(np.array(window.gpus, dtype=np.int64), (window.rounds, 1))
+    table: Timetable = [{} for _ in range(window.rounds)]
+    for bidders in window.levels:
+        counts, weights = Program(window, bidders, room).solve()
         for runs, more in zip(table, assign(bidders, counts, weights, room), strict=True):
             runs.update(more)
     return table

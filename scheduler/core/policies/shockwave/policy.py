@@ -7,7 +7,7 @@ The mean logarithm of what jobs will have done of their epochs is made as large 
 equilibrium of equal budgets, less a weight times the longest run that is left; and nobody is to end later
 than with the same share for all. Where that cannot be, the utility of who would be late counts more, by a
 power of the lateness, and has the early rounds. GPUs that a round leaves idle go to those that run longest.
-The parts are in `scheduler.core.market`: `regimes` (the forecast), `fairness`, `program`, `timetable`. The
+The parts are beside it: `regimes` (the forecast), `fairness`, `program`, `planning`. The
 defaults are the authors' for 32 GPUs. Deviations and choices:
 
 - A plan is made when somebody has to wait. It is made anew at the end of one of its rounds, if since then
@@ -48,7 +48,7 @@ from scheduler.core.building_blocks.service import INSTANT_SECONDS, executed_sec
 from scheduler.core.fitting.demand import sizes_of
 from scheduler.core.model.plan import Decision, Grant, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
-from scheduler.core.policies.shockwave.bidding import Bidder, Market
+from scheduler.core.policies.shockwave.bidding import Bidder, PlanningWindow
 from scheduler.core.policies.shockwave.fairness import FairEnd, first_estimate
 from scheduler.core.policies.shockwave.planning import plan
 from scheduler.core.policies.shockwave.regimes import outlook
@@ -114,7 +114,7 @@ class Shockwave:
         models = tuple([model for model, gpus in facts.gpus.items() if gpus])
         share = min(1.0, max(1, sum(facts.gpus.values())) / len(view.jobs))
         known.estimate_ends(needs, share)
-        market = Market(
+        window = PlanningWindow(
             gpus=tuple([facts.gpus[model] for model in models]),
             rounds=self.horizon_rounds,
             round_seconds=self.round_seconds,
@@ -125,7 +125,7 @@ class Shockwave:
             solve_seconds=self.solve_seconds,
             levels=_levels(view, needs, known, models, share, self.fairness_bound),
         )
-        table = view.compute(plan, market) if market.levels else ({},) * market.rounds
+        table = view.compute(plan, window) if window.levels else ({},) * window.rounds
         rounds = [{JobId(job): models[model] for job, model in runs.items()} for runs in table]
         return RoundSchedule(at=view.now, round_seconds=self.round_seconds, rounds=tuple(rounds), facts=facts)
 

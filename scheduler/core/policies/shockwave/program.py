@@ -22,7 +22,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from scheduler.core.model.errors import PolicyError
-from scheduler.core.policies.shockwave.bidding import Bidder, Market
+from scheduler.core.policies.shockwave.bidding import Bidder, PlanningWindow
 
 Floats = NDArray[np.float64]
 #: By bidder and model, or by round and model.
@@ -49,8 +49,8 @@ _INFEASIBLE = 2
 class Program:
     """The program for the bidders of one priority. `room` is the GPUs left, by round and model."""
 
-    def __init__(self, market: Market, bidders: Sequence[Bidder], room: Counts) -> None:
-        self._market, self._bidders, self._room = market, bidders, room
+    def __init__(self, window: PlanningWindow, bidders: Sequence[Bidder], room: Counts) -> None:
+        self._window, self._bidders, self._room = window, bidders, room
         #: (bidder, model) where there is a variable, and the places of these variables by bidder.
         self._pairs: list[tuple[int, int]] = []
         self._of_bidder: list[list[int]] = [[] for _ in bidders]
@@ -70,7 +70,7 @@ class Program:
         floors = self._floors()
         if floors is not None and (found := self._maximise(even, floors)) is not None:
             return found, even
-        weights = _weights(self._bidders, self._market)
+        weights = _weights(self._bidders, self._window)
         found = self._maximise(weights, np.zeros(len(self._bidders)))
         if found is None:
             raise PolicyError("no solution of the market's program was found")
@@ -87,11 +87,11 @@ class Program:
 
     def _most_work(self, place: int) -> float:
         """Return an upper bound of what the bidder does of its work in all rounds, in rounds."""
-        return self._market.rounds * max([speed for _, speed in self._work(place)], default=0.0)
+        return self._window.rounds * max([speed for _, speed in self._work(place)], default=0.0)
 
     def _left(self, place: int) -> float:
         """Return the work that the bidder has left, in rounds."""
-        return max(self._bidders[place].left_seconds / self._market.round_seconds, LEAST_WORK)
+        return max(self._bidders[place].left_seconds / self._window.round_seconds, LEAST_WORK)
 
     def _floors(self) -> Floats | None:
         """Return the work in rounds that each bidder must do to end in time; None when someone cannot.
@@ -99,18 +99,18 @@ class Program:
         After the last round it is taken to have its uniform share, and to end no sooner than that round, as
         in the paper: whoever is due before cannot end in time by this count.
         """
-        market = self._market
+        window = self._window
         floors = np.zeros(len(self._bidders))
         for place, bidder in enumerate(self._bidders):
-            later = bidder.due_seconds / market.round_seconds - market.rounds
-            floors[place] = max(0.0, self._left(place) - later * market.uniform_share)
+            later = bidder.due_seconds / window.round_seconds - window.rounds
+            floors[place] = max(0.0, self._left(place) - later * window.uniform_share)
             if later < 0 or floors[place] > self._most_work(place):
                 return None
         return floors
 
     def _maximise(self, weights: Floats, floors: Floats) -> Counts | None:
         """Return the best rounds by bidder and model; None when there are none."""
-        counts = np.zeros((len(self._bidders), len(self._market.gpus)), dtype=np.int64)
+        counts = np.zeros((len(self._bidders), len(self._window.gpus)), dtype=np.int64)
         if not self._pairs:
             return counts
         rows = _Rows()
@@ -120,7 +120,7 @@ class Program:
             if self._of_bidder[place]:
                 self._add_utility(rows, place, weights[place], floors[place])
         self._add_longest_run(rows)
-        found = rows.solve(integers=len(self._pairs), seconds=self._market.solve_seconds)
+        found = rows.solve(integers=len(self._pairs), seconds=self._window.solve_seconds)
         if found is None:
             return None
         for (place, model), value in zip(self._pairs, found, strict=False):
@@ -135,14 +135,14 @@ class Program:
             rows.variable(most=min(self._rounds_for(bidder, model), needed))
         for pairs in self._of_bidder:
             if len(pairs) > 1:
-                rows.add([(pair, 1.0) for pair in pairs], most=self._market.rounds)
+                rows.add([(pair, 1.0) for pair in pairs], most=self._window.rounds)
 
     def _add_capacity(self, rows: _Rows) -> None:
         """No model gives more than it has: in GPUs, and in each size of gang, smaller ones not counted.
 
         With 8 GPUs, gangs of 3 and of 4 take two places at once, and those of 6 one of two.
         """
-        for model in range(len(self._market.gpus)):
+        for model in range(len(self._window.gpus)):
             gangs = [
                 (pair, self._bidders[place].gpus)
                 for pair, (place, on) in enumerate(self._pairs)
@@ -171,10 +171,10 @@ class Program:
 
     def _add_longest_run(self, rows: _Rows) -> None:
         """How much longer the longest run that remains is than it must be."""
-        market = self._market
+        window = self._window
         running = [place for place in range(len(self._bidders)) if self._of_bidder[place]]
         must_be = max([max(0.0, self._left(place) - self._most_work(place)) for place in running])
-        a_round = market.makespan_weight * market.round_seconds * len(self._bidders) * market.rounds
+        a_round = window.makespan_weight * window.round_seconds * len(self._bidders) * window.rounds
         more = rows.variable(cost=a_round)
         for place in running:
             if self._left(place) > must_be:
@@ -227,14 +227,14 @@ class _Rows:
         return None
 
 
-def _weights(bidders: Sequence[Bidder], market: Market) -> Floats:
+def _weights(bidders: Sequence[Bidder], window: PlanningWindow) -> Floats:
     """Return how much the utility of each bidder counts: the later the more.
 
     It counts most of all when its bidder is late and would end within a round.
     """
     most = math.log(MOST_WEIGHT)
     powers = [
-        market.fairness_power * math.log(bidder.lateness) if _is_late(bidder, market) else 0.0
+        window.fairness_power * math.log(bidder.lateness) if _is_late(bidder, window) else 0.0
         for bidder in bidders
     ]
     # Where someone is too late for the solver's tolerance, those who are less late count for less instead.
@@ -242,15 +242,15 @@ def _weights(bidders: Sequence[Bidder], market: Market) -> Floats:
     return np.array(
         [
             MOST_WEIGHT
-            if _is_late(bidder, market) and bidder.left_seconds < market.round_seconds
+            if _is_late(bidder, window) and bidder.left_seconds < window.round_seconds
             else math.exp(max(0.0, power - above))
             for bidder, power in zip(bidders, powers, strict=True)
         ]
     )
 
 
-def _is_late(bidder: Bidder, market: Market) -> bool:
-    return bidder.lateness > market.fairness_bound
+def _is_late(bidder: Bidder, window: PlanningWindow) -> bool:
+    return bidder.lateness > window.fairness_bound
 
 
 def _pieces(done: float) -> list[tuple[float, float]]:

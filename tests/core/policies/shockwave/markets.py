@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.core.policies.shockwave.bidding import Bidder, Market
+from scheduler.core.policies.shockwave.bidding import Bidder, PlanningWindow
 
 
 def make_bidder(number: int, left_seconds: float = 1_000.0, **fields: Any) -> Bidder:
@@ -19,7 +19,7 @@ def make_bidder(number: int, left_seconds: float = 1_000.0, **fields: Any) -> Bi
     return Bidder(number=number, left_seconds=left_seconds, **{**values, **fields})
 
 
-def make_market(*levels: list[Bidder], **fields: Any) -> Market:
+def make_market(*levels: list[Bidder], **fields: Any) -> PlanningWindow:
     """Four rounds of 100 s on two GPUs of one model."""
     values: dict[str, Any] = {
         "gpus": (2,),
@@ -31,4 +31,4 @@ def make_market(*levels: list[Bidder], **fields: Any) -> Market:
         "fairness_power": 5.0,
         "solve_seconds": 10.0,
     }
-    return Market(levels=tuple(map(tuple, levels)), **{**values, **fields})
+    return PlanningWindow(levels=tuple(map(tuple, levels)), **{**values, **fields})

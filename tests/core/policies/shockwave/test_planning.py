@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.policies.shockwave.bidding import Bidder, Market
+from scheduler.core.policies.shockwave.bidding import Bidder, PlanningWindow
 from scheduler.core.policies.shockwave.planning import Timetable, plan
 from scheduler.core.policies.shockwave.program import CORNERS, GAP, MOST_WEIGHT, ORIGIN, Program
 from tests.core.policies.shockwave.markets import make_bidder, make_market
@@ -22,7 +22,7 @@ def rounds_of(table: Timetable, number: int) -> list[int]:
     return [place for place, runs in enumerate(table) if number in runs]
 
 
-def gain(market: Market, rounds: tuple[int, ...], weights: np.ndarray) -> float:
+def gain(market: PlanningWindow, rounds: tuple[int, ...], weights: np.ndarray) -> float:
     """Return the paper's objective of so many rounds for each, above that of none; times jobs and rounds."""
     heights = [math.log(corner or ORIGIN) for corner in CORNERS]
     (bidders,) = market.levels

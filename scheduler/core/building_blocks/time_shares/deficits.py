@@ -1,8 +1,8 @@
 """What units are owed on each GPU model, and what jobs received there.
 
 While a unit waits, the time it should have had there adds up; while it runs there, that time is paid off.
-Idle GPUs are no debt: time had beyond a target counts for one lease at most, besides that for which a unit is
-left in its place because of what a preemption costs it; and a job that was given a model
+Idle GPUs are no deficit: time had beyond a target counts for one lease at most, besides that for which a
+unit is left in its place because of what a preemption costs it; and a job that was given a model
 on which it has no target is owed nothing for that time on models that are no faster for it.
 
 Gavel compares target and received share since the last allocation and forgets what it owed, but for ties,
@@ -30,7 +30,7 @@ MOST_LEASES = 10
 _Stretch = tuple[Unit, str, float]
 
 
-class Ledger:
+class Deficits:
     """Seconds owed by unit and model, and seconds received by job and model.
 
     Memory: `at`, `owed`, `received` since `reset_at`.

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from scheduler.core.building_blocks.ordering import MANY, Outcome, settled_outcome
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.time_shares.run_options import RunOptions
-from scheduler.core.building_blocks.time_shares.time_slices import Turns, gpus_of
+from scheduler.core.building_blocks.time_shares.time_slices import TimeSlices, gpus_of
 from scheduler.core.building_blocks.time_shares.units import Unit
 from scheduler.core.fitting.capacity import Pending
 from scheduler.core.fitting.demand import demand_of_grant, shape_in
@@ -24,7 +24,7 @@ from scheduler.core.model.snapshot import Job, JobId
 MOST_GATHERED = 16
 
 
-class Lease:
+class LeaseSettler:
     """Settles units on a copy of the view's capacity; `changing` says that those that run are up for it."""
 
     def __init__(self, view: View, run_options: RunOptions, *, changing: bool) -> None:
@@ -109,7 +109,7 @@ class Lease:
             if holding.gpus <= self._capacity.room(holding.model):
                 self._keep(jobs, holding)
 
-    def fill(self, jobs: Iterable[Job], turns: Turns, waiting_for: Collection[JobId] = ()) -> None:
+    def fill(self, jobs: Iterable[Job], turns: TimeSlices, waiting_for: Collection[JobId] = ()) -> None:
         """Start jobs on what is still idle, each on the fastest model that has room; some are waited for."""
         for job in jobs:
             if not self.has_room:
