@@ -1403,7 +1403,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What is known of speeds, kind by kind. */
+        /** @description What is known of speeds, by job class. */
         get: operations["speeds_list"];
         put?: never;
         post?: never;
@@ -1438,7 +1438,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What is corrected, measured or declared of a tenant's kinds, as a file. */
+        /** @description What is corrected, measured or declared of a tenant's job classes, as a file. */
         get: operations["speeds_export_get"];
         put?: never;
         post?: never;
