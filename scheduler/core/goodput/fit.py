@@ -44,6 +44,8 @@ Flags = NDArray[np.bool_]
 _OVERLAP_WEIGHT, _REPLICAS_WEIGHT = 1e-3, 1e-2
 #: By how much more replicas on several nodes synchronise than on one, as long as nobody has tried.
 _OVER_NODES = 1.1
+#: How many times more than what it is a part of nothing takes; β is no larger than so many α.
+_FAR = 100.0
 #: How the roots are rounded off, one after the other.
 _ROUNDINGS = (1e-1, 1e-3, 1e-5)
 
@@ -94,8 +96,8 @@ def fit(measurements: Sequence[Measurement]) -> Parameters:
     """
     seen = _checked(measurements)
     units = np.array([seen.gradient.mean(), seen.gradient.mean() / seen.local_batch.mean()])
-    point, least, free = _start(seen, units)
-    most = np.where(np.arange(7) == 6, FULL_OVERLAP, np.inf)
+    point, free = _start(seen, units)
+    least, most = _range(seen, units)
     bounds = list(zip(least[free], most[free], strict=True))
     for rounding in _ROUNDINGS:
         found = minimize(
@@ -152,13 +154,23 @@ def _problem(measured: Measurement) -> str | None:
     return None
 
 
-def _start(seen: _Columns, units: Floats) -> tuple[Floats, Floats, Flags]:
-    """Return where the search starts, the least that each may be, and which of the seven are searched for.
+def _range(seen: _Columns, units: Floats) -> tuple[Floats, Floats]:
+    """Return the least and the most that each of a point may be: nothing takes much longer than what it is
+    a part of, so that no nonsense that was measured leads the search out of what numbers can hold."""
+    lowest, highest = math.log(LEAST_SECONDS), math.log(_FAR * seen.iteration.max())
+    longest = np.array([seen.gradient.max(), (seen.gradient / seen.local_batch).max()])
+    computing = _FAR * np.maximum(longest, LEAST_SECONDS)
+    least = np.array([*LEAST_SECONDS / units, lowest, 0.0, lowest, 0.0, NO_OVERLAP])
+    most = np.array([*computing / units, highest, _FAR, highest, _FAR, FULL_OVERLAP])
+    return least, most
+
+
+def _start(seen: _Columns, units: Floats) -> tuple[Floats, Flags]:
+    """Return where the search starts, and which of the seven are searched for.
 
     A point holds α_c and β_c in units, then ln α and β/α over nodes and on one node, then γ.
     """
     lowest = math.log(LEAST_SECONDS)
-    least = np.array([*LEAST_SECONDS / units, lowest, 0.0, lowest, 0.0, NO_OVERLAP])
     point = np.array([0.5, 0.5, lowest, 0.0, lowest, 0.0, NO_OVERLAP])
     free = np.ones(7, dtype=np.bool_)
     free[0] = np.unique(seen.local_batch).size > 1
@@ -169,7 +181,7 @@ def _start(seen: _Columns, units: Floats) -> tuple[Floats, Floats, Flags]:
         if free[place + 1]:
             point[place + 1] = 0.1
     free[6] = free[2] or free[4]
-    return point, least, free
+    return point, free
 
 
 def _parameters(point: Floats, units: Floats) -> Floats:

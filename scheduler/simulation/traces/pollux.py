@@ -167,8 +167,9 @@ def read_measurements(folder: Path) -> list[Measurement]:
     """Return every measured iteration of an application; placements on as many nodes are one, their mean."""
     steps: dict[tuple[int, int, float], list[Step]] = {}
     for row, line in _rows(folder / "placements.csv"):
-        step, digits = _step(folder / "placements.csv", line, row), row["placement"] or ""
-        steps.setdefault((len(digits), sum(map(int, digits)), step.batch_per_gpu), []).append(step)
+        nodes, replicas = _spread(row["placement"] or "")
+        step = _step(folder / "placements.csv", line, row)
+        steps.setdefault((nodes, replicas, step.batch_per_gpu), []).append(step)
     for row, line in _rows(folder / "scalability.csv"):
         step = _step(folder / "scalability.csv", line, row)
         nodes, replicas = int(row["num_nodes"] or 0), int(row["num_replicas"] or 0)
@@ -191,8 +192,7 @@ def read_profile(folder: Path) -> Profile:
     steps: dict[tuple[int, int], list[Step]] = {}
     for row, line in _rows(folder / "placements.csv"):
         digits = row["placement"] or ""
-        replicas = sum(map(int, digits)) if digits.isdecimal() else 0
-        nodes = len(digits)
+        nodes, replicas = _spread(digits)
         if nodes != math.ceil(replicas / GPUS_PER_NODE) or not _is_packed(digits):
             continue
         steps.setdefault((nodes, replicas), []).append(_step(folder / "placements.csv", line, row))
@@ -217,6 +217,11 @@ def read_profile(folder: Path) -> Profile:
     }
     measured = max(by_batch[key][-1].batch_per_gpu for key in placed)
     return Profile(folder.name, by_batch, epochs, _LARGEST_BATCH_PER_GPU.get(folder.name, int(measured)))
+
+
+def _spread(digits: str) -> tuple[int, int]:
+    """Return on how many nodes how many replicas are: a digit is the replicas of a node."""
+    return len(digits), sum(map(int, digits)) if digits.isdecimal() else 0
 
 
 def _is_packed(digits: str) -> bool:

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.goodput.batch import GoodputModel, Limits, Noise, best_batches, efficiency
-from scheduler.core.goodput.fit import fit, log_error
+from scheduler.core.goodput.fit import Measurement, fit, log_error
 from scheduler.core.goodput.speedups import Speedups
-from scheduler.core.goodput.throughput import Parameters, throughput
+from scheduler.core.goodput.throughput import LEAST_SECONDS, Parameters, throughput
 from tests.core.goodput import profiles
 from tests.core.goodput.test_examples import ran
 
@@ -143,6 +143,29 @@ def test_a_fit_explains_what_the_model_made(
     fitted = fit(rows)
     assert fitted[:2] == pytest.approx(planted[:2], rel=1e-2)
     assert log_error(fitted, rows) < 0.02
+
+
+@st.composite
+def measured(draw: st.DrawFn) -> Measurement:
+    nodes, replicas = draw(allocations())
+    times = st.floats(LEAST_SECONDS, 1e4)
+    return Measurement(
+        nodes, replicas, draw(st.integers(1, 1000)), draw(st.integers(0, 9)), draw(times), draw(times)
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(measured(), min_size=1, max_size=6))
+def test_a_fit_of_whatever_was_measured_can_be_used(rows: list[Measurement]) -> None:
+    """Be it nonsense, as times are when a machine stalls: a gang of that job must not stop a round."""
+    fitted = fit(rows)
+    assert np.isfinite(fitted).all()
+    assert min(fitted[:6]) >= LEAST_SECONDS
+    assert 1.0 <= fitted.overlap <= 10.0
+    limits = Limits(initial_batch=8, max_batch=512, max_local_batch=32)
+    goodput = GoodputModel(fitted, Noise(1.0, 10.0), limits).best([1, 1, 4], [1, 4, 16]).goodput
+    assert np.isfinite(goodput).all()
+    assert (goodput > 0).all()
 
 
 @profiles.are_here
