@@ -62,6 +62,20 @@ def test_the_first_key_leads_past_the_navigation(open_page):
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
 
 
+def test_figures_end_where_their_header_ends(open_page):
+    """Also under a header that sorts, whose arrow takes room."""
+    page = open_page("operator", "/tenants")
+    expect(page.get_by_role("columnheader", name="Members").get_by_role("button")).to_be_visible()
+    ends = """(cell) => {
+        const text = document.createRange();
+        text.selectNode(document.createTreeWalker(cell, NodeFilter.SHOW_TEXT).nextNode());
+        return text.getBoundingClientRect().right;
+    }"""
+    header = page.get_by_role("columnheader", name="Members").evaluate(ends)
+    figure = page.get_by_role("row", name="vision").get_by_role("cell").last.evaluate(ends)
+    assert abs(header - figure) < 1
+
+
 DIST = ROOT / "frontend" / "dist"
 #: What the address of any one page makes a browser fetch, editors included; fonts and pictures are no code.
 PAGE_BUDGET_BYTES = 350_000

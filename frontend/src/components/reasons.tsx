@@ -1,6 +1,7 @@
 import { Lightbulb } from "lucide-react";
 
 import type { Reason } from "@/api/schema";
+import { PartBar } from "@/components/use-bar";
 import styles from "@/components/reasons.module.css";
 
 /** Why a job waits, the most decisive reason first, each with what would help. */
@@ -26,12 +27,9 @@ export function ReasonList({ reasons }: { reasons: readonly Reason[] }) {
 }
 
 function Shortfall({ needed, available }: { needed: number; available: number }) {
-  const share = needed > 0 ? Math.min(1, Math.max(0, available / needed)) : 0;
   return (
     <p className={styles.shortfall}>
-      <span className={styles.bar} aria-hidden>
-        <span style={{ width: `${share * 100}%` }} />
-      </span>
+      <PartBar part={needed > 0 ? available / needed : 0} />
       {available} of {needed} GPUs available
     </p>
   );

@@ -1,10 +1,9 @@
 import { Search } from "lucide-react";
-import { useEffect, useState } from "react";
+import { useState } from "react";
 
+import { useTypingPause } from "@/components/typing";
 import { TextInput } from "@/ui/field";
 import styles from "@/components/typed-search.module.css";
-
-const TYPING_PAUSE_MS = 300;
 
 interface TypedSearchProps {
   label: string;
@@ -20,11 +19,9 @@ export function TypedSearch({ label, value, onChange }: TypedSearchProps) {
     setKnown(value);
     setTyped(value);
   }
-  useEffect(() => {
-    if (typed === value) return;
-    const timer = setTimeout(() => onChange(typed), TYPING_PAUSE_MS);
-    return () => clearTimeout(timer);
-  }, [typed, value, onChange]);
+  useTypingPause(typed, (text) => {
+    if (text !== value) onChange(text);
+  });
   return (
     <div className={styles.search}>
       <Search size={15} aria-hidden />

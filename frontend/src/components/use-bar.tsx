@@ -10,11 +10,11 @@ export function UseBar({ used, total }: { used: number; total: number }) {
   );
 }
 
-/** A part of a whole; what it means stands beside it. */
-export function PartBar({ part }: { part: number }) {
+/** A part of a whole, or of the longest; what it means stands beside it. */
+export function PartBar({ part, guess = false }: { part: number; guess?: boolean }) {
   return (
     <span className={styles.track} aria-hidden>
-      <span style={{ width: `${Math.min(1, Math.max(0, part)) * 100}%` }} />
+      <span style={{ width: `${Math.min(1, Math.max(0, part)) * 100}%` }} data-guess={guess || undefined} />
     </span>
   );
 }

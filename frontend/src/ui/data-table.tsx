@@ -213,7 +213,7 @@ function HeaderCell({ column, sorted, onSort }: HeaderCellProps) {
       aria-sort={sorted ? (sorted === "asc" ? "ascending" : "descending") : undefined}
     >
       {onSort ? (
-        <button type="button" className={styles.sort} onClick={onSort}>
+        <button type="button" className={classes(styles.sort, column.isNumeric && styles.sortNumeric)} onClick={onSort}>
           {text}
           <Arrow size={12} aria-hidden data-sorted={sorted || undefined} />
         </button>

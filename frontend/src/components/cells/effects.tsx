@@ -1,7 +1,6 @@
-import { Link } from "@tanstack/react-router";
-
 import type { CellEffect } from "@/api/schema";
 import { counted } from "@/components/format";
+import { JobLinks } from "@/components/job-links";
 import styles from "@/components/cells/effects.module.css";
 
 /** "3 running jobs of vision would lose their guarantee and run on as opportunistic." */
@@ -20,15 +19,7 @@ export function Effects({ effects }: { effects: readonly CellEffect[] }) {
     <ul className={styles.effects}>
       {effects.map((effect) => (
         <li key={effect.virtual_cluster}>
-          {lapseText(effect)}:{" "}
-          {effect.jobs.map((id, index) => (
-            <span key={id}>
-              {index > 0 && ", "}
-              <Link to="/jobs/$id" params={{ id: String(id) }}>
-                job {id}
-              </Link>
-            </span>
-          ))}
+          {lapseText(effect)}: <JobLinks ids={effect.jobs} />
           {effect.lapsing > effect.jobs.length && " and others"}
         </li>
       ))}

@@ -1,6 +1,7 @@
 import { duration, words } from "@/components/format";
 import { figure, gpusText } from "@/components/ledger/words";
 import { DataTable } from "@/ui/data-table";
+import { EntryFacts } from "@/ui/entry-list";
 import styles from "@/components/ledger/ledger.module.css";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -11,16 +12,7 @@ export function Details({ details }: { details: Fields }) {
   const facts = Object.entries(details).filter(([, value]) => !isTable(value));
   return (
     <>
-      {facts.length > 0 && (
-        <dl className={styles.figures}>
-          {facts.map(([key, value]) => (
-            <div key={key}>
-              <dt>{label(key)}</dt>
-              <dd>{text(key, value)}</dd>
-            </div>
-          ))}
-        </dl>
-      )}
+      <EntryFacts facts={facts.map(([key, value]) => [label(key), text(key, value)])} />
       {tables.map(([key, rows]) => (
         <Rows key={key} title={label(key)} rows={rows as readonly Fields[]} />
       ))}

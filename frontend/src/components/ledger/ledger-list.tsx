@@ -1,15 +1,16 @@
 import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useId, useState } from "react";
 
 import { decideAgain } from "@/api/ledger-queries";
 import type { Line as LedgerLine } from "@/api/schema";
 import { duration, moment } from "@/components/format";
 import { Details } from "@/components/ledger/details";
 import { figuresOf, kindText, partiesOf, sentenceOf } from "@/components/ledger/words";
+import { JobLinks } from "@/components/job-links";
 import { useSession } from "@/components/session";
 import { Tag } from "@/components/state-badge";
 import { Button } from "@/ui/button";
+import { Entry, EntryFacts, EntryList } from "@/ui/entry-list";
 import { ErrorNotice, Notice } from "@/ui/feedback";
 import { muted } from "@/ui/layout";
 import styles from "@/components/ledger/ledger.module.css";
@@ -17,44 +18,22 @@ import styles from "@/components/ledger/ledger.module.css";
 /** What was bid, won, traded or lent, each as a sentence with its figures; a line opens to all there is of it. */
 export function LedgerList({ lines, label }: { lines: readonly LedgerLine[]; label: string }) {
   return (
-    <ul className={styles.lines} aria-label={label}>
+    <EntryList label={label}>
       {lines.map((line) => (
-        <Line key={line.id} line={line} />
-      ))}
-    </ul>
-  );
-}
-
-function Line({ line }: { line: LedgerLine }) {
-  const [isOpen, setOpen] = useState(false);
-  const id = useId();
-  return (
-    <li>
-      <div className={styles.line}>
-        <p className={styles.when}>
-          {moment(line.at)} <br />
-          <Where line={line} />
-        </p>
-        <div className={styles.what}>
+        <Entry
+          key={line.id}
+          name={`line ${line.id}`}
+          when={moment(line.at)}
+          where={<Where line={line} />}
+          details={() => <Opened line={line} />}
+        >
           <p>
             <Tag>{kindText(line.kind)}</Tag> {sentenceOf(line)}
           </p>
-          <Figures line={line} />
-        </div>
-        <Button
-          look="quiet"
-          aria-expanded={isOpen}
-          aria-controls={id}
-          aria-label={`Details of line ${line.id}`}
-          onClick={() => setOpen(!isOpen)}
-        >
-          {isOpen ? "Less" : "More"}
-        </Button>
-      </div>
-      <div id={id} className={styles.more} hidden={!isOpen}>
-        {isOpen && <Opened line={line} />}
-      </div>
-    </li>
+          <EntryFacts facts={figuresOf(line)} />
+        </Entry>
+      ))}
+    </EntryList>
   );
 }
 
@@ -76,35 +55,13 @@ function Where({ line: { round_number: round, view, person } }: { line: LedgerLi
   );
 }
 
-function Figures({ line }: { line: LedgerLine }) {
-  const figures = figuresOf(line);
-  if (figures.length === 0) return null;
-  return (
-    <dl className={styles.figures}>
-      {figures.map(([term, value]) => (
-        <div key={term}>
-          <dt>{term}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
-    </dl>
-  );
-}
-
 function Opened({ line }: { line: LedgerLine }) {
   return (
     <>
       <p>
         {partiesOf(line)}
         {line.jobs.length > 0 && ": "}
-        {line.jobs.map((job, index) => (
-          <span key={job}>
-            {index > 0 && ", "}
-            <Link to="/jobs/$id" params={{ id: String(job) }}>
-              job {job}
-            </Link>
-          </span>
-        ))}
+        <JobLinks ids={line.jobs} />
       </p>
       <Details details={line.details} />
       {line.round_number !== null && <Again line={line} />}
@@ -132,7 +89,7 @@ function Again({ line }: { line: LedgerLine }) {
         <Notice tone="failed">
           Round {data.round_number}, decided again, gives {data.line ? "another line here:" : "no line here."}{" "}
           {data.line?.message}
-          {data.line && <Figures line={data.line} />}
+          {data.line && <EntryFacts facts={figuresOf(data.line)} />}
         </Notice>
       )}
       {!data && !replay.error && (

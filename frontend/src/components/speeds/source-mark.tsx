@@ -35,12 +35,3 @@ export function SourceMark({ source, samples = 0, confidence }: SourceMarkProps)
     </span>
   );
 }
-
-/** A length beside a figure, relative to the longest. */
-export function RelativeBar({ part, guess = false }: { part: number; guess?: boolean }) {
-  return (
-    <span className={styles.track} aria-hidden>
-      <span style={{ width: `${Math.max(0, Math.min(1, part)) * 100}%` }} data-guess={guess || undefined} />
-    </span>
-  );
-}

@@ -10,7 +10,7 @@ import { useSession } from "@/components/session";
 import { DataTable } from "@/ui/data-table";
 import { ShowMore } from "@/ui/show-more";
 import { TypedSearch } from "@/components/typed-search";
-import { EntryList } from "@/features/audit/entry-list";
+import { AuditEntries } from "@/features/audit/entry-list";
 import { Button, buttonClass } from "@/ui/button";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { TextInput } from "@/ui/field";
@@ -98,7 +98,7 @@ export function AuditPage() {
         {query.isPending ? (
           <SkeletonLines count={10} />
         ) : entries.length > 0 ? (
-          <EntryList entries={entries} />
+          <AuditEntries entries={entries} />
         ) : (
           !query.isError && (
             <EmptyState

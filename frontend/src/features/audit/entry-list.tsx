@@ -1,51 +1,30 @@
-import { useId, useState } from "react";
-
 import type { AuditEntry } from "@/api/schema";
 import { moment } from "@/components/format";
 import { Tag } from "@/components/state-badge";
 import { differences } from "@/features/audit/difference";
-import { Button } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
+import { Entry, EntryFacts, EntryList } from "@/ui/entry-list";
 import styles from "@/features/audit/audit.module.css";
 
 /** Each entry as a sentence; it opens to what changed and by what request. */
-export function EntryList({ entries }: { entries: readonly AuditEntry[] }) {
+export function AuditEntries({ entries }: { entries: readonly AuditEntry[] }) {
   return (
-    <ul className={styles.entries} aria-label="Audit log">
+    <EntryList label="Audit log">
       {entries.map((entry) => (
-        <Entry key={entry.id} entry={entry} />
-      ))}
-    </ul>
-  );
-}
-
-function Entry({ entry }: { entry: AuditEntry }) {
-  const [isOpen, setOpen] = useState(false);
-  const id = useId();
-  return (
-    <li>
-      <div className={styles.entry}>
-        <p className={styles.when}>
-          {moment(entry.at)} <span>{entry.address ? `from ${entry.address}` : ""}</span>
-        </p>
-        <p className={styles.what}>
-          <Tag>{entry.action}</Tag>{" "}
-          <span className={entry.outcome === "refused" ? styles.refused : undefined}>{entry.sentence}</span>
-        </p>
-        <Button
-          look="quiet"
-          aria-expanded={isOpen}
-          aria-controls={id}
-          aria-label={`Details of entry ${entry.id}`}
-          onClick={() => setOpen(!isOpen)}
+        <Entry
+          key={entry.id}
+          name={`entry ${entry.id}`}
+          when={moment(entry.at)}
+          where={entry.address && `from ${entry.address}`}
+          details={() => <Opened entry={entry} />}
         >
-          {isOpen ? "Less" : "More"}
-        </Button>
-      </div>
-      <div id={id} className={styles.more} hidden={!isOpen}>
-        {isOpen && <Opened entry={entry} />}
-      </div>
-    </li>
+          <p>
+            <Tag>{entry.action}</Tag>{" "}
+            <span className={entry.outcome === "refused" ? styles.refused : undefined}>{entry.sentence}</span>
+          </p>
+        </Entry>
+      ))}
+    </EntryList>
   );
 }
 
@@ -56,17 +35,10 @@ function Opened({ entry }: { entry: AuditEntry }) {
     ["by", `${entry.actor}${entry.token && ` with token ${entry.token}`}`],
     ["request", entry.request],
     ["on", [entry.object, entry.object_id].filter(Boolean).join(" ")],
-  ].filter(([, value]) => value);
+  ] as const;
   return (
     <>
-      <dl className={styles.facts}>
-        {facts.map(([term, value]) => (
-          <div key={term}>
-            <dt>{term}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-      </dl>
+      <EntryFacts facts={facts.filter(([, value]) => value)} />
       {changed.length > 0 && (
         <DataTable
           label={`Changes of entry ${entry.id}`}

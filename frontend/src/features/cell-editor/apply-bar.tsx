@@ -1,6 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { CircleCheck, CircleX, LoaderCircle, TriangleAlert } from "lucide-react";
 import { useState } from "react";
 
 import { cellsQuery } from "@/api/cell-queries";
@@ -13,7 +12,7 @@ import { Button } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";
 import { useSay } from "@/ui/toasts";
-import styles from "@/features/cell-editor/editor.module.css";
+import { Verdict, VerdictBar } from "@/ui/verdict";
 
 interface ApplyBarProps {
   specification: unknown;
@@ -56,11 +55,14 @@ export function ApplyBar({ specification, version, check, syntax, isChanged, onC
   return (
     <>
       {apply.error && <ErrorNotice error={apply.error} />}
-      <div className={styles.bar}>
-        <div role="status" className={styles.verdict}>
-          <Verdict check={check} syntax={syntax} isChanged={isChanged} />
-          {valid && lapses.length > 0 && <Effects effects={lapses} />}
-        </div>
+      <VerdictBar
+        verdict={
+          <>
+            <Outlook check={check} syntax={syntax} isChanged={isChanged} />
+            {valid && lapses.length > 0 && <Effects effects={lapses} />}
+          </>
+        }
+      >
         <Button
           look="primary"
           busy={apply.isPending}
@@ -69,7 +71,7 @@ export function ApplyBar({ specification, version, check, syntax, isChanged, onC
         >
           Apply
         </Button>
-      </div>
+      </VerdictBar>
       <Confirm
         open={asking}
         onClose={() => setAsking(false)}
@@ -85,44 +87,26 @@ export function ApplyBar({ specification, version, check, syntax, isChanged, onC
   );
 }
 
-function Verdict({ check, syntax, isChanged }: Pick<ApplyBarProps, "check" | "syntax" | "isChanged">) {
-  if (syntax !== null || check.error !== null) {
-    return (
-      <p className={styles.wrong}>
-        <TriangleAlert size={16} aria-hidden />
-        <span>{syntax ?? check.error}</span>
-      </p>
-    );
-  }
-  if (!check.answer) {
-    return (
-      <p>
-        <LoaderCircle size={16} aria-hidden /> Checking
-      </p>
-    );
-  }
-  const { problems } = check.answer;
+function Outlook({ check, syntax, isChanged }: Pick<ApplyBarProps, "check" | "syntax" | "isChanged">) {
+  const problem = syntax ?? check.error;
+  if (problem !== null) return <Verdict kind="failed">{problem}</Verdict>;
+  if (!check.answer) return <Verdict kind="pending">Checking</Verdict>;
+  const { problems, effects } = check.answer;
   const first = problems[0];
   if (first) {
     return (
-      <p className={styles.wrong}>
-        <CircleX size={16} aria-hidden />
-        <span>
-          {problems.length > 1 && `${problems.length} problems. `}
-          {first.field}: {sentenceOf(first)}
-        </span>
-      </p>
+      <Verdict kind="wrong">
+        {problems.length > 1 && `${problems.length} problems. `}
+        {first.field}: {sentenceOf(first)}
+      </Verdict>
     );
   }
-  const running = check.answer.effects.reduce((sum, effect) => sum + effect.running, 0);
-  const none = lapsesOf(check.answer.effects).length === 0;
+  const running = effects.reduce((sum, effect) => sum + effect.running, 0);
+  const none = lapsesOf(effects).length === 0;
   return (
-    <p className={none ? styles.good : styles.waits}>
-      {none ? <CircleCheck size={16} aria-hidden /> : <TriangleAlert size={16} aria-hidden />}
-      <span>
-        {isChanged ? "It fits the hardware." : "This is in force."} {none && isChanged && keepText(running)}
-      </span>
-    </p>
+    <Verdict kind={none ? "good" : "warning"}>
+      {isChanged ? "It fits the hardware." : "This is in force."} {none && isChanged && keepText(running)}
+    </Verdict>
   );
 }
 

@@ -1,12 +1,9 @@
-/** Asks the server about the specification whenever typing pauses. */
-
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useEffect, useMemo, useState } from "react";
+/** What the server says about the specification as it is written. */
 
 import type { CellsCheck, FieldProblem, SpecificationBodyRequest } from "@/api/schema";
 import { answerOf, api } from "@/api/client";
+import { useTypedCheck } from "@/components/typing";
 
-const TYPING_PAUSE_MS = 400;
 const NO_PROBLEMS: FieldProblem[] = [];
 
 export interface Check {
@@ -19,27 +16,13 @@ export interface Check {
 }
 
 export function useCellCheck(specification: unknown): Check {
-  const now = useMemo(() => JSON.stringify({ specification }), [specification]);
-  const [asked, setAsked] = useState(now);
-  useEffect(() => {
-    const timer = setTimeout(() => setAsked(now), TYPING_PAUSE_MS);
-    return () => clearTimeout(timer);
-  }, [now]);
-  const query = useQuery({
-    queryKey: ["cells", "check", asked],
-    queryFn: ({ signal }) =>
-      answerOf(api.POST("/cells/check", { body: JSON.parse(asked) as SpecificationBodyRequest, signal })),
-    placeholderData: keepPreviousData,
-    retry: false,
-    // Running jobs and the inventory change.
-    staleTime: 5_000,
-    gcTime: 30_000,
-  });
-  const isCurrent = asked === now && !query.isPlaceholderData;
+  const { answer, newest, error } = useTypedCheck(["cells", "check"], { specification }, (body, signal) =>
+    answerOf(api.POST("/cells/check", { body: body as SpecificationBodyRequest, signal })),
+  );
   return {
-    answer: isCurrent ? (query.data ?? null) : null,
-    problems: query.data?.problems ?? NO_PROBLEMS,
-    guaranteed: query.data?.guaranteed,
-    error: query.error?.message ?? null,
+    answer,
+    problems: newest?.problems ?? NO_PROBLEMS,
+    guaranteed: newest?.guaranteed,
+    error: error?.message ?? null,
   };
 }

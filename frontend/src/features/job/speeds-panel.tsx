@@ -7,7 +7,8 @@ import { jobSpeedsQuery } from "@/api/speed-queries";
 import type { Job, JobModelSpeed, JobSpeeds } from "@/api/schema";
 import { ago, duration, gpuHours } from "@/components/format";
 import { useNow } from "@/components/now";
-import { RelativeBar, SourceMark } from "@/components/speeds/source-mark";
+import { SourceMark } from "@/components/speeds/source-mark";
+import { PartBar } from "@/components/use-bar";
 import { isGuess, kindOf, percent, speedText } from "@/components/speeds/sources";
 import { Tag } from "@/components/state-badge";
 import { policyName, speedSentence, targetSentence } from "@/features/job/why-model";
@@ -144,7 +145,7 @@ function SpeedCell({ model }: { model: JobModelSpeed }) {
         </span>
         {relative !== null && <span className={`${muted} ${oneLine}`}>{percent(relative)}</span>}
       </span>
-      <RelativeBar part={relative ?? 0} guess={isGuess(source)} />
+      <PartBar part={relative ?? 0} guess={isGuess(source)} />
     </span>
   );
 }

@@ -1,8 +1,8 @@
-import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
 import type { Attempt, Job } from "@/api/schema";
 import { clockTime, duration, moment, secondsBetween, words } from "@/components/format";
+import { JobLinks } from "@/components/job-links";
 import { useNow } from "@/components/now";
 import { attemptLook, Badge } from "@/components/state-badge";
 import { stretchesOf, type StretchKind } from "@/features/job/timeline";
@@ -99,15 +99,7 @@ function AttemptEntry({ attempt, now }: { attempt: Attempt; now: number }) {
         {attempt.matched_rule?.advice && <p>What to do: {attempt.matched_rule.advice}</p>}
         {attempt.preempted_by.length > 0 && (
           <p className={styles.by}>
-            Its GPUs went to{" "}
-            {attempt.preempted_by.map((id, index) => (
-              <span key={id}>
-                {index > 0 && ", "}
-                <Link to="/jobs/$id" params={{ id: String(id) }}>
-                  job {id}
-                </Link>
-              </span>
-            ))}
+            Its GPUs went to <JobLinks ids={attempt.preempted_by} />
           </p>
         )}
         {attempt.lost_seconds !== null && attempt.lost_seconds > 0 && (

@@ -4,6 +4,7 @@ import type { Cluster } from "@/api/schema";
 import { count, counted, duration, secondsBetween } from "@/components/format";
 import type { Rack } from "@/components/gpu-map/garden";
 import { useNow } from "@/components/now";
+import { PartBar } from "@/components/use-bar";
 import { Skeleton } from "@/ui/feedback";
 import styles from "@/features/overview/overview-page.module.css";
 
@@ -34,8 +35,8 @@ export function Tiles({ racks, cluster, oldestWait, loading }: TilesProps) {
         <span className={styles.tileValue}>
           {wait ? <Skeleton width="4rem" /> : count(held)} {!wait && <small>of {count(gpus.length)}</small>}
         </span>
-        <div className={styles.gauge} aria-hidden>
-          <span style={{ width: `${gpus.length > 0 ? (100 * held) / gpus.length : 0}%` }} />
+        <div className={styles.gauge}>
+          <PartBar part={gpus.length > 0 ? held / gpus.length : 0} />
         </div>
         {broken > 0 && <span className={`${styles.tileNote} ${styles.warning}`}>{broken} unhealthy</span>}
       </div>

@@ -4,6 +4,8 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { roundQuery } from "@/api/queries";
 import type { Round, RoundAction } from "@/api/schema";
 import { moment, words } from "@/components/format";
+import { JobLinks } from "@/components/job-links";
+import { PartBar } from "@/components/use-bar";
 import { RoundBadge } from "@/features/rounds/round-badge";
 import { DataTable } from "@/ui/data-table";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
@@ -67,7 +69,7 @@ export function RoundPage() {
             {round.dropped.map((dropped, index) => (
               <li key={index}>
                 {words(dropped.kind)} {dropped.jobs.length > 0 ? "of " : "at the market"}
-                <Jobs ids={dropped.jobs} />: {dropped.why}
+                <JobLinks ids={dropped.jobs} />: {dropped.why}
               </li>
             ))}
           </ul>
@@ -87,9 +89,7 @@ function Timings({ round }: { round: Round }) {
         {phases.map(([phase, milliseconds]) => (
           <li key={phase}>
             <span>{words(phase)}</span>
-            <span className={styles.track} aria-hidden>
-              <span style={{ width: `${(100 * milliseconds) / longest}%` }} />
-            </span>
+            <PartBar part={milliseconds / longest} />
             <span>{milliseconds.toFixed(1)} ms</span>
           </li>
         ))}
@@ -109,7 +109,7 @@ function Actions({ actions }: { actions: readonly RoundAction[] }) {
         empty={<EmptyState title="Nothing to do">No job ran and none could start.</EmptyState>}
         columns={[
           { header: "Action", cell: ({ kind }) => words(kind) },
-          { header: "Job", cell: ({ jobs }) => <Jobs ids={jobs} /> },
+          { header: "Job", cell: ({ jobs }) => <JobLinks ids={jobs} /> },
           {
             header: "Virtual cluster",
             cell: (action) => `${action.virtual_cluster}${action.guaranteed ? "" : ", opportunistic"}`,
@@ -122,20 +122,5 @@ function Actions({ actions }: { actions: readonly RoundAction[] }) {
         ]}
       />
     </Panel>
-  );
-}
-
-function Jobs({ ids }: { ids: readonly number[] }) {
-  return (
-    <>
-      {ids.map((id, index) => (
-        <span key={id}>
-          {index > 0 && ", "}
-          <Link to="/jobs/$id" params={{ id: String(id) }}>
-            job {id}
-          </Link>
-        </span>
-      ))}
-    </>
   );
 }

@@ -1,7 +1,8 @@
 import type { SpeedCell, SpeedRow } from "@/api/schema";
 import { Tag } from "@/components/state-badge";
 import { isGuess, kindOf } from "@/components/speeds/sources";
-import { RelativeBar, SourceMark } from "@/components/speeds/source-mark";
+import { SourceMark } from "@/components/speeds/source-mark";
+import { PartBar } from "@/components/use-bar";
 import { describe, keyOf, speedOn, valueText, type Chosen } from "@/features/speeds/rows";
 import { DataTable, type Column, type DataTableProps } from "@/ui/data-table";
 import { muted } from "@/ui/layout";
@@ -74,7 +75,7 @@ function Cell({ row, model, speed, onChoose }: CellProps) {
         </span>
         <SourceMark source={source} samples={speed.samples} confidence={speed.confidence} />
       </span>
-      <RelativeBar part={(row.partner ? value : speed.relative) ?? 0} guess={guess} />
+      <PartBar part={(row.partner ? value : speed.relative) ?? 0} guess={guess} />
     </button>
   );
 }

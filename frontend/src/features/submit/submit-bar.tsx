@@ -1,6 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { CircleCheck, CircleX, Clock, LoaderCircle, TriangleAlert } from "lucide-react";
 import { useRef } from "react";
 
 import { answerOf, api, newIdempotencyKey, once } from "@/api/client";
@@ -11,7 +10,7 @@ import type { LineProblem } from "@/components/yaml/editor";
 import { live } from "@/live/live";
 import { Button } from "@/ui/button";
 import { useSay } from "@/ui/toasts";
-import styles from "@/features/submit/submit-page.module.css";
+import { Verdict, VerdictBar } from "@/ui/verdict";
 
 interface SubmitBarProps {
   spec: Record<string, unknown> | null;
@@ -47,10 +46,7 @@ export function SubmitBar({ spec, tenant, check, problems, onSubmitted }: Submit
     onError: (error) => say("failed", error.message),
   });
   return (
-    <div className={styles.bar}>
-      <div role="status" className={styles.verdict}>
-        <Verdict check={check} problems={problems} />
-      </div>
+    <VerdictBar verdict={<Outlook check={check} problems={problems} />}>
       <Button
         look="primary"
         busy={submit.isPending}
@@ -59,52 +55,30 @@ export function SubmitBar({ spec, tenant, check, problems, onSubmitted }: Submit
       >
         Submit
       </Button>
-    </div>
+    </VerdictBar>
   );
 }
 
-function Verdict({ check, problems }: Pick<SubmitBarProps, "check" | "problems">) {
-  const { answer, error } = check;
+function Outlook({ check: { answer, error }, problems }: Pick<SubmitBarProps, "check" | "problems">) {
   const first = problems[0];
   if (first) {
     return (
-      <p className={styles.wrong}>
-        <CircleX size={16} aria-hidden />
-        <span>
-          {problems.length > 1 && `${problems.length} problems. `}Line {first.line}: {first.message}
-        </span>
-      </p>
+      <Verdict kind="wrong">
+        {problems.length > 1 && `${problems.length} problems. `}Line {first.line}: {first.message}
+      </Verdict>
     );
   }
-  if (error) {
-    return (
-      <p className={styles.wrong}>
-        <TriangleAlert size={16} aria-hidden />
-        <span>{error}</span>
-      </p>
-    );
-  }
-  if (!answer) {
-    return (
-      <p>
-        <LoaderCircle size={16} aria-hidden /> Checking
-      </p>
-    );
-  }
-  const startsNow = answer.message.startsWith("Would start");
+  if (error) return <Verdict kind="failed">{error}</Verdict>;
+  if (!answer) return <Verdict kind="pending">Checking</Verdict>;
   return (
     <>
-      <p className={startsNow ? styles.good : styles.waits}>
-        {startsNow ? <CircleCheck size={16} aria-hidden /> : <Clock size={16} aria-hidden />}
-        <span>
-          {counted(answer.gpus, "GPU")}. {answer.message}
-        </span>
-      </p>
+      <Verdict kind={answer.message.startsWith("Would start") ? "good" : "waits"}>
+        {counted(answer.gpus, "GPU")}. {answer.message}
+      </Verdict>
       {answer.warnings.map((warning) => (
-        <p key={warning} className={styles.waits}>
-          <TriangleAlert size={16} aria-hidden />
-          <span>{warning}</span>
-        </p>
+        <Verdict key={warning} kind="warning">
+          {warning}
+        </Verdict>
       ))}
     </>
   );

@@ -1,12 +1,9 @@
-/** Asks the server about the specification whenever typing pauses. */
-
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+/** What the server says about the specification as it is written. */
 
 import { answerOf, api, ApiError } from "@/api/client";
 import type { CheckAnswer, FieldProblem, JobSubmitRequest } from "@/api/schema";
+import { useTypedCheck } from "@/components/typing";
 
-const TYPING_PAUSE_MS = 350;
 const NO_PROBLEMS: FieldProblem[] = [];
 
 export interface Check {
@@ -18,28 +15,10 @@ export interface Check {
 }
 
 export function useCheck(spec: Record<string, unknown> | null, tenant: string): Check {
-  const now = spec ? JSON.stringify({ ...spec, tenant }) : null;
-  const [asked, setAsked] = useState(now);
-  useEffect(() => {
-    const timer = setTimeout(() => setAsked(now), TYPING_PAUSE_MS);
-    return () => clearTimeout(timer);
-  }, [now]);
-  const query = useQuery({
-    queryKey: ["check", asked],
-    queryFn: ({ signal }) =>
-      answerOf(api.POST("/jobs/check", { body: JSON.parse(asked ?? "{}") as JobSubmitRequest, signal })),
-    enabled: asked !== null && tenant !== "",
-    placeholderData: keepPreviousData,
-    retry: false,
-    // Whether it would start at once changes with the cluster.
-    staleTime: 5_000,
-    gcTime: 30_000,
-  });
-  const isCurrent = asked === now && !query.isPlaceholderData;
-  const refusal = query.error instanceof ApiError ? query.error : null;
-  return {
-    answer: isCurrent ? (query.data ?? null) : null,
-    fields: refusal?.fields ?? query.data?.fields ?? NO_PROBLEMS,
-    error: query.error?.message ?? null,
-  };
+  const document = spec && tenant !== "" ? { ...spec, tenant } : null;
+  const { answer, newest, error } = useTypedCheck(["check"], document, (body, signal) =>
+    answerOf(api.POST("/jobs/check", { body: body as unknown as JobSubmitRequest, signal })),
+  );
+  const refusal = error instanceof ApiError ? error : null;
+  return { answer, fields: refusal?.fields ?? newest?.fields ?? NO_PROBLEMS, error: error?.message ?? null };
 }
