@@ -24,10 +24,13 @@ export class ApiError extends Error {
   /** The same, with what would be right. */
   explain(field: string): string | undefined {
     const found = this.fields.find((problem) => problem.field === field);
-    return (
-      found && (found.expected ? `${found.problem.replace(/\.$/, "")}; expected ${found.expected}` : found.problem)
-    );
+    return found && explained(found);
   }
+}
+
+/** "is taken; expected another name" */
+export function explained({ problem, expected }: FieldProblem): string {
+  return expected ? `${problem.replace(/\.$/, "")}; expected ${expected}` : problem;
 }
 
 let csrfToken = "";

@@ -1,3 +1,4 @@
+import { ResultDialog } from "@/ui/dialog";
 import { CopyButton } from "@/ui/feedback";
 import styles from "@/components/shown-once.module.css";
 
@@ -11,5 +12,21 @@ export function ShownOnce({ secret, label }: { secret: string; label: string }) 
         <CopyButton text={secret} />
       </div>
     </div>
+  );
+}
+
+interface ShownOnceDialogProps {
+  title: string;
+  description?: string;
+  secret: string;
+  label: string;
+  onClose: () => void;
+}
+
+export function ShownOnceDialog({ secret, label, ...dialog }: ShownOnceDialogProps) {
+  return (
+    <ResultDialog {...dialog}>
+      <ShownOnce secret={secret} label={label} />
+    </ResultDialog>
   );
 }

@@ -3,6 +3,7 @@ import { X } from "lucide-react";
 import { useRef, type ReactNode } from "react";
 
 import { Button, IconButton } from "@/ui/button";
+import { Form } from "@/ui/form";
 import styles from "@/ui/dialog.module.css";
 
 interface DialogProps {
@@ -39,6 +40,51 @@ export function Dialog({ open, onClose, title, description, children }: DialogPr
         </DialogPrimitive.Content>
       </DialogPrimitive.Portal>
     </DialogPrimitive.Root>
+  );
+}
+
+interface FormDialogProps extends Omit<DialogProps, "open"> {
+  sending: { onSubmit: () => void; busy: boolean; notice: Error | null };
+  /** The verb on the button that sends it. */
+  action: string;
+  look?: "primary" | "danger";
+  disabled?: boolean;
+  /** The button that leaves it. */
+  close?: string;
+  /** Another thing to do, in its place. */
+  other?: ReactNode;
+}
+
+/** Fields that are sent together; it stays open, with what was typed, when they are refused. */
+export function FormDialog({ sending, action, look = "primary", disabled, close, other, ...rest }: FormDialogProps) {
+  const { onSubmit, busy, notice } = sending;
+  const { onClose, children, ...dialog } = rest;
+  return (
+    <Dialog open onClose={onClose} {...dialog}>
+      <Form onSubmit={onSubmit} notice={notice}>
+        {children}
+        <DialogActions>
+          {other ?? <Button onClick={onClose}>{close ?? "Close"}</Button>}
+          <Button type="submit" look={look} busy={busy} disabled={disabled}>
+            {action}
+          </Button>
+        </DialogActions>
+      </Form>
+    </Dialog>
+  );
+}
+
+/** Tells what came of something. */
+export function ResultDialog({ onClose, children, ...dialog }: Omit<DialogProps, "open">) {
+  return (
+    <Dialog open onClose={onClose} {...dialog}>
+      {children}
+      <DialogActions>
+        <Button look="primary" onClick={onClose}>
+          Done
+        </Button>
+      </DialogActions>
+    </Dialog>
   );
 }
 

@@ -1,10 +1,4 @@
-import {
-  useId,
-  type InputHTMLAttributes,
-  type ReactNode,
-  type SelectHTMLAttributes,
-  type TextareaHTMLAttributes,
-} from "react";
+import { useId, type ComponentProps, type ReactNode } from "react";
 
 import styles from "@/ui/field.module.css";
 
@@ -44,7 +38,7 @@ export function Field({ label, hint, problem, children }: FieldProps) {
   );
 }
 
-type InputProps = InputHTMLAttributes<HTMLInputElement>;
+type InputProps = ComponentProps<"input">;
 
 export function TextInput({ className, ...rest }: InputProps) {
   return (
@@ -76,7 +70,7 @@ export function NumberInput({ value, onChange, ...rest }: NumberInputProps) {
   );
 }
 
-export function TextArea({ className, ...rest }: TextareaHTMLAttributes<HTMLTextAreaElement>) {
+export function TextArea({ className, ...rest }: ComponentProps<"textarea">) {
   return (
     <textarea
       spellCheck={false}
@@ -86,7 +80,7 @@ export function TextArea({ className, ...rest }: TextareaHTMLAttributes<HTMLText
   );
 }
 
-interface SelectProps extends SelectHTMLAttributes<HTMLSelectElement> {
+interface SelectProps extends ComponentProps<"select"> {
   options: readonly { value: string; label: string }[];
 }
 
@@ -99,6 +93,25 @@ export function Select({ options, className, ...rest }: SelectProps) {
         </option>
       ))}
     </select>
+  );
+}
+
+type Labelled<Props> = Props & Omit<FieldProps, "children">;
+
+/** A field of one control. */
+export function TextField({ label, hint, problem, ...rest }: Labelled<InputProps>) {
+  return (
+    <Field label={label} hint={hint} problem={problem}>
+      {(attributes) => <TextInput {...rest} {...attributes} />}
+    </Field>
+  );
+}
+
+export function SelectField({ label, hint, problem, ...rest }: Labelled<SelectProps>) {
+  return (
+    <Field label={label} hint={hint} problem={problem}>
+      {(attributes) => <Select {...rest} {...attributes} />}
+    </Field>
   );
 }
 

@@ -1,16 +1,19 @@
 import { useEffect, useRef, type ReactNode } from "react";
 
+import { ErrorNotice } from "@/ui/feedback";
 import styles from "@/ui/form.module.css";
 
 interface FormProps {
   onSubmit: () => void;
+  /** What went wrong and is not told at a field. */
+  notice?: Error | null | undefined;
   /** In the place of fields one below another. */
   className?: string | undefined;
   children: ReactNode;
 }
 
 /** Fields that are sent together. The first in which something was wrong then has the focus. */
-export function Form({ onSubmit, className = styles.form, children }: FormProps) {
+export function Form({ onSubmit, notice, className = styles.form, children }: FormProps) {
   const form = useRef<HTMLFormElement>(null);
   const wasSent = useRef(false);
   useEffect(() => {
@@ -30,6 +33,7 @@ export function Form({ onSubmit, className = styles.form, children }: FormProps)
         onSubmit();
       }}
     >
+      {notice && <ErrorNotice error={notice} />}
       {children}
     </form>
   );

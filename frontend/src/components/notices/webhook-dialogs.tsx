@@ -1,21 +1,25 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { useWatch } from "react-hook-form";
 
-import { ApiError } from "@/api/client";
 import { addWebhook, changeWebhook, rotateSecret } from "@/api/notice-queries";
 import type { NewWebhook, Webhook } from "@/api/schema";
-import { ShownOnce } from "@/components/shown-once";
+import { useSentForm, type SentForm } from "@/components/sent-form";
+import { ShownOnceDialog } from "@/components/shown-once";
 import { Button } from "@/ui/button";
-import { Dialog, DialogActions } from "@/ui/dialog";
+import { Dialog, DialogActions, FormDialog } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";
-import { Checkbox, Field, TextInput } from "@/ui/field";
-import { FieldGroup, Form } from "@/ui/form";
+import { Checkbox, TextField } from "@/ui/field";
+import { FieldGroup } from "@/ui/form";
 import { TOPICS } from "@/components/notices/words";
 import styles from "@/components/notices/notices.module.css";
 
 type WebhookDraft = Pick<Webhook, "url" | "title" | "topics">;
 
 const EMPTY: WebhookDraft = { url: "", title: "", topics: ["job.failed"] };
+
+function trimmed({ url, title, topics }: WebhookDraft): WebhookDraft {
+  return { url: url.trim(), title: title.trim(), topics };
+}
 
 interface AddWebhookProps {
   tenant: string | null;
@@ -26,22 +30,20 @@ interface AddWebhookProps {
 export function AddWebhookDialog({ tenant, onClose }: AddWebhookProps) {
   const queries = useQueryClient();
   const add = useMutation({
-    mutationFn: (draft: WebhookDraft) => addWebhook({ ...draft, tenant }),
+    mutationFn: (draft: WebhookDraft) => addWebhook({ ...trimmed(draft), tenant }),
     onSuccess: () => void queries.invalidateQueries({ queryKey: ["webhooks"] }),
   });
+  const form = useSentForm(EMPTY, add);
   if (add.data) return <Secret made={add.data} onClose={onClose} />;
   return (
-    <Dialog open onClose={onClose} title="New webhook" description="Each message is signed by a secret that you get.">
-      <WebhookForm
-        draft={EMPTY}
-        ofCluster={tenant === null}
-        action="Create"
-        error={add.error}
-        busy={add.isPending}
-        onSave={add.mutate}
-        onClose={onClose}
-      />
-    </Dialog>
+    <WebhookForm
+      title="New webhook"
+      description="Each message is signed by a secret that you get."
+      form={form}
+      ofCluster={tenant === null}
+      action="Create"
+      onClose={onClose}
+    />
   );
 }
 
@@ -53,24 +55,16 @@ interface WebhookDialogProps {
 export function EditWebhookDialog({ webhook, onClose }: WebhookDialogProps) {
   const queries = useQueryClient();
   const change = useMutation({
-    mutationFn: (draft: WebhookDraft) => changeWebhook(webhook.id, draft),
+    mutationFn: (draft: WebhookDraft) => changeWebhook(webhook.id, trimmed(draft)),
     onSuccess: () => {
       void queries.invalidateQueries({ queryKey: ["webhooks"] });
       onClose();
     },
   });
+  const { url, title, topics } = webhook;
+  const form = useSentForm<WebhookDraft>({ url, title, topics }, change);
   return (
-    <Dialog open onClose={onClose} title="Edit the webhook">
-      <WebhookForm
-        draft={webhook}
-        ofCluster={!webhook.tenant}
-        action="Save"
-        error={change.error}
-        busy={change.isPending}
-        onSave={change.mutate}
-        onClose={onClose}
-      />
-    </Dialog>
+    <WebhookForm title="Edit the webhook" form={form} ofCluster={!webhook.tenant} action="Save" onClose={onClose} />
   );
 }
 
@@ -102,77 +96,46 @@ export function RotateDialog({ webhook, onClose }: WebhookDialogProps) {
 
 function Secret({ made, onClose }: { made: NewWebhook; onClose: () => void }) {
   return (
-    <Dialog open onClose={onClose} title={`Secret of ${made.title || "the webhook"}`}>
-      <ShownOnce secret={made.secret ?? ""} label="By it the receiver knows that a message is from here." />
-      <DialogActions>
-        <Button look="primary" onClick={onClose}>
-          Done
-        </Button>
-      </DialogActions>
-    </Dialog>
+    <ShownOnceDialog
+      title={`Secret of ${made.title || "the webhook"}`}
+      secret={made.secret ?? ""}
+      label="By it the receiver knows that a message is from here."
+      onClose={onClose}
+    />
   );
 }
 
 interface WebhookFormProps {
-  draft: WebhookDraft;
+  title: string;
+  description?: string;
+  form: SentForm<WebhookDraft>;
   /** Whether it may be told of nodes. */
   ofCluster: boolean;
   action: string;
-  error: Error | null;
-  busy: boolean;
-  onSave: (draft: WebhookDraft) => void;
   onClose: () => void;
 }
 
-function WebhookForm({ draft, ofCluster, action, error, busy, onSave, onClose }: WebhookFormProps) {
-  const [url, setUrl] = useState(draft.url);
-  const [title, setTitle] = useState(draft.title);
-  const [topics, setTopics] = useState<ReadonlySet<Webhook["topics"][number]>>(new Set(draft.topics));
-  const refusal = error instanceof ApiError ? error : null;
-  const choose = (topic: Webhook["topics"][number], isOn: boolean) => {
-    const chosen = new Set(topics);
-    if (isOn) chosen.add(topic);
-    else chosen.delete(topic);
-    setTopics(chosen);
-  };
+function WebhookForm({ form, ofCluster, ...dialog }: WebhookFormProps) {
+  const { sending, field, register, problem, control } = form;
+  const topics = useWatch({ control, name: "topics" });
   return (
-    <Form onSubmit={() => onSave({ url: url.trim(), title: title.trim(), topics: [...topics] })}>
-      {error && !refusal?.problem("url") && <ErrorNotice error={error} />}
-      <Field label="URL" hint="A public address: https://host/path" problem={refusal?.explain("url")}>
-        {(attributes) => (
-          <TextInput
-            {...attributes}
-            type="url"
-            autoFocus
-            required
-            value={url}
-            onChange={(event) => setUrl(event.target.value)}
-          />
-        )}
-      </Field>
-      <Field label="Title" hint="What it is for">
-        {(attributes) => (
-          <TextInput {...attributes} maxLength={120} value={title} onChange={(event) => setTitle(event.target.value)} />
-        )}
-      </Field>
-      <FieldGroup legend="Told of">
+    <FormDialog {...dialog} sending={sending} disabled={topics.length === 0}>
+      <TextField
+        {...field("url")}
+        label="URL"
+        hint="A public address: https://host/path"
+        type="url"
+        autoFocus
+        required
+      />
+      <TextField {...field("title")} label="Title" hint="What it is for" maxLength={120} />
+      <FieldGroup legend="Told of" problem={problem("topics")}>
         <div className={styles.topics}>
           {TOPICS.filter((each) => ofCluster || !each.ofCluster).map(({ topic, says }) => (
-            <Checkbox
-              key={topic}
-              label={says}
-              checked={topics.has(topic)}
-              onChange={(event) => choose(topic, event.target.checked)}
-            />
+            <Checkbox key={topic} {...register("topics")} value={topic} label={says} />
           ))}
         </div>
       </FieldGroup>
-      <DialogActions>
-        <Button onClick={onClose}>Close</Button>
-        <Button type="submit" look="primary" busy={busy} disabled={topics.size === 0}>
-          {action}
-        </Button>
-      </DialogActions>
-    </Form>
+    </FormDialog>
   );
 }

@@ -2,17 +2,16 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 
-import { ApiError } from "@/api/client";
 import type { Secret } from "@/api/schema";
 import { deleteSecret, secretsQuery, setSecret, type SecretOwner } from "@/api/secret-queries";
 import { ago } from "@/components/format";
 import { useNow } from "@/components/now";
+import { useSentForm } from "@/components/sent-form";
 import { Button, IconButton } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
-import { Confirm, Dialog, DialogActions } from "@/ui/dialog";
-import { EmptyState, ErrorNotice } from "@/ui/feedback";
-import { Field, TextArea, TextInput } from "@/ui/field";
-import { Form } from "@/ui/form";
+import { Confirm, FormDialog } from "@/ui/dialog";
+import { EmptyState } from "@/ui/feedback";
+import { Field, TextArea, TextField } from "@/ui/field";
 import { oneLine, Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 
@@ -83,51 +82,27 @@ export function SecretsPanel({ owner, mayChange }: SecretsPanelProps) {
 
 function SetSecret({ owner, onClose }: { owner: SecretOwner; onClose: () => void }) {
   const queries = useQueryClient();
-  const [name, setName] = useState("");
-  const [value, setValue] = useState("");
   const set = useMutation({
-    mutationFn: () => setSecret(owner, name, value),
+    mutationFn: ({ name, value }: { name: string; value: string }) => setSecret(owner, name, value),
     onSuccess: async () => {
       await queries.invalidateQueries({ queryKey: secretsQuery(owner).queryKey });
       onClose();
     },
   });
-  const refusal = set.error instanceof ApiError ? set.error : null;
+  const { sending, field, register, problem } = useSentForm({ name: "", value: "" }, set);
   return (
-    <Dialog open onClose={onClose} title="Set a secret" description="It takes the place of the one of that name.">
-      <Form onSubmit={() => set.mutate()}>
-        {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
-        <Field label="Name" hint="Such as HF_TOKEN" problem={refusal?.problem("name")}>
-          {(attributes) => (
-            <TextInput
-              {...attributes}
-              autoFocus
-              required
-              value={name}
-              onChange={(event) => setName(event.target.value)}
-            />
-          )}
-        </Field>
-        <Field label="Value" hint="At most 32 KiB; it is never shown again" problem={refusal?.problem("value")}>
-          {(attributes) => (
-            <TextArea
-              {...attributes}
-              autoComplete="off"
-              required
-              rows={4}
-              value={value}
-              onChange={(event) => setValue(event.target.value)}
-            />
-          )}
-        </Field>
-        <DialogActions>
-          <Button onClick={onClose}>Close</Button>
-          <Button type="submit" look="primary" busy={set.isPending}>
-            Set
-          </Button>
-        </DialogActions>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title="Set a secret"
+      description="It takes the place of the one of that name."
+      sending={sending}
+      action="Set"
+      onClose={onClose}
+    >
+      <TextField {...field("name")} label="Name" hint="Such as HF_TOKEN" autoFocus required />
+      <Field label="Value" hint="At most 32 KiB; it is never shown again" problem={problem("value")}>
+        {(attributes) => <TextArea {...register("value")} {...attributes} autoComplete="off" required rows={4} />}
+      </Field>
+    </FormDialog>
   );
 }
 

@@ -11,7 +11,7 @@ export interface RuleDraft extends Omit<FailureRule, "exit_codes" | "signals"> {
 export const EMPTY: RuleDraft = {
   name: "",
   class: "",
-  retry: null,
+  retry: "again",
   says: "",
   pattern: "",
   exit_codes: "",
@@ -21,7 +21,12 @@ export const EMPTY: RuleDraft = {
 };
 
 export function draftOf(rule: FailureRule): RuleDraft {
-  return { ...rule, exit_codes: rule.exit_codes.join(", "), signals: rule.signals.join(", ") };
+  return {
+    ...rule,
+    retry: rule.retry ?? "again",
+    exit_codes: rule.exit_codes.join(", "),
+    signals: rule.signals.join(", "),
+  };
 }
 
 /** Whether the job is tried again is only said of a class of one's own; `again` unless something was chosen. */

@@ -79,15 +79,12 @@ export function keyOf({ part, name }: Pick<Choice, "part" | "name">): string {
   return `${part}.${name}`;
 }
 
-/** What of the choices is to change hands. */
-export function lotOf(
-  choices: readonly Choice[],
-  counts: Readonly<Record<string, number | undefined>>,
-): LotInputRequest {
+/** What is to change hands, by the keys of choices. */
+export function lotOf(counts: Readonly<Record<string, number | undefined>>): LotInputRequest {
   const lot: Required<LotInputRequest> = { gpus: {}, cells: {} };
-  for (const choice of choices) {
-    const number = counts[keyOf(choice)];
-    if (number) lot[choice.part][choice.name] = number;
+  for (const [key, number] of Object.entries(counts)) {
+    const dot = key.indexOf(".");
+    if (number) lot[key.startsWith("cells.") ? "cells" : "gpus"][key.slice(dot + 1)] = number;
   }
   return lot;
 }

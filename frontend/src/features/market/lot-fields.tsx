@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 
 import { cellsQuery, virtualClusterCellsQuery } from "@/api/cell-queries";
-import type { ApiError } from "@/api/client";
+import { explained, type ApiError } from "@/api/client";
 import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
 import { choicesOf, keyOf, type Choice } from "@/features/market/choices";
 import { EmptyState } from "@/ui/feedback";
@@ -32,8 +32,11 @@ interface LotFieldsProps {
 
 /** A number for each kind of cell and GPU of which there is one. */
 export function LotFields({ label, choices, counts, onChange, refusal }: LotFieldsProps) {
+  const lines = choices.map((choice) => `lot.${keyOf(choice)}`);
+  // Of the whole, or of what is not among the choices any more.
+  const other = refusal?.fields.find(({ field }) => /^lot(\.|$)/.test(field) && !lines.includes(field));
   return (
-    <FieldGroup legend={label} problem={refusal?.explain("lot")}>
+    <FieldGroup legend={label} problem={other && explained(other)}>
       {choices.length === 0 && <EmptyState title="It has nothing of its own" />}
       {choices.map((choice) => {
         const problem = refusal?.explain(`lot.${keyOf(choice)}`);

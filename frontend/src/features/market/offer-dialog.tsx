@@ -1,20 +1,19 @@
-import { useState } from "react";
+import { useWatch } from "react-hook-form";
 
 import { makeOffer } from "@/api/market-queries";
 import type { OfferInputRequest } from "@/api/schema";
 import { creditsText } from "@/components/lot";
 import { useNow } from "@/components/now";
 import { counted, duration } from "@/components/format";
+import { useSentForm } from "@/components/sent-form";
 import { gpusOf, lotOf } from "@/features/market/choices";
 import { LotFields, useChoices, WantedFields, type Counts, type Wanted } from "@/features/market/lot-fields";
 import { useDeed } from "@/features/market/use-deed";
 import { instantOf, localInput } from "@/features/market/words";
-import { Button } from "@/ui/button";
 import { Segments } from "@/ui/choice";
-import { Dialog, DialogActions } from "@/ui/dialog";
-import { ErrorNotice } from "@/ui/feedback";
-import { Field, NumberInput, Select, TextInput } from "@/ui/field";
-import { FieldRow, Form } from "@/ui/form";
+import { FormDialog } from "@/ui/dialog";
+import { SelectField, TextField } from "@/ui/field";
+import { FieldRow } from "@/ui/form";
 import { muted } from "@/ui/layout";
 
 const USUAL_MS = 2 * 3_600_000;
@@ -27,120 +26,113 @@ const FOR = [
   { value: "return", label: "In return for" },
 ] as const;
 
+interface Draft {
+  virtual_cluster: string;
+  lot: Counts;
+  start: (typeof STARTS)[number]["value"];
+  starts_at: string;
+  ends_at: string;
+  terms: (typeof FOR)[number]["value"];
+  price_per_gpu_hour: number | undefined;
+  in_return: Wanted;
+}
+
 /** Offers what a virtual cluster owns to whoever takes it first. */
 export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClose: () => void }) {
   const now = useNow();
-  const [lender, setLender] = useState(mine[0] ?? "");
-  const [counts, setCounts] = useState<Counts>({});
-  const [start, setStart] = useState<(typeof STARTS)[number]["value"]>("taken");
-  const [from, setFrom] = useState(() => localInput(now));
-  const [until, setUntil] = useState(() => localInput(now + USUAL_MS));
-  const [terms, setTerms] = useState<(typeof FOR)[number]["value"]>("credits");
-  const [price, setPrice] = useState<number | undefined>(1);
-  const [wanted, setWanted] = useState<Wanted>({ part: "gpus", name: "", number: 1 });
-  const choices = useChoices(lender);
   const make = useDeed(
-    (offer: OfferInputRequest) => makeOffer(offer),
-    () => `${lender} offers it. It is lent once somebody takes it.`,
+    (draft: Draft) => makeOffer(offerOf(draft)),
+    ({ virtual_cluster: lender }) => `${lender} offers it. It is lent once somebody takes it.`,
     onClose,
   );
-  const { refusal } = make;
-  const returnField = refusal?.fields.find(({ field }) => field.startsWith("in_return"))?.field;
-  const returnProblem = returnField && refusal.explain(returnField);
-  const startsAt = start === "set" ? instantOf(from) : "";
-  const endsAt = instantOf(until);
-  const submit = () => {
-    make.mutate({
-      virtual_cluster: lender,
-      lot: lotOf(choices, counts),
-      ...(startsAt ? { starts_at: startsAt } : {}),
-      ends_at: endsAt,
-      price_per_gpu_hour: terms === "credits" ? (price ?? 0) : 0,
-      ...(terms === "return" ? { in_return: { [wanted.part]: { [wanted.name]: wanted.number ?? 0 } } } : {}),
-    });
-  };
-  const gpus = gpusOf(choices, counts);
-  const seconds = (Date.parse(endsAt) - (startsAt ? Date.parse(startsAt) : now)) / 1000;
+  const { sending, field, number, problem, control, setValue } = useSentForm<Draft>(
+    {
+      virtual_cluster: mine[0] ?? "",
+      lot: {},
+      start: "taken",
+      starts_at: localInput(now),
+      ends_at: localInput(now + USUAL_MS),
+      terms: "credits",
+      price_per_gpu_hour: 1,
+      in_return: { part: "gpus", name: "", number: 1 },
+    },
+    make,
+  );
+  const draft = useWatch({ control }) as Draft;
+  const choices = useChoices(draft.virtual_cluster);
+  const offer = offerOf(draft);
+  const gpus = gpusOf(choices, draft.lot);
+  const seconds = (Date.parse(offer.ends_at) - (offer.starts_at ? Date.parse(offer.starts_at) : now)) / 1000;
   return (
-    <Dialog
-      open
-      onClose={onClose}
+    <FormDialog
       title="Offer what is not needed"
       description="The first who takes it has it. At the end it is yours again by itself."
+      sending={sending}
+      action="Offer"
+      disabled={gpus === 0 || !offer.ends_at}
+      onClose={onClose}
     >
-      <Form onSubmit={submit}>
-        {make.error && <ErrorNotice error={make.error} />}
-        <Field label="Of virtual cluster" problem={refusal?.explain("virtual_cluster")}>
-          {(attributes) => (
-            <Select
-              {...attributes}
-              value={lender}
-              options={mine.map((name) => ({ value: name, label: name }))}
-              onChange={(event) => {
-                setLender(event.target.value);
-                setCounts({});
-              }}
-            />
-          )}
-        </Field>
-        <LotFields label="What" choices={choices} counts={counts} onChange={setCounts} refusal={refusal} />
-        <Segments label="When it starts" value={start} options={STARTS} onChange={setStart} />
-        <FieldRow>
-          {start === "set" && (
-            <Field label="From" problem={refusal?.explain("starts_at")}>
-              {(attributes) => <Instant attributes={attributes} value={from} onChange={setFrom} />}
-            </Field>
-          )}
-          <Field label="Until" problem={refusal?.explain("ends_at")}>
-            {(attributes) => <Instant attributes={attributes} value={until} onChange={setUntil} />}
-          </Field>
-        </FieldRow>
-        <Segments label="For what" value={terms} options={FOR} onChange={setTerms} />
-        {terms === "credits" ? (
-          <Field
-            label="Credits for a GPU and an hour"
-            hint="0: it is free"
-            problem={refusal?.explain("price_per_gpu_hour")}
-          >
-            {(attributes) => (
-              <NumberInput {...attributes} required min={0} step="any" value={price} onChange={setPrice} />
-            )}
-          </Field>
-        ) : (
-          <WantedFields wanted={wanted} onChange={setWanted} problem={returnProblem} />
-        )}
-        {gpus > 0 && seconds > 0 && (
-          <p className={muted}>
-            {counted(gpus, "GPU")} for {duration(Math.round(seconds / 60) * 60)}
-            {terms === "credits" && `: ${creditsText((gpus * (price ?? 0) * seconds) / 3600)} at most`}. The price is
-            for the time that is left when it is taken.
-          </p>
-        )}
-        <DialogActions>
-          <Button onClick={onClose}>Close</Button>
-          <Button type="submit" look="primary" busy={make.isPending} disabled={gpus === 0 || !endsAt}>
-            Offer
-          </Button>
-        </DialogActions>
-      </Form>
-    </Dialog>
+      <SelectField
+        // What one has is nothing of another's.
+        {...field("virtual_cluster", { onChange: () => setValue("lot", {}) })}
+        label="Of virtual cluster"
+        options={mine.map((name) => ({ value: name, label: name }))}
+      />
+      <LotFields
+        label="What"
+        choices={choices}
+        counts={draft.lot}
+        onChange={(counts) => setValue("lot", counts)}
+        refusal={make.refusal}
+      />
+      <Segments
+        label="When it starts"
+        value={draft.start}
+        options={STARTS}
+        onChange={(next) => setValue("start", next)}
+      />
+      <FieldRow>
+        {draft.start === "set" && <TextField {...field("starts_at")} label="From" type="datetime-local" required />}
+        <TextField {...field("ends_at")} label="Until" type="datetime-local" required />
+      </FieldRow>
+      <Segments label="For what" value={draft.terms} options={FOR} onChange={(next) => setValue("terms", next)} />
+      {draft.terms === "credits" ? (
+        <TextField
+          {...number("price_per_gpu_hour")}
+          label="Credits for a GPU and an hour"
+          hint="0: it is free"
+          required
+          min={0}
+          step="any"
+        />
+      ) : (
+        <WantedFields
+          wanted={draft.in_return}
+          onChange={(wanted) => setValue("in_return", wanted)}
+          problem={problem("in_return")}
+        />
+      )}
+      {gpus > 0 && seconds > 0 && (
+        <p className={muted}>
+          {counted(gpus, "GPU")} for {duration(Math.round(seconds / 60) * 60)}
+          {draft.terms === "credits" &&
+            `: ${creditsText((gpus * (draft.price_per_gpu_hour ?? 0) * seconds) / 3600)} at most`}
+          . The price is for the time that is left when it is taken.
+        </p>
+      )}
+    </FormDialog>
   );
 }
 
-interface InstantProps {
-  attributes: object;
-  value: string;
-  onChange: (value: string) => void;
-}
-
-function Instant({ attributes, value, onChange }: InstantProps) {
-  return (
-    <TextInput
-      {...attributes}
-      type="datetime-local"
-      required
-      value={value}
-      onChange={(event) => onChange(event.target.value)}
-    />
-  );
+function offerOf(draft: Draft): OfferInputRequest {
+  const { terms, in_return: wanted, price_per_gpu_hour: price } = draft;
+  const startsAt = draft.start === "set" && instantOf(draft.starts_at);
+  return {
+    virtual_cluster: draft.virtual_cluster,
+    lot: lotOf(draft.lot),
+    ...(startsAt && { starts_at: startsAt }),
+    ends_at: instantOf(draft.ends_at),
+    price_per_gpu_hour: terms === "credits" ? (price ?? 0) : 0,
+    ...(terms === "return" && { in_return: { [wanted.part]: { [wanted.name]: wanted.number ?? 0 } } }),
+  };
 }

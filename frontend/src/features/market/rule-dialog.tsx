@@ -1,18 +1,17 @@
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { useWatch } from "react-hook-form";
 
 import { makeRule } from "@/api/market-queries";
 import { gpuModelsQuery } from "@/api/queries";
 import type { RuleInputRequest } from "@/api/schema";
+import { useSentForm } from "@/components/sent-form";
 import { lotOf } from "@/features/market/choices";
 import { LotFields, useChoices, type Counts } from "@/features/market/lot-fields";
 import { useDeed } from "@/features/market/use-deed";
-import { Button } from "@/ui/button";
 import { Segments } from "@/ui/choice";
-import { Dialog, DialogActions } from "@/ui/dialog";
-import { ErrorNotice } from "@/ui/feedback";
-import { Checkbox, Field, NumberInput, Select } from "@/ui/field";
-import { FieldGroup, FieldRow, Form } from "@/ui/form";
+import { FormDialog } from "@/ui/dialog";
+import { Checkbox, SelectField, TextField } from "@/ui/field";
+import { FieldGroup, FieldRow } from "@/ui/form";
 import { Row } from "@/ui/layout";
 
 const KINDS = [
@@ -20,121 +19,102 @@ const KINDS = [
   { value: "borrow", label: "Borrow while jobs wait" },
 ] as const;
 
+const FIGURE = { required: true, min: 0, step: "any" };
+
+interface Draft {
+  kind: RuleInputRequest["kind"];
+  virtual_cluster: string;
+  lot: Counts;
+  gpu_models: string[];
+  most_gpus: number | undefined;
+  /** How long something is idle or waits, in minutes. */
+  minutes: number | undefined;
+  /** In hours. */
+  lend_seconds: number | undefined;
+  price_per_gpu_hour: number | undefined;
+}
+
 /** Sets a rule by which rounds lend or borrow for a virtual cluster. */
 export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose: () => void }) {
   const models = useQuery(gpuModelsQuery).data ?? [];
-  const [kind, setKind] = useState<RuleInputRequest["kind"]>("lend");
-  const [owner, setOwner] = useState(mine[0] ?? "");
-  const [counts, setCounts] = useState<Counts>({});
-  const [wanted, setWanted] = useState<readonly string[]>([]);
-  const [mostGpus, setMostGpus] = useState<number | undefined>(4);
-  const [waitMinutes, setWaitMinutes] = useState<number | undefined>(10);
-  const [lendHours, setLendHours] = useState<number | undefined>(2);
-  const [price, setPrice] = useState<number | undefined>(1);
-  const choices = useChoices(owner);
   const make = useDeed(
-    (rule: RuleInputRequest) => makeRule(rule),
-    () => `${owner} ${kind}s by this rule from the next round on.`,
+    (draft: Draft) => makeRule(ruleOf(draft)),
+    ({ kind, virtual_cluster: owner }) => `${owner} ${kind}s by this rule from the next round on.`,
     onClose,
   );
-  const { refusal } = make;
+  const { sending, field, number, register, problem, control, setValue } = useSentForm<Draft>(
+    {
+      kind: "lend",
+      virtual_cluster: mine[0] ?? "",
+      lot: {},
+      gpu_models: [],
+      most_gpus: 4,
+      minutes: 10,
+      lend_seconds: 2,
+      price_per_gpu_hour: 1,
+    },
+    make,
+    { fieldOf: (name) => (["idle_seconds", "waiting_seconds"].includes(name) ? "minutes" : name) },
+  );
+  const [kind, owner, lot] = useWatch({ control, name: ["kind", "virtual_cluster", "lot"] });
+  const choices = useChoices(owner);
   const isLending = kind === "lend";
-  const submit = () => {
-    const common = { virtual_cluster: owner, kind, price_per_gpu_hour: price ?? 0 };
-    const seconds = (waitMinutes ?? 0) * 60;
-    make.mutate(
-      isLending
-        ? { ...common, lot: lotOf(choices, counts), idle_seconds: seconds, lend_seconds: (lendHours ?? 0) * 3600 }
-        : { ...common, gpu_models: [...wanted], most_gpus: mostGpus ?? 0, waiting_seconds: seconds },
-    );
-  };
   return (
-    <Dialog open onClose={onClose} title="Add a rule" description="Rounds act by it until it is removed.">
-      <Form onSubmit={submit}>
-        {make.error && <ErrorNotice error={make.error} />}
-        <Segments label="What the rule does" value={kind} options={KINDS} onChange={setKind} />
-        <Field label="Virtual cluster" problem={refusal?.explain("virtual_cluster")}>
-          {(attributes) => (
-            <Select
-              {...attributes}
-              value={owner}
-              options={mine.map((name) => ({ value: name, label: name }))}
-              onChange={(event) => setOwner(event.target.value)}
-            />
-          )}
-        </Field>
-        {isLending ? (
-          <LotFields label="At most" choices={choices} counts={counts} onChange={setCounts} refusal={refusal} />
-        ) : (
-          <FieldGroup
-            legend="GPU models; none: those that the waiting jobs accept"
-            problem={refusal?.explain("gpu_models")}
-          >
-            <Row>
-              {models.map(({ name }) => (
-                <Checkbox
-                  key={name}
-                  label={name}
-                  checked={wanted.includes(name)}
-                  onChange={(event) =>
-                    setWanted((now) => (event.target.checked ? [...now, name] : now.filter((each) => each !== name)))
-                  }
-                />
-              ))}
-            </Row>
-          </FieldGroup>
-        )}
-        <FieldRow>
-          <Figure
-            label={isLending ? "Idle for, in minutes" : "Waiting for, in minutes"}
-            value={waitMinutes}
-            onChange={setWaitMinutes}
-            problem={refusal?.explain(isLending ? "idle_seconds" : "waiting_seconds")}
-          />
-          {isLending ? (
-            <Figure
-              label="Lent for, in hours"
-              value={lendHours}
-              onChange={setLendHours}
-              problem={refusal?.explain("lend_seconds")}
-            />
-          ) : (
-            <Figure
-              label="GPUs borrowed at most"
-              value={mostGpus}
-              onChange={setMostGpus}
-              problem={refusal?.explain("most_gpus")}
-            />
-          )}
-        </FieldRow>
-        <Figure
-          label={isLending ? "Credits for a GPU and an hour, at least" : "Credits for a GPU and an hour, at most"}
-          value={price}
-          onChange={setPrice}
-          problem={refusal?.explain("price_per_gpu_hour")}
+    <FormDialog
+      title="Add a rule"
+      description="Rounds act by it until it is removed."
+      sending={sending}
+      action="Add"
+      onClose={onClose}
+    >
+      <Segments label="What the rule does" value={kind} options={KINDS} onChange={(next) => setValue("kind", next)} />
+      <SelectField
+        {...field("virtual_cluster", { onChange: () => setValue("lot", {}) })}
+        label="Virtual cluster"
+        options={mine.map((name) => ({ value: name, label: name }))}
+      />
+      {isLending ? (
+        <LotFields
+          label="At most"
+          choices={choices}
+          counts={lot}
+          onChange={(counts) => setValue("lot", counts)}
+          refusal={make.refusal}
         />
-        <DialogActions>
-          <Button onClick={onClose}>Close</Button>
-          <Button type="submit" look="primary" busy={make.isPending}>
-            Add
-          </Button>
-        </DialogActions>
-      </Form>
-    </Dialog>
+      ) : (
+        <FieldGroup legend="GPU models; none: those that the waiting jobs accept" problem={problem("gpu_models")}>
+          <Row>
+            {models.map(({ name }) => (
+              <Checkbox key={name} {...register("gpu_models")} value={name} label={name} />
+            ))}
+          </Row>
+        </FieldGroup>
+      )}
+      <FieldRow>
+        <TextField
+          {...number("minutes")}
+          {...FIGURE}
+          label={isLending ? "Idle for, in minutes" : "Waiting for, in minutes"}
+        />
+        {isLending ? (
+          <TextField key="lent" {...number("lend_seconds")} {...FIGURE} label="Lent for, in hours" />
+        ) : (
+          <TextField key="borrowed" {...number("most_gpus")} {...FIGURE} label="GPUs borrowed at most" />
+        )}
+      </FieldRow>
+      <TextField
+        {...number("price_per_gpu_hour")}
+        {...FIGURE}
+        label={`Credits for a GPU and an hour, at ${isLending ? "least" : "most"}`}
+      />
+    </FormDialog>
   );
 }
 
-interface FigureProps {
-  label: string;
-  value: number | undefined;
-  onChange: (value: number | undefined) => void;
-  problem: string | undefined;
-}
-
-function Figure({ label, value, onChange, problem }: FigureProps) {
-  return (
-    <Field label={label} problem={problem}>
-      {(attributes) => <NumberInput {...attributes} required min={0} step="any" value={value} onChange={onChange} />}
-    </Field>
-  );
+function ruleOf(draft: Draft): RuleInputRequest {
+  const { kind, virtual_cluster, lot, gpu_models, most_gpus = 0, minutes = 0, lend_seconds: hours = 0 } = draft;
+  const common = { virtual_cluster, kind, price_per_gpu_hour: draft.price_per_gpu_hour ?? 0 };
+  return kind === "lend"
+    ? { ...common, lot: lotOf(lot), idle_seconds: minutes * 60, lend_seconds: hours * 3600 }
+    : { ...common, gpu_models, most_gpus, waiting_seconds: minutes * 60 };
 }

@@ -104,7 +104,7 @@ describe("what can be offered", () => {
 
   it("makes a lot of what was asked for", () => {
     const counts = { "gpus.P100": 2, "cells.V100-SWITCH": 1, "cells.V100-NODE": undefined };
-    expect(lotOf(choices, counts)).toEqual({ gpus: { P100: 2 }, cells: { "V100-SWITCH": 1 } });
+    expect(lotOf(counts)).toEqual({ gpus: { P100: 2 }, cells: { "V100-SWITCH": 1 } });
     expect(gpusOf(choices, counts)).toBe(4);
   });
 });

@@ -5,11 +5,11 @@ import { useState } from "react";
 
 import { answerOf, api } from "@/api/client";
 import type { Node, NodeWithToken } from "@/api/schema";
-import { ShownOnce } from "@/components/shown-once";
+import { ShownOnceDialog } from "@/components/shown-once";
 import { CordonDialog, DrainDialog } from "@/features/nodes/withdraw-dialog";
 import { live } from "@/live/live";
 import { Button } from "@/ui/button";
-import { Confirm, Dialog, DialogActions } from "@/ui/dialog";
+import { Confirm } from "@/ui/dialog";
 import { useSay } from "@/ui/toasts";
 
 type Act = "resume" | "token" | "remove";
@@ -79,14 +79,12 @@ export function NodeActions({ node }: { node: Node }) {
         />
       )}
       {token && (
-        <Dialog open onClose={() => setToken(null)} title={`New token of ${node.name}`}>
-          <ShownOnce secret={token} label="The node's token." />
-          <DialogActions>
-            <Button look="primary" onClick={() => setToken(null)}>
-              Done
-            </Button>
-          </DialogActions>
-        </Dialog>
+        <ShownOnceDialog
+          title={`New token of ${node.name}`}
+          secret={token}
+          label="The node's token."
+          onClose={() => setToken(null)}
+        />
       )}
     </>
   );

@@ -1,14 +1,12 @@
 import { useMutation } from "@tanstack/react-query";
-import { useState } from "react";
+import { useWatch } from "react-hook-form";
 
-import { answerOf, api, ApiError } from "@/api/client";
+import { answerOf, api } from "@/api/client";
 import type { Node } from "@/api/schema";
+import { useSentForm } from "@/components/sent-form";
 import { live } from "@/live/live";
-import { Button } from "@/ui/button";
-import { Dialog, DialogActions } from "@/ui/dialog";
-import { ErrorNotice } from "@/ui/feedback";
-import { Field, Select, TextInput } from "@/ui/field";
-import { Form } from "@/ui/form";
+import { FormDialog } from "@/ui/dialog";
+import { SelectField, TextField } from "@/ui/field";
 
 const DEADLINES = [
   { value: "0", label: "Now" },
@@ -23,6 +21,8 @@ const DEADLINES = [
   { value: "at", label: "At a time" },
 ];
 
+const WHY = { label: "Why", hint: "Everybody sees it on the node's page.", maxLength: 300 };
+
 interface Props {
   node: Node;
   onClose: () => void;
@@ -30,11 +30,8 @@ interface Props {
 
 /** Asks when the node is to be empty, and why. */
 export function DrainDialog({ node, onClose }: Props) {
-  const [deadline, setDeadline] = useState("0");
-  const [until, setUntil] = useState("");
-  const [why, setWhy] = useState(node.withdrawn?.why ?? "");
   const drain = useMutation({
-    mutationFn: () =>
+    mutationFn: ({ deadline, until, why }: { deadline: string; until: string; why: string }) =>
       answerOf(
         api.POST("/nodes/{name}/drain", {
           params: { path: { name: node.name } },
@@ -47,117 +44,54 @@ export function DrainDialog({ node, onClose }: Props) {
       onClose();
     },
   });
+  const { sending, field, control } = useSentForm({ deadline: "0", until: "", why: node.withdrawn?.why ?? "" }, drain, {
+    fieldOf: (name) => (name === "deadline_seconds" ? "deadline" : name),
+  });
+  const deadline = useWatch({ control, name: "deadline" });
   const isNow = deadline === "0";
   return (
-    <Dialog
-      open
-      onClose={onClose}
+    <FormDialog
       title={`Drain ${node.name}`}
       description={
         isNow
           ? "It accepts nothing new, and the jobs on it are asked to write a checkpoint and move elsewhere."
           : "Until then its jobs go on, and only what will have ended is started. What is left is moved elsewhere."
       }
+      sending={sending}
+      action={isNow ? "Drain now" : "Drain"}
+      look="danger"
+      close="Keep"
+      onClose={onClose}
     >
-      <WithdrawForm
-        why={why}
-        onWhy={setWhy}
-        error={drain.error}
-        onSubmit={() => drain.mutate()}
-        actions={
-          <>
-            <Button onClick={onClose}>Keep</Button>
-            <Button type="submit" look="danger" busy={drain.isPending}>
-              {isNow ? "Drain now" : "Drain"}
-            </Button>
-          </>
-        }
-      >
-        <Field label="When">
-          {(attributes) => (
-            <Select
-              {...attributes}
-              options={DEADLINES}
-              value={deadline}
-              onChange={(event) => setDeadline(event.target.value)}
-            />
-          )}
-        </Field>
-        {deadline === "at" && (
-          <Field label="Time" problem={drain.error instanceof ApiError ? drain.error.problem("until") : undefined}>
-            {(attributes) => (
-              <TextInput
-                {...attributes}
-                type="datetime-local"
-                required
-                value={until}
-                onChange={(event) => setUntil(event.target.value)}
-              />
-            )}
-          </Field>
-        )}
-      </WithdrawForm>
-    </Dialog>
+      <SelectField {...field("deadline")} label="When" options={DEADLINES} />
+      {deadline === "at" && <TextField {...field("until")} label="Time" type="datetime-local" required />}
+      <TextField {...field("why")} {...WHY} />
+    </FormDialog>
   );
 }
 
 /** Asks why the node is to accept nothing new. */
 export function CordonDialog({ node, onClose }: Props) {
-  const [why, setWhy] = useState("");
   const cordon = useMutation({
-    mutationFn: () =>
+    mutationFn: ({ why }: { why: string }) =>
       answerOf(api.PATCH("/nodes/{name}", { params: { path: { name: node.name } }, body: { cordoned: true, why } })),
     onSuccess: (answer) => {
       adopt(answer);
       onClose();
     },
   });
+  const { sending, field } = useSentForm({ why: "" }, cordon);
   return (
-    <Dialog
-      open
-      onClose={onClose}
+    <FormDialog
       title={`Cordon ${node.name}`}
       description="Its jobs go on; nothing new starts there."
+      sending={sending}
+      action="Cordon"
+      close="Keep"
+      onClose={onClose}
     >
-      <WithdrawForm
-        why={why}
-        onWhy={setWhy}
-        error={cordon.error}
-        onSubmit={() => cordon.mutate()}
-        actions={
-          <>
-            <Button onClick={onClose}>Keep</Button>
-            <Button type="submit" look="primary" busy={cordon.isPending}>
-              Cordon
-            </Button>
-          </>
-        }
-      />
-    </Dialog>
-  );
-}
-
-interface FormProps {
-  why: string;
-  onWhy: (why: string) => void;
-  error: Error | null;
-  onSubmit: () => void;
-  actions: React.ReactNode;
-  children?: React.ReactNode;
-}
-
-function WithdrawForm({ why, onWhy, error, onSubmit, actions, children }: FormProps) {
-  return (
-    <Form onSubmit={onSubmit}>
-      {error && <ErrorNotice error={error} />}
-      {children}
-      <Field label="Why" hint="Everybody sees it on the node's page.">
-        {(attributes) => (
-          <TextInput {...attributes} maxLength={300} value={why} onChange={(event) => onWhy(event.target.value)} />
-        )}
-      </Field>
-      <DialogActions>{actions}</DialogActions>
-    </Form>
+      <TextField {...field("why")} {...WHY} />
+    </FormDialog>
   );
 }
 

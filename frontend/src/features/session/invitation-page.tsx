@@ -7,7 +7,7 @@ import type { InvitationOffer, Me } from "@/api/schema";
 import { SignInPage } from "@/features/session/sign-in-page";
 import { Button } from "@/ui/button";
 import { ErrorNotice, SkeletonLines } from "@/ui/feedback";
-import { Field, TextInput } from "@/ui/field";
+import { TextField } from "@/ui/field";
 import { Form } from "@/ui/form";
 import styles from "@/features/session/sign-in-page.module.css";
 
@@ -92,30 +92,26 @@ function Join({ offer, secret, onHasAccount }: JoinProps): ReactNode {
     <Form className={styles.form} onSubmit={() => join.mutate()}>
       <Offer offer={offer} />
       {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
-      <Field label="User name" hint="The one that you choose for your account" problem={refusal?.explain("username")}>
-        {(attributes) => (
-          <TextInput
-            {...attributes}
-            autoComplete="username"
-            autoFocus
-            required
-            value={username}
-            onChange={(event) => setUsername(event.target.value)}
-          />
-        )}
-      </Field>
-      <Field label="Password" hint="At least 10 characters" problem={refusal?.problem("password")}>
-        {(attributes) => (
-          <TextInput
-            {...attributes}
-            type="password"
-            autoComplete="new-password"
-            required
-            value={password}
-            onChange={(event) => setPassword(event.target.value)}
-          />
-        )}
-      </Field>
+      <TextField
+        label="User name"
+        hint="The one that you choose for your account"
+        problem={refusal?.explain("username")}
+        autoComplete="username"
+        autoFocus
+        required
+        value={username}
+        onChange={(event) => setUsername(event.target.value)}
+      />
+      <TextField
+        label="Password"
+        hint="At least 10 characters"
+        problem={refusal?.problem("password")}
+        type="password"
+        autoComplete="new-password"
+        required
+        value={password}
+        onChange={(event) => setPassword(event.target.value)}
+      />
       <Button type="submit" look="primary" busy={join.isPending}>
         Make an account and join
       </Button>

@@ -5,7 +5,7 @@ import { answerOf, api, setCsrfToken } from "@/api/client";
 import { meQuery } from "@/api/queries";
 import { Button } from "@/ui/button";
 import { ErrorNotice } from "@/ui/feedback";
-import { Field, TextInput } from "@/ui/field";
+import { TextField } from "@/ui/field";
 import { Form } from "@/ui/form";
 import styles from "@/features/session/sign-in-page.module.css";
 
@@ -33,30 +33,22 @@ export function SignInPage() {
           </div>
         </div>
         {signIn.isError && <ErrorNotice error={signIn.error} />}
-        <Field label="User name">
-          {(attributes) => (
-            <TextInput
-              {...attributes}
-              autoComplete="username"
-              autoFocus
-              required
-              value={username}
-              onChange={(event) => setUsername(event.target.value)}
-            />
-          )}
-        </Field>
-        <Field label="Password">
-          {(attributes) => (
-            <TextInput
-              {...attributes}
-              type="password"
-              autoComplete="current-password"
-              required
-              value={password}
-              onChange={(event) => setPassword(event.target.value)}
-            />
-          )}
-        </Field>
+        <TextField
+          label="User name"
+          autoComplete="username"
+          autoFocus
+          required
+          value={username}
+          onChange={(event) => setUsername(event.target.value)}
+        />
+        <TextField
+          label="Password"
+          type="password"
+          autoComplete="current-password"
+          required
+          value={password}
+          onChange={(event) => setPassword(event.target.value)}
+        />
         <Button type="submit" look="primary" busy={signIn.isPending}>
           Sign in
         </Button>

@@ -1,19 +1,22 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
 
-import { ApiError } from "@/api/client";
 import { correctSpeed, removeCorrection } from "@/api/speed-queries";
 import { ago, counted } from "@/components/format";
 import { useNow } from "@/components/now";
+import { useSentForm } from "@/components/sent-form";
 import { confidenceWord, percent, SOURCE_MEANINGS } from "@/components/speeds/sources";
 import { describe, speedOn, valueText, type Chosen } from "@/features/speeds/rows";
 import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
-import { ErrorNotice } from "@/ui/feedback";
-import { Field, NumberInput, TextInput } from "@/ui/field";
+import { TextField } from "@/ui/field";
 import { Form } from "@/ui/form";
 import { Facts, muted } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
+
+interface Draft {
+  value: number | undefined;
+  reason: string;
+}
 
 interface SpeedDialogProps {
   chosen: Chosen;
@@ -30,62 +33,47 @@ export function SpeedDialog({ chosen: { row, gpu_model: model }, onClose }: Spee
   const setting = { tenant, application, gpus, spread, partner, gpu_model: model };
   // What is measured to many digits is a beginning, which nobody would type so.
   const known = speed?.value == null || row.partner ? undefined : Number(speed.value.toPrecision(4));
-  const [value, setValue] = useState(correction?.value ?? known);
-  const [reason, setReason] = useState(correction?.reason ?? "");
   const done = (text: string) => {
     void queries.invalidateQueries({ queryKey: ["speeds"] });
     say("done", text);
     onClose();
   };
   const save = useMutation({
-    mutationFn: (wanted: number) => correctSpeed({ ...setting, value: wanted, reason }),
+    mutationFn: ({ value, reason }: Draft) =>
+      // The field wants a number, and the server refuses what has none: 0 has a meaning of its own.
+      correctSpeed({ ...setting, value: value ?? Number.NaN, reason }),
     onSuccess: () => done(`Corrected ${describe(row, model)}.`),
   });
   const remove = useMutation({
     mutationFn: () => removeCorrection(setting),
     onSuccess: () => done(`Removed the correction of ${describe(row, model)}.`),
   });
-  const error = save.error ?? remove.error;
-  const refusal = save.error instanceof ApiError ? save.error : null;
+  const { sending, field, number } = useSentForm<Draft>(
+    { value: correction?.value ?? known, reason: correction?.reason ?? "" },
+    save,
+  );
   return (
     <Dialog open onClose={onClose} title={`Speed on ${model}`} description={describe(row, model)}>
       <Known row={row} speed={speed} />
       {row.may_correct ? (
-        <Form
-          onSubmit={() => {
-            if (value !== undefined) save.mutate(value);
-          }}
-        >
-          {error && <ErrorNotice error={error} />}
-          <Field
+        <Form onSubmit={sending.onSubmit} notice={sending.notice ?? remove.error}>
+          <TextField
+            {...number("value")}
             label={row.partner ? "Part of its speed alone, 0 to 1" : "Samples per second of the whole gang"}
             hint="0: it does not run there. It counts until it is removed, whatever is measured."
-            problem={refusal?.problem("value")}
-          >
-            {(attributes) => (
-              <NumberInput
-                {...attributes}
-                required
-                min={0}
-                max={row.partner ? 1 : undefined}
-                step="any"
-                value={value}
-                onChange={setValue}
-              />
-            )}
-          </Field>
-          <Field label="Reason" hint="Others read it here" problem={refusal?.problem("reason")}>
-            {(attributes) => (
-              <TextInput {...attributes} value={reason} onChange={(event) => setReason(event.target.value)} />
-            )}
-          </Field>
+            required
+            min={0}
+            max={row.partner ? 1 : undefined}
+            step="any"
+          />
+          <TextField {...field("reason")} label="Reason" hint="Others read it here" />
           <DialogActions>
             {correction && (
               <Button busy={remove.isPending} onClick={() => remove.mutate()}>
                 Remove the correction
               </Button>
             )}
-            <Button type="submit" look="primary" busy={save.isPending}>
+            <Button type="submit" look="primary" busy={sending.busy}>
               Correct
             </Button>
           </DialogActions>

@@ -2,17 +2,17 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Pencil } from "lucide-react";
 import { useState } from "react";
 
-import { ApiError } from "@/api/client";
 import { budgetQuery, setBudget } from "@/api/notice-queries";
 import type { BudgetState, BudgetTerms } from "@/api/schema";
 import { moment } from "@/components/format";
+import { useSentForm } from "@/components/sent-form";
 import { useSession } from "@/components/session";
 import { PartBar } from "@/components/use-bar";
 import { Button, IconButton } from "@/ui/button";
-import { Dialog, DialogActions } from "@/ui/dialog";
+import { FormDialog } from "@/ui/dialog";
 import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
-import { Field, NumberInput, Select } from "@/ui/field";
-import { FieldRow, Form } from "@/ui/form";
+import { SelectField, TextField } from "@/ui/field";
+import { FieldRow } from "@/ui/form";
 import { Facts, Panel, Stack } from "@/ui/layout";
 import { amountText, outlook } from "@/components/notices/words";
 import styles from "@/components/notices/notices.module.css";
@@ -30,6 +30,10 @@ const ACTIONS = [
   { value: "warn", label: "Tell the admins, and go on" },
   { value: "hold", label: "Start no more of its jobs" },
 ];
+
+type Terms = Pick<BudgetTerms, "amount" | "unit" | "period" | "action">;
+
+const USUAL: Terms = { amount: 1000, unit: "gpu_hours", period: "month", action: "warn" };
 
 /** What the tenant may use up, what it has used, and what is to be expected. */
 export function BudgetPanel({ tenant }: { tenant: string }) {
@@ -90,70 +94,41 @@ interface BudgetDialogProps {
 
 function BudgetDialog({ tenant, budget, onClose }: BudgetDialogProps) {
   const queries = useQueryClient();
-  const [amount, setAmount] = useState<number | undefined>(budget?.amount ?? 1000);
-  const [unit, setUnit] = useState<BudgetTerms["unit"]>(budget?.unit ?? "gpu_hours");
-  const [period, setPeriod] = useState<BudgetTerms["period"]>(budget?.period ?? "month");
-  const [action, setAction] = useState<BudgetTerms["action"]>(budget?.action ?? "warn");
   const save = useMutation({
-    mutationFn: (isOn: boolean) => setBudget(tenant, isOn ? { amount: amount ?? 0, unit, period, action } : null),
+    mutationFn: (terms: Terms | null) => setBudget(tenant, terms),
     onSuccess: () => {
       void queries.invalidateQueries({ queryKey: budgetQuery(tenant).queryKey });
       onClose();
     },
   });
-  const refusal = save.error instanceof ApiError ? save.error : null;
+  const { amount, unit, period, action } = budget ?? USUAL;
+  const { sending, field, number } = useSentForm<Terms>({ amount, unit, period, action }, save);
   return (
-    <Dialog open onClose={onClose} title={`Budget of ${tenant}`} description="Running jobs count, too.">
-      <Form onSubmit={() => save.mutate(true)}>
-        {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
-        <FieldRow>
-          <Field label="Amount" problem={refusal?.problem("amount")}>
-            {(attributes) => (
-              <NumberInput {...attributes} required min={0.001} step="any" value={amount} onChange={setAmount} />
-            )}
-          </Field>
-          <Field label="Of">
-            {(attributes) => (
-              <Select
-                {...attributes}
-                value={unit}
-                options={UNITS}
-                onChange={(event) => setUnit(event.target.value as BudgetTerms["unit"])}
-              />
-            )}
-          </Field>
-          <Field label="Period" hint="By UTC; weeks begin on Monday">
-            {(attributes) => (
-              <Select
-                {...attributes}
-                value={period}
-                options={PERIODS}
-                onChange={(event) => setPeriod(event.target.value as BudgetTerms["period"])}
-              />
-            )}
-          </Field>
-          <Field label="When it is used up" hint="What runs goes on in any case">
-            {(attributes) => (
-              <Select
-                {...attributes}
-                value={action}
-                options={ACTIONS}
-                onChange={(event) => setAction(event.target.value as BudgetTerms["action"])}
-              />
-            )}
-          </Field>
-        </FieldRow>
-        <DialogActions>
-          {budget && (
-            <Button busy={save.isPending} onClick={() => save.mutate(false)}>
-              Remove the budget
-            </Button>
-          )}
-          <Button type="submit" look="primary" busy={save.isPending}>
-            Save
+    <FormDialog
+      title={`Budget of ${tenant}`}
+      description="Running jobs count, too."
+      sending={sending}
+      action="Save"
+      other={
+        budget && (
+          <Button busy={save.isPending} onClick={() => save.mutate(null)}>
+            Remove the budget
           </Button>
-        </DialogActions>
-      </Form>
-    </Dialog>
+        )
+      }
+      onClose={onClose}
+    >
+      <FieldRow>
+        <TextField {...number("amount")} label="Amount" required min={0.001} step="any" />
+        <SelectField {...field("unit")} label="Of" options={UNITS} />
+        <SelectField {...field("period")} label="Period" hint="By UTC; weeks begin on Monday" options={PERIODS} />
+        <SelectField
+          {...field("action")}
+          label="When it is used up"
+          hint="What runs goes on in any case"
+          options={ACTIONS}
+        />
+      </FieldRow>
+    </FormDialog>
   );
 }

@@ -2,19 +2,18 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 
-import { ApiError } from "@/api/client";
 import { invitationsQuery, invite, revokeInvitation } from "@/api/invitation-queries";
 import type { Role } from "@/api/schema";
 import { duration, words } from "@/components/format";
 import { useNow } from "@/components/now";
+import { useSentForm } from "@/components/sent-form";
 import { ROLES } from "@/components/session";
 import { ShownOnce } from "@/components/shown-once";
 import { Button, IconButton } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
-import { Dialog, DialogActions } from "@/ui/dialog";
-import { EmptyState, ErrorNotice, Notice } from "@/ui/feedback";
-import { Field, NumberInput, Select, TextInput } from "@/ui/field";
-import { Form } from "@/ui/form";
+import { FormDialog, ResultDialog } from "@/ui/dialog";
+import { EmptyState, Notice } from "@/ui/feedback";
+import { SelectField, TextField } from "@/ui/field";
 import { muted, oneLine, Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 
@@ -93,71 +92,45 @@ export function InvitationsPanel({ tenant }: { tenant: string }) {
   );
 }
 
+interface InvitationDraft {
+  email: string;
+  role: Role;
+  expires_in_days: number | undefined;
+}
+
 function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
   const queries = useQueryClient();
-  const [email, setEmail] = useState("");
-  const [role, setRole] = useState<Role>("member");
-  const [days, setDays] = useState<number | undefined>(DAYS);
   const create = useMutation({
-    mutationFn: () => invite(tenant, { role, email: email.trim(), expires_in_days: days ?? DAYS }),
+    mutationFn: ({ email, role, expires_in_days: days }: InvitationDraft) =>
+      invite(tenant, { role, email: email.trim(), expires_in_days: days ?? DAYS }),
     onSuccess: () => queries.invalidateQueries({ queryKey: invitationsQuery(tenant).queryKey }),
   });
-  const refusal = create.error instanceof ApiError ? create.error : null;
+  const { sending, field, number } = useSentForm<InvitationDraft>(
+    { email: "", role: "member", expires_in_days: DAYS },
+    create,
+  );
   if (create.data) {
     return (
-      <Dialog open onClose={onClose} title={`Invitation to ${tenant}`}>
+      <ResultDialog title={`Invitation to ${tenant}`} onClose={onClose}>
         {create.data.link ? (
           <ShownOnce secret={create.data.link} label="Hand this link over: whoever has it may accept, once." />
         ) : (
           <Notice>The link was mailed to {create.data.email}.</Notice>
         )}
-        <DialogActions>
-          <Button look="primary" onClick={onClose}>
-            Done
-          </Button>
-        </DialogActions>
-      </Dialog>
+      </ResultDialog>
     );
   }
   return (
-    <Dialog open onClose={onClose} title={`Invite to ${tenant}`}>
-      <Form onSubmit={() => create.mutate()}>
-        {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
-        <Field
-          label="E-mail address"
-          hint="The link is mailed there, if this installation sends mail. Empty: you hand it over."
-          problem={refusal?.problem("email")}
-        >
-          {(attributes) => (
-            <TextInput
-              {...attributes}
-              autoFocus
-              type="email"
-              value={email}
-              onChange={(event) => setEmail(event.target.value)}
-            />
-          )}
-        </Field>
-        <Field label="Role" problem={refusal?.problem("role")}>
-          {(attributes) => (
-            <Select
-              {...attributes}
-              value={role}
-              options={ROLE_OPTIONS}
-              onChange={(event) => setRole(event.target.value as Role)}
-            />
-          )}
-        </Field>
-        <Field label="Expires in days" problem={refusal?.problem("expires_in_days")}>
-          {(attributes) => <NumberInput {...attributes} required min={1} max={30} value={days} onChange={setDays} />}
-        </Field>
-        <DialogActions>
-          <Button onClick={onClose}>Close</Button>
-          <Button type="submit" look="primary" busy={create.isPending}>
-            Invite
-          </Button>
-        </DialogActions>
-      </Form>
-    </Dialog>
+    <FormDialog title={`Invite to ${tenant}`} sending={sending} action="Invite" onClose={onClose}>
+      <TextField
+        {...field("email")}
+        label="E-mail address"
+        hint="The link is mailed there, if this installation sends mail. Empty: you hand it over."
+        autoFocus
+        type="email"
+      />
+      <SelectField {...field("role")} label="Role" options={ROLE_OPTIONS} />
+      <TextField {...number("expires_in_days")} label="Expires in days" required min={1} max={30} />
+    </FormDialog>
   );
 }

@@ -3,17 +3,17 @@ import { Link } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import { useState } from "react";
 
-import { answerOf, api, ApiError, once } from "@/api/client";
+import { answerOf, api, once } from "@/api/client";
 import { tenantsQuery } from "@/api/queries";
 import { words } from "@/components/format";
+import { useSentForm } from "@/components/sent-form";
 import { useSession } from "@/components/session";
 import { WebhooksPanel } from "@/components/notices/webhooks-panel";
 import { Button } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
-import { Dialog, DialogActions } from "@/ui/dialog";
-import { EmptyState, ErrorNotice } from "@/ui/feedback";
-import { Field, TextInput } from "@/ui/field";
-import { Form } from "@/ui/form";
+import { FormDialog } from "@/ui/dialog";
+import { EmptyState } from "@/ui/feedback";
+import { TextField } from "@/ui/field";
 import { PageLayout, Panel } from "@/ui/layout";
 
 export function TenantsPage() {
@@ -68,47 +68,25 @@ export function TenantsPage() {
 
 function AddTenant({ onClose }: { onClose: () => void }) {
   const queries = useQueryClient();
-  const [name, setName] = useState("");
-  const [title, setTitle] = useState("");
   const add = useMutation({
-    mutationFn: () => answerOf(api.POST("/tenants", { params: { header: once() }, body: { name, title } })),
+    mutationFn: (body: { name: string; title: string }) =>
+      answerOf(api.POST("/tenants", { params: { header: once() }, body })),
     onSuccess: async () => {
       await queries.invalidateQueries({ queryKey: ["tenants"] });
       onClose();
     },
   });
-  const refusal = add.error instanceof ApiError ? add.error : null;
+  const { sending, field } = useSentForm({ name: "", title: "" }, add);
   return (
-    <Dialog open onClose={onClose} title="New tenant">
-      <Form onSubmit={() => add.mutate()}>
-        {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
-        <Field
-          label="Name"
-          hint="Lower-case letters, digits and '-'; it stands in addresses"
-          problem={refusal?.problem("name")}
-        >
-          {(attributes) => (
-            <TextInput
-              {...attributes}
-              autoFocus
-              required
-              value={name}
-              onChange={(event) => setName(event.target.value)}
-            />
-          )}
-        </Field>
-        <Field label="Title" problem={refusal?.problem("title")}>
-          {(attributes) => (
-            <TextInput {...attributes} value={title} onChange={(event) => setTitle(event.target.value)} />
-          )}
-        </Field>
-        <DialogActions>
-          <Button onClick={onClose}>Close</Button>
-          <Button type="submit" look="primary" busy={add.isPending}>
-            Create
-          </Button>
-        </DialogActions>
-      </Form>
-    </Dialog>
+    <FormDialog title="New tenant" sending={sending} action="Create" onClose={onClose}>
+      <TextField
+        {...field("name")}
+        label="Name"
+        hint="Lower-case letters, digits and '-'; it stands in addresses"
+        autoFocus
+        required
+      />
+      <TextField {...field("title")} label="Title" />
+    </FormDialog>
   );
 }
