@@ -32,6 +32,8 @@ interface LotFieldsProps {
 
 /** A number for each kind of cell and GPU of which there is one. */
 export function LotFields({ label, choices, counts, onChange, refusal }: LotFieldsProps) {
+  // What was typed for a choice that there is no longer is not offered unseen.
+  const present = Object.fromEntries(choices.map((choice) => [keyOf(choice), counts[keyOf(choice)]]));
   const lines = choices.map((choice) => `lot.${keyOf(choice)}`);
   // Of the whole, or of what is not among the choices any more.
   const other = refusal?.fields.find(({ field }) => /^lot(\.|$)/.test(field) && !lines.includes(field));
@@ -54,7 +56,7 @@ export function LotFields({ label, choices, counts, onChange, refusal }: LotFiel
               placeholder="0"
               value={counts[keyOf(choice)]}
               aria-invalid={problem ? true : undefined}
-              onChange={(number) => onChange({ ...counts, [keyOf(choice)]: number })}
+              onChange={(number) => onChange({ ...present, [keyOf(choice)]: number })}
             />
             {problem && <span className={styles.problem}>{problem}</span>}
           </label>
