@@ -78,6 +78,7 @@ GONE = {
         "Waited": "JobWait",
         "Watch": "ClusterSampler",
         "Written": "TableEntry",
+        "_Purse": "_Balance, _Borrower",
         "agenda": "events",
         "homeless": "orphaned",
         "kind_of": "job_class_of",

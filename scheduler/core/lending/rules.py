@@ -203,20 +203,20 @@ class _RuleRun:
         for vc, standing in self._standings.items():
             if vc not in rules:
                 continue
-            purse = _Purse(self._lending.balances.get(vc, 0))
+            borrower = _Borrower(self._lending.balances.get(vc, 0))
             for loan in self._loans:
                 lot = loan.got_by(vc)
                 if lot is not None:
-                    purse.gpus.update(gpus_of(lot, self._layout))
+                    borrower.gpus.update(gpus_of(lot, self._layout))
             for rule in rules[vc]:
-                self._borrow(rule, standing, purse)
+                self._borrow(rule, standing, borrower)
 
     def _is_for_taking(self, offer: Offer) -> bool:
         """Whether a rule may take an offer: it is written down, begins now, and wants nothing in return."""
         is_for_now = offer.starts_at is None or offer.starts_at <= self._now
         return offer.id > 0 and is_for_now and offer.in_return is None
 
-    def _borrow(self, rule: BorrowRule, standing: Standing, purse: _Purse) -> None:
+    def _borrow(self, rule: BorrowRule, standing: Standing, borrower: _Borrower) -> None:
         #: Models and replicas for which there was nothing to be had; jobs are often alike.
         in_vain: set[tuple[str, tuple[int, ...]]] = set()
         for want in standing.waiting:
@@ -224,23 +224,23 @@ class _RuleRun:
             if due > self._now:
                 self.wakes.append(due)
                 continue
-            if want.job in purse.served:
+            if want.job in borrower.served:
                 continue
             for model in want.gpu_models:
                 if not rule.takes(model) or (model, want.replicas) in in_vain:
                     continue
-                bundle = self._bundle(rule, standing, want, model, purse)
+                bundle = self._bundle(rule, standing, want, model, borrower)
                 if bundle is None:
                     in_vain.add((model, want.replicas))
                     continue
-                self._take(rule, standing, bundle, purse)
-                purse.serve(want, model, self._gpus(bundle, model))
+                self._take(rule, standing, bundle, borrower)
+                borrower.serve(want, model, self._gpus(bundle, model))
                 # What is left over of a lot may do for others.
                 in_vain.clear()
                 break
 
     def _bundle(
-        self, rule: BorrowRule, standing: Standing, want: Want, model: str, purse: _Purse
+        self, rule: BorrowRule, standing: Standing, want: Want, model: str, borrower: _Borrower
     ) -> list[Offer] | None:
         """Return the offers with which a job could run on a model, the cheapest; None: there are none.
 
@@ -248,11 +248,11 @@ class _RuleRun:
         """
         taken: list[Offer] = []
         candidates = self._candidates(rule, standing.virtual_cluster, model)
-        while not self._serves(taken, standing, want, model, purse):
+        while not self._serves(taken, standing, want, model, borrower):
             offer = next(candidates, None)
             if offer is None:
                 return None
-            if self._may_take(rule, standing.virtual_cluster, [*taken, offer], purse):
+            if self._may_take(rule, standing.virtual_cluster, [*taken, offer], borrower):
                 taken.append(offer)
         return taken
 
@@ -265,36 +265,38 @@ class _RuleRun:
                 yield offer
 
     def _serves(
-        self, taken: Sequence[Offer], standing: Standing, want: Want, model: str, purse: _Purse
+        self, taken: Sequence[Offer], standing: Standing, want: Want, model: str, borrower: _Borrower
     ) -> bool:
         layout = self._layout
         if layout is None or model not in layout.gpu_models:
-            there = standing.room.get(model, 0) + purse.left[model] + self._gpus(taken, model)
+            there = standing.room.get(model, 0) + borrower.left[model] + self._gpus(taken, model)
             return there >= want.gpus
-        cells = standing.free_cells() + purse.cells
+        cells = standing.free_cells() + borrower.cells
         for offer in taken:
             cells += cells_of(offer.lot, layout)
-        others = purse.replicas.get(model, [])
+        others = borrower.replicas.get(model, [])
         return holds(units_of(cells, model, layout), [*others, *want.replicas])
 
-    def _may_take(self, rule: BorrowRule, vc: str, offers: Sequence[Offer], purse: _Purse) -> bool:
+    def _may_take(self, rule: BorrowRule, vc: str, offers: Sequence[Offer], borrower: _Borrower) -> bool:
         models = rule.gpu_models
-        borrowed = purse.borrowed(models) + sum(
+        borrowed = borrower.borrowed(models) + sum(
             gpus for offer in offers for gpus in _of_models(self._lots[offer.id], models)
         )
-        if borrowed > rule.most_gpus or sum(map(self._cost, offers)) > purse.balance:
+        if borrowed > rule.most_gpus or sum(map(self._cost, offers)) > borrower.balance:
             return False
         loans = [self._loan(offer, vc) for offer in offers]
         return not problems(self._own, [*self._loans, *loans[:-1]], loans[-1], self._now)
 
-    def _take(self, rule: BorrowRule, standing: Standing, offers: Iterable[Offer], purse: _Purse) -> None:
+    def _take(
+        self, rule: BorrowRule, standing: Standing, offers: Iterable[Offer], borrower: _Borrower
+    ) -> None:
         vc = standing.virtual_cluster
         for offer in offers:
             del self._open[offer.id]
             self._loans.append(self._loan(offer, vc))
-            purse.balance -= self._cost(offer)
-            purse.cells += cells_of(offer.lot, self._layout)
-            purse.gpus.update(self._lots[offer.id])
+            borrower.balance -= self._cost(offer)
+            borrower.cells += cells_of(offer.lot, self._layout)
+            borrower.gpus.update(self._lots[offer.id])
             self.actions.append(
                 MarketAction(
                     kind="take",
@@ -325,7 +327,7 @@ class _RuleRun:
         return sum([self._lots[offer.id].get(model, 0) for offer in offers])
 
 
-class _Purse:
+class _Borrower:
     """What a virtual cluster can pay, and what it has borrowed in this round and for whom."""
 
     def __init__(self, balance: int) -> None:
